@@ -20,7 +20,6 @@ from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.graphs import load
 from gistgnn.nn import GCN
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
-from gistgnn.storage.models import model_path
 
 
 def main() -> None:
@@ -45,7 +44,8 @@ def main() -> None:
         place = Checkpoints(saving.path).newest()
         assert place
         run = json.loads((place / "state.json").read_text(encoding="utf-8"))["run"]
-        files: dict[Path, Callable[[], object]] = {model_path(folder / "run"): lambda: load_run(folder / "run", build)}
+        model, saved = folder / "run" / "model.safetensors", folder / "run"
+        files: dict[Path, Callable[[], object]] = {model: lambda: load_run(saved, build)}
         files |= {path: lambda: Checkpoint(place, run) for path in sorted(place.iterdir())}
         rows = [row(path, opened, options) for path, opened in files.items()]
     print(table(["file", "bytes", "flipped", "refused"], rows))

@@ -13,8 +13,6 @@ from safetensors.torch import load_file
 from gistgnn import load_run
 from gistgnn.graphs import DATASETS
 from gistgnn.storage import tensors
-from gistgnn.storage.models import INDEX, SINGLE, write_model
-from tests.helpers.records import rewrite
 
 from .conftest import Cli, Json, arrays
 
@@ -177,20 +175,6 @@ def test_files_that_do_not_fit(cli: Cli, tmp_path: Path, graph: dict[str, Any]) 
     assert not list(tmp_path.glob("p.*"))
 
 
-def test_a_model_in_shards_is_evaluated(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
-    train, run = (*TRAIN, "--model", "graphsage", "--hidden", 16, 16), tmp_path / "run"
-    record = as_json(*train)
-    files = write_model(run, load_file(run / SINGLE), 500)
-    kept = {name: digest for name, digest in record["files"].items() if name != SINGLE}
-    rewrite(run, {**record, "files": {**kept, **files}})
-    assert not (run / SINGLE).exists()
-    assert len(list(run.glob("model-*.safetensors"))) > 2
-    assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
-    assert f"{Path('run') / INDEX}, " in cli(*train, "--resume").stdout
-    (run / INDEX).unlink()
-    refused(cli, f"{INDEX} cannot be read (No such file", "predict", "run", "--output", "p.csv")
-
-
 def test_the_large_weights_of_a_model_are_mapped(
     as_json: Json, tmp_path: Path, own_graph: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +183,6 @@ def test_the_large_weights_of_a_model_are_mapped(
     for method in ("whole", "layers", "auto"):
         assert as_json("evaluate", "run", "--evaluation", method)["test"] == pytest.approx(record["test"])
     model = load_run(tmp_path / "run").model
-    assert str(tmp_path / "run" / SINGLE) in Path("/proc/self/maps").read_text()
+    assert str(tmp_path / "run" / "model.safetensors") in Path("/proc/self/maps").read_text()
     model.convs[0].weight.data.zero_()
-    assert load_file(tmp_path / "run" / SINGLE)["convs.0.weight"].count_nonzero()
+    assert load_file(tmp_path / "run" / "model.safetensors")["convs.0.weight"].count_nonzero()

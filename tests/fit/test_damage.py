@@ -9,9 +9,8 @@ import pytest
 from torch import nn
 
 from gistgnn import Saving, load_run
-from gistgnn.fit.result import RESULT
+from gistgnn.fit.result import MODEL, RESULT
 from gistgnn.runs.run_folder import check_files, read_record
-from gistgnn.storage import models
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
 from tests.cli.in_process import refused as command_refused
 from tests.cli.in_process import run
@@ -34,7 +33,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_every_flipped_byte_of_a_model_is_refused(saved: Path) -> None:
-    path = saved / models.SINGLE
+    path = saved / MODEL
     for place in every_byte(path):
         with flipped(path, place), refused(f"{path} ", AGAIN):
             load_run(saved, build)
@@ -76,22 +75,6 @@ def test_a_checkpoint_s_file_of_another_run_or_round_is_refused(tmp_path: Path) 
             fit(make(), saving=saving)
 
 
-def test_a_model_that_the_result_does_not_list_is_not_taken(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = (saved / models.SINGLE).read_bytes()
-    result = load_run(saved, build)
-    monkeypatch.setattr(models.write_model, "__defaults__", (700,))
-    result.save(saved, overwrite=True)
-    assert (saved / models.INDEX).exists()
-    load_run(saved, build)
-    for path in [*saved.glob("model-*.safetensors"), saved / models.INDEX]:
-        for at in some_bytes(path, 40):
-            with flipped(path, at), refused(str(path)):
-                load_run(saved, build)
-    (saved / models.SINGLE).write_bytes(whole)
-    with refused(f"{saved / models.SINGLE} is not of the run", "remove it"):
-        load_run(saved, build)
-
-
 def test_features_and_results_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, other = tmp_path / "run", tmp_path / "other"
     for folder, seed in ((out, 0), (other, 1)):
@@ -100,13 +83,13 @@ def test_features_and_results_of_the_command_line(tmp_path: Path, capsys: pytest
     for at in every_byte(features):
         with flipped(features, at), refused(f"{features} "):
             check_files(out, read_record(out))
-    for name in (RESULT, "features.safetensors", models.SINGLE):
+    for name in (RESULT, "features.safetensors", MODEL):
         for at in some_bytes(out / name, 5):
             with flipped(out / name, at):
                 command_refused(capsys, name, "evaluate", out)
         before = (out / name).read_bytes()
         shutil.copy(other / name, out)
-        if name == models.SINGLE:
+        if name == MODEL:
             said = f"{name} is damaged, or of another run"
             command_refused(capsys, said, "evaluate", out)
             command_refused(capsys, said, *TRAIN, "--standardise", "--out", out, "--resume")

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gistgnn.graphs import Graph, duck, save_file
-from gistgnn.graphs.conversion import sorted_edges
+from gistgnn.graphs import Graph, save_file, tables
 from tests.graphs.samples import TENSORS
 
 
@@ -19,8 +18,8 @@ from tests.graphs.samples import TENSORS
 def small_steps(numbers: int = 8, edges: int = 5) -> Iterator[None]:
     """Read blocks of so many numbers, and sort about so many edges at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duck, "_BLOCK", 8 * numbers)
-        patch.setattr(sorted_edges, "_KEY_BYTES", 2**29 // edges)
+        patch.setattr(tables, "_BLOCK", 8 * numbers)
+        patch.setattr(tables, "_KEY_BYTES", 2**29 // edges)
         yield
 
 

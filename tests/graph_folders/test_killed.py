@@ -14,8 +14,7 @@ from filelock import FileLock
 from gistgnn import load
 from gistgnn.graphs import metis
 from gistgnn.graphs.conversion import convert, partition_folder
-from gistgnn.graphs.folder import verify
-from gistgnn.graphs.folder_writing import ArrayWriter
+from gistgnn.graphs.folder import ArrayWriter, verify
 from gistgnn.storage.whole_files import TEMPORARY
 from gistgnn.utils.process_memory import held_bytes
 from tests.graphs.test_streaming import in_process

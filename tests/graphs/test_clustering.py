@@ -18,7 +18,6 @@ from torch import Tensor
 
 from gistgnn.graphs import CSR, load, metis
 from gistgnn.graphs.clustering import Clusters, cluster
-from gistgnn.graphs.metis import __main__ as program
 from tests.helpers.commands import Forked, ready
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.logs import logged
@@ -88,34 +87,38 @@ def cut_share(structure: sp.csr_matrix, part: npt.NDArray[np.int64]) -> float:
 
 
 def test_cutting_in_two_steps_cuts_no_more_edges(structure: sp.csr_matrix, monkeypatch: pytest.MonkeyPatch) -> None:
-    count, one = 300, program.partition(structure, 300, 1)
-    monkeypatch.setattr(program, "LARGE", 0)
-    two = program.partition(structure, count, 1)
+    count, one = 300, metis.partition_here(structure, 300, 1)
+    monkeypatch.setattr(metis, "LARGE", 0)
+    two = metis.partition_here(structure, count, 1)
     assert not np.array_equal(one, two)
     assert cut_share(structure, two) < 1.03 * cut_share(structure, one)
     sizes = np.bincount(two, minlength=count)
     assert len(sizes) == count
     assert 0 < sizes.min() <= sizes.max() < 1.15 * structure.shape[0] / count
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    assert np.array_equal(program.partition(structure, count, 1), two)  # on one core
+    assert np.array_equal(metis.partition_here(structure, count, 1), two)  # on one core
 
 
 def test_clusters_are_divided_among_parts_in_proportion() -> None:
-    assert program.shares(np.array([10, 20, 30]), 12).tolist() == [2, 4, 6]
+    assert metis.shares(np.array([10, 20, 30]), 12).tolist() == [2, 4, 6]
     for sizes in ([1, 1, 1], [7, 11, 13], [100, 101, 99]):
-        dealt = program.shares(np.array(sizes), 20)
+        dealt = metis.shares(np.array(sizes), 20)
         assert dealt.sum() == 20
         assert np.abs(dealt - 20 * np.array(sizes) / sum(sizes)).max() < 1
+
+
+def kill(part: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_process_of_metis_that_is_killed_is_an_error(
     structure: sp.csr_matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "LARGE", 0)
+    monkeypatch.setattr(metis, "LARGE", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(program, "_cut_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(metis, "_cut_part", kill)
     with pytest.raises(BrokenProcessPool):  # its last line is what the user reads
-        program.partition(structure, 150, 1)
+        metis.partition_here(structure, 150, 1)
 
 
 def test_two_cliques_are_separated() -> None:
@@ -239,7 +242,7 @@ def test_a_failure_of_metis_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
 def test_metis_ends_with_its_parent_process(tmp_path: Path) -> None:
     """The child waits for ever: its input is a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "graph.npz")
-    wait = f"import subprocess; p = subprocess.Popen([{sys.executable!r}, {str(Path(metis.__file__).parent)!r}, "
+    wait = f"import subprocess; p = subprocess.Popen([{sys.executable!r}, {metis.__file__!r}, "
     wait += f"{str(tmp_path)!r}, '2', '0']); print(p.pid, flush=True); p.wait()"
     parent = subprocess.Popen([sys.executable, "-c", wait], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

@@ -55,7 +55,7 @@ def test_scaled_features_are_kept_in_the_folder(dtype: str, tmp_path: Path, monk
     convert(graph, tmp_path / "made", dtype=dtype)
     stored, expected = load(tmp_path / "made"), Standardisation.of(graph).graph(graph).x
     with monkeypatch.context() as patch:  # a folder that cannot be written
-        patch.setattr("gistgnn.graphs.derived.os.access", lambda *_: False)
+        patch.setattr("gistgnn.graphs.cache.os.access", lambda *_: False)
         scaled = Standardisation.of(stored).graph(stored)
         assert scaled.x.dtype == torch.float32
         assert torch.equal(scaled.x, expected)

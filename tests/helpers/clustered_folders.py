@@ -9,7 +9,7 @@ import torch
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.graphs.conversion import convert
-from gistgnn.graphs.folder_writing import write_array
+from gistgnn.graphs.folder import write_array
 
 
 def renumbered(graph: Graph, clusters: Clusters) -> Graph:

@@ -214,7 +214,6 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     from gistgnn.cli.evaluate import print_scores
     from gistgnn.report.names import model_title, sub_gcns_name
     from gistgnn.report.run_text import times
-    from gistgnn.storage.models import model_path
 
     config = record["config"]
     method = config.get("method", "gist")
@@ -228,6 +227,6 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     print_scores(title, scores, record.get("evaluation"))
     rounds = f"{plural(record['rounds'], 'round')} (ζ = {', '.join(map(str, record['local_steps']))})"
     print(f"{rounds}, {plural(record['steps'], 'step')}, {times(record)}")
-    written = (out / "result.json", model_path(out), out / "curves.png", out / "report.html")
+    written = (out / name for name in ("result.json", "model.safetensors", "curves.png", "report.html"))
     print(f"written: {', '.join(map(printable, written))}")
     return 0

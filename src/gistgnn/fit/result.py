@@ -14,7 +14,7 @@ from gistgnn.graphs import Graph
 from gistgnn.report import REPORT, run_text, write_report
 from gistgnn.storage.folder_lock import locked
 from gistgnn.storage.json_files import read_json, write_json
-from gistgnn.storage.models import write_model
+from gistgnn.storage.tensors import write_tensors
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.machine import provenance
 
@@ -181,7 +181,7 @@ class Result:
         return run_text.html_table(self.as_dict())
 
 
-RESULT, CURVES = "result.json", "curves.png"
+RESULT, MODEL, CURVES = "result.json", "model.safetensors", "curves.png"
 VERSION = 1  # of result.json
 
 
@@ -201,11 +201,12 @@ def write_result(
     """
     from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
 
-    files = write_model(folder, model.state_dict())
+    with replacing(folder / MODEL) as path:
+        digest = write_tensors(path, model.state_dict())
     with replacing(folder / CURVES) as path:
         plot_curves(record, path)
     write_report(folder / REPORT, run_page(record))
-    listed = {"version": VERSION, **record, "files": {**files, **(more or {})}}
+    listed = {"version": VERSION, **record, "files": {MODEL: digest, **(more or {})}}
     write_json(folder / RESULT, listed, indent=2)
     return read_json(folder / RESULT, dict[str, Any], "save it again")
 

@@ -1,4 +1,4 @@
-"""The user's cache: graphs that are slow to parse or to draw, as graph folders."""
+"""What is computed once: whole graphs in the user's cache, and arrays beside a graph in its folder, such as Ā x."""
 
 import contextlib
 import hashlib
@@ -8,13 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gistgnn.errors import InputError
-from gistgnn.graphs.folder import load_folder, verify
-from gistgnn.graphs.folder_writing import whole_folder, write_graph
-from gistgnn.graphs.graph import Graph
+import numpy as np
+import numpy.typing as npt
+import torch
+from filelock import FileLock
+from torch import Tensor
 
-# Part of every fingerprint: raise it when a reader makes another graph from the same raw files.
-_VERSION = 1
+from gistgnn.errors import InputError
+from gistgnn.graphs.folder import load_folder, verify, whole_folder, write_graph
+from gistgnn.graphs.graph import Graph
+from gistgnn.storage.tensors import map_array, temporary_tensors
+from gistgnn.storage.whole_files import replacing
+
+_VERSION = 1  # part of every fingerprint: raise it when a reader makes another graph from the same raw files
 
 
 def cache_folder() -> Path | None:
@@ -50,3 +56,40 @@ def fingerprint(sources: Sequence[Path]) -> str:
     """Return a key for raw files: their paths, sizes and modification times."""
     states = ((source.resolve(), source.stat()) for source in sources)
     return "\0".join([f"{_VERSION}", *(f"{path}\0{state.st_size}\0{state.st_mtime_ns}" for path, state in states)])
+
+
+def derived(
+    folder: Path | None, name: str, shape: tuple[int, int], fill: Callable[[npt.NDArray[np.float32]], None]
+) -> Tensor:
+    """Return the array ``folder/name.npy``, float32 and mapped. If it is missing, ``fill`` writes it, whole or not.
+
+    The name must follow from everything that decides the values: the file has no digest. Without a folder, or if it
+    cannot be written, the array is a temporary file, gone with the process. A full disk is an `InputError`.
+    """
+    path = (folder or Path()) / f"{name}.npy"
+    if folder is not None and (found := _found(path, shape)) is not None:
+        return found
+    if folder is None or not os.access(folder, os.W_OK):
+        array = temporary_tensors({name: (torch.Size(shape), torch.float32)})[name]
+        fill(array.numpy())
+        return array
+    with FileLock(folder / ".gistgnn-derived.lock"):  # another process may compute the same
+        if (found := _found(path, shape)) is not None:
+            return found
+        with replacing(path) as unfinished:
+            values = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
+            if hasattr(os, "posix_fallocate"):  # writing to a mapped page ends the process when the disk is full
+                with unfinished.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, unfinished.stat().st_size)
+            fill(values)
+            values.flush()
+        return map_array(path)
+
+
+def _found(path: Path, shape: tuple[int, int]) -> Tensor | None:
+    """Return an array that is there; None: it is missing, cut short or another array."""
+    with contextlib.suppress(Exception):  # NumPy's parser may raise anything on a file that was cut short
+        found = map_array(path)
+        if found.shape == shape and found.dtype == torch.float32:
+            return found
+    return None

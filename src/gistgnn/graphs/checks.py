@@ -139,12 +139,6 @@ def _check_edge_data(name: str, value: ArrayLike, edges: int) -> Tensor:
     return tensor
 
 
-def edge_data_of(source: Any) -> dict[str, Any]:
-    """Return the edge data of an object, such as a `Data` or a `Graph`, by name."""
-    values = {name: getattr(source, name, None) for name in EDGE_DATA}
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def check_labels(
     value: ArrayLike, num_nodes: int, num_classes: int | None, *, regression: bool = False
 ) -> tuple[Tensor, int]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import ArrayLike, check_edges, check_features, check_labels, check_splits, edge_data_of
+from gistgnn.graphs.checks import EDGE_DATA, ArrayLike, check_edges, check_features, check_labels, check_splits
 from gistgnn.graphs.csr import CSR
 from gistgnn.utils.checks import check_flag, check_kind
 from gistgnn.utils.checksums import checksum
@@ -131,9 +131,9 @@ class Graph:
         if missing := [key for key, value in values.items() if value is None]:
             wanted = ", ".join(DATA_KEYS)
             raise InputError(f"the Data has no {', '.join(missing)}; expected all of {wanted}: set them on it")
-        train, val, test = (values.pop(f"{split}_mask") for split in ("train", "val", "test"))
-        values |= edge_data_of(data)
-        return cls.build(**values, train=train, val=val, test=test, name=name, regression=regression)
+        values |= {split: values.pop(f"{split}_mask") for split in ("train", "val", "test")}
+        edge_data = {key: getattr(data, key, None) for key in EDGE_DATA}
+        return cls.build(**values, **edge_data, name=name, regression=regression)
 
     @property
     def num_nodes(self) -> int:
@@ -158,12 +158,12 @@ class Graph:
     @property
     def edge_data(self) -> dict[str, Tensor]:
         """``edge_weight``, ``edge_attr`` and ``edge_type``, those that the graph has, by name."""
-        return edge_data_of(self)
+        return {name: value for name in EDGE_DATA if (value := getattr(self, name)) is not None}
 
     @property
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the graph but its edges, by name."""
-        return {name: getattr(self, name) for name in ("x", "y", "train", "val", "test")} | self.edge_data
+        return {"x": self.x, "y": self.y, "train": self.train, "val": self.val, "test": self.test, **self.edge_data}
 
     @property
     def num_clusters(self) -> int | None:
@@ -173,13 +173,8 @@ class Graph:
     @property
     def held_bytes(self) -> int:
         """Bytes of the tensors in memory: all of them, or those that are not mapped from a folder."""
-        held = sum(getattr(self, name).nbytes for name in self._in_memory)
-        return held if self.folder else held + self.edges.nbytes
-
-    @property
-    def _in_memory(self) -> tuple[str, ...]:
-        """The names of the tensors that are not mapped from a folder, without the edges."""
-        return ("y", "train", "val", "test") if self.folder else tuple(self.tensors)
+        held = (self.y, self.train, self.val, self.test) if self.folder else (*self.tensors.values(), self.edges)
+        return sum(tensor.nbytes for tensor in held)
 
     @property
     def multi_label(self) -> bool:
@@ -204,8 +199,9 @@ class Graph:
 
         Mapped tensors stay where they are: batches move when they are used.
         """
-        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in self._in_memory}
-        return replace(self, edges=self.edges if self.folder else self.edges.to(device), **moved)
+        names = ("y", "train", "val", "test") if self.folder else (*self.tensors, "edges")
+        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in names}
+        return replace(self, **moved)
 
     def __repr__(self) -> str:
         sizes = f"nodes={self.num_nodes}, edges={self.num_edges}, features={self.num_features}"

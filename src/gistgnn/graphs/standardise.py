@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.derived import derived, read_ahead
+from gistgnn.graphs.cache import derived
 from gistgnn.graphs.graph import Graph
-from gistgnn.storage.tensors import read_tensors, write_tensors
+from gistgnn.storage.tensors import read_ahead, read_tensors, write_tensors
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.checksums import checksum
 

@@ -1,8 +1,8 @@
 """The run folder: what a run leaves on disk, written and read.
 
-DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score, or its
-shards and their index, see `gistgnn.storage.models`), curves.png and report.html; features.safetensors, if features are
-standardised; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
+DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score),
+curves.png and report.html; features.safetensors, if features are standardised; and, until the run is finished,
+checkpoints/ and, if Θ is on disk, theta/.
 """
 
 import logging
@@ -20,7 +20,7 @@ from torch import nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
-from gistgnn.fit.result import RESULT, Progress, Result, describe_graph, write_result
+from gistgnn.fit.result import MODEL, RESULT, Progress, Result, describe_graph, write_result
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.layout.axes import Build, construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
@@ -28,8 +28,7 @@ from gistgnn.sampling import from_description
 from gistgnn.settings import Training
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.storage.json_files import read_json
-from gistgnn.storage.models import model_files, model_path, read_model
-from gistgnn.storage.tensors import assign, check_digest
+from gistgnn.storage.tensors import assign, check_digest, read_tensors
 from gistgnn.utils.formats import plural
 from gistgnn.utils.machine import provenance
 
@@ -114,9 +113,8 @@ def check_files(out: Path, record: dict[str, Any]) -> None:
     """Read the files of a run once, and compare them with the digests in its result.json."""
     for name, digest in record["files"].items():
         check_digest(out / Path(name).name, digest, _advice(out))
-    for path in (model_path(out), *model_files(out)):
-        if path.name not in record["files"]:
-            raise InputError(f"{path} is not of the run whose {RESULT} is beside it: remove it")
+    if MODEL not in record["files"]:
+        raise InputError(f"{out / RESULT} lists no {MODEL}; {_advice(out)}")
 
 
 def _advice(out: Path) -> str:
@@ -172,7 +170,7 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     config = replace(config, standardise=record.get("standardised", config.standardise))
-    return config, record, assign(found, read_model(out, _advice(out)), str(model_path(out)))
+    return config, record, assign(found, read_tensors(out / MODEL, _advice(out)), str(out / MODEL))
 
 
 def _call(build: Callable[..., Any], features: int, classes: int, args: dict[str, Any], widths: Any) -> Any:

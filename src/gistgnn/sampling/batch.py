@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from gistgnn.graphs import CSR, Graph
+from gistgnn.graphs.cache import derived
 from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.csr import check_sources
-from gistgnn.graphs.derived import derived
 from gistgnn.graphs.standardise import sample_of
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator

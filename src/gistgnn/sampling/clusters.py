@@ -15,11 +15,11 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import CSR
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster
 from gistgnn.graphs.csr import check_sources, index_dtype
-from gistgnn.graphs.derived import read_ahead
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling
+from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import check_count, check_flag, shown
 from gistgnn.utils.transfer import to_device
 

@@ -57,11 +57,11 @@ class Part:
         return cls(tensor, tensor.shape)
 
 
+@dataclass(frozen=True)
 class Checkpoints:
     """The last checkpoints of a run, in a folder of their own, which need not exist."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def place(self, rounds: int) -> Path:
         """Return the folder of the checkpoint after some rounds."""
@@ -72,6 +72,10 @@ class Checkpoints:
         """Return after how many rounds a checkpoint was made, from the name of its folder."""
         return int(name.removeprefix("round-"))
 
+    def _all(self) -> set[Path]:
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        return {path for path in paths if re.fullmatch(r"round-\d{8,}", path.name)}
+
     def whole(self) -> list[Path]:
         """Return the folders of the complete checkpoints, oldest first."""
         return sorted(path for path in self._all() if (path / _STATE).exists())
@@ -81,31 +85,27 @@ class Checkpoints:
         return next(reversed(self.whole()), None)
 
     def newest_state(self) -> dict[str, Any] | None:
-        """Return the state in the last complete checkpoint, which may be of another run; None: there is none."""
-        newest = self.newest()
-        try:
-            return read_json(newest / _STATE, _Manifest, "").state if newest else None
-        except (OSError, InputError):
-            return None  # it is damaged, which its `Checkpoint` says
+        """Return the state in the last complete checkpoint, which may be of another run; None: no state can be read."""
+        with contextlib.suppress(OSError, InputError):  # it is damaged, which its `Checkpoint` says
+            if newest := self.newest():
+                return read_json(newest / _STATE, _Manifest, "").state
+        return None
 
     def write(self, rounds: int, parts: Mapping[str, Part], rank: int) -> None:
         """Write the parts of a rank, by name and none of them empty, into its file; wait until it is on the disk."""
         place = self.place(rounds)
         if (place / _STATE).exists():  # a resumed run stops before its next round
             return
-        path = temporary_path(place / "part")
+        path, tensors = temporary_path(place / "part"), {name: part.tensor for name, part in parts.items()}
         rows = {name: [part.first, list(part.shape)] for name, part in parts.items()}
         try:
             place.mkdir(parents=True, exist_ok=True)
-            tensors = {name: part.tensor for name, part in parts.items()}
             digest = write_tensors(path, tensors, {"rows": json.dumps(rows)})
             path.rename(place / f"rank-{rank:05d}-{digest}.safetensors")
             sync(place)
         except OSError as error:
-            raise InputError(
-                f"cannot write {place}: {error.strerror or reason(error)}; make room and resume the run: the last "
-                "checkpoint is kept"
-            ) from error
+            advice = "make room and resume the run: the last checkpoint is kept"
+            raise InputError(f"cannot write {place}: {error.strerror or reason(error)}; {advice}") from error
 
     def complete(
         self, rounds: int, state: dict[str, Any], run: dict[str, Any], files: int, theta: str | None = None
@@ -117,10 +117,8 @@ class Checkpoints:
         place = self.place(rounds)
         names = sorted(path.name for path in place.glob("*.safetensors"))
         if len(names) != files:
-            raise InputError(
-                f"the checkpoint {place} has the files of {len(names)} ranks, expected {files}: put it where all "
-                "machines see the same files"
-            )
+            said = f"the checkpoint {place} has the files of {len(names)} ranks, expected {files}"
+            raise InputError(f"{said}: put it where all machines see the same files")
         write_json(place / _STATE, _Manifest(names, state, run, theta))
         for old in self.whole()[:-KEPT]:
             _remove(old)
@@ -137,24 +135,12 @@ class Checkpoints:
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def _all(self) -> set[Path]:
-        paths = self.folder.iterdir() if self.folder.is_dir() else ()
-        return {path for path in paths if re.fullmatch(r"round-\d{8,}", path.name)}
-
 
 class Checkpoint:
-    """A checkpoint opened for resuming.
+    """A checkpoint opened for resuming: its tensors, their ``shapes``, and ``theta`` as in `Checkpoints.complete`.
 
-    An InputError says that it is missing, damaged, or of another run; it names the setting that differs.
-
-    Args:
-        place: the folder of the checkpoint.
-        run: the settings of the run that resumes.
-        share: which of the files this process checks: its number, and the number of processes.
-
-    Attributes:
-        shapes: of every tensor.
-        theta: the id of the files of Θ that belong to the checkpoint; None: Θ is in the checkpoint.
+    An InputError says that the folder ``place`` is missing, damaged, or of another run than ``run``, the settings; it
+    names the setting that differs. ``share`` says which files this process checks: its number, and how many there are.
     """
 
     def __init__(self, place: Path, run: dict[str, Any], share: tuple[int, int] = (0, 1)) -> None:
@@ -168,8 +154,14 @@ class Checkpoint:
             check_digest(place / name, name.removesuffix(".safetensors").rpartition("-")[2], self._advice)
         self.shapes = dict[str, torch.Size]()
         self._pieces = dict[str, list[tuple[int, Tensor]]]()  # with their first rows, in order
-        for name in files:
-            self._map(place / name)
+        for path in (place / name for name in files):
+            try:
+                with safe_open(path, "pt") as file:
+                    for name, (first, shape) in json.loads(file.metadata()["rows"]).items():
+                        self.shapes[name] = torch.Size(shape)
+                        self._pieces.setdefault(name, []).append((first, file.get_tensor(name)))
+            except Exception as error:  # another rank has found it damaged
+                raise InputError(f"{path} cannot be read ({reason(error)}); {self._advice}") from error
 
     def state_as(self, kind: Callable[..., T]) -> T:
         """Return the saved state as an object: `kind` is called with its entries."""
@@ -187,15 +179,6 @@ class Checkpoint:
         """Return consecutive rows of a tensor."""
         return torch.cat([rows[max(start - first, 0) : max(stop - first, 0)] for first, rows in self._pieces[name]])
 
-    def _map(self, path: Path) -> None:
-        try:
-            with safe_open(path, "pt") as file:
-                for name, (first, shape) in json.loads(file.metadata()["rows"]).items():
-                    self.shapes[name] = torch.Size(shape)
-                    self._pieces.setdefault(name, []).append((first, file.get_tensor(name)))
-        except Exception as error:  # another rank has found it damaged
-            raise InputError(f"{path} cannot be read ({reason(error)}); {self._advice}") from error
-
     @property
     def _advice(self) -> str:
         before = [path for path in Checkpoints(self._place.parent).whole() if path < self._place]
@@ -212,10 +195,8 @@ def require_same_run(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) 
     wanted = plain(wanted)
     for key in sorted(saved.keys() | wanted.keys(), key=lambda key: (key == "parameters", key)):  # the long one last
         if saved.get(key) != wanted.get(key):
-            raise InputError(
-                f"{path} is of another run: {key} was {saved.get(key)!r}, now {wanted.get(key)!r}; "
-                "use the same settings or another output directory"
-            )
+            values = f"{key} was {saved.get(key)!r}, now {wanted.get(key)!r}"
+            raise InputError(f"{path} is of another run: {values}; use the same settings or another output directory")
 
 
 def _remove(place: Path) -> None:

@@ -1,33 +1,38 @@
-"""Tensors in safetensors files: written, mapped into memory, and compared with their digests.
+"""Tensors in files: written, mapped into memory, and compared with their digests.
 
-A mapped tensor is an ordinary one. The system reads its pages when they are used, and gives them up when memory is
+A mapped tensor is an ordinary tensor. The system reads its pages when they are used, and gives them up when memory is
 short.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
+import mmap
 import os
 import re
+import sys
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 import xxhash
 from safetensors import SafetensorError
-from safetensors.torch import load, load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gistgnn.errors import InputError, reason
 from gistgnn.storage.whole_files import sync, temporary_path
 
-_FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-_INTEGERS = {"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8}
-DTYPES = {**_FLOATS, **_INTEGERS, "BOOL": torch.bool}  # by their names in a file's header
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "BOOL": torch.bool}
+"""The types of numbers in files, by their names in a file's header."""
+DTYPES |= {"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 LARGE = 2**24  # bytes: a smaller tensor is copied rather than mapped where it lasts
 
@@ -37,43 +42,34 @@ Specs = Mapping[str, tuple[torch.Size, torch.dtype]]  # the shape and type of ev
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
     """Write a safetensors file, wait until it is on the disk, and return its digest.
 
-    InputError says that safetensors has no such type of numbers; after an OSError nothing of the file is left.
+    After an OSError nothing of the file is left.
     """
-    seen, plain = set[int](), dict[str, Tensor]()
     for name, tensor in tensors.items():
         if tensor.dtype not in NAMES:
             raise InputError(f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
-        value = tensor.detach().cpu().contiguous()
-        plain[name] = value.clone() if value.data_ptr() in seen else value  # a tied parameter
-        seen.add(value.data_ptr())
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    first = {tensor.data_ptr(): name for name, tensor in reversed(plain.items())}
+    plain = {k: v if first[v.data_ptr()] == k else v.clone() for k, v in plain.items()}  # a tied parameter
     try:
         save_file(plain, path, dict(metadata or {"format": "pt"}))
         sync(path)
     except (SafetensorError, OSError) as error:
         path.unlink(missing_ok=True)
-        raise _os_error(error) from error
+        if isinstance(error, OSError):
+            raise
+        number = re.search(r"os error (\d+)", str(error))  # the system's, which safetensors has in its text
+        raise (OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(reason(error))) from error
     return file_digest(path)
-
-
-def _os_error(error: Exception) -> OSError:
-    """Return safetensors's error as one of the system, whose number it says in words."""
-    number = re.search(r"os error (\d+)", str(error))
-    if isinstance(error, OSError) or not number:
-        return error if isinstance(error, OSError) else OSError(reason(error))
-    return OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 def read_tensors(path: Path, advice: str) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file, mapped; a change of a tensor does not reach the file.
 
-    InputError, which ends with the advice, says that the file is missing, or no safetensors file.
+    A missing or damaged file is an InputError, which ends with the advice.
     """
     try:
-        path.stat()  # for the system's own error
-        if "\\udc" in ascii(str(path)):  # safetensors opens no name that is not UTF-8
-            return dict(load(path.read_bytes()))
-        return dict(load_file(path))
-    except (SafetensorError, OSError) as error:
+        return map_tensors(path, shared=False)
+    except Exception as error:  # damaged bytes raise anything
         why = getattr(error, "strerror", None) or reason(error)
         raise InputError(f"{path} cannot be read ({why}); {advice}") from error
 
@@ -118,19 +114,42 @@ def allocate(path: Path, specs: Specs) -> None:
         raise
 
 
-def map_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, mapped: a change of a tensor changes the file."""
-    with path.open("r+b") as file:
+def map_tensors(path: Path, *, shared: bool = True) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file, mapped. If ``shared``, a change of a tensor changes the file."""
+    with path.open("r+b" if shared else "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(min(length, path.stat().st_size)))
     header.pop("__metadata__", None)
-    raw = torch.from_file(str(path), shared=True, size=path.stat().st_size, dtype=torch.uint8)[8 + length :]
+    size, name = path.stat().st_size, cast(str, os.fsencode(path))  # torch takes no text that is not UTF-8
+    raw = torch.from_file(name, shared=shared, size=size, dtype=torch.uint8)[8 + length :]
     if len(raw) != max((entry["data_offsets"][1] for entry in header.values()), default=0):
         raise ValueError("it is cut short")
     return {
         name: raw[slice(*entry["data_offsets"])].view(DTYPES[entry["dtype"]]).view(entry["shape"])
         for name, entry in header.items()
     }
+
+
+def map_array(path: Path) -> Tensor:
+    """Map a `.npy` file. Nothing may be written to the tensor."""
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def read_ahead(array: Tensor, ranges: Iterable[tuple[int, int]]) -> None:
+    """Ask the system to read some rows of a mapped array, together and with nothing around them.
+
+    Without it a page fault reads as much as the disk's read-ahead: 8 MB on some disks, for rows of a few hundred bytes.
+    """
+    if sys.platform != "linux":
+        return
+    libc, begin = ctypes.CDLL(None), array.data_ptr()
+    row = array.stride(0) * array.element_size()
+    for start, stop in ranges:
+        first = (begin + start * row) // mmap.PAGESIZE * mmap.PAGESIZE
+        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(begin + stop * row - first), mmap.MADV_WILLNEED)
 
 
 def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Tensor]:
@@ -152,45 +171,40 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
 
         with torch.device("meta"):  # takes no memory
             model = build(widths)
-        model = assign(model, read_model(folder, advice), str(folder))
+        model = assign(model, read_tensors(path, advice), str(path))
+
+    For a tied parameter, one of its names is enough. Tensors of the module that are no parameters or buffers stay.
 
     Args:
-        module: it is changed, and set to evaluation mode. Tensors that are no parameters or buffers stay as they are.
-        tensors: by name. For a tied parameter, one of its names is enough.
+        module: it is changed, and set to evaluation mode.
+        tensors: by name.
         where: what holds the tensors, for messages.
 
     Raises:
         InputError: a tensor is missing, unknown to the module, or of another shape.
     """
-    slots = _slots(module)
-    if unknown := tensors.keys() - {name for names in slots for name in names}:
+    own = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
+    names_of: dict[int, list[str]] = {}
+    for name, tensor in own.items():
+        names_of.setdefault(id(tensor), []).append(name)
+    if unknown := tensors.keys() - own.keys():
         raise InputError(f"{where} holds '{min(unknown)}', the model does not: build the model that was saved")
-    for names in slots:
-        own = next(getattr(owner, key) for owner, key in names.values())
-        name = next((name for name in names if name in tensors), None)
-        if name is None and not own.is_meta:  # a buffer that is not saved may have been built elsewhere
+    for names in names_of.values():
+        empty, found = own[names[0]], next((tensors[name] for name in names if name in tensors), None)
+        if found is None and not empty.is_meta:  # a buffer that is not saved may have been built elsewhere
             continue
-        if name is None:
-            raise InputError(f"{where} does not hold '{next(iter(names))}': build the model that was saved")
-        if (found := tensors[name]).shape != own.shape:
-            shapes = f"{list(found.shape)} in {where} and {list(own.shape)} in the model"
-            raise InputError(f"'{name}' is {shapes}: build the model that was saved")
-        value = found.detach().to(own.dtype)
+        if found is None:
+            raise InputError(f"{where} does not hold '{names[0]}': build the model that was saved")
+        if found.shape != empty.shape:
+            shapes = f"{list(found.shape)} in {where} and {list(empty.shape)} in the model"
+            raise InputError(f"'{names[0]}' is {shapes}: build the model that was saved")
+        value = found.detach().to(empty.dtype)
         value = value.clone() if value.nbytes < LARGE else value
-        value = nn.Parameter(value, own.requires_grad) if isinstance(own, nn.Parameter) else value
-        for owner, key in names.values():
-            setattr(owner, key, value)
+        value = nn.Parameter(value, empty.requires_grad) if isinstance(empty, nn.Parameter) else value
+        for name in names:
+            owner, _, key = name.rpartition(".")
+            setattr(module.get_submodule(owner), key, value)
     return module.eval()
-
-
-def _slots(module: nn.Module) -> list[dict[str, tuple[nn.Module, str]]]:
-    """Return every name of each parameter or buffer, and where it belongs."""
-    slots: dict[int, dict[str, tuple[nn.Module, str]]] = {}
-    for prefix, owner in module.named_modules(remove_duplicate=False):
-        for key, tensor in {**owner._parameters, **owner._buffers}.items():
-            if tensor is not None:
-                slots.setdefault(id(tensor), {})[f"{prefix}.{key}" if prefix else key] = owner, key
-    return list(slots.values())
 
 
 class LargeTensorsInFiles(TorchDispatchMode):

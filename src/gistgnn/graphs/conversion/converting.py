@@ -1,32 +1,51 @@
-"""`convert`: writes a graph of any size to a folder."""
+"""`convert`: writes a graph of any size to a folder.
+
+A source of a graph that need not fit in memory has ``node_blocks()``, which yields features [n, F], labels [n] or
+[n, K] and splits [n] (numbers of `gistgnn.graphs.splits.SPLITS`), and ``edges(connection, folder)``, which returns SQL
+for all edges with the columns source and target. Messages say that its nodes are in ``nodes_in``, its edges in
+``edges_in``.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits
-from gistgnn.graphs.conversion.sorted_edges import sorted_keys
-from gistgnn.graphs.conversion.sources import Source, find_source
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.duck import database
-from gistgnn.graphs.folder import ArrayEntry, Manifest
-from gistgnn.graphs.folder_writing import X_DTYPES, ArrayWriter, stored_features, whole_folder, write_array, write_graph
+from gistgnn.graphs.folder import (
+    MANIFEST,
+    X_DTYPES,
+    ArrayEntry,
+    ArrayWriter,
+    Manifest,
+    stored_features,
+    whole_folder,
+    write_array,
+    write_graph,
+)
 from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.named import find, load
+from gistgnn.graphs.ogb import OgbFiles, is_ogb
 from gistgnn.graphs.splits import masks_of
+from gistgnn.graphs.synthetic_blocks import Blocks
+from gistgnn.graphs.tables import TablesSource, database, is_table, sorted_keys
 from gistgnn.utils.checks import check_number
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import held_bytes
 from gistgnn.utils.progress import TaskProgress
+
+Array = npt.NDArray[Any]
 
 _MOST_NODES = 2**31 - 1  # sources are int32
 _DEFAULT, _LEAST = 2**31, 2**28  # bytes: of the process, and beside what it takes already
@@ -75,16 +94,33 @@ def convert(
     if dtype not in X_DTYPES:
         raise InputError(f"dtype is {dtype!r:.80}, expected one of {', '.join(X_DTYPES)}")
     target, nodes = Path(folder).expanduser(), None if nodes is None else Path(nodes)
-    found = source if isinstance(source, Graph) else find_source(source, nodes, data_root)
+    found = source if isinstance(source, Graph) else _find_source(source, nodes, data_root)
+    room, seconds = room_within(memory), dict[str, float]()
     steps = 1 if isinstance(found, Graph) else 2
-    room, shown = room_within(memory), TaskProgress(f"converting {found.name}", steps) if progress else None
+    shown = TaskProgress(f"converting {found.name}", steps) if progress else None
     with whole_folder(target) as made, shown or contextlib.nullcontext():
-        work = _Conversion(made, dtype, room, shown)
         if isinstance(found, Graph):
-            work.timed("graph", lambda: write_graph(_both_ways(found) if undirected else found, made, dtype))
+            with timed(seconds, "graph", shown):
+                write_graph(_both_ways(found) if undirected else found, made, dtype)
         else:
-            work.run(found, found.undirected if undirected is None else undirected)
-    return Converted(Manifest.read(target), work.seconds)
+            with timed(seconds, "nodes", shown), _naming(found.nodes_in):
+                arrays, classes, several = _write_nodes(found, made, dtype)
+            both, count = found.undirected if undirected is None else undirected, arrays["y"].shape[0]
+            with timed(seconds, "edges", shown), _naming(found.edges_in):
+                arrays |= _write_edges(found, count, both, made, room // 2)
+            sizes = count, arrays["col"].shape[0], arrays["x"].shape[1], classes
+            Manifest(found.name, "multi-label" if several else "single-label", *sizes, arrays).write(made)
+    return Converted(Manifest.read(target), seconds)
+
+
+@contextlib.contextmanager
+def timed(seconds: dict[str, float], name: str, shown: TaskProgress | None) -> Iterator[None]:
+    """Measure the seconds of the block under a name, and show that it is done."""
+    start = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - start
+    if shown:
+        shown.advance()
 
 
 def room_within(memory: int | None) -> int:
@@ -99,69 +135,44 @@ def room_within(memory: int | None) -> int:
     return memory - held
 
 
-class _Conversion:
-    """Writes a source to a folder that is being made."""
+def _write_nodes(source: Source, folder: Path, dtype: str) -> tuple[dict[str, ArrayEntry], int, bool]:
+    """Check and write x, y and split; return also the number of classes, and whether nodes have several labels."""
+    labels, splits, file = [], [], None
+    for x, y, split in source.node_blocks():
+        features = check_features(x, 0 if file is None else file.rows).numpy()
+        file = file or ArrayWriter(folder, "x", dtype, features.shape[1:])
+        if features.shape[1:] != file.columns:
+            wrong = f"{features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
+            raise InputError(f"x has {wrong}")
+        file.append(stored_features(features, dtype, file.rows))
+        labels.append(y)
+        splits.append(split)
+    if file is None:
+        raise InputError("there are no nodes; expected at least one")
+    if file.rows > _MOST_NODES:
+        raise InputError(f"there are {file.rows:,} nodes; expected at most {_MOST_NODES:,}")
+    checked, classes = check_labels(np.concatenate(labels), file.rows, source.classes)
+    split = np.concatenate(splits)
+    check_splits(masks_of(split), checked)
+    arrays = {"x": file.finish(), "y": write_array(folder, "y", checked.numpy())}
+    return arrays | {"split": write_array(folder, "split", split)}, classes, checked.ndim == 2
 
-    def __init__(self, folder: Path, dtype: str, room: int, shown: TaskProgress | None) -> None:
-        self._folder, self._dtype, self._room, self._shown = folder, dtype, room, shown
-        self.seconds: dict[str, float] = {}
 
-    def run(self, source: Source, undirected: bool) -> None:
-        with _naming(source.nodes_in):
-            arrays, nodes, classes, task = self.timed("nodes", lambda: self._nodes(source))
-        with _naming(source.edges_in):
-            arrays |= self.timed("edges", lambda: self._edges(source, nodes, undirected))
-        sizes = nodes, arrays["col"].shape[0], arrays["x"].shape[1], classes
-        Manifest(source.name, task, *sizes, arrays).write(self._folder)
-
-    def timed(self, name: str, work: Callable[[], Any]) -> Any:
-        start = time.perf_counter()
-        result = work()
-        self.seconds[name] = time.perf_counter() - start
-        if self._shown:
-            self._shown.advance()
-        return result
-
-    def _nodes(self, source: Source) -> tuple[dict[str, ArrayEntry], int, int, Any]:
-        """Check and write x, y and split. Labels and splits of all nodes are in memory."""
-        labels, splits, file = [], [], None
-        for x, y, split in source.node_blocks():
-            features = check_features(x, 0 if file is None else file.rows).numpy()
-            file = file or ArrayWriter(self._folder, "x", self._dtype, features.shape[1:])
-            if features.shape[1:] != file.columns:
-                wrong = f"{features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
-                raise InputError(f"x has {wrong}")
-            file.append(stored_features(features, self._dtype, file.rows))
-            labels.append(y)
-            splits.append(split)
-        if file is None:
-            raise InputError("there are no nodes; expected at least one")
-        if file.rows > _MOST_NODES:
-            raise InputError(f"there are {file.rows:,} nodes; expected at most {_MOST_NODES:,}")
-        checked, classes = check_labels(np.concatenate(labels), file.rows, source.classes)
-        split = np.concatenate(splits)
-        check_splits(masks_of(split), checked)
-        arrays = {"x": file.finish(), "y": write_array(self._folder, "y", checked.numpy())}
-        arrays["split"] = write_array(self._folder, "split", split)
-        return arrays, file.rows, classes, "multi-label" if checked.ndim == 2 else "single-label"
-
-    def _edges(self, source: Source, nodes: int, undirected: bool) -> dict[str, ArrayEntry]:
-        """Sort the edges by (target, source), and write them without repeated ones."""
-        rowptr = np.zeros(nodes + 1, np.int64)
-        col = ArrayWriter(self._folder, "col", np.int32)
-        with database(self._folder, self._room // 2) as connection:
-            edges = source.edges(connection, self._folder)
-            for keys in sorted_keys(connection, edges, nodes, undirected, self._folder, self._room // 2):
-                target = keys >> 32
-                rowptr[target[0] + 1 : target[-1] + 2] += np.bincount(target - target[0])
-                col.append(keys.astype(np.int32))  # its lower half
-        if not col.rows:
-            raise InputError("there are no edges; expected at least one")
-        for path in self._folder.iterdir():  # what the query has needed
-            if path.stem not in ("x", "y", "split", "col"):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        arrays = {"col": col.finish()}
-        return arrays | {"rowptr": write_array(self._folder, "rowptr", np.cumsum(rowptr, out=rowptr))}
+def _write_edges(source: Source, nodes: int, undirected: bool, folder: Path, memory: int) -> dict[str, ArrayEntry]:
+    """Sort the edges by (target, source), and write them without repeated ones: DuckDB and NumPy take `memory` each."""
+    rowptr, col = np.zeros(nodes + 1, np.int64), ArrayWriter(folder, "col", np.int32)
+    with database(folder, memory) as connection:
+        edges = source.edges(connection, folder)
+        for keys in sorted_keys(connection, edges, nodes, undirected, folder, memory):
+            target = keys >> 32
+            rowptr[target[0] + 1 : target[-1] + 2] += np.bincount(target - target[0])
+            col.append(keys.astype(np.int32))  # its lower half
+    if not col.rows:
+        raise InputError("there are no edges; expected at least one")
+    for path in folder.iterdir():  # what the query has needed
+        if path.stem not in ("x", "y", "split", "col"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return {"col": col.finish(), "rowptr": write_array(folder, "rowptr", np.cumsum(rowptr, out=rowptr))}
 
 
 def _both_ways(graph: Graph) -> Graph:
@@ -181,3 +192,22 @@ def _naming(place: str) -> Iterator[None]:
         if not place or str(error).startswith(place):
             raise
         raise InputError(f"{place}: {error}") from error
+
+
+Source = Blocks | TablesSource | OgbFiles
+
+
+def _find_source(name_or_path: str | Path, nodes: Path | None, data_root: str | Path) -> Source | Graph:
+    """Return the source of a name or a path; a graph, if it has to be in memory."""
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
+    info, is_raw = find(name), is_ogb(path)
+    is_edges = info is None and (is_table(path) or (path.is_dir() and not is_raw and not (path / MANIFEST).exists()))
+    if nodes is not None and not is_edges:
+        raise InputError(f"{name}: a table of nodes is given, but this is no table of edges: leave --nodes out")
+    if info is not None:
+        return Blocks(info) if info.reader == "synthetic_blocks" else load(name, data_root)
+    if is_edges and nodes is None:
+        raise InputError(f"{path}: to convert a table of edges, give the table of nodes as well: --nodes TABLE")
+    if nodes is not None:
+        return TablesSource(path, nodes.expanduser())
+    return OgbFiles(path) if is_raw else load(name_or_path, data_root)

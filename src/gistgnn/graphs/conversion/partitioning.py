@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,9 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster, clusters_of_parts
-from gistgnn.graphs.conversion.converting import room_within
+from gistgnn.graphs.conversion.converting import room_within, timed
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
-from gistgnn.graphs.folder import ArrayEntry, Manifest, load_folder, open_arrays
-from gistgnn.graphs.folder_writing import ArrayWriter, whole_folder, write_array
-from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest, load_folder, open_arrays, whole_folder, write_array
 from gistgnn.utils.checks import check_count
 from gistgnn.utils.formats import size
 from gistgnn.utils.progress import TaskProgress
@@ -83,30 +80,26 @@ def partition_folder(
         InputError: bad input, too little memory, or a folder that cannot be written.
     """
     source, target = Path(folder).expanduser(), Path(out).expanduser()
-    graph = _checked(source, clusters, method, seed)
-    room = room_within(memory)
-    shown = TaskProgress(f"partitioning {graph.name}", 2) if progress else None
-    with whole_folder(target) as made, shown or nullcontext():
-        method, start = _chosen(method, graph.edges, room), time.perf_counter()
-        parts = _cut(graph.edges, clusters, method, seed, shown)
-        found = time.perf_counter()
-        manifest, inside = _Renumbering(source, parts, room).write(made)
-        if shown:
-            shown.advance()
-        seconds = {"clusters": found - start, "renumbering": time.perf_counter() - found}
-        return Partitioned(manifest, method, parts.sizes.numpy(), inside, seconds)
-
-
-def _checked(source: Path, clusters: int, method: str, seed: int) -> Graph:
     if method not in FOLDER_METHODS:
         raise InputError(f"method is {method!r:.80}, expected one of {', '.join(FOLDER_METHODS)}")
     check_seed(seed)
-    graph = load_folder(source)  # checks the values of nodes
+    graph, seconds = load_folder(source), dict[str, float]()  # checks the values of nodes
     check_sources(graph.edges.col, graph.num_nodes)
     check_count("clusters", clusters, most=graph.num_nodes)
     if graph.cluster_ptr is not None:
         raise InputError(f"{source} is in clusters already: give the folder from which it was made")
-    return graph
+    room, shown = room_within(memory), TaskProgress(f"partitioning {graph.name}", 2) if progress else None
+    with whole_folder(target) as made, shown or nullcontext():
+        method = _chosen(method, graph.edges, room)
+        with timed(seconds, "clusters", shown):
+            if method == "stream":  # it is not kept in the cache
+                part = streaming.partition(graph.edges, clusters, seed, shown.within if shown else lambda _: None)
+                parts = clusters_of_parts(part, clusters)
+            else:
+                parts = cluster(graph.edges, graph.num_nodes, clusters, method, seed)
+        with timed(seconds, "renumbering", shown):
+            manifest, inside = _Renumbering(source, parts, room).write(made)
+        return Partitioned(manifest, method, parts.sizes.numpy(), inside, seconds)
 
 
 def _chosen(method: str, edges: CSR, room: int) -> str:
@@ -126,17 +119,6 @@ def _chosen(method: str, edges: CSR, room: int) -> str:
         less = "" if method == "stream" else ", or --method stream"
         raise InputError(f"{method} needs about {size(needed)} of memory for {of}, and {has}: give more{less}")
     return method
-
-
-def _cut(edges: CSR, count: int, method: str, seed: int, shown: TaskProgress | None) -> Clusters:
-    if method == "stream":
-        part = streaming.partition(edges, count, seed, shown.within if shown else lambda _: None)
-        clusters = clusters_of_parts(part, count)
-    else:
-        clusters = cluster(edges, edges.num_nodes, count, method, seed)
-    if shown:
-        shown.advance()
-    return clusters
 
 
 class _Renumbering:

@@ -1,0 +1,266 @@
+"""Tables in CSV and Parquet: DuckDB reads them, and sorts edges that do not fit in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gistgnn.errors import InputError, printable, reason
+from gistgnn.graphs.splits import SPLITS
+
+Array = npt.NDArray[Any]
+
+_PARQUET = ".parquet"
+SUFFIXES = (".csv", ".csv.gz", _PARQUET)
+_DIALECT = "delim=',', quote='\"', escape='\"'"
+_BLOCK = 2**24  # bytes of numbers that are read at once
+_PER_THREAD = 2**27  # bytes; DuckDB fails with much less
+_KEY_BYTES = 40  # of memory, for each edge of a range of targets
+_BINS = 2**14  # of targets, whose edges are counted
+
+_ENDS = ("source", "target")
+_NODE, _SPLIT = "node", "split"
+_SEVERAL = re.compile(r"y\d+")
+_NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN)(\[\d*\])?")
+
+
+@contextlib.contextmanager
+def database(folder: Path | None = None, memory: int | None = None) -> Iterator[Any]:
+    """Open a database in memory, and turn DuckDB's errors into one line.
+
+    DuckDB's buffers get ``memory`` bytes, and what does not fit goes to ``folder``. None: DuckDB decides; all must fit.
+    """
+    try:
+        import duckdb
+        import pyarrow  # noqa: F401  (results come as Arrow's tables)
+    except ImportError as error:
+        advice = "run: pip install 'gistgnn[convert]'"
+        raise InputError(f"{error.name} is not installed, which reads and sorts tables; {advice}") from error
+    config: dict[str, Any] = {"temp_directory": str(folder / "sorting") if folder else ""}
+    if memory is not None:
+        config |= {"memory_limit": f"{memory >> 10}KiB"}
+        config |= {"threads": max(1, min(os.cpu_count() or 1, memory // _PER_THREAD))}
+    connection = duckdb.connect(":memory:", config=config)
+    try:
+        connection.execute("SET enable_progress_bar = false")  # it would be on standard output
+        yield connection
+    except duckdb.Error as error:
+        raise InputError(_said(str(error))) from error
+    finally:
+        connection.close()
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name of a file is that of a table."""
+    return path.name.lower().endswith(SUFFIXES)
+
+
+def table_files(path: Path) -> list[Path]:
+    """Return the files of a table: the path itself, or the tables in a folder in the order of their names."""
+    files = sorted(file for file in path.iterdir() if is_table(file)) if path.is_dir() else [path]
+    if not files or not is_table(files[0]):
+        raise InputError(f"{path}: expected a table in a {', '.join(SUFFIXES)} file, or a folder of them")
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{file}: {'expected a regular file' if file.exists() else 'no such file'}")
+        if file.name.lower().endswith(_PARQUET) != files[0].name.lower().endswith(_PARQUET):
+            raise InputError(f"{file}: is not of the kind of {files[0]}; expected files of one kind")
+    return files
+
+
+def columns_of(connection: Any, files: list[Path], *, header: bool = True) -> dict[str, str]:
+    """Return the names of a table's columns, and their types; text has none, which is ""."""
+    first, *others = (_columns_of(connection, file, header) for file in files)
+    for file, columns in zip(files[1:], others, strict=True):
+        if list(columns) != list(first):
+            raise InputError(f"{file}: its columns are not those of {files[0]}")
+    return first
+
+
+def table(files: list[Path], types: dict[str, str], *, header: bool = True) -> str:
+    """Return SQL for all rows of the files of a table; ``types`` are those of a text file's columns, in order."""
+    names = ", ".join(map(quoted, map(str, files)))
+    if files[0].name.lower().endswith(_PARQUET):
+        return f"read_parquet([{names}])"
+    columns = ", ".join(f"{quoted(name)}: '{kind or 'VARCHAR'}'" for name, kind in types.items())
+    return f"read_csv([{names}], header={header}, {_DIALECT}, auto_detect=false, columns={{{columns}}})"
+
+
+def block_rows(columns: int) -> int:
+    """Return how many rows of so many numbers are read at once."""
+    return max(_BLOCK // (8 * columns), 1)
+
+
+def quoted(text: str, by: str = "'") -> str:
+    """Return a text as SQL quotes it; a name is quoted by double quotes."""
+    return f"{by}{text.replace(by, by + by)}{by}"
+
+
+def _columns_of(connection: Any, file: Path, header: bool) -> dict[str, str]:
+    if file.name.lower().endswith(_PARQUET):
+        rows = connection.sql(f"DESCRIBE SELECT * FROM read_parquet({quoted(str(file))})").fetchall()
+        return {row[0].strip(): row[1] for row in rows}
+    opener: Any = gzip.open if file.suffix.lower() == ".gz" else open
+    try:
+        with opener(file, "rt", encoding="utf-8-sig") as opened:
+            names = [name.strip() for name in next(csv.reader([opened.readline()]), [])]
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{file}: cannot be read ({reason(error)})") from error
+    if not header:
+        return {f"column{k}": "" for k in range(len(names))}
+    if not any(names):
+        raise InputError(f"{file}: there is no line with the names of the columns")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"{file}: the column {twice[0]!r} is there twice")
+    return dict.fromkeys(names, "")
+
+
+def _said(text: str) -> str:
+    """Return DuckDB's message on one line, with the file and line of a CSV error, and without its advice."""
+    file, line = re.search(r"^  file = (.+)$", text, re.M), re.search(r"CSV Error on Line: (\d+)", text)
+    text = re.sub(r"^[A-Z][\w -]* Error: ", "", text)
+    if not file or not line:
+        return printable(" ".join(text.split("\n\n")[0].split()))
+    what = re.search(r'Error when converting column "(.*)"\. (.*)', text)
+    said = f"{what[1]}: {what[2]}" if what else " ".join(text.split("\n")[2:3])
+    return printable(f"{file[1]}, line {line[1]}: {said}")
+
+
+def sorted_keys(
+    connection: Any, edges: str, nodes: int, undirected: bool, folder: Path, memory: int
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the keys of edges in ascending order: the target's number above the source's, 32 bits each.
+
+    One range of targets is sorted after the other, within ``memory`` bytes. ``edges`` is SQL for all edges, with the
+    columns source and target; equal edges become one. ``undirected`` adds the reverse of every edge. ``folder`` gets a
+    file of all edges.
+    """
+    connection.execute("SET preserve_insertion_order = false")
+    file = quoted(str(folder / "edges.parquet"))
+    connection.execute(f"COPY ({_checked(edges, nodes)}) TO {file} (FORMAT parquet, COMPRESSION uncompressed)")
+    stored = f"SELECT source, target FROM read_parquet({file})"
+    if undirected:
+        stored += f" UNION ALL SELECT target, source FROM read_parquet({file})"
+    width = -(-nodes // _BINS)
+    counted = connection.sql(f"SELECT target // {width}, count(*) FROM ({stored}) GROUP BY 1 ORDER BY 1").fetchall()
+    bins, counts = np.array(counted, np.int64).reshape(-1, 2).T
+    while len(bins):
+        count = max(int(np.searchsorted(counts.cumsum(), memory // _KEY_BYTES, side="right")), 1)  # bins of this range
+        wanted = f"target BETWEEN {bins[0] * width} AND {bins[count - 1] * width + width - 1}"
+        query = f"SELECT (target::BIGINT << 32) | source::BIGINT AS key FROM ({stored}) WHERE {wanted}"
+        keys = np.asarray(connection.sql(query).fetchnumpy()["key"])
+        keys.sort()
+        new = np.ones(len(keys), bool)
+        np.not_equal(keys[1:], keys[:-1], out=new[1:])
+        yield keys if new.all() else keys[new]
+        bins, counts = bins[count:], counts[count:]
+
+
+def _checked(edges: str, nodes: int) -> str:
+    """Return SQL for edges as int32, which ends with an error at an edge of no nodes."""
+    valid = " AND ".join(f"{end} BETWEEN 0 AND {nodes - 1} AND {end} = floor({end})" for end in ("source", "target"))
+    ends = " || ' to ' || ".join(f"coalesce({end}::VARCHAR, 'nothing')" for end in ("source", "target"))
+    problem = f"'an edge goes from ' || {ends} || '; expected node numbers from 0 to {nodes - 1}'"
+    source = f"CASE WHEN {valid} THEN source::INTEGER ELSE error({problem}) END"
+    return f"SELECT {source} AS source, target::INTEGER AS target FROM ({edges})"
+
+
+class TablesSource:
+    """A table of edges with the columns `source` and `target`, and a table of nodes.
+
+    The table of nodes has one row for each node, in the order of their numbers, with the columns `y` (or `y0`, `y1`,
+    ... for several labels), `split` (train, val, test or empty) and optionally `node`, the node's number. All other
+    columns are features. In Parquet, `x` and `y` may be columns of lists.
+
+    Each is a file in CSV or Parquet, or a folder of such files.
+    """
+
+    classes, undirected = None, False
+
+    def __init__(self, edges: Path, nodes: Path) -> None:
+        self.name, self.edges_in, self.nodes_in = printable(edges.name.partition(".")[0]), str(edges), str(nodes)
+        self._edges, self._nodes = table_files(edges), table_files(nodes)
+        with database() as connection:
+            self._edge_types = _numbers(edges, columns_of(connection, self._edges), _ENDS)
+            if set(self._edge_types) != set(_ENDS):
+                found = ", ".join(self._edge_types)
+                hint = "expected source and target alone (edge data comes from a .npz or .pt)"
+                raise InputError(f"{edges}: the columns are {found}; {hint}")
+            types = columns_of(connection, self._nodes)
+        self._y = ["y"] if "y" in types else [name for name in types if _SEVERAL.fullmatch(name)]
+        if not self._y or _SPLIT not in types:
+            lacking = _SPLIT if self._y else "y"
+            raise InputError(f"{nodes}: there is no column {lacking}; expected y, split, and features")
+        self._x = [name for name in types if name not in (*self._y, _SPLIT, _NODE)]
+        if not self._x:
+            raise InputError(f"{nodes}: there are no features; expected more columns than y and split")
+        self._types = _numbers(nodes, types, [name for name in types if name != _SPLIT])
+
+    def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield all nodes."""
+        start = 0
+        with database() as connection:
+            names = ", ".join(quoted(name, '"') for name in self._types)
+            query = f"SELECT {names} FROM {table(self._nodes, self._types)}"
+            for batch in connection.sql(query).to_arrow_reader(block_rows(len(self._x))):
+                if _NODE in self._types:
+                    _check_numbers(_matrix(batch, [_NODE], start)[:, 0], start)
+                x, y = _matrix(batch, self._x, start), _matrix(batch, self._y, start)
+                yield x, y[:, 0] if y.shape[1] == 1 else y.astype(np.float32), _splits(batch.column(_SPLIT), start)
+                start += len(x)
+
+    def edges(self, connection: Any, folder: Path) -> str:
+        """Return SQL for all edges."""
+        return f"SELECT source, target FROM {table(self._edges, self._edge_types)}"
+
+
+def _numbers(path: Path, types: dict[str, str], names: Any) -> dict[str, str]:
+    """Return how columns are read: numbers in text as DOUBLE. Refuse other types in Parquet."""
+    for name in names:
+        kind = types.get(name, "BIGINT")
+        if kind and (not _NUMBER.fullmatch(kind) or (name in _ENDS and "INT" not in kind)):
+            expected = "integers" if name in _ENDS else "numbers"
+            raise InputError(f"{path}: the column {name} is {kind}; expected {expected}")
+    return {name: kind or ("DOUBLE" if name in names else "") for name, kind in types.items()}
+
+
+def _matrix(batch: Any, names: list[str], start: int) -> Array:
+    """Return columns of numbers, or a column of lists, side by side: [n, k]."""
+    columns = []
+    for name in names:
+        column = batch.column(name)
+        flat = column.flatten() if hasattr(column, "flatten") else column
+        if column.null_count or flat.null_count:
+            row = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
+            raise InputError(f"{name} of node {start + row} is missing; expected a number")
+        if hasattr(column, "offsets") and len(np.unique(np.diff(column.offsets))) > 1:
+            raise InputError(f"{name} has lists of different lengths from node {start} on")
+        columns.append(flat.to_numpy(zero_copy_only=False).reshape(len(column), -1))
+    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+
+
+def _check_numbers(numbers: Array, start: int) -> None:
+    wrong = numbers != np.arange(start, start + len(numbers))
+    if wrong.any():
+        row = int(wrong.argmax())
+        hint = "sort the rows by node, from 0, without gaps"
+        raise InputError(f"node is {numbers[row]:g} in the row of node {start + row}: {hint}")
+
+
+def _splits(column: Any, start: int) -> npt.NDArray[np.uint8]:
+    known = {**SPLITS, "": 0}
+    texts = [(text or "").strip() for text in column.to_pylist()]
+    for row, text in enumerate(texts):
+        if text not in known:
+            said = repr(printable(text)[:80])
+            raise InputError(f"split of node {start + row} is {said}; expected train, val, test or nothing")
+    return np.array([known[text] for text in texts], np.uint8)
