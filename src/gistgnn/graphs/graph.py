@@ -132,8 +132,8 @@ class Graph:
             wanted = ", ".join(DATA_KEYS)
             raise InputError(f"the Data has no {', '.join(missing)}; expected all of {wanted}: set them on it")
         values |= {split: values.pop(f"{split}_mask") for split in ("train", "val", "test")}
-        edge_data = {key: getattr(data, key, None) for key in EDGE_DATA}
-        return cls.build(**values, **edge_data, name=name, regression=regression)
+        values |= {key: getattr(data, key, None) for key in EDGE_DATA}
+        return cls.build(**values, name=name, regression=regression)
 
     @property
     def num_nodes(self) -> int:
@@ -173,8 +173,8 @@ class Graph:
     @property
     def held_bytes(self) -> int:
         """Bytes of the tensors in memory: all of them, or those that are not mapped from a folder."""
-        held = (self.y, self.train, self.val, self.test) if self.folder else (*self.tensors.values(), self.edges)
-        return sum(tensor.nbytes for tensor in held)
+        held: Any = (self.y, self.train, self.val, self.test) if self.folder else (*self.tensors.values(), self.edges)
+        return sum(each.nbytes for each in held)
 
     @property
     def multi_label(self) -> bool:
