@@ -36,7 +36,7 @@ def test_one_sub_gcn_is_a_plain_loop_bit_for_bit(options: dict[str, Any], norm: 
     optimizer = training.make_optimizer(model.parameters())
     adj = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
     for step in range(epochs):
-        optimizer.param_groups[0]["lr"] = training.rate(step / epochs)
+        optimizer.param_groups[0]["lr"] = training.rate_at(step, epochs)
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(GRAPH.x, adj)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
         if training.clip_norm is not None:

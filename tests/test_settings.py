@@ -20,12 +20,12 @@ def test_steps(epochs: int, per_epoch: int, m: int) -> None:
 
 @given(lr=st.floats(1e-6, 10), progress=st.floats(0, 1, exclude_max=True))
 def test_rates(lr: float, progress: float) -> None:
-    assert Training(1, lr=lr).rate(progress) == lr
-    tenths = 0 if progress < 0.5 else 1 if progress < 0.75 else 2
-    assert Training(1, lr=lr, schedule="step").rate(progress) == pytest.approx(lr / 10**tenths)
-    assert Training(1, lr=lr, schedule="cosine").rate(progress) == pytest.approx(
-        lr * math.cos(math.pi * progress / 2) ** 2, rel=1e-6, abs=1e-12
-    )
+    step, steps = int(progress * 10**6), 10**6
+    assert Training(1, lr=lr).rate_at(step, steps) == lr
+    tenths = 0 if step < steps / 2 else 1 if step < 3 * steps / 4 else 2
+    assert Training(1, lr=lr, schedule="step").rate_at(step, steps) == pytest.approx(lr / 10**tenths)
+    cosine = lr * math.cos(math.pi * step / steps / 2) ** 2
+    assert Training(1, lr=lr, schedule="cosine").rate_at(step, steps) == pytest.approx(cosine, rel=1e-6, abs=1e-12)
 
 
 BAD: dict[str, tuple[object, ...]] = {

@@ -157,9 +157,8 @@ def _rounds_target(rng: Random) -> Target:
 def _settings_target(rng: Random) -> Target:
     from gistgnn.evaluation import Evaluation
     from gistgnn.fit.saving import Saving
-    from gistgnn.phases import Phase
     from gistgnn.sampling import SAMPLERS
-    from gistgnn.settings import Training
+    from gistgnn.settings import Phase, Training
     from gistgnn.theta.registry import Store
 
     sampler = rng.choice(list(SAMPLERS))

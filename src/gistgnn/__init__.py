@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from gistgnn.gist import GIST as GIST
     from gistgnn.graphs import Graph as Graph
     from gistgnn.graphs import load as load
-    from gistgnn.phases import Phase as Phase
     from gistgnn.round import Round as Round
     from gistgnn.runs.run_folder import load_run as load_run
+    from gistgnn.settings import Phase as Phase
     from gistgnn.settings import Training as Training
     from gistgnn.training.metric import Metric as Metric
 
@@ -33,7 +33,7 @@ _HOMES = {
     "InputError": "errors",
     "Loop": "fit.loop",
     "Metric": "training.metric",
-    "Phase": "phases",
+    "Phase": "settings",
     "RankLostError": "errors",
     "Result": "fit.result",
     "Round": "round",

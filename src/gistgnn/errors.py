@@ -69,10 +69,7 @@ def one_line(text: object) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return the type and text of another library's error on one line, such as "BadZipFile: File is not a zip file".
-
-    Long texts are cut to what a terminal shows.
-    """
+    """Return the type and text of another library's error on one line, such as "BadZipFile: File is not a zip file"."""
     text = " ".join(str(error).split())
     if len(text) > _LONGEST:
         text = text[:_LONGEST].rstrip() + "..."

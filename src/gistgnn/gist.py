@@ -13,11 +13,10 @@ from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
-from gistgnn.phases import Phase
 from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
-from gistgnn.settings import BUDGET_LR, Training
+from gistgnn.settings import BUDGET_LR, Phase, Training
 from gistgnn.training.loss import Loss
 from gistgnn.training.metric import Metric
 from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
@@ -144,37 +143,16 @@ class GIST(GlobalModel):
         """
         check_kind("training", training, (Training, str), "a Training, 'split' or 'each'", none=True)
         sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1, getattr(graph, "num_clusters", None))
-        setup = Setup(
-            self,
-            graph,
-            choose_training(training, settings),
-            self._variant,
-            sampling=sampling,
-            runner=runner,
-            inductive=inductive,
-            evaluation=evaluation,
-            progress=progress,
-            callbacks=callbacks,
-            saving=saving,
-            init=init,
-            max_seconds=max_seconds,
-        )
+        given = (self, graph, choose_training(training, settings), self._variant, sampling, runner, inductive)
+        evaluation = Evaluation() if evaluation is None else evaluation
+        setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds)
         with Fit(setup) as run:
             train(self, run)
         return run.end()
 
 
 def choose_training(training: Training | str | None, settings: Mapping[str, Any]) -> Training:
-    """Return the settings that were given as a whole, or one by one.
-
-    Args:
-        training: all settings; or the field of that name, "split" or "each"; None: the default.
-        settings: single settings by name; None stands for the default.
-
-    Raises:
-        InputError: both are given, or neither a Training nor `epochs` or `phases`.
-        TypeError: there is no setting of a name.
-    """
+    """Return the settings that were given as a whole, or one by one, where None stands for the default."""
     if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
         raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
     given = {name: value for name, value in settings.items() if value is not None}

@@ -25,18 +25,13 @@ from gistgnn.utils.checks import check_count, check_kind
 from gistgnn.utils.machine import usable_device
 
 
-class CommonOptions(TypedDict, total=False):
-    """The keywords of `GIST` that all methods have."""
+class WorkerOptions(TypedDict, total=False):
+    """The keywords of `GIST` that methods have whose workers hold the full model."""
 
     seed: int
     device: str | torch.device
     store: StoreName | Store
     axis_names: Sequence[str] | None
-
-
-class WorkerOptions(CommonOptions, total=False):
-    """The keywords of `GIST` that methods have whose workers hold the full model."""
-
     ranks: World | None
 
 
@@ -69,19 +64,17 @@ class GlobalModel:
         ranks: World | None = None,
         axis_names: Sequence[str] | None = None,
     ) -> None:
-        self.build = build
+        self.build, self.input_axis, self.seed = build, input_axis, seed
         self.shared = not isinstance(widths, (list, tuple))
         check_kind("ranks", ranks, (Alone, Ranks), "the ranks of a run, of gistgnn.distributed", none=True)
-        self.widths = check_widths(widths, input_axis)
-        self.input_axis = input_axis
-        self.seed = seed
-        self.device = usable_device(device)
+        self.widths, self.device = check_widths(widths, input_axis), usable_device(device)
         self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
         features = self.layout.features(self.widths)
         fixed: Any = whole if isinstance(whole, (list, tuple, set, frozenset, range)) else (whole,)
         for axis in fixed:
             check_count("whole", axis, least=0)
         self.partition = Partition(features, sub_gcns, whole=fixed, kind=partition, seed=seed, names=axis_names)
+        self._full_spec = ModelSpec(build, self.layout, self.widths, self.shared, seed, self.device)
         self.store = store if isinstance(store, Store) else Store(store)
         self.ranks: World = ranks or Alone()
         if self._stores is not None and self.store.kind not in self._stores:
@@ -120,21 +113,12 @@ class GlobalModel:
         return self._theta
 
     @property
-    def _full_spec(self) -> ModelSpec:
-        """The full model."""
-        return ModelSpec(self.build, self.layout, self.widths, self.shared, self.seed, self.device)
-
-    @property
     def _spec(self) -> ModelSpec:
         """The model that is trained and returned: the full model."""
         return self._full_spec
 
     def resume(self) -> None:
-        """Resume from the Θ that an earlier process has left in the store's folder, after its last round.
-
-        Raises:
-            InputError: there is none, it is damaged, or it is of another model.
-        """
+        """Resume from the Θ that an earlier process has left in the store's folder, after its last round."""
         self._theta = self.store.place.load().reopen(self.store, self._spec)
         self.next_round = self._theta.round
 
@@ -148,22 +132,22 @@ class GlobalModel:
 
     def begin_round(self, plan: RoundPlan | None = None) -> Round:
         """Return the sub-GCNs of the next round (subGCNs), as planned; None: with new blocks, for a user's own loop."""
-        number, axis = self.next_round, self.input_axis
         if plan is None:
-            round_ = Round(self.theta, number, self.blocks(number), self._called_by_user, axis)
+            make, blocks, own = self._called_by_user, self.blocks(self.next_round), dict[str, Any]()
         else:
-            blocks = self._partition_of(plan).blocks(plan.draw)
-            own: Any = {"copies": plan.copies, "lasting": plan.lasting, "fresh": plan.fresh}
-            round_ = Round(self.theta, number, blocks, self._sub_gcn, axis, scales=self._scales(len(blocks)), **own)
+            make, blocks = self._sub_gcn, self._partition_of(plan).blocks(plan.draw)
+            scales = self._mean.scales(len(blocks)) if self._mean else {}
+            own = {"copies": plan.copies, "lasting": plan.lasting, "fresh": plan.fresh, "scales": scales}
+        round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, **own)
         self.next_round += 1
         return round_
 
     def _stand_in(self, plan: RoundPlan) -> nn.Module | None:
         """Return on rank 0 a narrow model with the full model's output after a round of copies; None after others."""
-        if not plan.copies:
+        if not plan.copies or self._mean is None:
             return None
         blocks = self._partition_of(plan).blocks(plan.draw)
-        scales = self._scales(len(blocks))
+        scales = self._mean.scales(len(blocks))
         alone = Round(self.theta, self.next_round, blocks[:1], self._sub_gcn, self.input_axis, scales=scales)
         return next(iter(alone.subs), None)
 
@@ -174,10 +158,8 @@ class GlobalModel:
                 for sub in round:            # a plain nn.Module at the blocks' widths
                     ...                      # any optimiser, any number of steps
 
-        A round that is left by `break` or by an error is not aggregated: Θ stays as it was before it.
-
-        Raises:
-            DivergedError: a sub-GCN ended its round with values that are not finite.
+        A round that is left by `break` or by an error is not aggregated: Θ stays as it was before it. A sub-GCN with
+        values that are not finite at the end of its round is a `DivergedError`.
         """
         check_count("count", count, least=0)
         for _ in range(count):
@@ -211,9 +193,6 @@ class GlobalModel:
         if training.cross_weights == "zero" and not resumed:
             self.begin_round(first).begin_as_narrow_models(self._full_spec)
             self.next_round = self.theta.round = 0
-
-    def _scales(self, sub_gcns: int) -> dict[str, float]:
-        return self._mean.scales(sub_gcns) if self._mean else {}
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         require_theta_fits(spec, self.store, self.ranks.count)

@@ -28,9 +28,6 @@ class Partition:
             (Assumption 1), given that no block is empty.
         seed: the run's seed; the blocks follow from (seed, number of the draw) alone.
         names: what messages call the axes; None: axis 0, axis 1, ...
-
-    Raises:
-        InputError: m < 1, m larger than an axis that is to be split, an axis that does not exist, an unknown kind.
     """
 
     def __init__(
@@ -43,7 +40,15 @@ class Partition:
         seed: int = 0,
         names: Sequence[str] | None = None,
     ) -> None:
-        self.names = [f"axis {axis}" for axis in range(len(features))] if names is None else _checked(names, features)
+        if names is None:
+            names = [f"axis {axis}" for axis in range(len(features))]
+        elif not isinstance(names, (list, tuple)) or len(names) != len(features):
+            raise InputError(
+                f"axis_names is {shown(names)}, expected a list of {len(features)} names, one for each axis"
+            )
+        for name in names:
+            check_kind("a name of axis_names", name, str, "a text")
+        self.names = list(names)
         check_count("sub_gcns", sub_gcns)
         if kind not in KINDS:
             raise InputError(f"partition is {shown(kind)}, expected one of {', '.join(KINDS)}")
@@ -57,17 +62,10 @@ class Partition:
                     f"{d} features of {name}, sent to {sub_gcns} sub-GCNs at random, leave some without any: use "
                     "fewer sub-GCNs, or the balanced partition"
                 )
-        self.features = tuple(features)
-        self.sub_gcns = sub_gcns
+        self.features, self.sub_gcns, self.kind, self.seed = tuple(features), sub_gcns, kind, check_seed(seed)
+        self.split = [axis for axis in range(len(features)) if axis not in whole]  # where m > 1
         self._chosen_whole = frozenset(whole)
         self.whole = frozenset(range(len(features))) if sub_gcns == 1 else self._chosen_whole
-        self.kind = kind
-        self.seed = check_seed(seed)
-
-    @property
-    def split(self) -> list[int]:
-        """The axes that are split where m > 1."""
-        return [axis for axis in range(len(self.features)) if axis not in self._chosen_whole]
 
     def split_into(self, sub_gcns: int) -> "Partition":
         """Return the partition into another number of blocks.
@@ -83,10 +81,8 @@ class Partition:
         if self.kind == "categorical":
             raise InputError("the partition is categorical, but copies need equal blocks: use the balanced partition")
         for axis in self.split:
-            if self.features[axis] % self.sub_gcns:
-                uneven = (
-                    f"{self.features[axis]} features of {self.names[axis]} do not make {self.sub_gcns} equal blocks"
-                )
+            if (d := self.features[axis]) % self.sub_gcns:
+                uneven = f"{d} features of {self.names[axis]} do not make {self.sub_gcns} equal blocks"
                 raise InputError(f"{uneven}, which copies need: change the width or sub_gcns")
 
     def blocks(self, draw: int) -> list[Blocks]:
@@ -98,8 +94,11 @@ class Partition:
         """Return the sizes of the blocks of one draw, for each sub-GCN one per axis; balanced blocks are not drawn."""
         if self.kind != "balanced":
             return [tuple(len(block) for block in blocks) for blocks in self.blocks(draw)]
-        m, axes = self.sub_gcns, list(enumerate(self.features))
-        return [tuple(d if axis in self.whole else d // m + (i < d % m) for axis, d in axes) for i in range(m)]
+        m, axes = self.sub_gcns, list[list[int]]()
+        for axis, d in enumerate(self.features):
+            larger = d % m  # blocks, by one feature
+            axes.append([d] * m if axis in self.whole else [d // m + 1] * larger + [d // m] * (m - larger))
+        return list(zip(*axes, strict=True))
 
     def _axis_blocks(self, axis: int, draw: int) -> list[Tensor]:
         d, m = self.features[axis], self.sub_gcns
@@ -114,14 +113,3 @@ class Partition:
             f"{d} features of {self.names[axis]} cannot be sent to {m} sub-GCNs at random without an empty one: use "
             "fewer sub-GCNs"
         )
-
-
-def _checked(names: Sequence[str], features: Sequence[int]) -> list[str]:
-    """Return the names of the axes; raise InputError unless every axis has one."""
-    expected = f"a list of {len(features)} names, one for each axis"
-    check_kind("axis_names", names, (list, tuple), expected)
-    for name in names:
-        check_kind("a name of axis_names", name, str, "a text")
-    if len(names) != len(features):
-        raise InputError(f"axis_names has {len(names)} names, expected {expected}")
-    return list(names)

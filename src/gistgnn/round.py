@@ -26,39 +26,28 @@ class Round:
     If Θ streams, they are made one at a time: a thread takes the next slice while a sub-GCN trains, and the trained
     sub-GCN is kept beside Θ when the loop goes on.
 
-    Args:
-        theta: the global parameters, from which the sub-GCNs take their slices (subGCNs).
-        number: t, the round's number in the run.
-        blocks: the features of every axis, for each sub-GCN.
-        make: returns a module of the blocks' widths; `make(i, ...)` and `make(j, ...)` share no parameters.
-        input_axis: the axis of the input features, or None.
-        copies: only sub-GCN 0 trains; all others become copies of it.
-        lasting: the next round may have the same blocks.
-        fresh: the moments in Θ belong to other sub-GCNs, and are dropped.
-        scales: by name, what a sub-GCN multiplies the entries of a tensor by; Θ holds them divided by it.
-
     Attributes:
         members: the sub-GCNs that this process trains, in order.
+        streams: the sub-GCNs are made one at a time.
         lasting: the next round may have the same sub-GCNs, so their moments are kept.
     """
 
     def __init__(
         self,
         theta: Theta,
-        number: int,
-        blocks: list[Blocks],
-        make: Make,
+        number: int,  # t, the round's number in the run
+        blocks: list[Blocks],  # the features of every axis, for each sub-GCN
+        make: Make,  # returns a module of the blocks' widths; those of different i share no parameters
         input_axis: int | None = None,
         *,
-        copies: bool = False,
-        lasting: bool = False,
-        fresh: bool = False,
-        scales: Mapping[str, float] | None = None,
+        copies: bool = False,  # only sub-GCN 0 trains; all others become copies of it
+        lasting: bool = False,  # the next round may have the same blocks
+        fresh: bool = False,  # the moments in Θ belong to other sub-GCNs, and are dropped
+        scales: Mapping[str, float] | None = None,  # a sub-GCN's tensors are those of Θ, multiplied by these
     ) -> None:
         self.number, self.blocks = number, blocks
-        self._theta, self._make, self._input_axis = theta, make, input_axis
-        self._scales = scales or {}
-        self.lasting = lasting or len(blocks) == 1
+        self._theta, self._make, self._input_axis, self._scales = theta, make, input_axis, scales or {}
+        self.streams, self.lasting = theta.streams, lasting or len(blocks) == 1
         if fresh:
             theta.forget_moments()
         dealt = theta.begin(number, blocks)
@@ -69,24 +58,18 @@ class Round:
         self._kept: set[int] = set()  # trained, and no longer loaded
         self._optimizers: dict[int, Optimizer] = {}
         self._carried: set[int] = set()
-        if not theta.streams:
+        if not self.streams:
             self._load_all()
 
     @property
     def subs(self) -> list[nn.Module]:
-        """All sub-GCNs of this process at once.
-
-        Raises:
-            InputError: some of them have been trained and are no longer loaded.
-        """
-        self._check_none_kept()
+        """All sub-GCNs of this process at once; an InputError if one has been trained and is no longer loaded."""
         self._load_all()
         return [self._loaded[i] for i in self.members]
 
     def __iter__(self) -> Iterator[nn.Module]:
         """Yield the sub-GCNs of this process in order."""
-        self._check_none_kept()
-        if len(self._loaded) == len(self.members):
+        if self._kept or len(self._loaded) == len(self.members):
             yield from self.subs
             return
         sources = (self._written[i][0] for i in self.members)
@@ -97,11 +80,6 @@ class Round:
                 values.clear()  # frees the slice while the sub-GCN trains
                 yield self._ready(i, sub)
                 self._keep(i)
-
-    @property
-    def streams(self) -> bool:
-        """Whether the sub-GCNs are made one at a time."""
-        return self._theta.streams
 
     def __len__(self) -> int:
         """Return m, the number of sub-GCNs on all ranks."""
@@ -135,7 +113,6 @@ class Round:
 
         Raises:
             DivergedError: a loss or a parameter is not finite; Θ is left as it was.
-            InputError: an optimiser cannot be carried, or is missing; Θ cannot be written; or another round has begun.
         """
         self._theta.check_open(self.number)
         losses, failure = dict(losses or {}), None
@@ -143,7 +120,13 @@ class Round:
             for i, loss in sorted(losses.items()):
                 if not math.isfinite(loss):
                     raise DivergedError(self.number, f"the loss of sub-GCN {i} became {loss}")
-            self._keep_all()
+            if self._carried and (missing := set(self.members) - self._carried):
+                carried = f"sub-GCN {min(missing)} has no carried optimiser: call carry for all or none"
+                raise InputError(f"round {self.number + 1}: {carried}")
+            for i in self.members:
+                if i not in self._kept:
+                    self._load(i, 0)  # unless it is there: the caller left the loop before it
+                    self._keep(i)
             self._theta.wait_for_reader()
         except GistError as error:
             failure = error
@@ -153,18 +136,12 @@ class Round:
         self._theta.commit(mean)
         return mean
 
-    def _keep_all(self) -> None:
-        if self._carried and len(self._carried) < len(self.members):
-            missing = min(set(self.members) - self._carried)
-            raise InputError(
-                f"round {self.number + 1}: sub-GCN {missing} has no carried optimiser: call carry for all or none"
-            )
-        for i in self.members:
-            if i not in self._kept:
-                self._load(i, 0)  # unless it is there: the caller left the loop before it
-                self._keep(i)
-
     def _load_all(self) -> None:
+        if self._kept:
+            raise InputError(
+                f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: with this store, loop "
+                "over a round once, and train each sub-GCN inside the loop"
+            )
         for i in self.members:
             self._load(i, i)
 
@@ -184,35 +161,27 @@ class Round:
         self._loaded[i] = sub
         return sub
 
-    def _check_none_kept(self) -> None:
-        if self._kept:
-            raise InputError(
-                f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: with this store, loop "
-                "over a round once, and train each sub-GCN inside the loop"
-            )
-
     def _keep(self, i: int) -> None:
         sub, optimizer = self._loaded[i], self._optimizers.get(i)
         if optimizer is not None:
             _check_states(sub, optimizer)
-        if name := _not_finite(sub):
+        names, finite = list[str](), list[Tensor]()
+        for name, tensor in named_tensors(sub).items():
+            if tensor.is_floating_point():
+                names.append(name)
+                finite.append(torch.isfinite(tensor).all())
+        if finite and False in (flags := torch.stack(finite).tolist()):  # a GPU is asked once
+            name = names[flags.index(False)]
             raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
         trained = trained_tensors(sub, optimizer)
         for name, scale in self._scales.items():
             trained[f"{THETA}{name}"] = trained[f"{THETA}{name}"] / scale
         for written in self._written[i]:
             self._theta.keep(written, trained)
-        if self._theta.streams:
+        if self.streams:
             self._kept.add(i)
             del self._loaded[i]
             self._optimizers.pop(i, None)
-
-
-def _not_finite(sub: nn.Module) -> str | None:
-    """Return the first parameter or buffer that has a value that is not finite; None: all are. A GPU is asked once."""
-    floats = {name: tensor for name, tensor in named_tensors(sub).items() if tensor.is_floating_point()}
-    finite = torch.stack([torch.isfinite(tensor).all() for tensor in floats.values()]).tolist() if floats else []
-    return next((name for name, flag in zip(floats, finite, strict=True) if not flag), None)
 
 
 def _check_states(sub: nn.Module, optimizer: Optimizer) -> None:

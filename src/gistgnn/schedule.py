@@ -3,29 +3,22 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from gistgnn.accounting.costs import Operations
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
-from gistgnn.phases import Phase
-from gistgnn.settings import Training
+from gistgnn.settings import Phase, Training
 
 
 @dataclass(frozen=True)
 class StepRange:
-    """The steps that every sub-GCN takes in one round.
+    """The steps that every sub-GCN takes in one round."""
 
-    Args:
-        first: steps that each sub-GCN took in earlier rounds.
-        count: ζ, or fewer in the last round.
-        total: steps of the phase; the learning rate follows the phase's progress.
-        begun: steps that each sub-GCN took in earlier phases.
-    """
-
-    first: int
-    count: int
-    total: int
-    begun: int = 0
+    first: int  # steps that each sub-GCN took in earlier rounds
+    count: int  # ζ, or fewer in the last round
+    total: int  # steps of the phase; the learning rate follows the phase's progress
+    begun: int = 0  # steps that each sub-GCN took in earlier phases
 
     def rate(self, training: Training, k: int) -> float:
         """The learning rate of the k-th of these steps."""
@@ -34,43 +27,20 @@ class StepRange:
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What a round does.
+    """What a round does."""
 
-    Args:
-        training: the settings of its phase.
-        steps: the steps that every sub-GCN takes.
-        sub_gcns: m; None: the m of the `GIST`.
-        workers: how many sub-GCNs train.
-        draw: the number of its draw of the blocks.
-        copies: only sub-GCN 0 trains, for all.
-        lasting: the next round may have the same blocks, so moments are kept.
-        fresh: the sub-GCNs begin without the moments of earlier rounds.
-        last: it ends its phase.
-        epoch: epochs of the run that are over after it.
-    """
-
-    training: Training
+    training: Training  # the settings of its phase
+    local_steps: int  # ζ, also where it was chosen
+    evaluate_every: int  # rounds between evaluations, also where they were chosen
     steps: StepRange
-    sub_gcns: int | None
-    workers: int
-    draw: int
-    copies: bool
-    lasting: bool
-    fresh: bool
-    last: bool
-    epoch: float
-
-    @property
-    def local_steps(self) -> int:
-        """ζ, also where it was chosen."""
-        assert self.training.local_steps is not None  # `Schedule` has chosen it
-        return self.training.local_steps
-
-    @property
-    def evaluate_every(self) -> int:
-        """Rounds between evaluations, also where they were chosen."""
-        assert self.training.evaluate_every != "auto"  # `Schedule` has chosen it
-        return self.training.evaluate_every
+    sub_gcns: int | None  # m; None: the m of the `GIST`
+    workers: int  # how many sub-GCNs train
+    draw: int  # the number of its draw of the blocks
+    copies: bool  # only sub-GCN 0 trains, for all
+    lasting: bool  # the next round may have the same blocks, so moments are kept
+    fresh: bool  # the sub-GCNs begin without the moments of earlier rounds
+    last: bool  # it ends its phase
+    epoch: float  # epochs of the run that are over after it
 
     @property
     def rate(self) -> float:
@@ -78,106 +48,88 @@ class RoundPlan:
         return self.steps.rate(self.training, self.steps.count - 1)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A phase in the run, and how much comes before it."""
+class _Part(NamedTuple):
+    """A phase, and how much of the run comes before it."""
 
-    phase: Phase | None  # None: the only one, with the trainer's m
     training: Training
-    local_steps: int
+    sub_gcns: int | None  # None: the m of the `GIST`, in a run without phases
     workers: int
+    copies: bool
+    local_steps: int
+    evaluate_every: int
     steps: int
+    rounds: range  # their numbers in the run
+    first_draw: int
     epochs: float
     steps_before: int
-    rounds_before: int
     epochs_before: float
-    draws_before: int
-
-    @property
-    def rounds(self) -> int:
-        return -(-self.steps // self.local_steps)
-
-    @property
-    def first_draw(self) -> int:
-        """The number of the first draw; a phase that keeps its blocks begins with the last draw of the phase before."""
-        return self.draws_before if self.training.redraw_every else max(self.draws_before - 1, 0)
-
-    @property
-    def draws_after(self) -> int:
-        every = self.training.redraw_every
-        return self.first_draw + (-(-self.rounds // every) if every else 1)
 
 
 class Schedule:
     """The rounds of a run.
 
-    Args:
-        training: ζ, the number of epochs, the phases.
-        steps_per_epoch: the number of batches of the sampler.
-        workers: how many sub-GCNs train at the same time where there are no phases.
-        operations: the costs that choose how often the model is evaluated; None: after every round.
+    `workers` sub-GCNs train at the same time where there are no phases. `operations` choose how often the model is
+    evaluated; None: after every round.
 
     Attributes:
         rounds: T.
         phases: the numbers of every phase's rounds; a run without phases counts as one phase.
+        steps: the steps of each sub-GCN in every phase.
+        local_steps: ζ of every phase.
     """
 
     def __init__(
         self, training: Training, steps_per_epoch: int, workers: int, operations: Operations | None = None
     ) -> None:
         self._parts: list[_Part] = []
-        epochs: float = 0
-        steps = rounds = draws = 0
+        self.rounds, self.phases, self.steps, self.local_steps = 0, list[range](), list[int](), list[int]()
+        draws, epochs_before = 0, 0.0
         for phase in training.phases or (None,):
             own = training.of_phase(phase) if phase else training
-            trained = workers if phase is None else 1 if phase.copies else phase.sub_gcns
-            passes = phase.epochs if phase else training.epochs
-            count = own.steps(steps_per_epoch, trained, passes)
-            zeta = own.steps_in_round(count, trained)
-            every = own.evaluate_every
-            if every == "auto" and (operations is None or own.patience is not None):
-                every = 1
-            elif every == "auto" and operations is not None:
-                m, copies = (phase.sub_gcns, phase.copies) if phase else (None, False)
-                taken = min(zeta, count) * trained
-                every = operations.evaluate_every(m, copies=copies, steps=taken, rounds=-(-count // zeta))
-            own = replace(own, local_steps=zeta, evaluate_every=every)
-            part = _Part(phase, own, zeta, trained, count, passes, steps, rounds, epochs, draws)
-            self._parts.append(part)
-            steps, rounds, epochs = steps + count, rounds + part.rounds, epochs + passes
-            draws = part.draws_after
-        self.rounds = rounds
-        self.phases = [range(part.rounds_before, part.rounds_before + part.rounds) for part in self._parts]
-
-    @property
-    def steps(self) -> list[int]:
-        """The steps of each sub-GCN in every phase."""
-        return [part.steps for part in self._parts]
-
-    @property
-    def local_steps(self) -> list[int]:
-        """ζ of every phase."""
-        return [part.local_steps for part in self._parts]
+            m, copies, epochs = (phase.sub_gcns, phase.copies, phase.epochs) if phase else (None, False, own.epochs)
+            trained = 1 if copies else m or workers
+            steps = own.steps(steps_per_epoch, trained, epochs)
+            zeta, evaluate_every = own.steps_in_round(steps, trained), own.evaluate_every
+            rounds = range(self.rounds, self.rounds - (-steps // zeta))
+            if evaluate_every == "auto":
+                evaluate_every = 1
+                if operations and own.patience is None:
+                    taken = min(zeta, steps) * trained
+                    evaluate_every = operations.evaluate_every(m, copies=copies, steps=taken, rounds=len(rounds))
+            # A phase that keeps its blocks begins with the last draw of the phase before.
+            first_draw = draws if own.redraw_every else max(draws - 1, 0)
+            draws = first_draw + (-(-len(rounds) // own.redraw_every) if own.redraw_every else 1)
+            own = replace(own, local_steps=zeta, evaluate_every=evaluate_every)
+            of_run = (rounds, first_draw, epochs, sum(self.steps), epochs_before)
+            self._parts.append(_Part(own, m, trained, copies, zeta, evaluate_every, steps, *of_run))
+            self.rounds, epochs_before = rounds.stop, epochs_before + epochs
+            self.phases.append(rounds)
+            self.steps.append(steps)
+            self.local_steps.append(zeta)
 
     def plan(self, number: int) -> RoundPlan:
         """What round t does; the last round of a phase may be shorter."""
-        part = next(part for part in self._parts if number < part.rounds_before + part.rounds)
-        place, zeta, every = number - part.rounds_before, part.local_steps, part.training.redraw_every
-        count = min(zeta, part.steps - place * zeta)
-        first = part.steps_before + place * zeta
+        parts = iter(self._parts)
+        while number not in (part := next(parts)).rounds:
+            pass
+        place, zeta, every = number - part.rounds.start, part.local_steps, part.training.redraw_every
+        done = place * zeta  # steps of the phase before the round
+        count = min(zeta, part.steps - done)
         carries = part.training.optimizer_state == "carry"
         drawn = bool(every) and place % every == 0 and part.workers > 1
         return RoundPlan(
             training=part.training,
-            steps=StepRange(first, count, part.steps, part.steps_before),
-            sub_gcns=part.phase.sub_gcns if part.phase else None,
+            local_steps=zeta,
+            evaluate_every=part.evaluate_every,
+            steps=StepRange(part.steps_before + done, count, part.steps, part.steps_before),
+            sub_gcns=part.sub_gcns,
             workers=part.workers,
             draw=part.first_draw + (place // every if every else 0),
-            copies=part.phase is not None and part.phase.copies,
+            copies=part.copies,
             lasting=every != 1,
             fresh=place == 0 or (drawn and not carries and every != 1),
-            last=place == part.rounds - 1,
-            epoch=part.epochs_before + part.epochs * (first - part.steps_before + count) / part.steps,
+            last=number == part.rounds[-1],
+            epoch=part.epochs_before + part.epochs * (done + count) / part.steps,
         )
 
     def draws(self, rounds: int) -> Counter[tuple[tuple[int | None, int], ...]]:
@@ -185,8 +137,8 @@ class Schedule:
         found: Counter[tuple[tuple[int | None, int], ...]] = Counter()
         last, shared = -1, Counter[int | None]()  # the newest draw, which the next phase may keep
         for part in self._parts:
-            m, every = part.phase.sub_gcns if part.phase else None, part.training.redraw_every
-            done = min(part.rounds, rounds - part.rounds_before)
+            m, every = part.sub_gcns, part.training.redraw_every
+            done = min(len(part.rounds), rounds - part.rounds.start)
             if done <= 0:
                 break
             full, rest = divmod(done, every) if every else (0, done)
@@ -214,11 +166,3 @@ def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int 
             own.check_equal()
     if partition.kind == "categorical" and len({phase.sub_gcns for phase in phases}) > 1:
         raise InputError("the partition is categorical, but the phases differ in m: use the balanced partition")
-
-
-def refuse_phases(training: Training, method: str) -> None:
-    """Raise InputError if settings are given that a method without merged sub-GCNs has no use for."""
-    unused = Training(epochs=1)
-    for name in ("phases", "redraw_every", "cross_weights", "budget"):
-        if getattr(training, name) != getattr(unused, name):
-            raise InputError(f"{name} is given, but the method is {method}: use gist")

@@ -5,26 +5,12 @@ Torch is imported inside the functions that need it, so that the command line re
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gistgnn.errors import InputError
-from gistgnn.phases import Phase, as_phases, check_kept_blocks
-from gistgnn.training.names import (
-    CLASS_LOSSES,
-    CLASS_METRICS,
-    NAMES,
-    Absent,
-    LossName,
-    MetricName,
-    OptimizerName,
-    ScheduleName,
-    as_weights,
-    check_functions,
-    name_of,
-    restored,
-)
-from gistgnn.utils.checks import LONGEST, check_count, check_number
+from gistgnn.training import names
+from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, Absent, name_of
+from gistgnn.utils.checks import LONGEST, MOST, check_count, check_flag, check_number, shown
 from gistgnn.utils.setting import Setting, check_settings
 
 if TYPE_CHECKING:
@@ -34,6 +20,7 @@ if TYPE_CHECKING:
 
     from gistgnn.training.loss import Loss
     from gistgnn.training.metric import Metric
+    from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
     from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
 
 _NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_weights", "label_smoothing", "metric")
@@ -49,6 +36,39 @@ ROUNDS_PER_SUB_GCN = 4
 
 BUDGET_LR = 0.005
 """The learning rate of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md)."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a training run with its own m and learning rate. Every phase begins with new moments.
+
+    Args:
+        sub_gcns: m.
+        epochs: E, passes over the training nodes, as in `Training`; a fraction is possible.
+        lr: learning rate at the start of the phase; None: as in `Training`. The schedule follows the phase's progress.
+        schedule: None: as in `Training`.
+        redraw_every: None: as in `Training`.
+        copies: only sub-GCN 0 trains, and its parameters are written to all m blocks: Θ is m copies of one narrow
+            model. It costs 1/m of the steps. Blocks are not redrawn.
+    """
+
+    sub_gcns: int
+    epochs: float
+    lr: float | None = None
+    schedule: str | None = None
+    redraw_every: int | None = None
+    copies: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        check_count("sub_gcns", self.sub_gcns)
+        check_number("epochs", self.epochs, above=True, below=MOST)
+        if self.redraw_every is not None:
+            check_count("redraw_every", self.redraw_every, least=0)
+        check_flag("copies", self.copies)
+        if self.copies and self.redraw_every:
+            found = f"redraw_every is {self.redraw_every} in a phase of copies"
+            raise InputError(f"{found}, which keep their blocks: use 0")
 
 
 @dataclass(frozen=True)
@@ -92,9 +112,6 @@ class Training:
         label_smoothing: of the cross-entropy, as in torch.
         metric: the validation score that selects the best model: a name, a function of (logits, targets), a metric of
             torchmetrics, or a `Metric`. None: accuracy, micro F1 if nodes have several labels, or "r2".
-
-    Raises:
-        InputError: a value is out of its range.
     """
 
     epochs: Annotated[float, Setting("", "E")] = 0
@@ -147,33 +164,63 @@ class Training:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        object.__setattr__(self, "phases", as_phases(self.phases))
-        if self.phases and not self.epochs:
-            object.__setattr__(self, "epochs", sum(phase.epochs for phase in self.phases))
+        if self.phases != ():
+            listed = isinstance(self.phases, (list, tuple))
+            if not listed or not all(isinstance(phase, Phase) for phase in self.phases):
+                example = "a list of Phase, such as [Phase(sub_gcns=8, epochs=20)]"
+                raise InputError(f"phases is {shown(self.phases)}, expected {example}")
+            object.__setattr__(self, "phases", tuple(self.phases))
+            object.__setattr__(self, "epochs", self.epochs or sum(phase.epochs for phase in self.phases))
         if self.budget is not None:
-            check_number("budget", self.budget, above=True, below=LONGEST)
-            if self.epochs or self.phases:
-                raise InputError("epochs or phases are given beside a budget, which chooses them: leave one out")
-            for name in ("local_steps", "evaluate_every", "redraw_every", "cross_weights"):
-                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                    raise InputError(f"{name} is given beside a budget, which chooses it: leave one out")
-            if self.schedule not in ("constant", "cosine"):
-                raise InputError(
-                    f"schedule is {name_of(self.schedule)!r}, but a budget trains by cosine cycles: leave it"
-                )
+            self._check_budget()
         elif not self.phases:
             check_count("epochs", self.epochs)
         check_settings(self)
-        if self.momentum and isinstance(self.optimizer, str) and self.optimizer in ("adam", "adamw"):
+        if self.momentum and self.optimizer in ("adam", "adamw"):
             raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
         if self.class_weights is not None and not isinstance(self.class_weights, str):
-            object.__setattr__(self, "class_weights", as_weights(self.class_weights))
-        check_functions({name: getattr(self, name) for name in (*NAMES, "class_weights", "label_smoothing")})
+            object.__setattr__(self, "class_weights", names.as_weights(self.class_weights))
+        names.check_functions(self)
         if callable(self.schedule) and not isinstance(self.schedule, Absent):
             from gistgnn.training.optimizer import check_schedule
 
             check_schedule(self.schedule)
-        self._check_phases()
+        if self.phases:
+            self._check_phases()
+
+    def _check_budget(self) -> None:
+        check_number("budget", self.budget, above=True, below=LONGEST)
+        if self.epochs or self.phases:
+            raise InputError("epochs or phases are given beside a budget, which chooses them: leave one out")
+        for name in ("local_steps", "evaluate_every", "redraw_every", "cross_weights"):
+            if getattr(self, name) != getattr(Training, name):
+                raise InputError(f"{name} is given beside a budget, which chooses it: leave one out")
+        if self.schedule not in ("constant", "cosine"):
+            raise InputError(f"schedule is {name_of(self.schedule)!r}, but a budget trains by cosine cycles: leave it")
+
+    def _check_phases(self) -> None:
+        total = sum(phase.epochs for phase in self.phases)
+        if self.epochs != total:
+            raise InputError(f"epochs is {self.epochs}, but the phases have {total} together: leave epochs out")
+        kept: set[int] = set()  # m of the phases that have the same draw of the blocks
+        for before, phase in zip((None, *self.phases), self.phases, strict=False):
+            own, m = self.of_phase(phase), phase.sub_gcns  # checks its learning rate and schedule
+            if phase.copies and self.cross_weights != "zero":
+                raise InputError(f"cross_weights is '{self.cross_weights}', but a phase has copies: use zero")
+            if before and phase.copies and (not before.copies or before.sub_gcns % m):
+                raise InputError(
+                    f"a phase of {m} copies comes after one of {before.sub_gcns} "
+                    f"{'copies' if before.copies else 'sub-GCNs'}, which are no copies of one narrow model: begin the "
+                    "run with copies, or with more copies of which their number is a divisor"
+                )
+            kept = kept if own.redraw_every == 0 else set()
+            for other in sorted(kept):
+                if max(other, m) % min(other, m):
+                    raise InputError(
+                        f"the phases have {other} and {m} sub-GCNs, but the blocks are kept: use numbers of which "
+                        "one divides the other, or redraw_every=1"
+                    )
+            kept.add(m)
 
     @property
     def averages(self) -> bool:
@@ -187,21 +234,25 @@ class Training:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as JSON holds them; newer ones are left out where they are not used."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["phases"] = tuple(asdict(phase) for phase in self.phases)
-        values |= {name: name_of(values[name]) for name in NAMES}
-        values |= getattr(self.loss, "record", {})  # of a `Criterion`
-        return {
-            field.name: values[field.name]
-            for field in fields(self)
-            if field.name not in _NEWER or values[field.name] != field.default
-        }
+        found, of_loss = {}, getattr(self.loss, "record", {})  # of a `Criterion`
+        for field in fields(self):
+            value = of_loss.get(field.name, getattr(self, field.name))
+            if field.name == "phases":
+                value = tuple(map(asdict, value))
+            elif field.name in NAMES:
+                value = name_of(value)
+            if field.name not in _NEWER or value != field.default:
+                found[field.name] = value
+        return found
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Training":
         """Return the settings that `as_dict` has returned; a function of the caller becomes an `Absent`."""
-        own = {name: restored(name, values[name]) for name in NAMES if name in values}
-        return cls(**{**values, **own, "phases": tuple(Phase(**phase) for phase in values.get("phases", ()))})
+        own = {**values, "phases": tuple(Phase(**phase) for phase in values.get("phases", ()))}
+        for name in NAMES.keys() & values.keys():
+            if isinstance(values[name], str) and values[name] not in NAMES[name] and ":" not in values[name]:
+                own[name] = Absent(name, values[name])
+        return cls(**own)
 
     def like(self, values: Mapping[str, Any]) -> "Training":
         """Return the settings that `as_dict` has returned, with the functions and the loss of these settings."""
@@ -231,41 +282,20 @@ class Training:
         rounds = ROUNDS_PER_SUB_GCN * sub_gcns * self.redraw_every
         return min(max(steps // rounds, SHORTEST_ROUND), LONGEST_ROUND)
 
-    def rate(self, progress: float) -> float:
-        """Return the learning rate at a share of the run, 0 <= progress < 1; for a scheduler of torch see `rate_at`."""
-        from gistgnn.training.optimizer import factor
-
-        return self.lr * factor(self.schedule, progress)
-
     def rate_at(self, step: int, steps: int) -> float:
         """Return the learning rate of a step, counted from 0, of some steps."""
-        from gistgnn.training.optimizer import scheduler_of, scheduler_rates
+        from gistgnn.training.optimizer import factor, scheduler_of, scheduler_rates
 
-        make = scheduler_of(self.schedule)
-        return self.rate(step / steps) if make is None else scheduler_rates(make, self.lr, steps)[min(step, steps - 1)]
+        own = None if self.schedule in NAMES["schedule"] else scheduler_of(self.schedule)
+        if own:
+            return scheduler_rates(own, self.lr, steps)[min(step, steps - 1)]
+        return self.lr * factor(self.schedule, step / steps)
 
     def make_optimizer(self, parameters: "Iterable[Tensor]") -> "Optimizer":
         """Return a new optimiser of the parameters."""
         from gistgnn.training.optimizer import make_optimizer
 
         return make_optimizer(self.optimizer, parameters, self.lr, self.weight_decay, self.momentum)
-
-    def _check_phases(self) -> None:
-        total = sum(phase.epochs for phase in self.phases)
-        if self.phases and self.epochs != total:
-            raise InputError(f"epochs is {self.epochs}, but the phases have {total} together: leave epochs out")
-        for phase in self.phases:
-            self.of_phase(phase)  # checks its learning rate and schedule
-            if phase.copies and self.cross_weights != "zero":
-                raise InputError(f"cross_weights is '{self.cross_weights}', but a phase has copies: use zero")
-        for before, phase in pairwise(self.phases):
-            if phase.copies and (not before.copies or before.sub_gcns % phase.sub_gcns):
-                raise InputError(
-                    f"a phase of {phase.sub_gcns} copies comes after one of {before.sub_gcns} "
-                    f"{'copies' if before.copies else 'sub-GCNs'}, which are no copies of one narrow model: begin the "
-                    "run with copies, or with more copies of which their number is a divisor"
-                )
-        check_kept_blocks([(phase.sub_gcns, self.of_phase(phase).redraw_every) for phase in self.phases])
 
     def autocast(self, device: "torch.device") -> "torch.autocast":
         """Return the context in which a step's forward pass and loss run."""

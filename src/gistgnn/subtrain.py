@@ -14,17 +14,10 @@ from gistgnn.training.loss import Criterion
 
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
-    """Return the batch's loss: the loss of the settings, or else cross-entropy, binary for multi-label graphs.
+    """Return the batch's loss: the `Criterion` of the settings, or else cross-entropy, binary for multi-label graphs.
 
-    It is the mean over the batch's training nodes, or the sum with the batch's weights.
-
-    Args:
-        logits: [N, C], or [m, N, C] for m sub-GCNs.
-        batch: the N nodes.
-        training: its loss, if it has one, is a `Criterion`.
-
-    Returns:
-        One number, or one for each sub-GCN, [m].
+    It is the mean over the batch's training nodes, or the sum with the batch's weights: one number for logits [N, C],
+    one for each sub-GCN, [m], for logits [m, N, C].
     """
     targets = batch.y[batch.loss_nodes]
     chosen = rows(logits, batch.loss_nodes)
@@ -45,19 +38,10 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
 def subtrain(
     sub: nn.Module, optimizer: Optimizer, batches: Iterable[Batch], training: Training, rate: Callable[[int], float]
 ) -> Tensor | None:
-    """Train one sub-GCN by one step on each batch that has training nodes.
+    """Train one sub-GCN by one step on each batch that has training nodes, and return the mean loss of the steps.
 
-    A sub-GCN's output has the full number of classes, so its loss is the loss of the global model.
-
-    Args:
-        sub: the sub-GCN, in training mode.
-        optimizer: the optimiser of its parameters.
-        batches: ζ batches.
-        training: loss, clipping and precision.
-        rate: returns the learning rate of step k, counted from 0.
-
-    Returns:
-        The mean loss of the steps, or None if there was none.
+    A sub-GCN's output has the full number of classes, so its loss is the loss of the global model. `rate` returns the
+    learning rate of step k, counted from 0.
     """
     losses = []
     for k, batch in enumerate(batches):

@@ -17,10 +17,9 @@ from gistgnn.accounting import coverage
 from gistgnn.accounting.coverage import partition_of
 from gistgnn.baselines.registry import METHODS
 from gistgnn.partition import Blocks, Partition
-from gistgnn.phases import Phase
 from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import Schedule
-from gistgnn.settings import Training
+from gistgnn.settings import Phase, Training
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import every_model
 

@@ -9,7 +9,7 @@ import pytest
 
 from gistgnn import GIST, InputError, Saving
 from gistgnn.distributed import Ranks
-from gistgnn.phases import Phase
+from gistgnn.settings import Phase
 from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.models import every_model, tiny_graph
 from tests.helpers.phases import ENDS, FEWER

@@ -10,8 +10,8 @@ from torch import Tensor
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.fit.result import Result
-from gistgnn.phases import Phase
 from gistgnn.sampling import ClusterSampling, LadiesSampling, SaintWalkSampling
+from gistgnn.settings import Phase
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.ranks.sharded import Sharded
 from tests.helpers.models import every_model, tiny_graph

@@ -22,10 +22,9 @@ from gistgnn.estimate.time import reading_rate
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, load
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.phases import Phase
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
-from gistgnn.settings import Training
+from gistgnn.settings import Phase, Training
 from gistgnn.theta.memory import InMemory
 from gistgnn.utils.process_memory import held_bytes
 from tests.helpers.clustered_folders import make_clustered

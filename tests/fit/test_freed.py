@@ -12,8 +12,8 @@ from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import load
 from gistgnn.nn import GCN
-from gistgnn.phases import Phase
 from gistgnn.sampling import ClusterSampling
+from gistgnn.settings import Phase
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "whole graph": {"epochs": 2},

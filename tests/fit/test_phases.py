@@ -11,9 +11,8 @@ import torch
 from gistgnn import GIST, Saving
 from gistgnn.baselines.registry import METHODS
 from gistgnn.fit.callbacks import InterruptWhen
-from gistgnn.phases import Phase
 from gistgnn.sampling import ClusterSampling, LadiesSampling, Sampling
-from gistgnn.settings import Training
+from gistgnn.settings import Phase, Training
 from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.phases import FEWER, REDRAWN, ROUNDS, WIDTHS, fit, make
 from tests.helpers.refusals import refused

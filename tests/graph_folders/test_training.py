@@ -12,7 +12,7 @@ from torch_geometric.nn import GraphSAGE as PyGSage
 from gistgnn import GIST, load
 from gistgnn.distributed import Ranks, load_once
 from gistgnn.evaluation import Evaluation
-from gistgnn.fit.agreement import graph_facts
+from gistgnn.fit.identity import graph_facts
 from gistgnn.graphs import Graph
 from gistgnn.graphs.conversion import convert
 from gistgnn.graphs.csr import CSR

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gistgnn import GIST, Result
-from gistgnn.phases import Phase
+from gistgnn.settings import Phase
 from tests.helpers.models import OURS, tiny_graph
 
 GRAPH = tiny_graph()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gistgnn import Saving
 from gistgnn.layout.axes import named_tensors
-from gistgnn.phases import Phase
+from gistgnn.settings import Phase
 from gistgnn.storage import tensors as tensor_files
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store, slices

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from gistgnn import GIST
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
-from gistgnn.phases import Phase
 from gistgnn.round import Round
 from gistgnn.sampling import Batch, forward, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.settings import Training
+from gistgnn.settings import Phase, Training
 from gistgnn.theta.slices import fill
 from gistgnn.utils.random_streams import torch_stream
 from tests.helpers.fitting import GRAPH
@@ -180,7 +179,7 @@ def narrow_alone(gist: GIST, widths: tuple[int, ...], training: Training) -> Ite
     for step in range(0, int(training.epochs), training.local_steps):
         with torch_stream(gist.seed, "dropout", step // training.local_steps, 0):
             for k in range(training.local_steps):
-                optimizer.param_groups[0]["lr"] = training.rate((step + k) / training.epochs)
+                optimizer.param_groups[0]["lr"] = training.rate_at(step + k, training.epochs)
                 optimizer.zero_grad()
                 functional.cross_entropy(model(WHOLE.x, WHOLE.adj)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
                 optimizer.step()

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.layout.axes import named_tensors
-from gistgnn.phases import Phase
 from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.settings import Training
+from gistgnn.settings import Phase, Training
 from gistgnn.storage import tensors
 from gistgnn.storage.tensors import LargeTensorsInFiles, temporary_tensors
 from gistgnn.theta.mean import Mean

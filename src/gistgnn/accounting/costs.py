@@ -1,11 +1,10 @@
 """What a run costs by sizes alone: bytes held and sent, multiply-adds; and the refusal of what cannot fit."""
 
+import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
 
 import psutil
 import torch
@@ -17,7 +16,6 @@ from gistgnn.graphs import Graph
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.partition import Partition
 from gistgnn.sampling import Sampling, expected_batch
-from gistgnn.sampling.sampler import Expected
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Place, Store
@@ -29,6 +27,25 @@ STEP = 2e7  # multiply-adds in the time that a step takes where it computes next
 SHARE = 0.1  # of the time of training, which evaluation may take
 LEAST = 3  # evaluations of a phase, whatever they take
 LITTLE = 5e10  # multiply-adds of all evaluations of a phase, about a second: then there is one after every round
+
+
+def theta_bytes(spec: ModelSpec) -> int:
+    """Bytes of a model's parameters and buffers."""
+    return sum(own.nbytes for own in spec.tensor_specs().values())
+
+
+def slice_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]]) -> list[int]:
+    """Bytes of every sub-GCN's parameters and buffers, by its number of features on each axis."""
+    known: dict[Sequence[int], int] = {}
+    for own in counts:
+        if (key := tuple(own)) not in known:
+            known[key] = theta_bytes(replace(spec, widths=spec.layout.widths(own)))
+    return [known[tuple(own)] for own in counts]
+
+
+def moments_of(training: Training) -> int:
+    """How many moments the optimiser keeps of every parameter."""
+    return 2 if training.optimizer != "sgd" else int(training.momentum > 0)
 
 
 def memory_of(
@@ -48,28 +65,12 @@ def memory_of(
     return {**held, "sub_gcns": (2 + moments) * (max(own) if one_at_a_time else sum(own))}
 
 
-def round_costs(training: Training, sub_gcns: int, workers: int, *, theta: int, slices: Sequence[int]) -> Costs:
+def round_costs(
+    training: Training, sub_gcns: int, workers: int, local_steps: int, *, theta: int, slices: Sequence[int]
+) -> Costs:
     """Bytes that a worker sends in a round, with each sub-GCN on its own worker and Θ shared out to the workers."""
-    assert training.local_steps is not None  # a run's schedule has chosen it
     carried = moments_of(training) if training.keeps_moments and sub_gcns > 1 else 0
-    return costs(theta, [(1 + carried) * size for size in slices], workers, training.local_steps, sharded=True)
-
-
-def theta_bytes(spec: ModelSpec) -> int:
-    """Bytes of a model's parameters and buffers."""
-    return sum(own.nbytes for own in spec.tensor_specs().values())
-
-
-def slice_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]]) -> list[int]:
-    """Bytes of every sub-GCN's parameters and buffers, by its number of features on each axis."""
-    widths = [spec.layout.widths(own) for own in counts]
-    known = {each: theta_bytes(replace(spec, widths=each)) for each in {*widths}}
-    return [known[each] for each in widths]
-
-
-def moments_of(training: Training) -> int:
-    """How many moments the optimiser keeps of every parameter."""
-    return 2 if training.optimizer != "sgd" else int(training.momentum > 0)
+    return costs(theta, [(1 + carried) * size for size in slices], workers, local_steps, sharded=True)
 
 
 def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
@@ -86,22 +87,26 @@ def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
         where, there = _memory(device), available_bytes(device) + int(held)
         needed = needed // ranks if place.shared else needed
         advice += "" if place.shared else ", or keep the parameters in files, by the store disk"
-    _require(f"the model of widths {spec.widths}", needed, where, there, advice)
+    if needed > there:
+        raise _too_large(f"the model of widths {spec.widths}", needed, where, there, advice)
 
 
 def require_step_fits(spec: ModelSpec, partition: Partition, input_axis: int | None, nodes: int) -> None:
     """Refuse sub-GCNs if one of them, with the hidden features of some nodes, takes more memory than is free."""
     counts = partition.sizes(0)[0]
-    features = sum(count for axis, count in enumerate(counts) if axis != input_axis)  # the input is in memory already
-    needed = slice_bytes(spec, [counts])[0] + 4 * nodes * features
-    what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
-    advice = "make the widths smaller, or raise sub_gcns"
-    _require(what, needed, _memory(spec.device), available_bytes(spec.device), advice)
-
-
-def _require(what: str, needed: int, where: str, there: int, advice: str) -> None:
+    features = sum(counts) - (0 if input_axis is None else counts[input_axis])  # the input is in memory already
+    needed, there = slice_bytes(spec, [counts])[0] + 4 * nodes * features, available_bytes(spec.device)
     if needed > there:
-        raise InputError(f"{what} takes {size(needed)} of {where}, {size(there)} are free: {advice}")
+        what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
+        raise _too_large(what, needed, _memory(spec.device), there, "make the widths smaller, or raise sub_gcns")
+
+
+def _too_large(what: str, needed: int, where: str, there: int, advice: str) -> InputError:
+    return InputError(f"{what} takes {size(needed)} of {where}, {size(there)} are free: {advice}")
+
+
+def _memory(device: torch.device) -> str:
+    return "GPU memory" if device.type == "cuda" else "memory"
 
 
 def free_disk(folder: Path) -> int:
@@ -111,31 +116,11 @@ def free_disk(folder: Path) -> int:
     return shutil.disk_usage(exists).free + held
 
 
-def _memory(device: torch.device) -> str:
-    return "GPU memory" if device.type == "cuda" else "memory"
-
-
-@dataclass(frozen=True)
 class Operations:
-    """Counts the multiply-adds of a run; the numbers follow from its settings, never from a clock.
+    """Counts the multiply-adds of a run of the full model `spec`; they follow from settings, never from a clock."""
 
-    Args:
-        spec: the full model.
-        partition: of its axes.
-        graph: the sizes of the whole graph.
-        batch: the sizes of a batch.
-        scored: the share of the graph that an evaluation runs on.
-    """
-
-    spec: ModelSpec
-    partition: Partition
-    graph: GraphSizes
-    batch: Expected
-    scored: float = 1.0
-
-    @classmethod
-    def of_run(
-        cls,
+    def __init__(
+        self,
         spec: ModelSpec,
         partition: Partition,
         graph: GraphSizes,
@@ -143,40 +128,30 @@ class Operations:
         evaluation: Evaluation,
         *,
         inductive: bool,
-    ) -> Self:
-        """Count for a run with some settings; see `GIST.fit`."""
-        seen = graph.training() if inductive else graph
+    ) -> None:
+        self._spec, self._partition, self._graph = spec, partition, graph
         layers = getattr(spec.on_meta(), "num_layers", len(spec.widths) + 1)
-        scored = evaluation.sample / evaluation.parts if evaluation.sample and evaluation.parts else 1.0
-        return cls(spec, partition, graph, expected_batch(sampling, seen, layers), scored)
+        self.batch = expected_batch(sampling, graph.training() if inductive else graph, layers)
+        # The share of the graph that an evaluation runs on.
+        self._scored = evaluation.sample / evaluation.parts if evaluation.sample and evaluation.parts else 1.0
 
     def evaluate_every(self, sub_gcns: int | None, *, copies: bool, steps: int, rounds: int) -> int:
         """Return after how many rounds the model is evaluated, so that it takes a tenth of the time of training.
 
         There are `LEAST` evaluations in a phase at least. Where all of them take about a second together, there is one
-        after every round.
-
-        Args:
-            sub_gcns: m; None: the m of the partition.
-            copies: only one sub-GCN trains, and is evaluated in place of the full model.
-            steps: of all sub-GCNs that train, in a round.
-            rounds: of the phase.
+        after every round. In a phase of copies the sub-GCN is evaluated. `steps` are those of all sub-GCNs in a round.
         """
-        sub = self._narrow(sub_gcns)
-        evaluation = self.scored * self._forward(sub if copies else self.spec, self.graph.nodes, self.graph.edges)
+        partition = self._partition if sub_gcns is None else self._partition.split_into(sub_gcns)
+        sub = replace(self._spec, widths=self._spec.layout.widths(partition.sizes(0)[0]))
+        scored = sub if copies else self._spec
+        evaluation = self._scored * forward_operations(scored, self._graph.nodes, self._graph.edges)
         if evaluation * rounds <= LITTLE:
             return 1
-        step = STEP + 3 * self._forward(sub, self.batch.nodes[0], self.batch.edges[0])  # backward: twice as much
-        return max(1, min(ceil(evaluation / (SHARE * steps * step)), ceil(rounds / LEAST)))
+        step = STEP + 3 * forward_operations(sub, self.batch.nodes[0], self.batch.edges[0])  # backward: twice as much
+        return max(1, min(math.ceil(evaluation / (SHARE * steps * step)), math.ceil(rounds / LEAST)))
 
-    def _narrow(self, sub_gcns: int | None) -> ModelSpec:
-        """The model of the first sub-GCN."""
-        partition = self.partition if sub_gcns is None else self.partition.split_into(sub_gcns)
-        blocks = partition.sizes(0)[0]
-        return replace(self.spec, widths=self.spec.layout.widths(blocks))
 
-    @staticmethod
-    def _forward(spec: ModelSpec, nodes: float, edges: float) -> float:
-        """Every weight multiplies a feature of every node, and every hidden feature goes along every edge."""
-        weights = sum(tensor.shape.numel() for tensor in spec.tensor_specs().values() if len(tensor.shape) > 1)
-        return nodes * weights + SPARSE * edges * sum(spec.widths)
+def forward_operations(spec: ModelSpec, nodes: float, edges: float) -> float:
+    """Every weight multiplies a feature of every node, and every hidden feature goes along every edge."""
+    weights = sum(tensor.shape.numel() for tensor in spec.tensor_specs().values() if len(tensor.shape) > 1)
+    return nodes * weights + SPARSE * edges * sum(spec.widths)

@@ -1,10 +1,11 @@
 """Coverage: which share of Θ a run is expected to have trained, and in how many rounds (section 2.1)."""
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from gistgnn.layout.axes import Dim
@@ -17,6 +18,7 @@ _TERMS = 30  # of an alternating series; the next term is below 1e-14
 
 Draws = Counter[tuple[tuple[int | None, int], ...]]
 Touched = tuple[int, ...]  # how many different features of every axis a parameter lies at
+Distribution = tuple[np.ndarray, np.ndarray]  # numbers of rounds, and the probability of each
 
 
 def partition_of(partition: Partition, blocks: Sequence[Blocks]) -> list[dict[str, Any]]:
@@ -39,92 +41,42 @@ def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str
     Args:
         spec: the full model.
         partition: the blocks' sizes follow from it.
-        draws: how the finished rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are; m
-            None means the m of the partition (see `Schedule.draws`).
+        draws: how the finished rounds share draws (see `Schedule.draws`).
 
     Returns:
         "rounds": T; "parameters": their number in Θ; "counts": shares of the parameters by the number of rounds, as
         text. Shares below `NEGLIGIBLE` are left out.
     """
-    whole = frozenset(range(len(partition.features))) - set(partition.split)
     parameters: Counter[Touched] = Counter()
     for name, _ in spec.on_meta().named_parameters():
-        parameters.update(_touched(spec.layout.dims[name], partition.features, whole))
+        parameters.update(_touched(spec.layout.dims[name], partition))
     # Balanced blocks have the same sizes in all draws; one draw is draw 0.
     known = draws.total() == 1 or partition.kind == "balanced"
-    split = {m: partition if m is None else partition.split_into(m) for kind in draws for m, _ in kind}
-    sizes = {m: [[len(b) for b in sub] for sub in own.blocks(0)] if known else None for m, own in split.items()}
-    total = parameters.total()
-    shares: defaultdict[int, float] = defaultdict(float)
+    splits = {m: partition if m is None else partition.split_into(m) for kind in draws for m, _ in kind}
+    rounds = sum(number * each for kind, number in draws.items() for _, each in kind)
+    shares: Counter[int] = Counter()
     for touched, count in parameters.items():
-        chances = {m: min(_chance(touched, own, sizes[m]), 1.0) for m, own in split.items()}
-        found = {0: 1.0}
+        chances = {m: _chance(touched, own, known=known) for m, own in splits.items()}
+        found: Distribution = np.zeros(1, np.int64), np.ones(1)
         for kind, number in draws.items():
-            found = _sum(found, _rounds_of(kind, number, chances, split))
-        for n, probability in found.items():
-            shares[n] += probability * count / total
-    counts = {str(n): shares[n] for n in sorted(shares) if shares[n] > NEGLIGIBLE}
-    return {"rounds": sum(n * r for kind, n in draws.items() for _, r in kind), "parameters": total, "counts": counts}
+            found = _sum(found, _rounds_of(kind, number, chances, splits))
+        for n, probability in zip(*found, strict=True):
+            shares[int(n)] += probability * count / parameters.total()
+    counts = {str(n): float(shares[n]) for n in sorted(shares) if shares[n] > NEGLIGIBLE}
+    return {"rounds": rounds, "parameters": parameters.total(), "counts": counts}
 
 
-def _rounds_of(
-    kind: tuple[tuple[int | None, int], ...],
-    number: int,
-    chances: Mapping[int | None, float],
-    split: Mapping[int | None, Partition],
-) -> dict[int, float]:
-    """Return the distribution of the number of rounds that train a parameter, over all draws of one kind.
-
-    Within a draw the blocks are nested: what is in a block of a large m is in one of every smaller m.
-    """
-    if len(kind) == 1:
-        ((m, rounds),) = kind
-        return {n * rounds: each for n, each in _binomial(number, chances[m]).items() if each > _TINY}
-    one, before = {}, 0.0
-    ordered = sorted(kind, key=lambda pair: -split[pair[0]].sub_gcns)
-    for place, (m, _) in enumerate(ordered):
-        one[sum(rounds for _, rounds in ordered[place:])] = chances[m] - before
-        before = chances[m]
-    one[0] = 1 - before
-    found = {0: 1.0}
-    for _ in range(number):
-        found = _sum(found, one)
-    return found
-
-
-def _binomial(number: int, chance: float) -> dict[int, float]:
-    """Return the probability of k hits in ``number`` trials, for every k near the mean.
-
-    The Chernoff bound leaves less than `_TINY` outside of the range.
-    """
-    mean, bits = number * chance, -math.log(_TINY)
-    reach = math.sqrt(2 * bits * mean) + bits
-    first, last = max(math.floor(mean - reach), 0), min(math.ceil(mean + reach), number)
-    hits = torch.arange(first, last + 1, dtype=torch.float64)
-    trials, p = torch.tensor(float(number), dtype=torch.float64), torch.tensor(chance, dtype=torch.float64)
-    ways = torch.lgamma(trials + 1) - torch.lgamma(hits + 1) - torch.lgamma(trials - hits + 1)
-    odds = (ways + torch.special.xlogy(hits, p) + torch.special.xlog1py(trials - hits, -p)).exp()
-    return {first + n: each for n, each in enumerate(odds.tolist())}
-
-
-def _sum(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
-    """Return the distribution of the sum of two independent numbers."""
-    found: defaultdict[int, float] = defaultdict(float)
-    for a, p in one.items():
-        for b, q in other.items():
-            found[a + b] += p * q
-    return dict(found)
-
-
-def _touched(dims: Sequence[Dim], features: Sequence[int], whole: frozenset[int]) -> Counter[Touched]:
+def _touched(dims: Sequence[Dim], partition: Partition) -> Counter[Touched]:
     """Count the entries of a tensor by how many different features of every split axis they lie at."""
+    features = partition.features
     counts = Counter({(0,) * len(features): 1})
     for dim in dims:
         extended: Counter[Touched] = Counter()
         for touched, entries in counts.items():
-            for axis, fixed in ((segment.axis, segment.fixed) for segment in dim):
-                if axis is None or axis in whole:
-                    extended[touched] += entries * (fixed if axis is None else features[axis])
+            for segment in dim:
+                axis = segment.axis
+                if axis not in partition.split:
+                    extended[touched] += entries * (segment.fixed if axis is None else features[axis])
                     continue
                 extended[touched] += entries * touched[axis]  # the same feature as in an earlier dimension
                 another = (*touched[:axis], touched[axis] + 1, *touched[axis + 1 :])
@@ -133,28 +85,24 @@ def _touched(dims: Sequence[Dim], features: Sequence[int], whole: frozenset[int]
     return counts
 
 
-def _chance(touched: Touched, partition: Partition, sizes: Sequence[Sequence[int]] | None) -> float:
+def _chance(touched: Touched, partition: Partition, *, known: bool) -> float:
     """Return the probability that one round sends these features of every axis all to the same sub-GCN.
 
     n features of an axis all fall into a block of s among its d features with probability C(s, n) / C(d, n). Where the
-    sizes are random too (categorical), all sub-GCNs are equally likely, given that no block is empty.
-
-    Args:
-        touched: how many features of every axis.
-        partition: its features and sub-GCNs are used.
-        sizes: of the blocks of every sub-GCN, by axis, where they are known; None: the partition is categorical.
+    sizes are random too (not `known`: the partition is categorical), all sub-GCNs are equally likely, given that no
+    block is empty.
     """
-
-    def in_block(i: int, axis: int, n: int) -> float:
-        d = partition.features[axis]
-        if sizes is not None:
-            return math.comb(sizes[i][axis], n) / math.comb(d, n)
-        return m**-n * _none_empty(d - n, m - 1, m) / _none_empty(d, m, m)
-
-    m = partition.sub_gcns
     if sum(touched) < 2:
         return 1.0
-    return sum(math.prod(in_block(i, axis, n) for axis, n in enumerate(touched) if n) for i in range(m))
+    m = partition.sub_gcns
+    sizes, together = np.array(partition.sizes(0)) if known else None, np.ones(m)
+    for axis, (n, d) in enumerate(zip(touched, partition.features, strict=True)):
+        if sizes is not None:
+            for k in range(n):
+                together *= np.maximum(sizes[:, axis] - k, 0) / (d - k)
+        elif n:
+            together *= m**-n * _none_empty(d - n, m - 1, m) / _none_empty(d, m, m)
+    return min(float(together.sum()), 1.0)
 
 
 def _none_empty(features: int, blocks: int, m: int) -> float:
@@ -164,3 +112,47 @@ def _none_empty(features: int, blocks: int, m: int) -> float:
     """
     terms = range(min(blocks, _TERMS) + 1)
     return sum((-1) ** j * math.comb(blocks, j) * (1 - j / m) ** features for j in terms)
+
+
+def _rounds_of(
+    kind: tuple[tuple[int | None, int], ...],
+    number: int,
+    chances: dict[int | None, float],
+    splits: dict[int | None, Partition],
+) -> Distribution:
+    """Return the distribution of the number of rounds that train a parameter, over all draws of one kind.
+
+    Within a draw the blocks are nested: what is in a block of a large m is in one of every smaller m.
+    """
+    if len(kind) == 1:
+        ((m, rounds),) = kind
+        return _binomial(number, chances[m], rounds)
+    ordered = sorted(kind, key=lambda pair: -splits[pair[0]].sub_gcns)
+    rounds_left = np.cumsum([rounds for _, rounds in ordered][::-1])[::-1]
+    steps = np.diff([0.0, *(chances[m] for m, _ in ordered), 1.0])
+    one: Distribution = np.append(rounds_left, 0), steps
+    found = one
+    for _ in range(number - 1):
+        found = _sum(found, one)
+    return found
+
+
+def _binomial(number: int, chance: float, rounds: int) -> Distribution:
+    """Return the distribution of the rounds in ``number`` draws of some rounds each, which train with one probability.
+
+    The Chernoff bound leaves less than `_TINY` outside of the range around the mean.
+    """
+    mean, bits = number * chance, -math.log(_TINY)
+    reach = math.sqrt(2 * bits * mean) + bits
+    hits = torch.arange(max(math.floor(mean - reach), 0), min(math.ceil(mean + reach), number) + 1, dtype=torch.float64)
+    trials, p = torch.tensor(float(number), dtype=torch.float64), torch.tensor(chance, dtype=torch.float64)
+    ways = torch.lgamma(trials + 1) - torch.lgamma(hits + 1) - torch.lgamma(trials - hits + 1)
+    odds = (ways + torch.special.xlogy(hits, p) + torch.special.xlog1py(trials - hits, -p)).exp()
+    likely = odds > _TINY
+    return (rounds * hits[likely].long()).numpy(), odds[likely].numpy()
+
+
+def _sum(one: Distribution, other: Distribution) -> Distribution:
+    """Return the distribution of the sum of two independent numbers."""
+    values, places = np.unique(np.add.outer(one[0], other[0]), return_inverse=True)
+    return values, np.bincount(places.ravel(), np.multiply.outer(one[1], other[1]).ravel())

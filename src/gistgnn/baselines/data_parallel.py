@@ -15,7 +15,7 @@ from gistgnn.distributed.world import error_message, raise_first
 from gistgnn.errors import GistError
 from gistgnn.fit.prepare import Variant
 from gistgnn.gist import GIST
-from gistgnn.global_model import CommonOptions
+from gistgnn.global_model import WorkerOptions
 from gistgnn.layout.axes import Build
 from gistgnn.partition import Blocks
 from gistgnn.round import Round
@@ -43,8 +43,7 @@ class DataParallel(GIST):
         build: see `GIST`.
         widths: see `GIST`.
         workers: W.
-        ranks: see `GIST`.
-        options: `seed`, `device` and `axis_names` of `GIST`.
+        options: `seed`, `device`, `ranks` and `axis_names` of `GIST`.
 
     Raises:
         InputError: W < 1, or fewer workers than ranks; or as `GIST`.
@@ -54,17 +53,11 @@ class DataParallel(GIST):
     _stores = ("memory",)
 
     def __init__(
-        self,
-        build: Build,
-        widths: int | Sequence[int],
-        workers: int,
-        *,
-        ranks: World | None = None,
-        **options: Unpack[CommonOptions],
+        self, build: Build, widths: int | Sequence[int], workers: int, **options: Unpack[WorkerOptions]
     ) -> None:
         check_count("workers", workers)
         self._workers = workers
-        super().__init__(build, widths, 1, ranks=ranks, **options)
+        super().__init__(build, widths, 1, **options)
         runner = partial(EveryStep, workers, self.ranks)  # there is one model, whichever runner is asked for
         self._variant = Variant(phased=False, independent=True, runner=runner, traffic=_gradients_every_step)
 

@@ -133,7 +133,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
 def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -> None:
     """Refuse ranks with different options, before they do anything together."""
     from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
-    from gistgnn.fit.agreement import flat_settings
+    from gistgnn.fit.identity import flat_settings
     from gistgnn.graphs import find
 
     names = ("resume", "overwrite", "tensorboard", "checkpoint_every", "max_seconds", "budget")

@@ -14,11 +14,10 @@ from gistgnn.cli import options
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS, WITH_HEADS
-from gistgnn.phases import Phase
 from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
-from gistgnn.settings import BUDGET_LR, LONGEST_ROUND, SHORTEST_ROUND, Training
+from gistgnn.settings import BUDGET_LR, LONGEST_ROUND, SHORTEST_ROUND, Phase, Training
 from gistgnn.utils.setting import Setting
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch

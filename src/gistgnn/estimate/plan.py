@@ -1,23 +1,29 @@
-"""Plans a run for several m, or for its phases, and several stores of Θ: what each takes, and which of them fit."""
+"""Plans a run for several m, or for its phases, and several stores of Θ; refuses one that cannot fit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
+
 from gistgnn.distributed import costs
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import DISK, Memory, Resources
 from gistgnn.estimate.shapes import PhaseShape, RunShape
 from gistgnn.estimate.time import Rates, seconds_of
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
+from gistgnn.sampling import ClusterSampling
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import rough_duration, size
+from gistgnn.utils.process_memory import peak_memory_bytes
 
 PLANNED = [name for name, place in STORES.items() if not place.shared]  # the stores that one process can use
 _SUB_GCNS = (1, 2, 4, 8, 16)
+_TRIED = (*_SUB_GCNS, 32)  # for a run that does not fit
 _PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
@@ -185,21 +191,16 @@ def make_plan(
     return Plan(sizes, batch, first.full, theta, resources, disk, options, totals, phased)
 
 
-def plan_of(config: RunConfig, sizes: GraphSizes, resources: Resources) -> Plan:
-    """Plan a run with the m and the store that it has, without times."""
-    return make_plan(config, sizes, resources, [config.sub_gcns], [config.store], timed=False)
-
-
 def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
     """Return the most memory that a run takes on its device, beside the process itself."""
     resources = replace(Resources.here(config.device), base=0)
-    return plan_of(config.planned, sizes, resources).totals[0].peaks[resources.device]
+    return _plan_of(config.planned, sizes, resources).totals[0].peaks[resources.device]
 
 
 def _option(
     run: RunShape, number: int, phase: PhaseShape, store: str, resources: Resources, rates: Rates | None
 ) -> Option:
-    """Return what a phase takes; ``rates``: None leaves the seconds out."""
+    """Return what a phase takes; without rates the seconds are left out."""
     first, memory = phase.first, Memory(run, phase, store, resources)
     held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
     moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written
@@ -245,3 +246,60 @@ def _total(phases: Sequence[Option], resources: Resources) -> Total:
 def _peaks(peaks: dict[str, int], resources: Resources) -> dict[str, Any]:
     lacking = tuple(place for place, limit in resources.limits.items() if peaks[place] > limit)
     return {"peaks": peaks, "lacking": lacking, "fits": not lacking}
+
+
+def _plan_of(config: RunConfig, sizes: GraphSizes, resources: Resources) -> Plan:
+    """Plan a run with the m and the store that it has, without times."""
+    return make_plan(config, sizes, resources, [config.sub_gcns], [config.store], timed=False)
+
+
+def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
+    """Raise an `InputError` if a run cannot fit, which says what would. It names the first phase that does not fit.
+
+    A run of a model of the user's own is not refused: what it holds in a step is not known.
+    """
+    method, own, config = config.method, config.model.own, config.planned
+    option = None if own else next((each for each in _plan_of(config, sizes, resources).options if each.lacking), None)
+    if option is None:
+        return
+    short = option.lacking[0]
+    run = option.name if method == "gist" else f"{method}, {option.name},"
+    needed, there = size(option.peaks[short]), size(resources.limits[short])
+    if short == DISK:
+        half = STORES[config.store].holds == "disk" and config.store_precision == "float32"
+        ways = f"choose another --out{', or add --store-precision bf16' if half else ''}"
+        raise InputError(f"{run} needs {needed} of the disk, {there} are free there: make room, {ways}")
+    where = f"{_LACKING[short]} (in its {option.phase} {'stage' if option.phased else 'phase'})"
+    ways = _advice(config, sizes, resources, method)
+    raise InputError(f"{run} needs {needed} of {where}, {there} are available: {ways}; --memory GIB allows more")
+
+
+def out_of_memory(config: RunConfig, sizes: GraphSizes, device: torch.device, error: Exception) -> InputError:
+    """Return the error of a run that could not get memory, with what its plan says."""
+    planned = "there is no plan of such a run"
+    with suppress(InputError):
+        plan = _plan_of(config.planned, sizes, replace(Resources.here(str(device)), base=0))
+        option = max(plan.options, key=lambda option: option.peaks[device.type])
+        planned = f"its plan has {size(option.peaks[device.type])} for it, in its {option.phase} stage"
+    held = f"it held up to {size(peak_memory_bytes(device))}"
+    ways = "raise --sub-gcns, make --hidden smaller, or end other programs that take memory there"
+    return InputError(f"out of {_LACKING[device.type]} ({reason(error)}): {planned}, {held}; {ways}")
+
+
+def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str) -> str:
+    """Say what would fit; for other methods than GIST m does not decide it."""
+    own, phased = config.sub_gcns, bool(config.training.phases)
+    stores = [store for store in PLANNED if STORES[store].holds != "host" or config.device != "cpu"]
+    for store in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
+        for m in dict.fromkeys((own, *(() if phased else _TRIED))):
+            with suppress(InputError):  # more sub-GCNs than features
+                if _plan_of(replace(config, sub_gcns=m, store=store), sizes, resources).totals[0].fits:
+                    changed = [f"--sub-gcns {m}"] * (not phased) + [f"--store {store}"] * (store != config.store)
+                    return f"{' '.join(changed)} would fit"
+    by_clusters = isinstance(config.sampler, ClusterSampling)
+    ways = ["give this phase more sub-GCNs"] * phased + ["make --hidden smaller"]
+    ways += ["train by --sampler clusters"] * (config.sampler is None or (sizes.stored is not None and not by_clusters))
+    ways += ["make --clusters-per-batch smaller"] * (sizes.stored is not None and by_clusters)
+    ways += ["evaluate by --evaluation parts --parts P"] * (config.evaluation.method != "parts")
+    none = "no store would fit; " if phased else "no m and no store would fit; "
+    return f"{none if method == 'gist' else ''}{', or '.join(ways)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -37,13 +37,13 @@ FACTORS = {
 """By the model's name. A model of the user's own counts as a GCN."""
 
 
-@dataclass(frozen=True)
-class PhaseShape:
+class PhaseShape(NamedTuple):
     """A phase of a run; a run without phases has one."""
 
     first: RoundPlan  # of its first round
     rounds: range
     epochs: float
+    evaluations: int
     slices: list[int]  # bytes of every sub-GCN's parameters and buffers
     parameters: list[int]  # how many numbers they have
     hidden: list[tuple[int, ...]]  # features of their hidden layers
@@ -51,12 +51,6 @@ class PhaseShape:
     trained: int  # how many sub-GCNs train: one where the others are copies of it
     moments: int  # of each parameter that the optimiser keeps
     carried: list[int]  # bytes of every sub-GCN's moments that stay with Θ
-
-    @property
-    def evaluations(self) -> int:
-        """How many evaluations it has: it ends with one."""
-        every, rounds = self.first.evaluate_every, self.rounds
-        return rounds.stop // every - rounds.start // every + bool(rounds.stop % every)
 
 
 class RunShape:
@@ -80,7 +74,7 @@ class RunShape:
         self.shares_batches = not independent and gist.input_axis is None  # all sub-GCNs see the same batches
         check_phases(config.training.phases, gist.partition)
         counted = (spec, gist.partition, sizes, config.sampler, config.evaluation)
-        operations = Operations.of_run(*counted, inductive=config.inductive)
+        operations = Operations(*counted, inductive=config.inductive)
         self.schedule = Schedule(config.training, self.expected.steps, gist.workers, operations)
 
     @cached_property
@@ -114,10 +108,21 @@ class RunShape:
         parameters = [_count(models[each]) for each in widths]
         hidden = [tuple(max(self.heads, 1) * d for d in each[gist.input_axis is not None :]) for each in widths]
         keeps = first.training.optimizer_state == "carry" or first.lasting or len(counts) == 1
-        moments, slices = moments_of(first.training), slice_bytes(self._spec, counts)
-        trained, carried = 1 if first.copies else len(counts), [4 * keeps * moments * count for count in parameters]
-        sizes = (slices, parameters, hidden, models[widths[0]], trained, moments, carried)
-        return PhaseShape(first, rounds, epochs, *sizes)
+        moments, every = moments_of(first.training), first.evaluate_every
+        return PhaseShape(
+            first=first,
+            rounds=rounds,
+            epochs=epochs,
+            # The phase ends with one.
+            evaluations=rounds.stop // every - rounds.start // every + bool(rounds.stop % every),
+            slices=slice_bytes(self._spec, counts),
+            parameters=parameters,
+            hidden=hidden,
+            narrow=models[widths[0]],
+            trained=1 if first.copies else len(counts),
+            moments=moments,
+            carried=[4 * keeps * moments * count for count in parameters],
+        )
 
 
 def _count(model: nn.Module) -> int:

@@ -15,10 +15,9 @@ import torch
 from gistgnn.accounting.costs import theta_bytes
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
-from gistgnn.phases import Phase
 from gistgnn.sampling import Sampler
 from gistgnn.schedule import RoundPlan, Schedule, check_phases
-from gistgnn.settings import Training
+from gistgnn.settings import Phase, Training
 from gistgnn.subtrain import subtrain
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
@@ -39,17 +38,11 @@ SPARED = 0.02  # of the time, for what comes after the last round
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen for a budget.
+    """What was chosen for a budget."""
 
-    Args:
-        training: the settings, with phases.
-        reason: why, in a sentence.
-        step_seconds: the time of a step of one part of 1/m of the width, by m, of every m that was measured.
-    """
-
-    training: Training
+    training: Training  # with phases
     reason: str
-    step_seconds: dict[int, float]
+    step_seconds: dict[int, float]  # of one part of 1/m of the width, by m, of every m that was measured
 
     def as_dict(self) -> dict[str, Any]:
         """Return the choice as result.json holds it."""
@@ -63,8 +56,7 @@ def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: 
     A narrow part learns as much in an epoch as the full model, or nearly so, and its epochs are many times cheaper. So
     the widest part is chosen that still gets `ENOUGH` epochs; m = 1 is ordinary training. It trains in cosine cycles of
     doubling length, each of which begins where the last one ended: the best validation score of all cycles counts, so a
-    long budget does not overfit. Its copies are the full model. Learning rate,
-    optimiser, clipping and precision are kept.
+    long budget does not overfit. Its copies are the full model. All other settings are kept.
     """
     begun = time.perf_counter()
     first = min(max(FIRST_EPOCHS * sampler.steps_per_epoch, FIRST_STEPS[0]), FIRST_STEPS[1])
@@ -75,18 +67,21 @@ def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: 
         if timed and left / min(timed.values()) < ENOUGH * first:
             break  # a wider part is not faster
         timed[m] = step_seconds(trainer, sampler, training, m)
-        if len(timed) == 1 or left / timed[m] >= ENOUGH * first:
-            chosen = m
-        else:
+        if len(timed) > 1 and left / timed[m] < ENOUGH * first:
             break
+        chosen = m
     left = max(seconds - (time.perf_counter() - begun), 0.0)
     steps = max(round((1 - SPARED) * left / timed[chosen]), 1)
-    run = with_cycles(training, chosen, cycles(steps, first), sampler.steps_per_epoch)
-    return Choice(run, _reason(trainer.partition, chosen, steps / sampler.steps_per_epoch, timed), timed)
+    width = " x ".join(str(trainer.partition.features[axis] // chosen) for axis in trainer.partition.split)
+    what = "ordinary training" if chosen == 1 else f"m = {chosen}, one part of width {width} trains and is copied"
+    epochs = math.floor(steps / sampler.steps_per_epoch * 10) / 10
+    times = ", ".join(f"m = {m}: {duration(taken)}" for m, taken in timed.items())
+    reason = f"{what}: {epochs:g} epochs fit into the time; a step of one part takes {times}"
+    return Choice(with_cycles(training, chosen, cycles(steps, first), sampler.steps_per_epoch), reason, timed)
 
 
 def candidates(trainer: GlobalModel) -> list[int]:
-    """Return every m that may be chosen, the largest first: a part is not narrower than `NARROWEST`."""
+    """Return every m that may be chosen, the largest first."""
     spec, partition = trainer._full_spec, trainer.partition
     possible = even_parts([partition.features[axis] for axis in partition.split])
     try:
@@ -110,8 +105,7 @@ def even_parts(widths: Sequence[int]) -> list[int]:
 
 def narrow(spec: ModelSpec, partition: Partition, sub_gcns: int) -> ModelSpec:
     """Return the model of one of m parts."""
-    blocks = partition.split_into(sub_gcns).blocks(0)[0]
-    return replace(spec, widths=spec.layout.widths([len(block) for block in blocks]))
+    return replace(spec, widths=spec.layout.widths(partition.split_into(sub_gcns).sizes(0)[0]))
 
 
 def step_seconds(trainer: GlobalModel, sampler: Sampler, training: Training, sub_gcns: int) -> float:
@@ -142,14 +136,12 @@ def cycles(steps: int, first: int) -> list[int]:
 
 def with_cycles(training: Training, sub_gcns: int, lengths: Sequence[int], steps_per_epoch: int) -> Training:
     """Return the settings of a run of one part of 1/m of the width, in cycles of some steps."""
-    phases = tuple(Phase(sub_gcns, steps / steps_per_epoch, copies=sub_gcns > 1) for steps in lengths)
-    local_steps = max(sum(lengths) // ROUNDS, 1)
     return replace(
         training,
-        phases=phases,
+        phases=tuple(Phase(sub_gcns, steps / steps_per_epoch, copies=sub_gcns > 1) for steps in lengths),
         epochs=0,
         budget=None,
-        local_steps=local_steps,
+        local_steps=max(sum(lengths) // ROUNDS, 1),
         schedule="cosine",
         cross_weights="zero" if sub_gcns > 1 else "random",
         evaluate_every=SCORED_EVERY,
@@ -157,11 +149,7 @@ def with_cycles(training: Training, sub_gcns: int, lengths: Sequence[int], steps
 
 
 class Clock:
-    """Keeps a run within its budget: the last phase becomes longer or shorter as the steps turn out to be.
-
-    Args:
-        seconds: the budget, from now on.
-    """
+    """Keeps a run within its budget from now on: the last phase becomes longer or shorter as steps turn out to be."""
 
     def __init__(self, seconds: float) -> None:
         self._begun = time.perf_counter()
@@ -181,11 +169,3 @@ class Clock:
             for phase, begins, end in zip(training.phases, [0, *ends], ends, strict=False)
         ]
         return replace(training, phases=tuple(phases), epochs=0)
-
-
-def _reason(partition: Partition, chosen: int, epochs: float, timed: dict[int, float]) -> str:
-    width = " x ".join(str(partition.features[axis] // chosen) for axis in partition.split)
-    times = ", ".join(f"m = {m}: {duration(seconds)}" for m, seconds in timed.items())
-    what = "ordinary training" if chosen == 1 else f"m = {chosen}, one part of width {width} trains and is copied"
-    few = math.floor(epochs * 10) / 10
-    return f"{what}: {few:g} epochs fit into the time; a step of one part takes {times}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from torch import nn
 
@@ -11,26 +11,20 @@ from gistgnn.errors import InputError
 from gistgnn.fit.result import Progress, Result
 from gistgnn.global_model import GlobalModel
 from gistgnn.schedule import Schedule
+from gistgnn.utils.formats import duration, plural
+from gistgnn.utils.progress import Meter
 
 HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
 
 
 class Run:
-    """A run of `GIST.fit` as its callbacks see it.
-
-    Attributes:
-        gist: the `GIST` that trains.
-        schedule: the rounds; with a budget, as far as they are known.
-        progress: how far the run has come.
-        stopped: a callback has called `stop`.
-        interrupted: a callback has called `interrupt`.
-    """
+    """A run of `GIST.fit` as its callbacks see it; `gist` is the `GIST` that trains."""
 
     gist: GlobalModel
     schedule: Schedule
     progress: Progress
-    stopped: bool = False
-    interrupted: bool = False
+    stopped: bool = False  # a callback has called `stop`
+    interrupted: bool = False  # a callback has called `interrupt`
 
     @property
     def rounds(self) -> int:
@@ -85,11 +79,7 @@ class Callback:
 
 
 class InterruptWhen(Callback):
-    """Interrupts a run at the end of a round.
-
-    Args:
-        asked: asked after every round; True interrupts the run.
-    """
+    """Interrupts a run at the end of the round after which `asked()` is True."""
 
     def __init__(self, asked: Callable[[], bool]) -> None:
         self._asked = asked
@@ -100,16 +90,45 @@ class InterruptWhen(Callback):
             run.interrupt()
 
 
+class ProgressBar(Callback):
+    """A bar on a terminal; in a log, a line for each evaluation. Use it in a `with` block."""
+
+    def __init__(self) -> None:
+        self._meter = Meter("training")
+        self._scores: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._meter.close()
+
+    def on_fit_begin(self, run: Run) -> None:
+        """Show how many rounds there are."""
+        self._meter.begin(run.round, run.rounds)
+        self._meter.log(f"training: {run.round:,} of {plural(run.rounds, 'round')} done")
+
+    def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
+        """Show the scores."""
+        self.on_round_end(run, entry["loss"])
+        self._scores = [f"loss {entry['loss']:.3g}", f"validation {entry['validation']:.4f}"]
+        self._scores += [f"best {run.best_score:.4f}"] if run.best_score is not None else []
+        place = [f"round {run.round:,}/{run.rounds:,}", f"epoch {entry['epoch']:.4g}"]
+        self._meter.log(*place, *self._scores, f"{duration(entry['train_seconds'])} of training")
+
+    def on_round_end(self, run: Run, loss: float) -> None:
+        """Show the round."""
+        self._meter.update(run.round, run.rounds, f"round {run.round:,}/{run.rounds:,}", *self._scores)
+
+
 def check_callbacks(callbacks: Sequence[Any]) -> None:
     """Raise InputError unless `callbacks` is a list of objects that have one of the methods of `Callback`."""
     if not isinstance(callbacks, (list, tuple)):
-        raise InputError(
-            f"callbacks is a {type(callbacks).__name__}, expected a list of callbacks: write callbacks=[...]"
-        )
+        given = f"callbacks is a {type(callbacks).__name__}"
+        raise InputError(f"{given}, expected a list of callbacks: write callbacks=[...]")
     for place, callback in enumerate(callbacks):
         if isinstance(callback, type):
             raise InputError(f"callbacks[{place}] is the class {callback.__name__}, expected an object: add ()")
         if not any(callable(getattr(callback, method, None)) for method in HOOKS):
-            raise InputError(
-                f"callbacks[{place}] is a {type(callback).__name__} without {', '.join(HOOKS)}: expected one of them"
-            )
+            given = f"callbacks[{place}] is a {type(callback).__name__}"
+            raise InputError(f"{given} without {', '.join(HOOKS)}: expected one of them")

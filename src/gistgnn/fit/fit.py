@@ -9,17 +9,17 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from gistgnn.accounting.costs import memory_of, round_costs, slice_bytes, theta_bytes
+from gistgnn.accounting.costs import Operations, memory_of, round_costs, slice_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of, partition_of
 from gistgnn.errors import DivergedError
-from gistgnn.fit.agreement import require_same_training
 from gistgnn.fit.budget import Clock, choose
-from gistgnn.fit.callbacks import Run
+from gistgnn.fit.callbacks import ProgressBar, Run
+from gistgnn.fit.identity import config_of, describe_graph, identity_of, require_same_training
 from gistgnn.fit.prepare import Setup, make_sampler
-from gistgnn.fit.progress_bar import ProgressBar
-from gistgnn.fit.result import Progress, Result, describe_graph
+from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
 from gistgnn.fit.scorer import Running
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.runners.registry import make_runner
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.storage.checkpoints import Checkpoints, run_id
@@ -34,9 +34,6 @@ MOST_UNTRAINED = 0.03  # share of the parameters
 class Fit(Run):
     """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to `after_round`.
 
-    Args:
-        setup: the arguments of `fit`.
-
     Attributes:
         sampler: the batches.
         runner: trains the sub-GCNs of a round.
@@ -47,8 +44,7 @@ class Fit(Run):
         self._end = None if setup.max_seconds is None else self._begun + setup.max_seconds
         self._longest_round = self._longest_evaluation = 0.0  # seconds
         self.gist, self.progress = setup.gist, Progress()
-        self._setup, self._training = setup, setup.training
-        self._ranks = self.gist.ranks
+        self._setup, self._training, self._ranks = setup, setup.training, setup.gist.ranks
         self._callbacks: list[Any] = list(setup.callbacks)
         self._saver: Saver | None = None
         self._clock: Clock | None = None  # of a budget
@@ -64,21 +60,22 @@ class Fit(Run):
 
     def _prepare(self) -> None:
         """Make the batches, the rounds, Θ, and what scores it; try the model, the loss and the metric on a batch."""
-        setup, gist = self._setup, self.gist
+        setup, gist, graph = self._setup, self.gist, self._setup.graph
         setup.require_step_fits()
-        self.sampler = make_sampler(gist, setup.graph, setup.sampling, setup.inductive)
+        self.sampler = make_sampler(gist, graph, setup.sampling, setup.inductive)
         if setup.given.budget:
             self.progress.chosen = self._choose(setup.given.budget)
-        self._operations = setup.operations()
+        sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
+        counted = (gist._full_spec, gist.partition, sizes, setup.sampling, setup.evaluation)
+        self._operations = Operations(*counted, inductive=setup.inductive)
         self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, gist.workers, self._operations)
         resumed = setup.saving is not None and setup.saving.resumes
         gist._begin_run(self._training, self.schedule.plan(0), resumed=resumed, init=setup.init)
         self._running = Running(gist.theta, gist._spec)
-        classes = None if setup.any_outputs else setup.graph.num_classes
-        self._scorer = setup.variant.scorer(self._running, setup.graph, setup.metric)
+        self._scorer = setup.variant.scorer(self._running, graph, setup.metric)
         with closing(self.sampler.batches(0, 1)) as batches:
             first = next(batches)
-            self._scorer.prepare(setup.evaluation, first, classes, gist.seed)
+            self._scorer.prepare(setup.evaluation, first, None if setup.any_outputs else graph.num_classes, gist.seed)
         setup.try_objective(first)
 
     def __enter__(self) -> Fit:
@@ -87,14 +84,14 @@ class Fit(Run):
             if self._setup.progress:
                 self._callbacks.insert(0, stack.enter_context(ProgressBar()))
             if self._setup.saving:
-                self._saver = Saver(self.gist.theta, self._ranks, self._setup.saving, self._setup.identity())
+                self._saver = Saver(self.gist.theta, self._ranks, self._setup.saving, identity_of(self._setup))
                 stack.callback(self._saver.close)
                 self._restore(self._saver)
             self._round_begun = time.perf_counter()
             self._call("on_fit_begin")
-            if self.gist.theta.round > self.round:  # the run was killed before it could record the last round
-                self.after_round(self.schedule.plan(self.round), self.gist.theta.loss)
-            self.gist.next_round = self.round
+            if self.gist.theta.round > self.progress.rounds:  # the run was killed before it could record the last round
+                self.after_round(self.schedule.plan(self.progress.rounds), self.gist.theta.loss)
+            self.gist.next_round = self.progress.rounds
             self._warn_of_untrained()
             self._open = stack.pop_all()
         return self
@@ -113,7 +110,7 @@ class Fit(Run):
     @property
     def is_over(self) -> bool:
         """Whether no round is left, or the run has been stopped."""
-        return self.round >= self.rounds or self.progress.stopped_early or self.interrupted
+        return self.progress.rounds >= self.schedule.rounds or self.progress.stopped_early or self.interrupted
 
     @contextmanager
     def seconds(self, activity: str) -> Iterator[None]:
@@ -130,34 +127,34 @@ class Fit(Run):
             seconds[activity] = seconds.get(activity, 0.0) + time.perf_counter() - begun
 
     def after_round(self, plan: RoundPlan, loss: float) -> None:
-        """Record a finished round: score the model, tell the callbacks, save the state.
-
-        Args:
-            plan: what the round was.
-            loss: the mean over its sub-GCNs.
-        """
+        """Record a finished round, with the mean loss of its sub-GCNs: score, tell the callbacks, save the state."""
         plan = self._keep_to_budget(self._clock, plan) if self._clock else plan
-        progress, now = self.progress, time.perf_counter()
+        progress, now, patience = self.progress, time.perf_counter(), self._training.patience
         progress.train_seconds += now - self._round_begun
         progress.rounds += 1
         progress.steps += plan.steps.count * plan.workers
         if self._saver:
             self._saver.round_is_over(progress.rounds)
-        finished = progress.rounds >= self.rounds
-        late = self._is_late(now) and not finished
+        finished = progress.rounds >= self.schedule.rounds
+        late = self._end is not None and self._is_late(now, self._end) and not finished
         if progress.rounds % plan.evaluate_every == 0 or plan.last or late:
             self._evaluate(plan, loss)
         self._call("on_round_end", loss)
-        asked = self._ranks.gather([self.stopped, self.interrupted])
-        stopped, interrupted = map(any, zip(*asked, strict=True))
-        progress.stopped_by = None if finished else "max_seconds" if late else self._reason_to_stop(stopped)
+        stopped, interrupted = map(any, zip(*self._ranks.gather([self.stopped, self.interrupted]), strict=True))
+        progress.stopped_by = None
+        if late:
+            progress.stopped_by = "max_seconds"
+        elif patience is not None and progress.evaluations_since_best >= patience and not finished:
+            progress.stopped_by = "patience"
+        elif stopped and not finished:
+            progress.stopped_by = "callback"
         progress.stopped_early = progress.stopped_by is not None
         if progress.stopped_early and not progress.history:
             self._evaluate(plan, loss)
         self.interrupted = interrupted and not finished
         if self._saver:
             with self.seconds("save"):
-                self._save(self._saver)
+                self._saver.save(progress, last=self.is_over)
         self._round_begun = time.perf_counter()
 
     def end(self) -> Result:
@@ -170,11 +167,10 @@ class Fit(Run):
         """Return the result of the run as far as it has come."""
         gist, setup, progress = self.gist, self._setup, self.progress
         plan = self.schedule.plan(max(progress.rounds - 1, 0))
-        partition = gist._partition_of(plan)
-        blocks = partition.blocks(plan.draw)
+        partition, place = gist._partition_of(plan), gist.store.place
         theta, slices = theta_bytes(gist._spec), slice_bytes(gist._full_spec, partition.sizes(plan.draw))
-        costs = round_costs(plan.training, gist.sub_gcns, gist.workers, theta=theta, slices=slices)
-        place = gist.store.place
+        workers = gist.workers
+        costs = round_costs(plan.training, gist.sub_gcns, workers, plan.local_steps, theta=theta, slices=slices)
         return Result(
             model=self._running.best(),
             progress=progress,
@@ -183,16 +179,16 @@ class Fit(Run):
             evaluation=self._scorer.description,
             communication=gist.theta.communication(plan.local_steps),
             inference_seconds=self._scorer.seconds,
-            traffic={"workers": gist.workers, **setup.variant.traffic(costs)},
+            traffic={"workers": workers, **setup.variant.traffic(costs)},
             memory=memory_of(setup.graph, plan.training, place, gist.device, gist.ranks, theta, slices),
-            partition=partition_of(partition, blocks),
+            partition=partition_of(partition, partition.blocks(plan.draw)),
             coverage=coverage_of(gist._full_spec, gist.partition, self.schedule.draws(progress.rounds)),
             budget=progress.chosen,
             local_steps=self.schedule.local_steps,
             metric=setup.metric.as_dict(),
-            config=setup.config(),
+            config=config_of(setup),
             graph=describe_graph(setup.graph),
-            identify=lambda: run_id(setup.identity()),
+            identify=lambda: run_id(identity_of(setup)),
         )
 
     def _call(self, hook: str, *given: Any) -> None:
@@ -201,22 +197,15 @@ class Fit(Run):
             if callable(own := getattr(callback, hook, None)):
                 own(self, *given)
 
-    def _is_late(self, now: float) -> bool:
+    def _is_late(self, now: float, end: float) -> bool:
         """Whether a rank has no time for one more round and its evaluation."""
         self._longest_round = max(self._longest_round, now - self._round_begun)
-        if self._end is None:
-            return False
-        return self._ranks.any(now + self._longest_round + 2 * self._longest_evaluation > self._end)
-
-    def _reason_to_stop(self, stopped: bool) -> str | None:
-        patience = self._training.patience
-        out_of_patience = patience is not None and self.progress.evaluations_since_best >= patience
-        return "patience" if out_of_patience else "callback" if stopped else None
+        return self._ranks.any(now + self._longest_round + 2 * self._longest_evaluation > end)
 
     def _evaluate(self, plan: RoundPlan, loss: float) -> None:
         progress, metric, begun = self.progress, self._setup.metric, time.perf_counter()
         with self.seconds("evaluate"):
-            progress.last = self._scorer(self.gist._stand_in(plan))
+            progress.last = self._scorer(self.gist._stand_in(plan), copies=plan.copies)
             score = progress.last["validation"][metric.name]
             progress.evaluations_since_best += 1
             better = metric.better(score, progress.best_score)
@@ -241,20 +230,12 @@ class Fit(Run):
             self._longest_evaluation = max(self._longest_evaluation, time.perf_counter() - begun)
             self._call("on_evaluation", entry)
 
-    def _save(self, saver: Saver) -> None:
-        if self.is_over or self.gist.theta.lasts or saver.due(self.round):
-            saver.save(self.round, vars(self.progress))
-        if self.is_over:
-            saver.finish()
-
     def _restore(self, saver: Saver) -> None:
         """Resume from the checkpoint, if there is one."""
-        checkpoint, prepared = saver.begin(), self.progress
-        if checkpoint is None:
+        prepared = self.progress
+        if (progress := saver.begin()) is None:
             return
-        self.progress = progress = checkpoint.state_as(Progress)
-        self._ranks.together(lambda: self.gist.theta.restore(checkpoint, progress.rounds))
-        progress.chosen = prepared.chosen
+        self.progress, progress.chosen = progress, prepared.chosen
         progress.seconds["prepare"] = progress.seconds.get("prepare", 0.0) + prepared.seconds["prepare"]
         if progress.stopped_by == "max_seconds":  # a resumed run has more time
             progress.stopped_early, progress.stopped_by = False, None
@@ -264,13 +245,14 @@ class Fit(Run):
         saving, ranks = self._setup.saving, self._ranks
         saved = ranks.lead(lambda: Checkpoints(saving.path).newest_state() if saving and saving.resumes else None)
         used = sum(saved.get("seconds", {}).values()) if saved else 0.0
-        left = max(budget - used - (time.perf_counter() - self._begun), 0.0)
+        end = self._begun + budget - used
         chosen: dict[str, Any] | None = saved and saved.get("chosen")
         if chosen is None:
+            left = max(end - time.perf_counter(), 0.0)
             chosen = ranks.lead(lambda: choose(self.gist, self.sampler, self._training, left).as_dict())
             log.info("%s", chosen["reason"])
         self._training = self._training.like(chosen["training"])
-        self._clock = Clock(max(budget - used - (time.perf_counter() - self._begun), 0.0))
+        self._clock = Clock(max(end - time.perf_counter(), 0.0))
         return chosen
 
     def _keep_to_budget(self, clock: Clock, plan: RoundPlan) -> RoundPlan:
@@ -281,7 +263,7 @@ class Fit(Run):
         self.schedule = Schedule(self._training, steps, self.gist.workers, self._operations)
         assert self.progress.chosen is not None
         self.progress.chosen["training"] = adjusted
-        return self.schedule.plan(self.round)
+        return self.schedule.plan(self.progress.rounds)
 
     def _warn_of_untrained(self) -> None:
         gist, schedule = self.gist, self.schedule

@@ -8,10 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from gistgnn.distributed.agreement import SAME_MODEL, SAME_SETTINGS, require_same
 from gistgnn.errors import InputError
 from gistgnn.evaluation.scores import evaluation_mode
-from gistgnn.fit.agreement import model_facts, partition_facts, saving_facts
+from gistgnn.fit.identity import identity_of_model, require_same_models
 from gistgnn.fit.result import Progress
 from gistgnn.fit.saving import Saver, Saving
 from gistgnn.fit.scorer import Running
@@ -44,14 +43,6 @@ class Loop:
         patience: the loop ends after this many scores without a better one; None: never.
         saving: where and how often the state is saved, and whether to resume. Θ, its best and carried moments are
             saved; your own random numbers are not.
-
-    Attributes:
-        history: one entry for each score: round, score, seconds (since the loop began).
-        round: how many rounds are over.
-
-    Raises:
-        InputError: a value is out of range, or the checkpoint is of another loop. On iterating: `validate` returned no
-            finite number.
     """
 
     def __init__(
@@ -73,33 +64,37 @@ class Loop:
         if patience is not None:
             check_count("patience", patience)
         if validate is None:
-            for name, value, default in (
-                ("patience", patience, None),
-                ("evaluate_every", evaluate_every, 1),
-                ("higher_is_better", higher_is_better, True),
-            ):
-                if value != default:
-                    raise InputError(f"{name} is {value}, but there is no validate: give a function of the model")
+            given = {"patience": patience, "evaluate_every": evaluate_every, "higher_is_better": higher_is_better}
+            for name, default in {"patience": None, "evaluate_every": 1, "higher_is_better": True}.items():
+                if given[name] != default:
+                    raise InputError(f"{name} is {given[name]}, but there is no validate: give a function of the model")
         else:
             check_callable("validate", validate, "a function of the model that returns its score")
         self._gist, self._rounds, self._validate = gist, rounds, validate
         self._metric = Metric(lambda score, _: score, "validate", higher_is_better)
-        self._every, self._patience, self._saving = evaluate_every, patience, saving
+        self._every, self._patience = evaluate_every, patience
         self._state = Progress()
-        self._require_same_loop()
+        if gist.ranks.count > 1:
+            own: dict[str, Any] = {"rounds": rounds, "validate": "missing" if validate is None else "given"}
+            own |= {"higher_is_better": higher_is_better, "evaluate_every": evaluate_every, "patience": patience}
+            require_same_models(gist, saving, own)
         if saving and saving.resumes and gist.store.place.holds == "disk":
             gist.resume()
         self._running = Running(gist.theta, gist._spec)
-        self._saver = self._open(saving) if saving else None
+        self._saver = saving and Saver(gist.theta, gist.ranks, saving, identity_of_model(gist, saving))
+        if self._saver and (state := self._saver.begin()):
+            self._state = state
+            state.rounds = gist.next_round = gist.theta.round  # of Θ on disk, perhaps one later
+            state.stopped_early = False  # the patience may be longer now
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """See above."""
+        """One entry for each score: round, score, seconds (since the loop began)."""
         return self._state.history
 
     @property
     def round(self) -> int:
-        """See above."""
+        """How many rounds are over."""
         return self._state.rounds
 
     @property
@@ -138,64 +133,23 @@ class Loop:
                     self._saver.round_is_over(state.rounds)
                 if self._validate and (state.rounds % self._every == 0 or state.rounds == self._rounds):
                     self._score(self._validate, time.perf_counter() - begun)
-                self._save()
+                if self._saver:
+                    self._saver.save(state, last=state.stopped_early or state.rounds >= self._rounds)
         finally:
             if self._saver:
                 self._saver.close()
 
-    def _require_same_loop(self) -> None:
-        """Refuse ranks whose loops differ."""
-        if self._gist.ranks.count == 1:
-            return
-        own = {
-            "rounds": self._rounds,
-            "validate": "missing" if self._validate is None else "given",
-            "higher_is_better": self._metric.higher_is_better,
-            "evaluate_every": self._every,
-            "patience": self._patience,
-        }
-        settings = {**partition_facts(self._gist), **own, **saving_facts(self._saving)}
-        require_same(self._gist.ranks, {SAME_SETTINGS: settings, SAME_MODEL: model_facts(self._gist)})
-
     def _score(self, validate: Callable[[nn.Module], Any], seconds: float) -> None:
-        def score_of(model: nn.Module) -> float:
-            with evaluation_mode(model):
-                return self._metric.number(validate(model))
+        def score_of_model() -> float:
+            with evaluation_mode(self._running.module):
+                return self._metric.number(validate(self._running.module))
 
         state = self._state
         self._running.refresh()
-        score = self._gist.ranks.lead(lambda: score_of(self._running.module))
+        score = self._gist.ranks.lead(score_of_model)
         state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
         state.evaluations_since_best += 1
         if self._metric.better(score, state.best_score):
             state.best_score, state.best_round, state.evaluations_since_best = score, state.rounds, 0
             self._gist.theta.keep_best()
         state.stopped_early = self._patience is not None and state.evaluations_since_best >= self._patience
-
-    def _save(self) -> None:
-        if self._saver is None:
-            return
-        last = self._state.stopped_early or self._state.rounds >= self._rounds
-        if last or self._gist.theta.lasts or self._saver.due(self._state.rounds):
-            self._saver.save(self._state.rounds, vars(self._state))
-        if last:
-            self._saver.finish()
-
-    def _open(self, saving: Saving) -> Saver:
-        """Return what saves the loop, after resuming from the last checkpoint."""
-        gist = self._gist
-        run = {
-            **saving.config,
-            "widths": gist.widths,
-            "sub_gcns": gist.sub_gcns,
-            "partition": gist.partition.kind,
-            "seed": gist.seed,
-            "parameters": {name: list(shape) for name, shape in gist.theta.shapes.items()},
-        }
-        saver = Saver(gist.theta, gist.ranks, saving, run)
-        if checkpoint := saver.begin():
-            self._state = checkpoint.state_as(Progress)
-            gist.ranks.together(lambda: gist.theta.restore(checkpoint, self._state.rounds))
-            self._state.rounds = gist.next_round = gist.theta.round  # of Θ on disk, perhaps one later
-            self._state.stopped_early = False  # the patience may be longer now
-        return saver

@@ -10,7 +10,6 @@ from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.fit.scorer import ScoreTable
-from gistgnn.graphs import Graph
 from gistgnn.report import REPORT, run_text, write_report
 from gistgnn.storage.folder_lock import locked
 from gistgnn.storage.json_files import read_json, write_json
@@ -24,13 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Progress:
-    """How far a run has come; a checkpoint holds it.
-
-    Args:
-        stopped_early: the run ended before its last round, and is finished all the same.
-        stopped_by: what ended it: "patience", "max_seconds" or "callback".
-        chosen: for a budget: the settings in use, the reason, and times of steps.
-    """
+    """How far a run has come; a checkpoint holds it."""
 
     rounds: int = 0
     steps: int = 0
@@ -42,9 +35,9 @@ class Progress:
     best: ScoreTable = field(default_factory=dict)
     last: ScoreTable = field(default_factory=dict)
     evaluations_since_best: int = 0
-    stopped_early: bool = False
-    stopped_by: str | None = None
-    chosen: dict[str, Any] | None = None
+    stopped_early: bool = False  # the run ended before its last round, and is finished all the same
+    stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"
+    chosen: dict[str, Any] | None = None  # for a budget: the settings in use, the reason, and times of steps
 
 
 @dataclass(repr=False)
@@ -117,10 +110,7 @@ class Result:
         return self.progress.history
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scores and costs as result.json holds them.
-
-        Only a run that diverged has the entry "diverged"; only one that was interrupted has "interrupted".
-        """
+        """Return the scores and costs as result.json holds them."""
         progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
         apart = ("model", "progress", "interrupted", "diverged", "identify")
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
@@ -141,11 +131,7 @@ class Result:
         return run_text.summary(self.as_dict())
 
     def plot(self) -> "Figure":
-        """Draw loss and scores against epochs.
-
-        Returns:
-            A figure of matplotlib: a notebook shows it, and `savefig` writes it.
-        """
+        """Draw loss and scores against epochs: a figure of matplotlib, which a notebook shows."""
         from gistgnn.report.run_page import curves  # matplotlib is slow to import
 
         return curves(self.as_dict())
@@ -190,14 +176,8 @@ def write_result(
 ) -> dict[str, Any]:
     """Write the files of a result, result.json last: if it is there, the other files are there too.
 
-    Args:
-        folder: made if it is not there.
-        record: what result.json holds.
-        model: its tensors are written as safetensors.
-        more: the digests of other files of the run that are in the folder, by name.
-
-    Returns:
-        The record with what is added: the version, the digests of the files, and the checksum.
+    `more` has the digests of other files of the run that are in the folder, by name. Returns the record with what is
+    added: the version, the digests of the files, and the checksum.
     """
     from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
 
@@ -209,16 +189,3 @@ def write_result(
     listed = {"version": VERSION, **record, "files": {MODEL: digest, **(more or {})}}
     write_json(folder / RESULT, listed, indent=2)
     return read_json(folder / RESULT, dict[str, Any], "save it again")
-
-
-def describe_graph(graph: Graph) -> dict[str, Any]:
-    """Return the entry "graph" of result.json."""
-    sizes = {
-        "name": graph.name,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "features": graph.num_features,
-        "classes": graph.num_classes,
-        "multi_label": graph.multi_label,
-    }
-    return {**sizes, "regression": True} if graph.regression else sizes

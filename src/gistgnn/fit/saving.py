@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.distributed import World
+from gistgnn.fit.result import Progress
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints, Part
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import plain
@@ -46,7 +47,7 @@ class Saving:
 
     @property
     def resumes(self) -> bool:
-        """Whether the run resumes from a checkpoint."""
+        """Whether there is a checkpoint from which the run resumes."""
         return self.resume and Checkpoints(self.path).newest() is not None
 
 
@@ -54,13 +55,8 @@ class Saver:
     """Writes checkpoints in the background while the next round trains: Θ does not change until that round ends.
 
     Where Θ is sharded, every rank writes its own rows. The checkpoint is whole when the next round has ended, because
-    all ranks exchange messages then. Otherwise it is whole as soon as it is written.
-
-    Args:
-        theta: the parameters.
-        ranks: the processes of the run.
-        saving: where the checkpoints go.
-        run: a description of this run; a checkpoint is resumed only by the same run.
+    all ranks exchange messages then. Otherwise it is whole as soon as it is written. `run` describes this run; a
+    checkpoint is resumed only by the same run.
     """
 
     def __init__(self, theta: Theta, ranks: World, saving: Saving, run: dict[str, Any]) -> None:
@@ -69,9 +65,10 @@ class Saver:
         self._background = ThreadPoolExecutor(1, "gistgnn-saver")
         self._lock: FolderLock | None = None  # on rank 0
         self._open: tuple[int, dict[str, Any]] | None = None  # the checkpoint that all ranks write: rounds, state
+        self._rounds_key = f"rounds of {saving.path.resolve()}"
 
-    def begin(self) -> Checkpoint | None:
-        """Return the checkpoint to resume from, the same on all ranks, and remove other files from the folder."""
+    def begin(self) -> Progress | None:
+        """Restore Θ from the checkpoint to resume from, and return its progress; remove other files from the folder."""
 
         def choose() -> str | None:
             self._lock = FolderLock(self._saving.path, beside=True)
@@ -84,38 +81,37 @@ class Saver:
 
         ranks = self._ranks
         name, self._run = ranks.lead(lambda: (choose(), self._run))  # files and devices may differ by rank
-        self._say_what_is_lost(name)
+        done = ranks.recall(self._rounds_key) if ranks.leads else None
+        if done is not None:
+            kept = Checkpoints.rounds_of(name) if name else 0
+            lost = max(int(done) - kept, 0)
+            log.info("torchrun has restarted the ranks: they go on after round %d; rounds lost: %d", kept, lost)
         if name is None:
             return None
-        return ranks.together(lambda: Checkpoint(self._saving.path / name, self._run, (ranks.rank, ranks.count)))
+        place, share = self._saving.path / name, (ranks.rank, ranks.count)
+        checkpoint = ranks.together(lambda: Checkpoint(place, self._run, share))
+        progress = checkpoint.state_as(Progress)
+        ranks.together(lambda: self._theta.restore(checkpoint, progress.rounds))
+        return progress
 
-    def due(self, rounds: int) -> bool:
-        """Whether a checkpoint is due after so many rounds."""
-        return self._saving.every is not None and rounds % self._saving.every == 0
-
-    def save(self, rounds: int, state: dict[str, Any]) -> None:
-        """Begin to write Θ and the rest of the state, as they are after some rounds."""
-        theta, state = self._theta, plain(state)  # the original changes in the next round
-        if theta.shard is not None:
-            parts = theta.checkpoint()
-            theta.reading(self._background.submit(self._write, rounds, state, parts, theta.shard))
+    def save(self, progress: Progress, *, last: bool) -> None:
+        """After a round, save the state if a checkpoint is due; after the last one, wait until it is on disk."""
+        every, theta = self._saving.every, self._theta
+        due = every is not None and progress.rounds % every == 0
+        if (last or theta.lasts or due) and theta.shard is not None:
+            state = plain(vars(progress))  # the original changes in the next round
+            work = (progress.rounds, state, theta.checkpoint(), theta.shard)
+            theta.reading(self._background.submit(self._write, *work))
             if theta.shards > 1:
-                self._open = rounds, state
+                self._open = progress.rounds, state
+        if last:
+            self._ranks.together(theta.wait_for_reader)
+            self._complete_open()
 
     def round_is_over(self, rounds: int) -> None:
         """Note how many rounds are done, and declare the open checkpoint whole: all ranks have written their part."""
         if self._ranks.leads:
             self._ranks.remember(self._rounds_key, str(rounds))
-        self._complete_open()
-
-    def _complete_open(self) -> None:
-        if self._open:
-            (rounds, state), self._open = self._open, None
-            self._ranks.lead(lambda: self._complete(rounds, state))
-
-    def finish(self) -> None:
-        """Wait until everything is on disk; if it cannot be written, the checkpoint before it is kept."""
-        self._ranks.together(self._theta.wait_for_reader)
         self._complete_open()
 
     def close(self) -> None:
@@ -124,17 +120,10 @@ class Saver:
         if self._lock:
             self._lock.free()
 
-    @property
-    def _rounds_key(self) -> str:
-        return f"rounds of {self._saving.path.resolve()}"
-
-    def _say_what_is_lost(self, name: str | None) -> None:
-        """After a restart by torchrun, say how many rounds have to be trained again."""
-        done = self._ranks.recall(self._rounds_key) if self._ranks.leads else None
-        if done is not None:
-            kept = Checkpoints.rounds_of(name) if name else 0
-            lost = max(int(done) - kept, 0)
-            log.info("torchrun has restarted the ranks: they go on after round %d; rounds lost: %d", kept, lost)
+    def _complete_open(self) -> None:
+        if self._open:
+            (rounds, state), self._open = self._open, None
+            self._ranks.lead(lambda: self._complete(rounds, state))
 
     def _write(self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int) -> None:
         if not self._theta.lasts:

@@ -28,45 +28,29 @@ class Running:
     def __init__(self, theta: Theta, spec: ModelSpec) -> None:
         self.theta, self._spec = theta, spec
         self.ranks = theta.exchange.ranks
-        self._module: nn.Module | None = None
-
-    @property
-    def module(self) -> nn.Module:
-        """The model as it was when it was last refreshed; for rank 0."""
-        assert self._module is not None
-        return self._module
+        self.module: Any = None  # on rank 0, as it was when it was last refreshed
 
     def refresh(self) -> None:
         """Give the model the parameters that Θ has now; all ranks call this."""
-        model = self.theta.running_model(self._spec, self._module)
-        self._module = model if self.ranks.leads else None
+        model = self.theta.running_model(self._spec, self.module)
+        self.module = model if self.ranks.leads else None
 
     def best(self) -> nn.Module:
         """The model with the parameters of the best Θ; all ranks call this."""
-        return self.theta.full_model(self._spec, best=True, module=self._module)
+        return self.theta.full_model(self._spec, best=True, module=self.module)
 
 
 class Scorer:
-    """Runs the full model on the whole graph, on rank 0, and scores its output.
+    """Runs the full model on the whole graph, on rank 0, and scores its output; `metric` chooses the best Θ."""
 
-    Args:
-        running: the full model with the parameters of Θ.
-        graph: the graph with its labels and splits.
-        metric: the score that chooses the best Θ.
-
-    Attributes:
-        description: the "evaluation" field of result.json.
-        latest_counts: the result is the model at the end of the run, not at its best validation score.
-    """
-
-    latest_counts = False
+    latest_counts = False  # the result is the model at the end of the run, not at its best validation score
 
     def __init__(self, running: Running, graph: Graph, metric: Metric) -> None:
         self._running, self._graph, self.metric = running, graph, metric
-        self._prepare: Callable[[nn.Module], Inference] | None = None
-        self._inference: Inference | None = None
+        self._prepare: Callable[[nn.Module], Inference]
+        self._inference: Inference
         self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
-        self.description: dict[str, Any] = {}
+        self.description: dict[str, Any] = {}  # the entry "evaluation" of result.json
         self._passes: list[float] = []  # seconds of each
 
     @property
@@ -77,11 +61,7 @@ class Scorer:
     def prepare(self, evaluation: Evaluation, first: Batch, classes: int | None, seed: int) -> None:
         """Try the model on a batch, and prepare everything that stays the same in all evaluations.
 
-        Args:
-            evaluation: how the model is run on the whole graph.
-            first: a batch.
-            classes: how many outputs the model must have; None: any number.
-            seed: of the run.
+        `classes` says how many outputs the model must have; None: any number.
         """
 
         def work() -> dict[str, Any]:
@@ -94,43 +74,32 @@ class Scorer:
         self._running.refresh()
         self.description = self._running.ranks.lead(work)
 
-    def __call__(self, stand_in: nn.Module | None = None) -> ScoreTable:
+    def __call__(self, stand_in: nn.Module | None = None, *, copies: bool = False) -> ScoreTable:
         """Return the scores on validation and test nodes, on every rank.
 
-        Args:
-            stand_in: a narrow model that has the output of the full model; None: there is none.
+        `stand_in` is, on rank 0 after a round of copies, a narrow model that has the output of the full model.
         """
-        ranks = self._running.ranks
-        if ranks.lead(lambda: stand_in is None):  # the other ranks have no stand-in
+        if not copies:
             self._running.refresh()
-        return ranks.lead(lambda: self._score(stand_in))
+        return self._running.ranks.lead(lambda: self._score(stand_in))
 
     def _score(self, stand_in: nn.Module | None) -> ScoreTable:
+        inference, begun = self._inference, time.perf_counter()
+        model = self._running.module if stand_in is None else stand_in
         if stand_in is not None:
-            return self._table(self._predicted(stand_in, self._inference_of(stand_in)))
-        begun = time.perf_counter()
-        found = self._predicted(self._running.module)
-        self._passes.append(time.perf_counter() - begun)
-        return self._table(found)
-
-    def _inference_of(self, stand_in: nn.Module) -> Inference:
-        shapes = [parameter.shape for parameter in stand_in.parameters()]
-        if self._narrow is None or self._narrow[0] != shapes:
-            assert self._prepare is not None
-            self._narrow = shapes, self._prepare(stand_in)
-        return self._narrow[1]
-
-    def _predicted(self, model: nn.Module, inference: Inference | None = None) -> Predictions:
-        """What the model predicts for every node; waits for the GPU."""
-        assert self._inference is not None
+            shapes = [parameter.shape for parameter in stand_in.parameters()]
+            if self._narrow is None or self._narrow[0] != shapes:
+                self._narrow = shapes, self._prepare(stand_in)
+            inference = self._narrow[1]
         with evaluation_mode(model):
-            found = Predictions.of((inference or self._inference).outputs(model), self._graph, self.metric)
+            found = Predictions.of(inference.outputs(model), self._graph, self.metric)
         self._wait()
-        return found
+        if stand_in is None:
+            self._passes.append(time.perf_counter() - begun)
+        return self._table(found)
 
     def _logits(self, model: nn.Module) -> Tensor:
         """The model's output for every node, [N, C]; waits for the GPU."""
-        assert self._inference is not None
         with evaluation_mode(model):
             logits = self._inference.logits(model)
         self._wait()
@@ -142,5 +111,4 @@ class Scorer:
             torch.cuda.synchronize(device)
 
     def _table(self, found: Predictions) -> ScoreTable:
-        assert self._inference is not None
         return score_predictions(found, self._graph, SCORED, self._inference, self.metric)

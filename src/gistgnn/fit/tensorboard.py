@@ -8,13 +8,8 @@ from gistgnn.errors import InputError
 from gistgnn.fit.callbacks import Callback, Run
 
 FOLDER = "tensorboard"
-TAGS = {
-    "loss": "loss",
-    "learning rate": "lr",
-    "score/validation": "validation",
-    "score/test": "test",
-    "seconds of training": "train_seconds",
-}
+TAGS = {"loss": "loss", "learning rate": "lr", "score/validation": "validation", "score/test": "test"}
+TAGS |= {"seconds of training": "train_seconds"}
 """The entry of the history that each tag shows."""
 
 
@@ -23,18 +18,14 @@ def require_tensorboard() -> None:
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:
-        raise InputError(
-            "tensorboard is asked for, but the package is not installed: pip install tensorboard"
-        ) from error
+        advice = "the package is not installed: pip install tensorboard"
+        raise InputError(f"tensorboard is asked for, but {advice}") from error
 
 
 class Events(Callback):
     """Writes every entry of a run's history as it comes; call `close` at the end.
 
     A run that is resumed writes its earlier entries again, so what the folder held before is replaced.
-
-    Args:
-        folder: of the event files.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -20,7 +20,8 @@ from torch import nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
-from gistgnn.fit.result import MODEL, RESULT, Progress, Result, describe_graph, write_result
+from gistgnn.fit.identity import describe_graph
+from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.layout.axes import Build, construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig

@@ -33,20 +33,15 @@ class Criterion:
         self._loss, self._each = loss, _unreduced(loss)
 
     def __call__(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the mean over the nodes, or the sum with weights [n], from logits [n, C]; [m] from [m, n, C].
-
-        Raises:
-            InputError: the loss returned something else than one number or one for each node.
-        """
+        """Return the mean over the nodes, or the sum with weights [n], from logits [n, C]; [m] from [m, n, C]."""
         if logits.dim() == 3:  # the loss is the user's code, so it sees one sub-GCN at a time
             return torch.stack([self(each, targets, weights) for each in logits])
         found, nodes = (self._loss if weights is None else self._each)(logits, targets), len(targets)
         fitting = [(), (nodes,), (nodes, 1), (nodes, logits.shape[1])]  # no others: broadcasting is a common mistake
         if not isinstance(found, Tensor) or found.shape not in fitting:
             got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise InputError(
-                f"the loss {self.name} returned {got}, expected one number, or one for each node, [{nodes}]"
-            )
+            expected = f"expected one number, or one for each node, [{nodes}]"
+            raise InputError(f"the loss {self.name} returned {got}, {expected}")
         if weights is None:
             return found.mean()
         if not found.dim():
@@ -57,11 +52,7 @@ class Criterion:
         return found.flatten(1).mean(dim=1) @ weights if found.dim() > 1 else found @ weights
 
     def check(self, outputs: int, targets: Tensor, weights: Tensor | None) -> None:
-        """Try the loss on random logits.
-
-        Raises:
-            InputError: it cannot take them, or what it returns has no gradient.
-        """
+        """Raise InputError unless the loss takes random logits and returns something that has a gradient."""
         logits = torch.randn(len(targets), outputs, generator=torch.Generator().manual_seed(0))
         logits = logits.to(targets.device).requires_grad_()
         sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)} of {targets.dtype}"
@@ -80,20 +71,13 @@ def make_criterion(
     label_smoothing: float = 0.0,
     regression: bool = False,
 ) -> Criterion | None:
-    """Return the loss of a run; None: the plain cross-entropy, which needs none of this.
+    """Return the loss of a run, for the targets of its training nodes; None: the plain cross-entropy.
 
-    Args:
-        loss, class_weights, label_smoothing: see `Training`; a module's buffers move to the device of the targets.
-        targets: of the training nodes.
-        classes: C.
-        regression: the targets are numbers.
-
-    Raises:
-        InputError: the settings do not fit the targets or one another, or the loss has parameters of its own.
+    A module's buffers move to the device of the targets.
     """
-    record = {"loss": name_of(loss), "class_weights": class_weights, "label_smoothing": label_smoothing}
     if loss is None and class_weights is None and not label_smoothing and not regression:
         return None
+    record = {"loss": name_of(loss), "class_weights": class_weights, "label_smoothing": label_smoothing}
     found = find("loss", loss)
     if callable(found):
         if isinstance(found, nn.Module):

@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason, users_code
-from gistgnn.training.names import METRICS, check_choice, find, name_of
+from gistgnn.training.names import CLASS_METRICS, METRICS, check_choice, find, name_of
 from gistgnn.utils.checks import shown
-from gistgnn.utils.lazy import Registry
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,7 @@ class Metric:
             object.__setattr__(self, "higher_is_better", own is not False)
 
     def __call__(self, logits: Tensor, targets: Tensor) -> float:
-        """Return the score.
-
-        Raises:
-            InputError: the function fails, or does not return a finite number.
-        """
+        """Return the score; raise InputError if the function fails, or does not return a finite number."""
         metric: Any = self.function
         sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
         with users_code(f"the metric {self.name} fails for {sizes}"):
@@ -80,13 +76,6 @@ class Metric:
         return {"name": self.name, "higher_is_better": self.higher_is_better, "percent": self.percent}
 
 
-_HOMES = ["metric"] * 3 + ["named_metrics"] * (len(METRICS) - 3)  # scikit-learn is slow to import
-NAMED: Registry[Metric] = Registry(
-    {name: f"gistgnn.training.{home}:{name.upper()}" for name, home in zip(METRICS, _HOMES, strict=True)}
-)
-"""The metrics that have names."""
-
-
 def as_metric(metric: "Metric | Callable[[Tensor, Tensor], Any] | str") -> Metric:
     """Return the metric that was given by name, as `package.module:function`, as a function or as a `Metric`."""
     check_choice("metric", metric)
@@ -101,45 +90,73 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
     return (logits > 0).long() if multi_label else logits.argmax(dim=1)
 
 
-def of_labels(name: str, score: Callable[[Tensor, Tensor], float]) -> Metric:
-    """Return the metric of predicted classes [N] or labels [N, K]; `score` gets the true ones and these."""
-    return Metric(lambda y, targets: score(targets.long(), predicted_labels(y, targets.dim() == 2)), name, percent=True)
+def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
+    """Return accuracy, micro F1 and macro F1 of true and predicted classes [N] or labels [N, K].
 
-
-def _accuracy(truth: Tensor, guess: Tensor) -> float:
-    """The share of nodes with the right class, or with all labels right."""
+    With several labels, a node is right if all its labels are. The macro F1 is the mean over the classes that are true
+    or predicted; with several labels over all of them, where an absent one counts 0.
+    """
+    truth = truth.long()
     right = guess == truth
-    return float((right if right.dim() == 1 else right.all(dim=1)).double().mean())
-
-
-def _counts(truth: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
-    """Return for every class twice its hits, and how often it is guessed or true: two [C]."""
     if truth.dim() == 2:
+        right = right.all(dim=1)
         hits, found = (truth * guess).sum(dim=0), (truth + guess).sum(dim=0)
+        counted = torch.ones_like(found, dtype=torch.bool)
     else:
         classes = int(torch.maximum(truth.max(), guess.max())) + 1
-        hits = torch.bincount(truth[truth == guess], minlength=classes)
+        hits = torch.bincount(truth[right], minlength=classes)
         found = torch.bincount(truth, minlength=classes) + torch.bincount(guess, minlength=classes)
-    return 2 * hits.double(), found.double()
+        counted = found > 0
+    hits, found = 2 * hits.double(), found.double()  # found: how often a class is true, and how often predicted
+    return {
+        "accuracy": float(right.double().mean()),
+        "f1_micro": float(hits.sum() / found.sum().clamp(min=1)),
+        "f1_macro": float((hits[counted] / found[counted].clamp(min=1)).mean()),
+    }
 
 
-def _f1_micro(truth: Tensor, guess: Tensor) -> float:
-    hits, found = _counts(truth, guess)
-    return float(hits.sum() / found.sum().clamp(min=1))
+def _label_score(name: str, logits: Tensor, targets: Tensor) -> float:
+    return label_scores(targets, predicted_labels(logits, targets.dim() == 2))[name]
 
 
-def _f1_macro(truth: Tensor, guess: Tensor) -> float:
-    """The mean over the classes that are true or guessed; of several labels, over all, where an absent one counts 0."""
-    hits, found = _counts(truth, guess)
-    there = found > 0 if truth.dim() == 1 else torch.ones_like(found, dtype=torch.bool)
-    return float((hits[there] / found[there].clamp(min=1)).mean())
+_SKLEARN = {
+    "balanced_accuracy": "balanced_accuracy_score",
+    "roc_auc": "roc_auc_score",
+    "average_precision": "average_precision_score",
+    "r2": "r2_score",
+    "mae": "mean_absolute_error",
+    "rmse": "root_mean_squared_error",
+}
 
 
-_SCORES = {"accuracy": _accuracy, "f1_micro": _f1_micro, "f1_macro": _f1_macro}
-ACCURACY, F1_MICRO, F1_MACRO = (of_labels(name, score) for name, score in _SCORES.items())
+def _by_sklearn(name: str, logits: Tensor, targets: Tensor) -> float:
+    from sklearn import metrics  # slow to import
+
+    score: Callable[..., Any] = getattr(metrics, _SKLEARN[name])
+    if name not in CLASS_METRICS:
+        if not targets.is_floating_point():
+            raise InputError(f"the metric is {name}, but the targets are classes: use accuracy, or a function")
+        return float(score(targets.cpu().numpy(), logits.cpu().numpy()))
+    truth, several, classes = targets.long().cpu().numpy(), targets.dim() == 2, logits.shape[1]
+    if name == "balanced_accuracy":
+        return float(score(truth, predicted_labels(logits, several).cpu()))
+    chances = (logits.sigmoid() if several else logits.softmax(dim=1)).cpu().numpy()
+    if not several and classes == 2:
+        chances = chances[:, 1]
+    elif not several and name == "roc_auc":
+        return float(score(truth, chances, labels=range(classes), multi_class="ovr"))
+    elif not several:  # each class against the rest
+        truth = truth[:, None] == [list(range(classes))]
+    return float(score(truth, chances))
 
 
-def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
-    """Return what these metrics give, by name, for true and predicted classes [N] or labels [N, K]."""
-    truth = truth.long()
-    return {name: score(truth, guess) for name, score in _SCORES.items()}
+NAMED = {
+    name: Metric(
+        partial(_by_sklearn if name in _SKLEARN else _label_score, name),
+        name,
+        higher_is_better=name not in ("mae", "rmse"),
+        percent=name in CLASS_METRICS,
+    )
+    for name in METRICS
+}
+"""The metrics that have names."""

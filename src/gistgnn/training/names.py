@@ -30,11 +30,10 @@ CLASS_LOSSES = ("cross-entropy", "binary-cross-entropy")
 CLASS_METRICS = ("accuracy", "f1_micro", "f1_macro", "balanced_accuracy", "roc_auc", "average_precision")
 """The metrics for classes and labels. All other metrics are for regression."""
 
-LOSSES: tuple[str, ...] = get_args(LossName)
 METRICS: tuple[str, ...] = get_args(MetricName)
 
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "loss": LOSSES,
+    "loss": get_args(LossName),
     "metric": METRICS,
     "optimizer": get_args(OptimizerName),
     "schedule": get_args(ScheduleName),
@@ -51,12 +50,7 @@ _CONTRACTS = {
 
 
 class Absent:
-    """Stands for a function whose name is all that a record holds.
-
-    Args:
-        setting: see `NAMES`.
-        name: the callable's name.
-    """
+    """Stands for a function whose name is all that a record holds; `setting` is a key of `NAMES`."""
 
     def __init__(self, setting: str, name: str) -> None:
         self.setting, self.name = setting, name
@@ -78,9 +72,6 @@ def find(setting: str, value: Any) -> Any:
     """Return the function that `package.module:function` or `path/to/file.py:function` names; any other value as it is.
 
     Modules in the working directory are found as well, as by `python -m`. A file finds the modules beside it.
-
-    Raises:
-        InputError: there is no such module or function.
     """
     if not isinstance(value, str) or ":" not in value:
         return value
@@ -124,12 +115,6 @@ def parameters_of(function: Any) -> list[str]:
         return []
 
 
-def restored(setting: str, value: Any) -> Any:
-    """Return a setting that `name_of` has written; `Absent` where it is the name of a callable."""
-    known = not isinstance(value, str) or value in NAMES[setting] or ":" in value
-    return value if known else Absent(setting, value)
-
-
 def name_of(value: Any) -> str | None:
     """Return what records and messages call a loss, a metric, an optimiser or a schedule.
 
@@ -147,23 +132,23 @@ def name_of(value: Any) -> str | None:
 def as_weights(weights: Any) -> tuple[float, ...]:
     """Return the weights of the classes as numbers; raise InputError if they are none."""
     try:
-        return tuple(float(weight) for weight in weights)
+        found = tuple(float(weight) for weight in weights)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         expected = "expected balanced, or a number for each class"
         raise InputError(f"class_weights is {shown(weights)}, {expected}") from error
+    for weight in found:
+        check_number("a number of class_weights", weight)
+    return found
 
 
-def check_functions(settings: Mapping[str, Any]) -> None:
-    """Raise InputError unless loss, metric, optimizer, schedule, class_weights and label_smoothing fit together."""
+def check_functions(settings: Any) -> None:
+    """Raise InputError unless the loss, metric, optimiser, schedule and class weights of `Training` fit together."""
     for name in NAMES:
-        if settings[name] is not None or name in ("optimizer", "schedule"):
-            check_choice(name, settings[name])
-    loss, weights, smoothing = settings["loss"], settings["class_weights"], settings["label_smoothing"]
-    check_number("label_smoothing", smoothing, below=1.0)
+        if (value := getattr(settings, name)) is not None or name in ("optimizer", "schedule"):
+            check_choice(name, value)
+    loss, weights, smoothing = settings.loss, settings.class_weights, settings.label_smoothing
     if isinstance(weights, str) and weights != "balanced":
         raise InputError(f"class_weights is {shown(weights)}, expected balanced, or a number for each class")
-    for weight in () if weights is None or isinstance(weights, str) else weights:
-        check_number("a number of class_weights", weight)
     if (weights is not None or smoothing) and (callable(loss) or ":" in (loss or "")):
         name = "label_smoothing" if weights is None else "class_weights"
         raise InputError(f"{name} is given beside the loss {name_of(loss)}: set it in that loss")

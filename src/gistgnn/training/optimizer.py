@@ -41,11 +41,7 @@ def make_optimizer(
 
 
 def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: float, momentum: float) -> None:
-    """Make an optimiser of one small parameter, and take a step.
-
-    Raises:
-        InputError: the user's function does not return an optimiser that a round can use.
-    """
+    """Raise InputError unless the user's function makes an optimiser that can take a step in a round."""
     parameter, name = nn.Parameter(torch.zeros(2, 2)), name_of(optimizer)
     advice = "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
     with users_code(f"the optimizer {name} cannot be made", advice):
@@ -80,11 +76,7 @@ STEPS = ("total_steps", "T_max")  # arguments of torch's schedulers that are the
 
 
 def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
-    """Return what lr is multiplied by at a share of the run, 0 <= progress < 1.
-
-    Raises:
-        InputError: the user's function fails.
-    """
+    """Return what lr is multiplied by at a share of the run, 0 <= progress < 1."""
     if schedule == "constant":
         return 1.0
     if schedule == "step":
@@ -110,9 +102,6 @@ def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
 
     Sub-GCNs have new optimisers in every round, so the rates are read off once, from an optimiser that trains nothing.
     The arguments `STEPS` are the number of steps, unless the user has set them.
-
-    Raises:
-        InputError: it cannot be made, or it needs scores.
     """
     optimizer = eager(torch.optim.SGD)([torch.nn.Parameter(torch.zeros(1))], lr=lr)
     given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)
