@@ -20,7 +20,7 @@ from gistgnn.theory import (
     least_eigenvalue,
     predict,
 )
-from gistgnn.theory.example_problems import scale_inputs
+from gistgnn.theory.assumptions import scale_inputs
 from tests.cli.in_process import refused, run
 from tests.helpers.commands import run_command
 
@@ -144,7 +144,7 @@ def test_numbers_are_checked_on_a_graph_that_nothing_is_predicted_for(
 
 def test_the_nearest_nodes_are_connected_and_hold_the_hub(shared_data: Path) -> None:
     from gistgnn.graphs import load
-    from gistgnn.theory.example_problems import nearest_nodes
+    from gistgnn.theory.assumptions import nearest_nodes
 
     cora = load("cora", shared_data)
     part = nearest_nodes(cora, 40)

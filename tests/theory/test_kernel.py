@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from gistgnn.theory import exponent, make_gist, measure_kernel_distance, ring, train_round
-from gistgnn.theory.gram import gram, limit_gram, output_gram
-from gistgnn.theory.kernel import kernel, secant_kernel
+from gistgnn.theory.problem import gram, kernel, limit_gram, output_gram, secant_kernel
 
 SAMPLES = 10**6
 

@@ -7,9 +7,9 @@ import torch
 
 from benchmarks.theory_long_run import DRIFT, ERROR, NORMS, train_fast, window
 from gistgnn.theory import complete, global_weights, limit_kernel, make_gist, recommended_step, train
-from gistgnn.theory.kernel import kernel
-from gistgnn.theory.lemmas import expected_deviation
 from gistgnn.theory.model import start_without_error
+from gistgnn.theory.problem import kernel
+from tests.theory.test_round_lemmas import expected_deviation
 
 
 @pytest.mark.parametrize(("m", "from_zero"), [(2, False), (3, True)])

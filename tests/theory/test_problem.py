@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gistgnn.theory import Problem, check, complete, in_basis_of_rows, least_eigenvalue, limit_kernel, ring
 from gistgnn.theory.assumptions import degree_balance, smallest_angle
-from gistgnn.theory.gram import limit_gram
-from gistgnn.theory.problem import aggregation
+from gistgnn.theory.problem import aggregation, limit_gram
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 

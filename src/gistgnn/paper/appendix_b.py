@@ -15,19 +15,9 @@ from gistgnn.compare import RunStore
 from gistgnn.evaluation import evaluation_mode
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import members_of
+from gistgnn.paper import large_graphs as large
 from gistgnn.paper.experiment import Curve, CurveChart, Verdict
-from gistgnn.paper.large_graphs import (
-    NONE,
-    GroupedExperiment,
-    GroupKey,
-    Groups,
-    Line,
-    RunGroup,
-    describe_clusters,
-    graphsage,
-    if_trained,
-    large_run,
-)
+from gistgnn.paper.large_graphs import GroupedExperiment, GroupKey, Groups, Line, RunGroup
 from gistgnn.paper.published import TABLE6, TABLE7, WORKERS, paper_cells
 from gistgnn.runs import RunConfig
 from gistgnn.sampling import forward, whole_graph
@@ -91,7 +81,7 @@ class AppendixB(GroupedExperiment):
         settings = self.epochs, self.local_steps, self.device, "in-turn"
         found: dict[GroupKey, list[RunConfig]] = {}
         for dataset in self.datasets:
-            baseline, *split = (large_run(dataset, graphsage(256, 2), m, *settings) for m in (1, *WORKERS))
+            baseline, *split = (large.large_run(dataset, large.graphsage(256, 2), m, *settings) for m in (1, *WORKERS))
             both = [replace(run, method=method) for run in split for method in (self.rival, "gist")]
             found[dataset,] = [baseline, *both]
         return found
@@ -118,7 +108,7 @@ class AppendixB(GroupedExperiment):
         return (
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the best validation "
             f"score, after {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at 0.01, dropout "
-            f"0.2; {self.seeds} seed(s). {describe_clusters(self.datasets)}. On one machine the runs follow one "
+            f"0.2; {self.seeds} seed(s). {large.describe_clusters(self.datasets)}. On one machine the runs follow one "
             f"another, and so do the workers of a run. {paper}{self.explained}"
         )
 
@@ -143,13 +133,13 @@ class LocalSgdTable(AppendixB):
 
     def _times(self, line: Line) -> list[str]:
         row = line.shown.row
-        return [duration(row.time / row.sub_gcns) if line.alone else NONE, size(row.bytes)]
+        return [duration(row.time / row.sub_gcns) if line.alone else large.NONE, size(row.bytes)]
 
     def _judge(self, where: str, gist: Line, other: Line) -> Verdict:
         ours, theirs = gist.shown.row, other.shown.row
         times = f"{duration(ours.time)} against {duration(theirs.time)}"
         claim = f"{where}: GIST trains faster than local SGD"
-        return if_trained(claim, [ours, theirs], ours.time < theirs.time, times)
+        return large.if_trained(claim, [ours, theirs], ours.time < theirs.time, times)
 
 
 @dataclass(frozen=True)
@@ -187,7 +177,7 @@ class EnsembleTable(AppendixB):
         return RunGroup([replace(line, inference=inference) for line, inference in pairs])
 
     def _times(self, line: Line) -> list[str]:
-        return [duration(one) if one else NONE for one in (line.shown.row.inference, line.inference)]
+        return [duration(one) if one else large.NONE for one in (line.shown.row.inference, line.inference)]
 
     def verdicts(self, groups: Groups) -> list[Verdict]:
         """Judge "do not suffer from increased inference time as the number of sub-GCNs is increased" (caption), too."""
@@ -204,7 +194,7 @@ class EnsembleTable(AppendixB):
     def _judge(self, where: str, gist: Line, other: Line) -> Verdict:
         """Judge "inference time for sub-GCN ensembles becomes burdensome as the number of sub-GCNs is increased"."""
         m, ours, theirs = gist.name[1], gist.shown.row.inference, other.shown.row.inference
-        shared = f"{theirs / ours:.2f}" if theirs and ours else NONE
+        shared = f"{theirs / ours:.2f}" if theirs and ours else large.NONE
         ratio = (other.inference or 0.0) / (gist.inference or 1.0)
         (_, ensemble), (_, single) = (TABLE7[method][WORKERS.index(m)] for method in ("ensemble", "gist"))
         return Verdict(

@@ -13,25 +13,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gistgnn.compare import score_of, seconds_to
+from gistgnn.paper import large_graphs as large
 from gistgnn.paper.experiment import Curve, CurveChart, Verdict
-from gistgnn.paper.large_graphs import (
-    COMPARABLE,
-    IN_BATCH,
-    GroupedExperiment,
-    GroupKey,
-    Groups,
-    Line,
-    RunGroup,
-    clusters_of,
-    describe_clusters,
-    faster,
-    gains_more,
-    graphsage,
-    if_trained,
-    large_run,
-    lost,
-    points_lost,
-)
+from gistgnn.paper.large_graphs import GroupedExperiment, GroupKey, Groups, Line, RunGroup
 from gistgnn.paper.published import SUB_GCNS, TABLE2_AMAZON2M, TABLE2_REDDIT, Rows, published_cells
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.utils import duration
@@ -59,7 +43,7 @@ class LargeGraphs(GroupedExperiment):
     layers: tuple[int, ...] = (2,)
     local_steps: int = 500
     clusters: int | None = None
-    clusters_per_batch: int = IN_BATCH
+    clusters_per_batch: int = large.IN_BATCH
 
     paper: ClassVar[Mapping[tuple[str, int, int], Rows]]
     differences: ClassVar[Mapping[str, str]]
@@ -71,10 +55,10 @@ class LargeGraphs(GroupedExperiment):
 
     def config(self, dataset: str, name: str, width: int, layers: int, m: int) -> RunConfig:
         """Return the run of one row."""
-        model = _gat(width, layers) if name == "gat" else graphsage(width, layers)
+        model = _gat(width, layers) if name == "gat" else large.graphsage(width, layers)
         settings = self.epochs, self.local_steps, self.device
         in_batch = self.clusters_per_batch
-        return large_run(dataset, model, m, *settings, clusters=self.clusters, clusters_per_batch=in_batch)
+        return large.large_run(dataset, model, m, *settings, clusters=self.clusters, clusters_per_batch=in_batch)
 
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
         """See `GroupedExperiment`."""
@@ -97,14 +81,14 @@ class LargeGraphs(GroupedExperiment):
         return CurveChart(title, "seconds of training", "test F1 (%)", series, logx=True)
 
     def _note(self) -> str:
+        clusters = large.describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)
         return (
             f"Micro-F1 on the test nodes in percent at the best validation score, after {self.epochs} epochs split "
             f"over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). A speed-up "
             "in parentheses costs more than 1 point. Times are training times without evaluation on one machine, "
             "where the sub-GCNs train together in one pass over each batch; the paper trains them on 8 V100. The runs "
-            "of a group follow one another, seed by seed. "
-            f"{describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)} (the paper's text: 15,000 of "
-            f"the whole graph, {IN_BATCH} in a batch). {self.differences[self.scale]}"
+            f"of a group follow one another, seed by seed. {clusters} (the paper's text: 15,000 of the whole graph, "
+            f"{large.IN_BATCH} in a batch). {self.differences[self.scale]}"
         )
 
 
@@ -141,8 +125,8 @@ class Reddit(LargeGraphs):
         """See `LargeGraphs`; at the small scale GAT trains as `differences` says."""
         if self.scale == "full" or name != "gat":
             return super().config(dataset, name, width, layers, m)
-        clusters = max(40, (self.clusters or clusters_of(dataset)) // 10)
-        return large_run(
+        clusters = max(40, (self.clusters or large.clusters_of(dataset)) // 10)
+        return large.large_run(
             dataset,
             _gat(width, layers, norm="layer"),
             m,
@@ -164,11 +148,13 @@ class Reddit(LargeGraphs):
                 # "the speedup ... is more significant for models ... with larger compute requirements", such as GAT
                 claim = f"{dataset}, L = {layers}: GAT gains more speed than GraphSAGE, with every m"
                 sage = groups.get((dataset, "graphsage", width, layers))
-                verdicts.append(gains_more(claim, gat, sage) if sage else Verdict(claim, None, "GraphSAGE was not run"))
+                verdicts.append(
+                    large.gains_more(claim, gat, sage) if sage else Verdict(claim, None, "GraphSAGE was not run")
+                )
         for dataset in dict.fromkeys(key[0] for key in groups):
             rows = [row for key, group in groups.items() if key[0] == dataset for row in group.gist.values()]
-            least, claim = min(map(faster, rows)), f"{dataset}: every speed-up is at least {SIGNIFICANT:.2f}x"
-            verdicts.append(if_trained(claim, rows, least >= SIGNIFICANT, f"the least is {least:.2f}x"))
+            least, claim = min(map(large.faster, rows)), f"{dataset}: every speed-up is at least {SIGNIFICANT:.2f}x"
+            verdicts.append(large.if_trained(claim, rows, least >= SIGNIFICANT, f"the least is {least:.2f}x"))
         return [*verdicts, _up_to(groups, "the largest speed-up", LARGEST, ("gat", 256, 4))]
 
 
@@ -222,14 +208,16 @@ def _where(key: GroupKey) -> str:
 def _trains_faster(key: GroupKey, group: RunGroup) -> Verdict:
     """Judge "Models trained with GIST train more quickly" (caption)."""
     claim = f"{_where(key)}: GIST trains faster than one device, with every m"
-    return if_trained(claim, group.every, all(faster(row) > 1 for row in group.gist.values()), group.speedups)
+    return large.if_trained(
+        claim, group.every, all(large.faster(row) > 1 for row in group.gist.values()), group.speedups
+    )
 
 
 def _is_comparable(key: GroupKey, group: RunGroup) -> Verdict:
     """Judge "and achieve comparable F1 score" (caption), "tends to achieve comparable F1 score" (wide models)."""
-    claim = f"{_where(key)}: some m trains faster at a cost of {COMPARABLE}"
-    cheap = any(faster(row) > 1 and not row.costs_too_much(group.base) for row in group.gist.values())
-    return if_trained(claim, group.every, cheap, points_lost(group.base, group.gist.values()))
+    claim = f"{_where(key)}: some m trains faster at a cost of {large.COMPARABLE}"
+    cheap = any(large.faster(row) > 1 and not row.costs_too_much(group.base) for row in group.gist.values())
+    return large.if_trained(claim, group.every, cheap, large.points_lost(group.base, group.gist.values()))
 
 
 def _on_reddit(key: GroupKey, group: RunGroup) -> Iterator[Verdict]:
@@ -239,30 +227,30 @@ def _on_reddit(key: GroupKey, group: RunGroup) -> Iterator[Verdict]:
     scores = ", ".join(f"m = {m}: {row.mean:.2f}" for m, row in gist.items())
     best = max(gist.values(), key=lambda row: row.mean)
     yield Verdict(f"{where}: GIST has its highest F1 with m = 2", best is two, scores)
-    both = ", ".join(f"{faster(row):.2f}x and {row.mean:.2f}" for row in (two, four))
-    more = faster(four) > faster(two) and four.mean < two.mean
-    yield if_trained(f"{where}: m = 4 is faster than m = 2 and has a lower F1", [two, four], more, both)
+    both = ", ".join(f"{large.faster(row):.2f}x and {row.mean:.2f}" for row in (two, four))
+    more = large.faster(four) > large.faster(two) and four.mean < two.mean
+    yield large.if_trained(f"{where}: m = 4 is faster than m = 2 and has a lower F1", [two, four], more, both)
     if key[1] == "gat":  # "the GAT architecture ... achieve[s] a near-linear speedup with respect to m"
         claim = f"{where}: the speed-up is nearly linear in m ({NEARLY_LINEAR:g} m or more)"
-        linear = all(faster(row) >= NEARLY_LINEAR * m for m, row in gist.items())
-        yield if_trained(claim, group.every, linear, group.speedups)
+        linear = all(large.faster(row) >= NEARLY_LINEAR * m for m, row in gist.items())
+        yield large.if_trained(claim, group.every, linear, group.speedups)
 
 
 def _narrow(key: GroupKey, group: RunGroup) -> Iterator[Verdict]:
     """Judge "Narrow models trained with GIST have a lower F1 score ..., but training time is significantly reduced"."""
     where, gist = f"{_where(key)} (narrow)", group.gist.values()
     lower = all(row.mean < group.base.mean for row in gist)
-    yield Verdict(f"{where}: GIST has a lower F1, with every m", lower, points_lost(group.base, gist))
+    yield Verdict(f"{where}: GIST has a lower F1, with every m", lower, large.points_lost(group.base, gist))
     claim = f"{where}: every m reduces training time significantly ({SIGNIFICANT:.2f}x or more)"
-    yield if_trained(claim, group.every, all(faster(row) >= SIGNIFICANT for row in gist), group.speedups)
+    yield large.if_trained(claim, group.every, all(large.faster(row) >= SIGNIFICANT for row in gist), group.speedups)
 
 
 def _wide_against_narrow(key: GroupKey, wide: RunGroup, width: int, narrow: RunGroup) -> Iterator[Verdict]:
     """Judge "for wider models, GIST provides a more significant speedup ... GIST works best with wider models"."""
     dataset, model, d, layers = key
     where, other = f"{dataset}, {model}, L = {layers}", narrow.base
-    yield gains_more(f"{where}: d = {d} gains more speed than d = {width}, with every m", wide, narrow)
-    pairs = [(m, lost(wide.base, row), lost(other, narrow.gist[m])) for m, row in wide.gist.items()]
+    yield large.gains_more(f"{where}: d = {d} gains more speed than d = {width}, with every m", wide, narrow)
+    pairs = [(m, large.lost(wide.base, row), large.lost(other, narrow.gist[m])) for m, row in wide.gist.items()]
     yield Verdict(
         f"{where}: d = {d} loses less F1 than d = {width}, with every m",
         all(loss < more for _, loss, more in pairs),
@@ -273,7 +261,7 @@ def _wide_against_narrow(key: GroupKey, wide: RunGroup, width: int, narrow: RunG
     best = max(in_time, key=lambda row: row.mean, default=None)
     shown = f"m = {best.sub_gcns}: {best.mean:.2f} in {duration(best.time)}" if best else "no m takes so little"
     numbers = f"d = {width}: {other.mean:.2f} in {duration(other.time)}; {shown}"
-    yield if_trained(claim, [other, *wide.gist.values()], best is not None and best.mean > other.mean, numbers)
+    yield large.if_trained(claim, [other, *wide.gist.values()], best is not None and best.mean > other.mean, numbers)
 
 
 def _up_to(groups: Groups, what: str, paper: float, needed: tuple[str, int, int]) -> Verdict:
@@ -282,7 +270,7 @@ def _up_to(groups: Groups, what: str, paper: float, needed: tuple[str, int, int]
     if needed not in {key[1:] for key in groups}:
         return Verdict(claim, None, "the paper has it with {} {}, L = {}, which was not run".format(*needed))
     same = [group for key, group in groups.items() if key[1:3] == needed[:2]]
-    largest = max(faster(row) for group in same for row in group.gist.values())
+    largest = max(large.faster(row) for group in same for row in group.gist.values())
     return Verdict(claim, largest >= paper, f"the largest is {largest:.2f}x")
 
 
@@ -297,4 +285,4 @@ def _same_score_sooner(key: GroupKey, group: RunGroup, m: int = 8) -> Verdict:
     ours, theirs = (None if None in each else sum(s or 0.0 for s in each) / len(goals) for each in times)
     when = ["never" if seconds is None else f"in {duration(seconds)}" for seconds in (ours, theirs)]
     reached = f"{statistics.fmean(goals):.2f} with m = {m} {when[0]}, on one device {when[1]}"
-    return if_trained(claim, [gist.row, base.row], theirs is None or theirs >= SOONER * (ours or 0.0), reached)
+    return large.if_trained(claim, [gist.row, base.row], theirs is None or theirs >= SOONER * (ours or 0.0), reached)

@@ -13,21 +13,9 @@ from typing import Any, ClassVar
 
 from gistgnn import Training
 from gistgnn.compare import speedup
+from gistgnn.paper import large_graphs as large
 from gistgnn.paper.experiment import Verdict
-from gistgnn.paper.large_graphs import (
-    GroupedExperiment,
-    GroupKey,
-    Groups,
-    Line,
-    RunGroup,
-    faster,
-    gains_more,
-    graphsage,
-    if_trained,
-    large_run,
-    lost,
-    points_lost,
-)
+from gistgnn.paper.large_graphs import GroupedExperiment, GroupKey, Groups, Line, RunGroup
 from gistgnn.paper.published import COMMENTED_NOTE, SUB_GCNS, TABLE2_REDDIT, TABLE4, published_cells
 from gistgnn.report import COSTLY
 from gistgnn.runs import ModelConfig, RunConfig
@@ -76,7 +64,7 @@ class Ladies(GroupedExperiment):
         reddit = "reddit" in dataset
         zeta = self.local_steps or (500 if reddit else 50)
         if batches == CLUSTERS:
-            return large_run(dataset, graphsage(WIDTH, layers), sub_gcns, self.epochs, zeta, self.device)
+            return large.large_run(dataset, large.graphsage(WIDTH, layers), sub_gcns, self.epochs, zeta, self.device)
         return RunConfig(
             dataset,
             ModelConfig("gcn", (WIDTH,) * layers, dropout=DROPOUT),
@@ -120,19 +108,21 @@ def _judge(dataset: str, layers: int, ladies: RunGroup, clusters: RunGroup | Non
     paper = dict(zip(SUB_GCNS, TABLE4.get(layers, ()), strict=False))
     for m, row in ladies.gist.items() if paper else ():
         own = f"{where}, m = {m}{COMMENTED_OUT if paper[m].commented else ''}"
-        claim, speed = f"{own}: the paper's speed-up of {paper[m].speedup:.2f}x", faster(row)
-        yield if_trained(claim, [base, row], speed >= paper[m].speedup, speedup(row, base))
+        claim, speed = f"{own}: the paper's speed-up of {paper[m].speedup:.2f}x", large.faster(row)
+        yield large.if_trained(claim, [base, row], speed >= paper[m].speedup, speedup(row, base))
         most = round(paper[1].f1 - paper[m].f1, 2)
         claim = f"{own}: F1 falls by no more than in the paper, {most:.2f} points"
-        yield Verdict(claim, lost(base, row) <= most, points_lost(base, [row]))
+        yield Verdict(claim, large.lost(base, row) <= most, large.points_lost(base, [row]))
     whole = bool(paper) and paper[1].commented
     where += COMMENTED_OUT if whole else ""
     # "speedup increases ... from m = 2 to m = 4 ... without significant deterioration to model performance"
     two, four = ladies.gist[2], ladies.gist[4]
     both = f"{speedup(two, base)} and {speedup(four, base)}"
-    yield if_trained(f"{where}: m = 4 is faster than m = 2", ladies.every[:3], faster(four) > faster(two), both)
+    yield large.if_trained(
+        f"{where}: m = 4 is faster than m = 2", ladies.every[:3], large.faster(four) > large.faster(two), both
+    )
     claim = f"{where}: m = 4 loses at most {COSTLY:g} point of F1 against m = 2"
-    yield Verdict(claim, lost(two, four) <= COSTLY, f"{two.mean:.2f} and {four.mean:.2f}")
+    yield Verdict(claim, large.lost(two, four) <= COSTLY, f"{two.mean:.2f} and {four.mean:.2f}")
     # "the observed speedup actually exceeds that of GIST with graph partitioning"
     in_print = [
         line for line in ladies.lines if whole or line.name[1] not in paper or not paper[line.name[1]].commented
@@ -140,6 +130,6 @@ def _judge(dataset: str, layers: int, ladies: RunGroup, clusters: RunGroup | Non
     names = ", ".join(str(line.name[1]) for line in in_print[1:])
     claim = f"{where}: layer sampling gains more speed than graph partitioning, with m = {names}"
     if clusters:
-        yield gains_more(claim, RunGroup(in_print), clusters)
+        yield large.gains_more(claim, RunGroup(in_print), clusters)
     else:
         yield Verdict(claim, None, "graph partitioning was not run")

@@ -4,25 +4,33 @@ Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or
 `d_1` the width of the whole GCN, `local_steps` ζ, `step_size` η, `rounds` T and `delta` δ; `x_hat` is X̂ = ĀX, [n, d].
 """
 
-from gistgnn.theory.a_priori import GuaranteedWidth
-from gistgnn.theory.assumptions import Check, check
-from gistgnn.theory.bounds import Bound, ProvedBound
-from gistgnn.theory.example_problems import complete, in_basis_of_rows, is_built_in, karate, load_problem, ring
-from gistgnn.theory.kernel import expected_initial_error, least_eigenvalue, limit_kernel, recommended_step
-from gistgnn.theory.leading_order import LeadingOrder, limit_error, predicted_error
-from gistgnn.theory.lemmas import limit_error_term
-from gistgnn.theory.measure_training import (
+from gistgnn.theory.assumptions import (
+    Check,
+    check,
+    complete,
+    in_basis_of_rows,
+    is_built_in,
+    karate,
+    load_problem,
+    ring,
+)
+from gistgnn.theory.bounds import Bound, GuaranteedWidth, ProvedBound, limit_error_term
+from gistgnn.theory.model import (
+    OneHiddenGCN,
     exponent,
+    global_weights,
+    make_gist,
     mean_of_second_half,
     measure_added_error,
     measure_contraction,
     measure_convergence,
     measure_kernel_distance,
     measure_remaining_error,
+    train,
+    train_round,
 )
-from gistgnn.theory.model import OneHiddenGCN, global_weights, make_gist, train, train_round
-from gistgnn.theory.prediction import check_settings, predict, rounds_to
-from gistgnn.theory.problem import Problem
+from gistgnn.theory.prediction import LeadingOrder, check_settings, limit_error, predict, predicted_error, rounds_to
+from gistgnn.theory.problem import Problem, expected_initial_error, least_eigenvalue, limit_kernel, recommended_step
 
 __all__ = ["Bound", "Check", "GuaranteedWidth", "LeadingOrder", "OneHiddenGCN", "Problem", "ProvedBound"]
 __all__ += ["check", "check_settings", "complete", "expected_initial_error", "exponent", "global_weights"]

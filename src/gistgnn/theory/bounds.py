@@ -1,26 +1,61 @@
-"""The bound of the theorem (appendix C.3, C.5), and one of the same form that is proved (ours).
+"""The lemmas about local training and the theorem (appendix C.3 to C.5), corrected, and two bounds that we prove.
 
-The theorem is neither proved nor refuted: Lemma error_term_bound, on which its proof rests, fails
-(docs/explanation/theory.md). The proved bound is a posteriori, because ρ is measured in the run. Let Ĝ be the kernel of
-a local step (`secant_kernel`), ‖Ĝ − G^∞‖ <= ρ < λ_0 in all steps of all sub-GCNs, and η <= 1/λ_max(G^∞). With
-q = 1 − ηλ_0, c = (q + ηρ)^ζ and κ = c − q^ζ,
-
-    ‖y − ŷ(t+1)‖ <= c ‖y − ŷ(t)‖ + κ V_t,    V_t² = (1/m) Σ_j ‖ŷ(t) − ŷ^(j)(t, 0)‖².
-
-The squared neighbourhood (κV / (1 − c))² falls as 1/d_1 at a fixed t; it is zero for one sub-GCN.
+docs/explanation/theory-corrections.md derives every correction; docs/explanation/theory-bounds.md has our proofs. Where
+a docstring says "printed", the paper has that in its place. The theorem is neither proved nor refuted: Lemma
+error_term_bound, on which its proof rests, fails.
 """
 
 import math
-from collections.abc import Iterable
-from itertools import pairwise
 
 import torch
 
 from gistgnn import InputError
-from gistgnn.theory.argument_checks import check_fraction, check_lambda_0
-from gistgnn.theory.kernel import least_eigenvalue, limit_kernel, secant_kernel
-from gistgnn.theory.model import Trace
-from gistgnn.theory.problem import Problem
+from gistgnn.theory.problem import (
+    Problem,
+    check_fraction,
+    check_lambda_0,
+    check_sizes,
+    greatest_eigenvalue,
+    least_eigenvalue,
+    least_width,
+    limit_kernel,
+    output_covariance,
+)
+
+
+def kernel_width(problem: Problem, m: int, rounds: int, delta: float) -> int:
+    """Return a width d_1 at which Lemma PD_GISTK holds: λ_min(G^(j)) >= λ_0 / 2 with probability 1 − δ.
+
+    It is the least d_1 with T m n² (2 exp(−d_1 λ_0² / 128 n²) + exp(−d_1 λ_0 / 480 m n)) <= δ, the failure probability
+    in the proof of the lemma. It grows with λ_0^-2; the λ_0^-1 of the statement does not follow from the proof.
+    """
+    lambda_0, n = check_lambda_0(least_eigenvalue(problem, m)), problem.n
+    check_fraction("delta", delta)
+
+    def enough(d_1: int) -> bool:
+        far = 2.0 * math.exp(-d_1 * lambda_0**2 / (128.0 * n**2)) + math.exp(-d_1 * lambda_0 / (480.0 * m * n))
+        return rounds * m * n**2 * far <= delta
+
+    return least_width(enough)
+
+
+def proof_step(problem: Problem, m: int) -> float:
+    """Return η = λ_0 / (24 n ‖Ā²‖_{1,1}), which Lemma local_converge allows; printed: λ_0 / (n² ‖Ā²‖_{1,1})."""
+    return least_eigenvalue(problem, m) / (24.0 * problem.n * problem.mass)
+
+
+def limit_error_term(problem: Problem, sub_gcns: int, local_steps: int, step_size: float) -> dict[str, float]:
+    """Return both sides of Lemma error_term_bound at t = 0, y = 0 and d_1 → ∞: an example of how the lemma fails.
+
+    "fall" is ι_0 = (m−1)/m² tr(S − Q^2ζ S), by which the disagreement of the sub-GCNs falls, with Q = I − ηG^∞ and
+    S = ĀKĀ; "allowed" is what is left of the right-hand side for γ = 1, (ηλ_0/2m) Σ_k tr(Q^2k S).
+    """
+    m = sub_gcns
+    Q = torch.eye(problem.n, dtype=torch.float64) - step_size * limit_kernel(problem, m)
+    S = output_covariance(problem)
+    left = [float(torch.trace(torch.linalg.matrix_power(Q, 2 * k) @ S)) for k in range(local_steps + 1)]
+    allowed = step_size * least_eigenvalue(problem, m) / (2 * m) * sum(left[:-1])
+    return {"fall": (m - 1) / m**2 * (left[0] - left[-1]), "allowed": allowed}
 
 
 class Bound:
@@ -103,11 +138,14 @@ class Bound:
 
 
 class ProvedBound:
-    """‖y − ŷ(t)‖ <= c^t ‖y − ŷ(0)‖ + κ V (1 − c^t) / (1 − c), for the rounds in which ‖Ĝ − G^∞‖ <= ρ < λ_0.
+    """‖y − ŷ(t)‖ <= c^t ‖y − ŷ(0)‖ + κ V (1 − c^t) / (1 − c), for the rounds in which ‖Ĝ − G^∞‖ <= ρ < λ_0 (proved).
+
+    Ĝ is the kernel of a local step (`secant_kernel`), and V_t² = (1/m) Σ_j ‖ŷ(t) − ŷ^(j)(t, 0)‖². The bound is a
+    posteriori, because ρ is measured in the run. In a round, ‖y − ŷ(t+1)‖ <= c ‖y − ŷ(t)‖ + κ V_t.
 
     Args:
         lambda_0: λ_min(G^∞).
-        rho: ρ, the largest ‖Ĝ − G^∞‖ of the run's steps, by `kernel_drift`, or a bound on it by `GuaranteedWidth`.
+        rho: ρ, the largest ‖Ĝ − G^∞‖ of the run's steps, or a bound on it by `GuaranteedWidth`.
         step_size: η, at most 1/λ_max(G^∞).
         local_steps: ζ.
 
@@ -144,12 +182,84 @@ class ProvedBound:
         return (left * math.sqrt(initial) + math.sqrt(self.neighbourhood(deviation)) * (1.0 - left)) ** 2
 
 
-def kernel_drift(problem: Problem, traces: Iterable[Trace], d_1: int) -> float:
-    """Return ρ, the largest ‖Ĝ − G^∞‖ over the steps of all sub-GCNs in some rounds."""
-    worst = 0.0
-    for trace in traces:
-        G = limit_kernel(problem, len(trace.weights))
-        for before, after in (step for path in trace.weights for step in pairwise(path)):
-            off = torch.linalg.matrix_norm(secant_kernel(problem, before, after, d_1) - G, ord=2)
-            worst = max(worst, float(off))
-    return worst
+class GuaranteedWidth:
+    """A width that guarantees, before training, that ρ <= λ_0/2 in T rounds, so that `ProvedBound` holds (proved).
+
+    With α = ‖Ā‖, χ = ‖X̂‖ and μ = max_i Σ_i' |<x̂_i, x̂_i'>|, two lemmas hold, each with probability 1 − δ/4 or more:
+
+    - If no neuron has moved further than R, then ‖Ĝ − G^∞‖ <= α²μ (3s + 2 √(2/π) R / m) in all steps of all rounds,
+      except with probability mT(n² + 2n) exp(−2 d_1 s²) over Θ_0 and the masks.
+    - If ρ <= λ_0/2, no neuron moves further than (2αχ / λ_0√d_1) (E_0 + T (1 − (1 − ηλ_0)^ζ) D), where E_0 bounds
+      ‖y − ŷ(0)‖ and D bounds all ‖ŷ(t) − ŷ^(j)(t, 0)‖.
+
+    By induction over the steps both hold if d_1 is so large that the second is at most the R of the first.
+
+    Args:
+        problem: the graph, X and y, with λ_0 > 0.
+        sub_gcns: m.
+        local_steps: ζ.
+        step_size: η, at most 1/λ_max(G^∞).
+        rounds: T.
+        delta: δ, the probability that the guarantee fails.
+
+    Attributes:
+        lambda_0: λ_0 = λ_min(G^∞).
+        radius: R = √(π/2) m λ_0 / (8α²μ), which gives neurons that change their sign λ_0/4 of ρ.
+
+    Raises:
+        InputError: λ_0 is 0, η is not in (0, 1/λ_max(G^∞)], δ is not in (0, 1), or m, ζ or T is out of range.
+    """
+
+    def __init__(
+        self, problem: Problem, sub_gcns: int, local_steps: int, step_size: float, rounds: int, delta: float
+    ) -> None:
+        check_sizes(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
+        self.lambda_0 = check_lambda_0(least_eigenvalue(problem, sub_gcns))
+        check_fraction("delta", delta)
+        most = 1.0 / greatest_eigenvalue(problem, sub_gcns)
+        if not 0 < step_size <= most:
+            raise InputError(f"step_size is {step_size:.3g}, expected one above 0, at most 1/λ_max = {most:.3g}")
+        self.problem, self.sub_gcns, self.local_steps = problem, sub_gcns, local_steps
+        self.step_size, self.rounds, self.delta = step_size, rounds, delta
+        alpha = float(torch.linalg.matrix_norm(problem.a_bar, ord=2))
+        self._start = math.sqrt(float(output_covariance(problem).trace()))
+        self._both_norms = alpha * float(torch.linalg.matrix_norm(problem.x_hat, ord=2))  # αχ
+        # α²μ: a kernel whose entries each differ by a share s of <x̂_i, x̂_i'> differs by at most α²μs in norm
+        self._scale = alpha**2 * float((problem.x_hat @ problem.x_hat.T).abs().sum(dim=1).max())
+        self.radius = math.sqrt(math.pi / 2) * sub_gcns * self.lambda_0 / (8.0 * self._scale)
+
+    def kernel_bound(self, d_1: int, moved: float) -> float:
+        """Return the bound on ρ if no neuron moves further than `moved`."""
+        failures = 4.0 * self.sub_gcns * self.rounds * (self.problem.n**2 + 2 * self.problem.n) / self.delta
+        s = math.sqrt(math.log(failures) / (2.0 * d_1))
+        return self._scale * (3.0 * s + 2.0 * math.sqrt(2.0 / math.pi) * moved / self.sub_gcns)
+
+    def start_bound(self, d_1: int) -> float:
+        """Return E_0, the bound on ‖y − ŷ(0)‖."""
+        signs = 1.0 + math.sqrt(2.0 * math.log(4.0 / self.delta))
+        return float(self.problem.y.norm()) + self._hidden_bound(d_1) / self.sub_gcns * signs
+
+    def deviation_bound(self, d_1: int) -> float:
+        """Return D, the bound on ‖ŷ(t) − ŷ^(j)(t, 0)‖ of all rounds and sub-GCNs while no neuron moves beyond R."""
+        m = self.sub_gcns
+        tail = math.sqrt(math.log(4.0 * m * self.rounds / self.delta) / 2.0)
+        return 0.0 if m == 1 else self._hidden_bound(d_1) * (math.sqrt(m - 1) / m + tail)
+
+    def movement_bound(self, d_1: int) -> float:
+        """Return how far a neuron moves at most in T rounds while ρ <= λ_0/2."""
+        lost = -math.expm1(self.local_steps * math.log1p(-self.step_size * self.lambda_0))
+        path = self.start_bound(d_1) + self.rounds * lost * self.deviation_bound(d_1)
+        return 2.0 * self._both_norms / (self.lambda_0 * math.sqrt(d_1)) * path
+
+    def guarantees(self, d_1: int) -> bool:
+        """Return whether this width keeps ρ <= λ_0/2 in all T rounds, with probability 1 − δ."""
+        return self.movement_bound(d_1) <= self.radius and self.kernel_bound(d_1, 0.0) <= self.lambda_0 / 4.0
+
+    @property
+    def width(self) -> int:
+        """The least width that `guarantees`; InputError if it is beyond 2^120."""
+        return least_width(self.guarantees)
+
+    def _hidden_bound(self, d_1: int) -> float:
+        """B, the bound on ‖Āσ(X̂Θ_t)‖_F / √d_1 while no neuron moves beyond R; √tr S bounds its mean at the start."""
+        return self._start + self._both_norms * (math.sqrt(2.0 * math.log(4.0 / self.delta) / d_1) + self.radius)

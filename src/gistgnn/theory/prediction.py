@@ -1,19 +1,137 @@
-"""What the theory predicts for a problem before it is trained: the second half of `gistgnn theory check`."""
+"""What the theory predicts before training: the error that GIST adds, and all numbers of `gistgnn theory check`.
+
+The error that GIST adds is to leading order in 1/d_1 (ours): a heuristic expansion, neither a bound nor a limit.
+While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞. docs/explanation/theory.md derives
+ν_t, says what is left out, and
+
+    N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'],    L(K) = Σ_k Q^(ζ−1−k) K Q^k,    S = ĀKĀ,
+
+the covariance of the error that a round adds. K_θ = Ā(⟨x̂_i, x̂_i'⟩ I_i I_i')Ā is the part of a neuron θ in the kernel.
+If it went on like this, the error would settle at a plateau of covariance C = Q^ζ C Q^ζ + N: for rounds well below d_1.
+The expectation over θ ~ N(0, I) has no closed form, so it is sampled.
+"""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from gistgnn import InputError
-from gistgnn.theory.a_priori import GuaranteedWidth
-from gistgnn.theory.argument_checks import LARGEST, check_fraction, check_lambda_0, check_sizes, check_stable
-from gistgnn.theory.bounds import Bound
-from gistgnn.theory.kernel import expected_initial_error, greatest_eigenvalue, least_eigenvalue, recommended_step
-from gistgnn.theory.leading_order import LeadingOrder
-from gistgnn.theory.lemmas import kernel_width, local_factor, proof_step
-from gistgnn.theory.problem import Problem
+import torch
+from torch import Tensor
 
-SAMPLED_NODES = 500  # the most nodes for "leading", whose cost for each sample is the cube of their number
-SAMPLES = 2000
+from gistgnn import InputError
+from gistgnn.theory.bounds import Bound, GuaranteedWidth, kernel_width, proof_step
+from gistgnn.theory.problem import (
+    LARGEST,
+    Problem,
+    check_fraction,
+    check_lambda_0,
+    check_sizes,
+    check_stable,
+    expected_initial_error,
+    greatest_eigenvalue,
+    least_eigenvalue,
+    limit_kernel,
+    output_covariance,
+    recommended_step,
+)
+
+SAMPLES = 20_000  # of θ
+_NUMBERS_AT_ONCE = 2**22  # the most numbers of the sampled kernels in memory at a time
+SAMPLED_NODES, FEWER_SAMPLES = 500, 2000  # for "leading": the most nodes, as a sample costs the cube of their number
+
+
+@dataclass(frozen=True, eq=False)
+class LeadingOrder:
+    """The error that GIST adds in rounds well below d_1, to leading order in 1/d_1: heuristic."""
+
+    noise: Tensor  # the diagonal of N in the eigenvectors of G^∞, [n]
+    kept: Tensor  # the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n]
+
+    @classmethod
+    def of(
+        cls, problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, *, samples: int = SAMPLES
+    ) -> "LeadingOrder":
+        """Compute N from samples of θ; its relative standard error is about 1/√samples.
+
+        N does not depend on y, is 0 for m = 1, and falls as 1/d_1.
+
+        Raises:
+            InputError: λ_0 is 0, or η is not below 2/λ_max(G^∞), so that the error does not settle.
+        """
+        m = sub_gcns
+        check_lambda_0(least_eigenvalue(problem, m))
+        check_stable(problem, m, step_size)
+        values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
+        q = 1.0 - step_size * values
+        mean = _sampled_mean(problem, vectors, _mixed_powers(q, local_steps), samples)
+        return cls(step_size**2 * (m - 1) / (m**4 * d_1) * mean, q.abs() ** (2 * local_steps))
+
+    @property
+    def added(self) -> float:
+        """tr N, which is E‖y − ŷ(1)‖² for y = ŷ(0)."""
+        return float(self.noise.sum())
+
+    @property
+    def remaining(self) -> float:
+        """tr C, the plateau of the error in rounds well below d_1."""
+        return float((self.noise / (1.0 - self.kept)).sum())
+
+    def after(self, rounds: int) -> Tensor:
+        """Return the error that 0, 1, ... rounds have added, [rounds + 1]."""
+        left = self.kept ** torch.arange(rounds + 1, device=self.kept.device)[:, None]
+        return (1.0 - left) @ (self.noise / (1.0 - self.kept))
+
+
+def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, rounds: int) -> Tensor:
+    """Return E‖y − ŷ(t)‖² for t = 0 ... T as d_1 → ∞, [T + 1].
+
+    Then y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), where ŷ(0) is Gaussian with covariance ĀKĀ / m².
+    """
+    values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
+    covariance = output_covariance(problem) / m**2
+    weights = (vectors.T @ problem.y).square() + (vectors.T @ covariance @ vectors).diagonal()
+    kept = (1.0 - step_size * values).abs() ** (2 * local_steps)
+    return (kept ** torch.arange(rounds + 1, device=kept.device)[:, None]) @ weights
+
+
+def predicted_error(
+    problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, rounds: int, samples: int = SAMPLES
+) -> Tensor:
+    """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus what GIST adds.
+
+    It is heuristic, and for rounds well below d_1. The first part has an error of order d_1^-1/2.
+
+    Raises:
+        InputError: see `LeadingOrder.of`.
+    """
+    added = LeadingOrder.of(problem, d_1, sub_gcns, local_steps, step_size, samples=samples)
+    return limit_error(problem, sub_gcns, local_steps, step_size, rounds) + added.after(rounds)
+
+
+def _mixed_powers(q: Tensor, count: int) -> Tensor:
+    """Return f = Σ_k q_a^(ζ−1−k) q_b^k, [n, n], by doubling: f_2k = f_k (q_a^k + q_b^k), f_(k+1) = q_a^k + q_b f_k."""
+    f, power = torch.zeros_like(q[:, None] * q), torch.ones_like(q)
+    for bit in f"{count:b}":
+        f, power = f * (power[:, None] + power), power * power
+        if bit == "1":
+            f, power = power[:, None] + q * f, power * q
+    return f
+
+
+def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int) -> Tensor:
+    """Return the diagonal of E_θ[L(K_θ) S L(K_θ)'] in the eigenvectors of G^∞, [n], as a mean over samples of θ."""
+    rng = torch.Generator().manual_seed(0)
+    rows, inner = vectors.T @ problem.a_bar, problem.x_hat @ problem.x_hat.T
+    S = vectors.T @ output_covariance(problem) @ vectors
+    total, size = torch.zeros_like(S[0]), max(1, _NUMBERS_AT_ONCE // problem.n**2)
+    for first in range(0, samples, size):
+        shape = (problem.d, min(size, samples - first))
+        theta = torch.randn(shape, dtype=torch.float64, generator=rng, device="cpu").to(S.device)
+        active = (problem.x_hat @ theta >= 0).to(S.dtype).T  # [s, n]
+        half = rows * active[:, None]  # [s, n, n]
+        L = mixed * (half @ inner @ half.transpose(1, 2))
+        total += ((L @ S) * L).sum(dim=(0, 2))
+    return total / samples
 
 
 def predict(
@@ -51,13 +169,13 @@ def predict(
         "step_size": eta,
         "proof_step": proof_step(problem, m),  # the largest η that the proof allows
         "initial": initial,  # E‖y − ŷ(0)‖², exact
-        "local_factor": local_factor(eta, lambda_0) if contracts else None,  # 1 − ηλ_0/2, for a local step
+        "local_factor": 1.0 - eta * lambda_0 / 2.0 if contracts else None,  # 1 − ηλ_0/2, for a local step
         "round_factor": printed.contraction,  # γ + (1 − γ)(1 − ηλ_0/2)^ζ, for a round (the theorem)
         "limit_factor": (1.0 - eta * lambda_0) ** (2 * zeta) if contracts else None,  # for a round as d_1 → ∞
         "neighbourhood": printed.neighbourhood,  # the theorem's bound as t → ∞, with the printed constants
         "corrected_neighbourhood": corrected.neighbourhood,
         # the plateau for rounds well below d_1 (heuristic)
-        "leading": LeadingOrder.of(problem, width, m, zeta, eta, samples=SAMPLES).remaining if small else None,
+        "leading": LeadingOrder.of(problem, width, m, zeta, eta, samples=FEWER_SAMPLES).remaining if small else None,
         "kernel_width": kernel_width(problem, m, rounds, delta),  # a d_1 at which Lemma PD_GISTK holds
         "theorem_width": corrected.width(rounds, delta, initial),  # that the proof of the theorem needs; it has a gap
         # a d_1 that keeps ρ <= λ_0/2 in T rounds (proved)

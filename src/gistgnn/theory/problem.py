@@ -1,6 +1,12 @@
-"""The regression problem of the analysis: a graph with Ā, inputs X and targets y (appendix C.1, C.2)."""
+"""The regression problem of the analysis (appendix C.1, C.2), its Gram matrices and its kernels (C.4).
+
+The paper writes H^∞ with 1/(d_1 m). 1/m is right: H(t, t', k) has 1/d_1 before a sum of d_1 terms, and each term counts
+with probability 1/m.
+"""
 
 import hashlib
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,9 +15,12 @@ from torch import Tensor
 
 from gistgnn import InputError
 from gistgnn.graphs import Graph
-from gistgnn.theory.gram import limit_gram
 
 MOST_NODES = 5000  # the analysis needs the eigenvalues of dense n x n matrices
+LARGEST = 10**12  # of m, ζ, T and d_1
+_FURTHEST = 2**120  # a width beyond this is not looked for
+_NEARLY_PARALLEL = 1e-4  # where 1 − |cos| of two rows is smaller, the cosine has lost too many digits of their angle
+_NUMBERS_AT_ONCE = 2**24  # the most numbers of X̂ that are subtracted at a time
 
 
 def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
@@ -120,3 +129,141 @@ class Problem:
     def mass(self) -> float:
         """‖Ā²‖_{1,1}, the sum of the entries of Ā²; at most 4n, and 4n where all degrees are equal."""
         return float((self.a_bar @ self.a_bar).sum())
+
+
+def angles(x_hat: Tensor) -> Tensor:
+    """Return ∠(x̂_i, x̂_j), [n, n]; a row of zeros has the angle π/2 to all other rows."""
+    norms = x_hat.norm(dim=1).clamp(min=torch.finfo(x_hat.dtype).tiny)
+    units = x_hat / norms[:, None]
+    cosine = (units @ units.T).clamp(-1.0, 1.0)
+    phi = cosine.arccos()
+    rows, columns = (1.0 - cosine.abs() < _NEARLY_PARALLEL).nonzero().T
+    size = max(1, _NUMBERS_AT_ONCE // max(1, x_hat.shape[1]))
+    for i, j in zip(rows.split(size), columns.split(size), strict=True):
+        chord, opposite = (units[i] - units[j]).norm(dim=1), (units[i] + units[j]).norm(dim=1)
+        phi[i, j] = 2.0 * torch.atan2(chord, opposite)
+    return phi
+
+
+def limit_gram(x_hat: Tensor, m: int) -> Tensor:
+    """Return H^∞_ij = <x̂_i, x̂_j> (π − ∠(x̂_i, x̂_j)) / (2π m), [n, n] (appendix C.4).
+
+    The fraction is P(<x̂_i, θ> >= 0, <x̂_j, θ> >= 0) / m for θ ~ N(0, I), which the paper leaves as an expectation.
+    """
+    return x_hat @ x_hat.T * (math.pi - angles(x_hat)) / (2.0 * math.pi * m)
+
+
+def gram(x_hat: Tensor, theta: Tensor, d_1: int) -> Tensor:
+    """Return H(t, t', k)_ij = <x̂_i, x̂_j> (1/d_1) Σ_r I{<x̂_i, θ_r> >= 0, <x̂_j, θ_r> >= 0}, [n, n] (appendix C.4).
+
+    theta is [d, d^(j)], the weights of the neurons r that the mask M^(j)_t leaves active.
+    """
+    active = (x_hat @ theta >= 0).to(x_hat.dtype)
+    return x_hat @ x_hat.T * (active @ active.T) / d_1
+
+
+def output_gram(x_hat: Tensor) -> Tensor:
+    """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)] for θ ~ N(0, I), [n, n]: the second moments of a hidden neuron.
+
+    It is ‖x̂_i‖ ‖x̂_j‖ (sin φ + (π − φ) cos φ) / 2π with φ = ∠(x̂_i, x̂_j), the arc-cosine kernel of degree one.
+    """
+    phi, norms = angles(x_hat), x_hat.norm(dim=1)
+    return norms[:, None] * norms * (phi.sin() + (math.pi - phi) * phi.cos()) / (2.0 * math.pi)
+
+
+def limit_kernel(problem: Problem, m: int) -> Tensor:
+    """Return G^∞ = Ā H^∞ Ā, [n, n] (section 4)."""
+    return problem.a_bar @ limit_gram(problem.x_hat, m) @ problem.a_bar
+
+
+def least_eigenvalue(problem: Problem, m: int) -> float:
+    """Return λ_0 = λ_min(G^∞), proportional to 1/m; 0 if it is below n ε λ_max(G^∞), the rounding error of float64.
+
+    λ_0 >= λ_min(H^∞) λ_min(Ā)². The paper has λ_min(Ā) without the square, which is wrong (docs/explanation/theory.md).
+    """
+    least, greatest = float(problem.spectrum[0]), float(problem.spectrum[-1])
+    return least / m if least > problem.n * torch.finfo(torch.float64).eps * greatest else 0.0
+
+
+def greatest_eigenvalue(problem: Problem, m: int) -> float:
+    """Return λ_max(G^∞), proportional to 1/m."""
+    return float(problem.spectrum[-1]) / m
+
+
+def recommended_step(problem: Problem, m: int) -> float:
+    """Return η = 1 / (λ_max(G^∞) + λ_0 / 2), at least 10^5 times `proof_step`.
+
+    While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2.
+    """
+    return 1.0 / (greatest_eigenvalue(problem, m) + least_eigenvalue(problem, m) / 2.0)
+
+
+def kernel(problem: Problem, theta: Tensor, d_1: int) -> Tensor:
+    """Return G^(j)(t, t', k) = Ā H(t, t', k) Ā, [n, n], for the weights [d, d^(j)] of the active neurons."""
+    return problem.a_bar @ gram(problem.x_hat, theta, d_1) @ problem.a_bar
+
+
+def secant_kernel(problem: Problem, before: Tensor, after: Tensor, d_1: int) -> Tensor:
+    """Return the kernel Ĝ of a step of gradient descent: ŷ(k+1) − ŷ(k) = η Ĝ (y − ŷ(k)) exactly, [n, n].
+
+    Ĥ_ij = <x̂_i, x̂_j> (1/d_1) Σ_r s_ri I{<x̂_j, θ_r> >= 0}, where s_ri in [0, 1] is the slope of σ between
+    <x̂_i, θ_r> before and after the step. Ĝ is not symmetric. before and after are the weights of the active neurons at
+    steps k and k + 1, [d, d^(j)].
+    """
+    z, w = problem.x_hat @ before, problem.x_hat @ after
+    active = (z >= 0).to(z.dtype)
+    slope = torch.where(w == z, active, (w.relu() - z.relu()) / torch.where(w == z, 1.0, w - z))
+    H = problem.x_hat @ problem.x_hat.T * (slope @ active.T) / d_1
+    return problem.a_bar @ H @ problem.a_bar
+
+
+def output_covariance(problem: Problem) -> Tensor:
+    """Return S = ĀKĀ, [n, n]: ŷ(0) has covariance S/m², and in the limit d_1 → ∞ ŷ^(j)(0, 0) has S/m."""
+    return problem.a_bar @ output_gram(problem.x_hat) @ problem.a_bar
+
+
+def expected_initial_error(problem: Problem, m: int) -> float:
+    """Return E‖y − ŷ(0)‖² = ‖y‖² + tr S / m² exactly (ours); it does not depend on d_1."""
+    return float(problem.y.square().sum() + torch.trace(output_covariance(problem)) / m**2)
+
+
+def check_lambda_0(lambda_0: float) -> float:
+    """Return λ_0, or raise InputError if it is not positive."""
+    if not lambda_0 > 0:
+        raise InputError(f"λ_0 is {lambda_0:.3g}, expected a positive number: `check` shows which assumption fails")
+    return lambda_0
+
+
+def check_stable(problem: Problem, m: int, step_size: float) -> float:
+    """Return η, or raise InputError if gradient descent diverges with it even at infinite width."""
+    stable = 2.0 / greatest_eigenvalue(problem, m)
+    if not 0 < step_size < stable:
+        expected = f"expected one above 0 and below 2 / λ_max(G^∞) = {stable:.3g}"
+        raise InputError(f"step_size is {step_size:.3g}, {expected}, where training begins to diverge at any width")
+    return step_size
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Raise InputError if γ or δ is not between 0 and 1."""
+    if not 0 < value < 1:
+        raise InputError(f"{name} is {value}, expected a number between 0 and 1")
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raise InputError if m, ζ or T is out of range."""
+    for name, value in sizes.items():
+        if not 1 <= value <= LARGEST:
+            raise InputError(f"{name} is {value}, expected an integer from 1 to {LARGEST}")
+
+
+def least_width(enough: Callable[[int], bool]) -> int:
+    """Return the least width that is enough, by bisection; raise InputError if it is beyond 2^120."""
+    low, high = 0, 1
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > _FURTHEST:
+            raise InputError(f"no width below {_FURTHEST:.0e} is enough: give fewer rounds or a larger λ_0")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
