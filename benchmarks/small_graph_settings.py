@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.tables import table
-from gistgnn.compare.finished import measure_all
+from gistgnn.compare import RunStore
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import GCN
@@ -195,7 +195,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for setting, lr, seed in itertools.product(settings, args.lr, seeds):
         arguments = {**vars(setting), "lr": lr, "seed": seed}
         wanted[f"run {json.dumps(arguments)}"] = arguments, work(setting, lr, seed)
-    found = dict(zip(wanted, measure_all(args.out, wanted, args.dataset).values(), strict=True))
+    found = dict(zip(wanted, RunStore(args.out, "data").measured(wanted, args.dataset).values(), strict=True))
     records = iter(found.values())
     rows = [line(setting, {lr: [next(records) for _ in seeds] for lr in args.lr}) for setting in settings]
     print(table([*COLUMNS, *SCORES], rows))

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from gistgnn.cli.signals import ending_at_once
+from gistgnn.cli.process import ending_at_once
 
 
 def run() -> int:

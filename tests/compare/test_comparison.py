@@ -8,9 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gistgnn.compare import tables
-from gistgnn.compare.comparison import rows_of, table_record
-from gistgnn.report.comparison_page import comparison_table
+from gistgnn.compare.comparison import rows_of, speedup, table_record
+from gistgnn.report.pages import comparison_table
 from tests.cli.in_process import refused, run
 from tests.helpers.commands import command, start
 from tests.report.records import scored
@@ -38,7 +37,7 @@ def test_rows_sum_up_their_seeds() -> None:
 def test_a_speed_up_that_costs_more_than_a_point_stands_in_parentheses() -> None:
     groups = [BASE, CLOSE, WORSE]
     rows = rows_of(groups)
-    assert [tables.speedup(row, rows[0]) for row in rows] == ["1.00x", "4.71x", "(3.00x)"]
+    assert [speedup(row, rows[0]) for row in rows] == ["1.00x", "4.71x", "(3.00x)"]
     columns, cells = comparison_table(table_record("", rows, groups, 0.5))
     assert all(len(row) == len(columns) for row in cells)
     assert [row[3] for row in cells] == ["1.0×", "4.7×", "(3.0×)"]
@@ -51,7 +50,7 @@ def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
     groups = [BASE[:1], [lost]]
     base, row = rows_of(groups)
     assert (row.score, row.seconds_to, row.speedup, row.inference) == ((0.0,), (None,), None, None)
-    assert tables.speedup(row, base) == "–"
+    assert speedup(row, base) == "–"
     assert comparison_table(table_record("", [base, row], groups, 0.5))[1][1][3:8] == ["–"] * 5
     assert rows_of([[lost], BASE[:1]])[1].speedup is None
 

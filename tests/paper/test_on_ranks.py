@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from gistgnn.compare.processes import Record
 
 from gistgnn.compare.many_runs import RunStore, train_run
 from gistgnn.compare.on_ranks import RunsOnRanks, records_on_ranks, store_of_ranks
-from gistgnn.compare.processes import Record
 from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
 from gistgnn.graphs import load

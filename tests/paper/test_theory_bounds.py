@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gistgnn.compare.finished import measure_all
+from gistgnn.compare import RunStore
 from gistgnn.paper.theory_bounds import Cell, Theory, train_cell
 from gistgnn.paper.theory_laws import GENTLE_STEPS, KERNEL_SPLITS, KERNEL_WIDTHS, REMAINING, SPLITS, STEPS, Laws
 from gistgnn.theory import Bound, complete, expected_initial_error, recommended_step
@@ -26,16 +26,16 @@ def test_a_measurement_is_made_once_and_an_interruption_keeps_what_is_finished(t
     kept = tmp_path / "kept"
     wanted = {f"kind {name}": ({"name": name}, lambda name=name: measure(name)) for name in ("one", "two")}
     with pytest.raises(KeyboardInterrupt):
-        measure_all(kept, wanted, "label")
-    results = measure_all(kept, wanted, "label")
+        RunStore(kept, "data").measured(wanted, "label")
+    results = RunStore(kept, "data").measured(wanted, "label")
     assert results == {"kind one": [1.5, 1.0], "kind two": [1.5, 3.0]}
     assert made == ["one", "two", "two"]
     paths = sorted((tmp_path / "kept").iterdir())
     assert [path.name.split("-")[0] for path in paths] == ["kind", "kind"]
     for path in paths:
         path.write_text(path.read_text()[:-5])  # cut short
-    assert measure_all(kept, wanted, "label") == {"kind one": [1.5, 4.0], "kind two": [1.5, 5.0]}
-    assert measure_all(kept, {"kind one": ({"name": "other"}, lambda: 7)}, "label") == {"kind one": 7}
+    assert RunStore(kept, "data").measured(wanted, "label") == {"kind one": [1.5, 4.0], "kind two": [1.5, 5.0]}
+    assert RunStore(kept, "data").measured({"kind one": ({"name": "other"}, lambda: 7)}, "label") == {"kind one": 7}
 
 
 def test_a_cell_is_what_the_library_computes() -> None:

@@ -11,9 +11,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from gistgnn.report import write_report
-from gistgnn.report.comparison_page import comparison_page
-from gistgnn.report.experiment_page import experiment_page
-from gistgnn.report.run_page import run_page
+from gistgnn.report.pages import comparison_page, experiment_page, run_page
 from tests.report.records import RANKS, comparison_record, experiment_record, run_record
 
 _PAGES = {

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from gistgnn.report import charts
-from gistgnn.report.comparison_page import comparison_page
-from gistgnn.report.experiment_page import experiment_page
-from gistgnn.report.run_page import plot_curves, run_page
+from gistgnn.report.pages import comparison_page, experiment_page, plot_curves, run_page
 from gistgnn.utils.formats import duration, size
 from tests.report.records import PROVENANCE, RANKS, comparison_record, experiment_record, run_record
 

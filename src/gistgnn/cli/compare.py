@@ -3,20 +3,17 @@
 import argparse
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
 from gistgnn.cli.parser import Parser, add_command
-from gistgnn.cli.process import load_torch, refuse_torchrun
-from gistgnn.cli.run_directory import own_directory
+from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
 from gistgnn.cli.training_options import add_training_options, config_of, title_of
 from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from gistgnn.compare.comparison import Row
     from gistgnn.compare.many_runs import RunStore
     from gistgnn.runs.config import RunConfig
 
@@ -65,23 +62,22 @@ def add_parser(commands: Any) -> None:
 
 def run(parser: Parser, args: argparse.Namespace) -> int:
     """Run the command."""
-    if args.runs:
-        _refuse_training_options(parser, args)
+    if args.runs:  # training options could not change these runs
+        used = ("runs", "out", "below", "json", "help")
+        for option in (each for each in parser._actions if each.option_strings and each.dest not in used):
+            if getattr(args, option.dest, option.default) != option.default:
+                raise InputError(f"{option.option_strings[-1]} is given beside folders of runs: leave one of them out")
     refuse_torchrun("compare trains")
     with own_directory(args.out):
-        rows, record = _of_runs(args) if args.runs else _train(args)
-        return _write(rows, record, args)
+        if not args.runs:
+            return _write(_train(args), args)
+        load_torch()
+        from gistgnn.compare.from_runs import compare_runs
+
+        return _write(compare_runs(args.runs, args.below)[1], args)
 
 
-def _of_runs(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
-    """Compare finished runs."""
-    load_torch()
-    from gistgnn.compare.from_runs import compare_runs
-
-    return compare_runs(args.runs, args.below)
-
-
-def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
+def _train(args: argparse.Namespace) -> dict[str, Any]:
     """Train with every method and m."""
     args.seed, sub_gcns = 0, args.sub_gcns or SUB_GCNS
     if args.phases:
@@ -100,43 +96,12 @@ def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
         config = record["config"]
         log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record["diverged"])
     title = f"{base.model.name} on {records[0][0]['graph']['name']}"
-    return rows, {**table_record(title, rows, records, args.below), **training_record(base, args.seeds)}
-
-
-def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) -> int:
-    """Write the files of a comparison, and print its table."""
-    from gistgnn.compare.tables import as_markdown
-    from gistgnn.report import REPORT, write_report
-    from gistgnn.report.comparison_page import comparison_page, comparison_table
-    from gistgnn.storage.whole_files import replacing
-    from gistgnn.utils.console import print_table
-
-    columns, cells = comparison_table(record)
-    note = " ".join([*record["notes"], f"Measured on {record['machine']}."])
-    with replacing(args.out / "comparison.md") as path:
-        path.write_text(as_markdown(columns, cells, note), encoding="utf-8", errors="backslashreplace")
-    with replacing(args.out / "comparison.json") as path:
-        path.write_text(json.dumps(record, indent=1, default=list) + "\n", encoding="utf-8")
-    write_report(args.out / REPORT, comparison_page(record))
-    if args.json:
-        return options.print_json(record)
-    print_table(record["title"], columns, cells, left=columns)
-    written = (args.out / name for name in ("comparison.json", "comparison.md", "report.html"))
-    print(f"written: {', '.join(map(printable, written))}")
-    return 0
-
-
-def _refuse_training_options(parser: Parser, args: argparse.Namespace) -> None:
-    """Refuse options of training beside folders of finished runs, which they could not change."""
-    used = ("runs", "out", "below", "json", "help")
-    options = (action for action in parser._actions if action.option_strings and action.dest not in used)
-    for option in options:
-        if getattr(args, option.dest, option.default) != option.default:
-            raise InputError(f"{option.option_strings[-1]} is given beside folders of runs: leave one of them out")
+    return {**table_record(title, rows, records, args.below), **training_record(base, args.seeds)}
 
 
 def _check(runs: "list[RunConfig]", store: "RunStore", args: argparse.Namespace) -> None:
     """Refuse bad settings, and runs that do not fit into memory."""
+    from gistgnn.compare.many_runs import with_seeds
     from gistgnn.estimate import Resources, peak_bytes
     from gistgnn.graphs import load
     from gistgnn.graphs.sizes import GraphSizes
@@ -147,10 +112,30 @@ def _check(runs: "list[RunConfig]", store: "RunStore", args: argparse.Namespace)
     room = here.gpu or here.host
     for run in runs:
         run.trainer(graph.num_features, graph.num_classes)
-        if run.model.own or all(store.get(replace(run, seed=seed)) for seed in range(args.seeds)):
+        if run.model.own or all(map(store.get, with_seeds([run], args.seeds))):
             continue
         if (needs := peak_bytes(run, GraphSizes.of_graph(graph)) + here.base) > room:
             raise InputError(
                 f"{run.method} with m = {run.sub_gcns} needs {size(needs)} of memory, but {size(room)} are available: "
                 "make --hidden smaller, or see `gistgnn plan`"
             )
+
+
+def _write(record: dict[str, Any], args: argparse.Namespace) -> int:
+    """Write the files of a comparison, and print its table."""
+    from gistgnn.compare import as_markdown
+    from gistgnn.report import REPORT, write_report
+    from gistgnn.report.pages import comparison_page, comparison_table
+    from gistgnn.utils.console import print_table
+
+    columns, cells = comparison_table(record)
+    note = " ".join([*record["notes"], f"Measured on {record['machine']}."])
+    texts = {"comparison.json": json.dumps(record, indent=1, default=list) + "\n"}
+    texts |= {"comparison.md": as_markdown(columns, cells, note), REPORT: comparison_page(record)}
+    for name, text in texts.items():
+        write_report(args.out / name, text)
+    if args.json:
+        return options.print_json(record)
+    print_table(record["title"], columns, cells, left=columns)
+    print(f"written: {', '.join(printable(args.out / name) for name in texts)}")
+    return 0

@@ -30,40 +30,35 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.graphs import find, load
+    from gistgnn.graphs.folder import Manifest, verify
+    from gistgnn.utils.console import spinner
 
     known = find(args.dataset) if args.dataset else None
-    folder = Path(args.dataset).expanduser() if args.dataset and not known else None
-    stored = folder is not None and folder.is_dir()
+    folder = Path(args.dataset or "").expanduser()
+    stored = bool(args.dataset) and not known and folder.is_dir()
     if args.verify and not stored:
         raise InputError(f"--verify is for graph folders; {args.dataset or 'no dataset'} is none: leave it out")
     if args.dataset is None:
         return _list(as_json=args.json)
-    held = _in_files(folder, args.verify) if folder and stored else {}
+    facts: dict[str, Any] = {}
+    if stored:
+        manifest = Manifest.read(folder)
+        facts = {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes}
+    if args.verify:
+        with spinner("comparing checksums", shown=True):
+            verify(folder)
+        facts["checksums"] = "all fit"
     graph = load(args.dataset, args.data_root)
-    facts = {"name": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
     task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
-    facts |= {"classes": graph.num_classes, "task": task}
-    facts |= {split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")} | held
+    sizes = {"name": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
+    sizes |= {"classes": graph.num_classes, "task": task}
+    facts = sizes | {split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")} | facts
     facts |= {"about": known.description, "split": known.split} if known else {}
     if args.json:
         return print_json(facts)
     for key, value in facts.items():
         print(f"{key:>9}  {value:,}" if isinstance(value, int) else f"{key:>9}  {value}")
     return 0
-
-
-def _in_files(folder: Path, check: bool) -> dict[str, Any]:
-    """Return what there is to say about a graph folder; with `check` all of it is read."""
-    from gistgnn.graphs.folder import Manifest, verify
-    from gistgnn.utils.console import spinner
-
-    manifest = Manifest.read(folder)
-    facts: dict[str, Any] = {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes}
-    if check:
-        with spinner("comparing checksums", shown=True):
-            verify(folder)
-        facts["checksums"] = "all fit"
-    return facts
 
 
 def _list(*, as_json: bool) -> int:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
 from gistgnn.cli.parser import add_command
-from gistgnn.cli.process import load_torch
-from gistgnn.cli.signals import say
+from gistgnn.cli.process import load_torch, say
 from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
+    from gistgnn.evaluation import Evaluation
     from gistgnn.runs.config import RunConfig
-    from gistgnn.sampling import Batch
 
 
 def add_parser(commands: Any) -> None:
@@ -51,10 +50,10 @@ def add_parser(commands: Any) -> None:
         add("--output", type=Path, required=True, metavar="FILE", help=f"{text}(classes and probabilities)")
 
 
-def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Module]":
-    """Return the configuration, the result.json and the model of a run."""
+def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Module, Evaluation, str]":
+    """Return the configuration of a run, its result.json, its model on the device, its evaluation and the data root."""
     from gistgnn.graphs import find
-    from gistgnn.runs.run_folder import note_on, open_run, read_record
+    from gistgnn.runs.run_folder import choose_device, note_on, open_run, read_record
     from gistgnn.training.names import find as imported
 
     record = read_record(args.directory)
@@ -70,7 +69,9 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
     config, record, best = open_run(args.directory, imported("model", args.model))
     if note := note_on(record):
         say(f"note: {note}")
-    return config, {"data_root": "data", **record}, best
+    there = record.get("data_root", "data")  # as the option says, as in the run, or as on this machine
+    root = args.data_root or (there if Path(there).exists() else options.data_root())
+    return config, record, best.to(choose_device(args.device)), options.evaluation_of(args, config.evaluation), root
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -80,22 +81,20 @@ def _evaluate(args: argparse.Namespace) -> int:
     from gistgnn.runs.run_folder import choose_device, scaler
     from gistgnn.sampling import check_fits, whole_graph
 
-    config, record, model = _load(args)
-    evaluation = options.evaluation_of(args, config.evaluation)
-    device = choose_device(args.device)
-    graph = load(args.dataset or config.dataset, _data_root(args, record))
-    graph = (scale.graph(graph) if (scale := scaler(args.directory, config)) else graph).to(device)
+    config, record, model, evaluation, root = _load(args)
+    graph = load(args.dataset or config.dataset, root)
+    scale = scaler(args.directory, config)
+    graph = (scale.graph(graph) if scale else graph).to(choose_device(args.device))
     if graph.multi_label != record["graph"]["multi_label"]:
         learnt, there = (
-            "several labels" if each else "one label" for each in (not graph.multi_label, graph.multi_label)
+            ("several labels", "one label") if record["graph"]["multi_label"] else ("one label", "several labels")
         )
         raise InputError(
             f"the model was trained on {learnt} per node, {graph.name} has {there}: choose a graph of the same kind"
         )
     batch = whole_graph(graph)
-    check_fits(model.to(device), batch, graph.num_classes)
-    wanted = graph.train | graph.val | graph.test
-    inference = evaluation.prepare(model, batch, config.seed, wanted)
+    check_fits(model, batch, graph.num_classes)
+    inference = evaluation.prepare(model, batch, config.seed, graph.train | graph.val | graph.test)
     scores = evaluate(model, graph, evaluation=inference)
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
@@ -103,76 +102,52 @@ def _evaluate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _data_root(args: argparse.Namespace, record: Mapping[str, Any]) -> str:
-    """Return where the data sets are: as the option says, as in the run, or as on this machine."""
-    recorded = record["data_root"]
-    return args.data_root or (recorded if Path(recorded).exists() else options.data_root())
+def _by_parts(evaluation: Mapping[str, Any]) -> str:
+    """Return how an evaluation, as in result.json, is approximate; empty: it is exact."""
+    sample = f"{evaluation['sample']} of " if "sample" in evaluation else ""
+    return "" if evaluation["exact"] else f" (approximate, by {sample}{evaluation['parts']} parts)"
 
 
-def print_scores(
-    title: str, rows: Mapping[str, Mapping[str, float] | None], evaluation: Mapping[str, Any] | None = None
-) -> None:
-    """Print a table of the scores of every row by its name; None: the row is left out.
-
-    Micro F1 is left out where it is the accuracy. A note is appended to the title if the evaluation, as in result.json,
-    is approximate.
-    """
+def print_scores(title: str, rows: Mapping[str, Mapping[str, float] | None], evaluation: Mapping[str, Any]) -> None:
+    """Print a table of the scores of every row by its name; None: the row is left out."""
     from gistgnn.report.names import score_keys, score_name
     from gistgnn.utils.console import print_table
 
-    if evaluation and not evaluation["exact"]:
-        sample = f"{evaluation['sample']} of " if "sample" in evaluation else ""
-        title += f" (approximate, by {sample}{evaluation['parts']} parts)"
     scored = {name: scores for name, scores in rows.items() if scores}
     keys = score_keys(scored.values())
     cells = [[name, *(f"{scores[key]:.4f}" for key in keys)] for name, scores in scored.items()]
-    print_table(title, ["", *map(score_name, keys)], cells, left=[""])
+    print_table(f"{title}{_by_parts(evaluation)}", ["", *map(score_name, keys)], cells, left=[""])
 
 
 def _predict(args: argparse.Namespace) -> int:
     load_torch()
+    import torch
+
     from gistgnn.evaluation.scores import evaluation_mode
+    from gistgnn.graphs import is_file, load, load_nodes
+    from gistgnn.graphs.folder import original_nodes
     from gistgnn.runs.prediction_files import SUFFIXES, write_predictions
-    from gistgnn.runs.run_folder import choose_device
-    from gistgnn.sampling import check_fits
+    from gistgnn.runs.run_folder import choose_device, scaler
+    from gistgnn.sampling import Batch, check_fits, whole_graph
 
     if args.output.suffix not in SUFFIXES:
         raise InputError(f"output is {args.output}, expected a name that ends in {' or '.join(SUFFIXES)}")
-    config, record, model = _load(args)
-    evaluation = replace(options.evaluation_of(args, config.evaluation), sample=None)  # predict every node
-    device = choose_device(args.device)
-    batch, numbers = _nodes(args, config, record, device)
-    nodes, multi_label = len(batch.x), record["graph"]["multi_label"]
-    check_fits(model.to(device), batch, record["graph"]["classes"])
-    inference = evaluation.prepare(model, batch, config.seed)
-    with evaluation_mode(model):
-        write_predictions(args.output, inference.outputs(model), nodes, multi_label=multi_label, numbers=numbers)
-    method = inference.describe()
-    approximate = "" if method["exact"] else f" (approximate, by {method['parts']} parts)"
-    print(f"{nodes} nodes written to {printable(args.output)}{approximate}", file=sys.stderr)
-    return 0
-
-
-def _nodes(
-    args: argparse.Namespace, config: "RunConfig", record: Mapping[str, Any], device: str
-) -> "tuple[Batch, Tensor | None]":
-    """Return the graph whose nodes are classified, and the nodes' numbers in the output; None: their own.
-
-    The graph needs no labels and no splits.
-    """
-    import torch
-
-    from gistgnn.graphs import is_file, load, load_nodes
-    from gistgnn.graphs.folder import original_nodes
-    from gistgnn.runs.run_folder import scaler
-    from gistgnn.sampling import Batch, whole_graph
-
-    name, root, scale = args.dataset or config.dataset, _data_root(args, record), scaler(args.directory, config)
-    if not is_file(name):
+    config, record, model, evaluation, root = _load(args)
+    name, scale, device = args.dataset or config.dataset, scaler(args.directory, config), choose_device(args.device)
+    if is_file(name):  # it needs no labels and no splits
+        x, edge_index, edge_data = load_nodes(name)
+        x, none = scale.features(x) if scale else x, torch.empty(0, dtype=torch.long)
+        moved = {name: value.to(device) for name, value in edge_data.items()}
+        batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=moved)
+        numbers = None
+    else:
         graph = load(name, root)
         graph = (scale.graph(graph) if scale else graph).to(device)
-        return whole_graph(graph), original_nodes(graph)
-    x, edge_index, edge_data = load_nodes(name)
-    x, none = scale.features(x) if scale else x, torch.empty(0, dtype=torch.long)
-    moved = {name: value.to(device) for name, value in edge_data.items()}
-    return Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=moved), None
+        batch, numbers = whole_graph(graph), original_nodes(graph)
+    nodes, multi_label = len(batch.x), record["graph"]["multi_label"]
+    check_fits(model, batch, record["graph"]["classes"])
+    inference = replace(evaluation, sample=None).prepare(model, batch, config.seed)  # predict every node
+    with evaluation_mode(model):
+        write_predictions(args.output, inference.outputs(model), nodes, multi_label=multi_label, numbers=numbers)
+    print(f"{nodes} nodes written to {printable(args.output)}{_by_parts(inference.describe())}", file=sys.stderr)
+    return 0

@@ -1,16 +1,18 @@
-"""`gistgnn list`: the runs in some folders."""
+"""`gistgnn list`: the runs in some folders, finished or not."""
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gistgnn.cli.options import add_json_option, print_json
 from gistgnn.cli.parser import add_command
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
+from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
+from gistgnn.utils.formats import duration
 
-if TYPE_CHECKING:
-    from gistgnn.runs.listing import Listed
+_KNOWN = ("rounds", "graph", "model", "method", "score", "test", "train_seconds", "date")
 
 
 def add_parser(commands: Any) -> None:
@@ -36,8 +38,6 @@ def run(args: argparse.Namespace) -> int:
         if not folder.is_dir():
             raise InputError(f"{folder} is not a folder: give the one that holds runs, such as runs")
     load_torch()
-    from gistgnn.runs.listing import list_runs
-
     listed = list_runs(args.folders)
     if args.json:
         return print_json(listed)
@@ -49,10 +49,60 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _cells(run: "Listed") -> list[str]:
-    from gistgnn.report.names import score_name
-    from gistgnn.utils.formats import duration
+def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return the runs in folders, at any depth, the oldest result first; those without a result come last.
 
+    What is not known of a run is None. Its state is "finished", "interrupted", "diverged", "unfinished" (it trains, or
+    was killed) or "unreadable".
+    """
+    from gistgnn.fit.result import RESULT
+    from gistgnn.runs.run_folder import CHECKPOINTS
+    from gistgnn.storage.checkpoints import Checkpoints
+
+    places = {result.parent for folder in folders for result in folder.rglob(RESULT)}
+    saved = (checkpoints for folder in folders for checkpoints in folder.rglob(CHECKPOINTS))
+    places |= {checkpoints.parent for checkpoints in saved if Checkpoints(checkpoints).newest()}
+    listed = []
+    for place in sorted(places):
+        if (place / RESULT).exists():
+            known = _finished(place)
+        else:
+            known = {"state": "unfinished", **_unfinished(Checkpoints(place / CHECKPOINTS).newest_state() or {})}
+        listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
+    return sorted(listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"]))
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """Describe a run that has a result."""
+    from gistgnn.runs.run_folder import read_record
+
+    try:
+        record = read_record(folder)
+    except InputError:
+        return {"state": "unreadable"}
+    m, score = sub_gcns_name(record), main_score(record)
+    name = method_name(record["config"].get("method", "gist"), 1 if m == "m = 1" else 2)
+    return {
+        "state": "diverged" if "diverged" in record else "interrupted" if record.get("interrupted") else "finished",
+        "rounds": record.get("rounds"),
+        "graph": record["graph"]["name"],
+        "model": model_title(record["config"]),
+        "method": name if m == "m = 1" else f"{name}, {m}",
+        "score": score,
+        "test": (record.get("test") or {}).get(score),
+        "train_seconds": record.get("train_seconds"),
+        "date": (record.get("provenance") or {}).get("date"),
+    }
+
+
+def _unfinished(state: dict[str, Any]) -> dict[str, Any]:
+    """Describe a run that has checkpoints and no result, by the state in the last one."""
+    history = state.get("history") or []
+    best = next((entry["test"] for entry in history if entry.get("round") == state.get("best_round")), None)
+    return {"rounds": state.get("rounds"), "test": best, "train_seconds": state.get("train_seconds")}
+
+
+def _cells(run: dict[str, Any]) -> list[str]:
     score = "" if run["score"] in (None, "accuracy") else f" {score_name(run['score'])}"
     test = "" if run["test"] is None else f"{run['test']:.4f}{score}"
     seconds = "" if run["train_seconds"] is None else duration(run["train_seconds"])

@@ -5,7 +5,6 @@ A command is a module with `add_parser(commands)` and `run(args) -> int`. It imp
 """
 
 import argparse
-import contextlib
 import io
 import os
 import signal
@@ -14,11 +13,10 @@ from collections.abc import Sequence
 
 from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, partition_graph, plan, reproduce, theory, train
 from gistgnn.cli.parser import BAD_INPUT, Parser
-from gistgnn.cli.signals import Interrupted, leads, raising, say, status_of
+from gistgnn.cli.process import Interrupted, leads, raising, say, status_of
 from gistgnn.errors import GistError, lacks_memory, one_line, reason
 
 BROKEN_PIPE = 141  # exit status
-
 
 _DESCRIPTION = (
     "Train wide graph neural networks by GIST: split every hidden layer into m random blocks, train the m narrow "
@@ -64,24 +62,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except GistError as error:
         rank = "" if leads() else f"rank {os.environ['RANK']}: "
-        if leads() or not error.relayed:  # written in one piece: lines of several ranks would mix
-            sys.stderr.write(f"gistgnn: error: {rank}{one_line(error)}\n")
-        return BAD_INPUT
+        told = f"{rank}{one_line(error)}" if leads() or not error.relayed else ""
     except BrokenPipeError:  # the program that reads our output has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except (MemoryError, RuntimeError) as error:
         if not lacks_memory(error):
             raise
-        print(f"gistgnn: error: out of memory ({one_line(reason(error))}): make the run smaller", file=sys.stderr)
-        return BAD_INPUT
+        told = f"out of memory ({one_line(reason(error))}): make the run smaller"
     except OSError as error:  # a path that the system refuses to look at
-        print(f"gistgnn: error: {one_line(reason(error))}", file=sys.stderr)
-        return BAD_INPUT
-    except KeyboardInterrupt as signal_:
-        with contextlib.suppress(OSError):  # the terminal may be closed
-            say("interrupted")
-        return status_of(signal_.number if isinstance(signal_, Interrupted) else signal.SIGINT)
+        told = one_line(reason(error))
+    except KeyboardInterrupt as interrupt:
+        say("interrupted")
+        return status_of(interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT)
+    if told:  # written in one piece: lines of several ranks would mix
+        sys.stderr.write(f"gistgnn: error: {told}\n")
+    return BAD_INPUT
 
 
 def _prepare() -> None:
@@ -93,7 +89,3 @@ def _prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,12 +6,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from gistgnn.cli.signals import GRACE
+from gistgnn.cli.process import GRACE
 from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST
 from gistgnn.utils.setting import Described, described
 
@@ -29,14 +30,10 @@ EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 def add_fields(
     options: "Options", settings: Any, *names: str, special: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 ) -> None:
-    """Add the options of some fields of a dataclass, with its defaults (see `gistgnn.utils.setting`).
+    """Add the options of some fields of a dataclass, or of an object whose values are the defaults.
 
-    Args:
-        options: a parser or a group.
-        settings: the dataclass, or an object whose values are the defaults.
-        names: of the fields; `local_steps` becomes --local-steps.
-        special: for a name, arguments of `add_argument` that win over the field's; and `flag`, and `shown`, which the
-            help shows in place of the default.
+    `special` has for a name arguments of `add_argument` that win over the field's; and `flag`, and `shown`, which the
+    help shows in place of the default. See `gistgnn.utils.setting`.
     """
     fields = described(settings if isinstance(settings, type) else type(settings))
     for name in names:
@@ -135,10 +132,7 @@ def add_memory_option(options: "Options") -> None:
 
 
 def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None, sample: bool = True) -> None:
-    """Add --evaluation, --evaluation-memory, --parts and, if there are scores, --parts-sample.
-
-    `default` is the default method; None: as in the run.
-    """
+    """Add the options of the evaluation; its default method is `default`, or if that is None the run's."""
     add = parser.add_argument_group("evaluation").add_argument
     text = "whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, approximate; auto: "
     text += f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})"
@@ -163,42 +157,33 @@ def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> 
     return Evaluation(method or "auto", memory, parts, sample)
 
 
-def count(text: str, least: int = 1, most: int = MOST) -> int:
-    """Read an integer from `least` to `most`."""
-    value = _parsed(int, text)
-    if value is None or value < least:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= {least}")
-    if value > most:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer from {least} to {most}")
-    return int(value)
+def within(kind: Callable[[str], Any], least: float, most: float, expected: str) -> Callable[[str], Any]:
+    """Return a function that reads a number from `least` to `most`; `expected` is what its message expects."""
 
-
-def _number(expected: str, least: float, most: float, text: str) -> float:
-    """Read a number from `least` to `most`; `expected` is what the message expects."""
-    value = _parsed(float, text)
-    if value is None or not least <= value <= most:
+    def read(text: str) -> Any:
+        with suppress(ValueError):
+            if least <= (value := kind(text)) <= most:
+                return value
         raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
-    return value
+
+    return read
 
 
-def _parsed(kind: Callable[[str], float], text: str) -> float | None:
-    try:
-        return kind(text)
-    except ValueError:
-        return None
+def integer(least: int = 1, most: int = MOST) -> Callable[[str], Any]:
+    """Return a function that reads an integer from `least` to `most`."""
+    return within(int, least, most, f"an integer from {least} to {most}")
 
 
-_TINY = math.ulp(0.0)  # the least number above 0
-
-seed = partial(count, least=0, most=LARGEST_SEED)
-thousand = partial(count, most=1000)  # of runs that differ in their seed, or processes
-seconds = partial(_number, f"a number of seconds above 0, at most {LONGEST:,.0f}", _TINY, LONGEST)
-points = partial(_number, "a number of points from 0 to 100", 0, 100)  # percentage points
+count, seed = integer(), integer(0, LARGEST_SEED)
+thousand = integer(1, 1000)  # of runs that differ in their seed, or processes
+seconds = within(float, math.ulp(0.0), LONGEST, f"a number of seconds above 0, at most {LONGEST:,.0f}")
+points = within(float, 0, 100, "a number of points from 0 to 100")  # percentage points
+_gib = within(float, 2**-30, MOST, f"a number of GiB above 0, at most {MOST:,}")
 
 
 def gibibytes(text: str) -> int:
     """Read a positive number of GiB; return bytes."""
-    return int(_number(f"a number of GiB above 0, at most {MOST:,}", 2**-30, MOST, text) * 2**30)
+    return int(_gib(text) * 2**30)
 
 
 def memory_size(text: str) -> int:

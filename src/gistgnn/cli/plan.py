@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
     add("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
     text = "count the bytes that W ranks would send in a round; m is W, unless --sub-gcns is given"
     add("--ranks", type=options.count, nargs="+", metavar="W", help=text)
-    options.add_fields(group, RunConfig, "seed")
+    options.add_fields(group, RunConfig, "store_precision", "seed")
     options.add_device_option(group)
     options.add_json_option(group)
 
@@ -82,23 +82,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _choose(args: argparse.Namespace) -> int:
     """Print what a run with a budget would choose, and nothing else."""
+    from gistgnn.compare.many_runs import load_scaled
     from gistgnn.fit.budget import choose
     from gistgnn.fit.prepare import make_sampler
-    from gistgnn.graphs import load
 
     given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
     if unused := next((name for name, value in given.items() if value is not None), None):
         raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
     config = config_of(args, chosen_sub_gcns(args))
-    graph = load(args.dataset, args.data_root)
+    graph = load_scaled(config, args.data_root)
     gist = config.trainer(graph.num_features, graph.num_classes)
-    graph = (scale.graph(graph) if (scale := config.scale(graph)) else graph).to(gist.device)
-    sampler = make_sampler(gist, graph, config.sampler, config.inductive)
+    sampler = make_sampler(gist, graph.to(gist.device), config.sampler, config.inductive)
     choice = choose(gist, sampler, config.training, args.budget)
-    training, copies = choice.training, {True: ",copies", False: ""}
-    phases = " ".join(f"{each.sub_gcns}:{each.epochs:.4g}{copies[each.copies]}" for each in training.phases)
     if args.json:
         return options.print_json(choice.as_dict())
+    training, copies = choice.training, {True: ",copies", False: ""}
+    phases = " ".join(f"{each.sub_gcns}:{each.epochs:.4g}{copies[each.copies]}" for each in training.phases)
     print(f"{choice.reason}\nphases: {phases}, schedule {training.schedule}, lr {training.lr:g}")
     return 0
 
@@ -134,11 +133,10 @@ def _print_phases(plan: "Plan") -> None:
         for each in (option for option in plan.options if option.store == total.store):
             first = (f"{each.number}", f"{each.sub_gcns}", "yes" if each.copies else "", each.store)
             memory.append((*first, *_held(each, each.slice, each.training)))
-            seconds = _times(each.seconds) if each.seconds else [""] * len(_TIMES)
-            time.append((*first, f"{each.rounds}", size(each.rounds * each.moved_by_all), *seconds))
+            time.append((*first, f"{each.rounds}", size(each.rounds * each.moved_by_all), *_times(each.seconds)))
         every, (fits, *peaks) = ("all", "", "", total.store), _held(total)
         memory.append((*every, fits, "", "", *peaks))
-        seconds = [""] * 4 + [_time(total.seconds) if total.seconds else ""]
+        seconds = _times({"total": total.seconds} if total.seconds else None)
         time.append((*every, f"{total.rounds}", size(total.moved), *seconds))
     first = ("phase", "m", "copies", "store")
     _table(_MEMORY, (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
@@ -146,13 +144,10 @@ def _print_phases(plan: "Plan") -> None:
     _table(title, (*first, "rounds", "moves", *_TIMES), time)
 
 
-def _times(seconds: Mapping[str, float]) -> list[str]:
-    return [_time(seconds[name]) for name in _TIMES]
-
-
-def _time(seconds: float) -> str:
-    """Format an estimate with two digits at most."""
-    return rough_duration(seconds) if seconds >= 99.5 else duration(float(f"{seconds:.2g}"))
+def _times(seconds: Mapping[str, float] | None) -> list[str]:
+    """Format estimates with two digits at most; what is not estimated is left empty."""
+    known = [(seconds or {}).get(name) for name in _TIMES]
+    return ["" if s is None else rough_duration(s) if s >= 99.5 else duration(float(f"{s:.2g}")) for s in known]
 
 
 def _held(planned: "Option | Total", *sizes: int) -> list[str]:
@@ -161,10 +156,10 @@ def _held(planned: "Option | Total", *sizes: int) -> list[str]:
 
 
 def _print_ranks(ranks: list[dict[str, Any]]) -> None:
-    rows = []
-    for each in ranks:
-        sizes = (each["theta"], *map(round, each["costs"].values()))
-        rows.append((f"{each['ranks']}", f"{each['sub_gcns']}", *map(size, sizes)))
+    sizes = [(each["theta"], *map(round, each["costs"].values())) for each in ranks]
+    rows = [
+        (f"{each['ranks']}", f"{each['sub_gcns']}", *map(size, own)) for each, own in zip(ranks, sizes, strict=True)
+    ]
     title = "on ranks, the parameters sharded: what a rank holds, and what it sends in a round by each method"
     _table(title, ("ranks", "m", "holds", "GIST", "data parallel", "local SGD"), rows)
 

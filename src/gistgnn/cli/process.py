@@ -1,32 +1,198 @@
-"""The process of a command: its place among the ranks that torchrun has started."""
+"""The process of a command: the signals that end it, the imports that take seconds, its place among the ranks.
 
-import argparse
+This module imports nothing slow: signals are handled before the rest is imported.
+"""
+
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from gistgnn.cli.signals import ending_at_once, leads
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from gistgnn.distributed import World
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+"""They end a run as Ctrl-C does. SIGHUP comes when a terminal is closed; schedulers send SIGTERM or SIGUSR1."""
+
+GRACE = 30.0  # seconds that a round has to end after such a signal
+_AGAIN = 1.0  # seconds: the same Ctrl-C may arrive twice, from the terminal and from torchrun
+
+WRITTEN = ("checkpoints/*", "theta", "runs", "runs/*", "runs/*/*")
+"""Folders in an output folder in which a killed command may have left temporary files."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal has ended the command; `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def status_of(number: int) -> int:
+    """Return the exit status of a command that a signal has ended."""
+    return 128 + number
+
+
+def leads() -> bool:
+    """Return whether this process prints messages: it is rank 0, or the only process."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def say(text: str) -> None:
+    """Print a line for the user on standard error; nothing if the terminal is closed, or in the middle of a print."""
+    with contextlib.suppress(OSError, RuntimeError):
+        if leads():
+            print(f"gistgnn: {printable(text)}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Inside the block a signal ends the process at once, with one line: for imports, which leave nothing to clean up.
+
+    An exception in the middle of an import would be printed with its trace, or be lost in the module.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):
+            if leads():
+                os.write(2, b"gistgnn: interrupted\n")
+        _end(number)
+
+    with _handling(end):
+        yield
+
+
+@contextmanager
+def raising() -> Iterator[None]:
+    """Inside the block a signal raises `Interrupted`, so that files are closed and other processes are ended."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        _leave_closed_terminal(number)
+        raise Interrupted(number)
+
+    with _handling(interrupt):
+        yield
+
+
+class Stop:
+    """Whether a run has been asked to stop; call it. `number` is the signal that has asked; None: there was none."""
+
+    number: int | None = None
+
+    def __call__(self) -> bool:
+        """Whether a signal has asked."""
+        return self.number is not None
+
+
+@contextmanager
+def stopping(grace: float = GRACE) -> Iterator[Stop]:
+    """Inside the block a signal asks the run to stop after its round.
+
+    After SIGTERM, SIGHUP and SIGUSR1 the process ends `grace` seconds later, if the block has not: the last checkpoint
+    counts then. A second Ctrl-C raises `Interrupted`.
+    """
+    stop, since, timer = Stop(), 0.0, threading.Timer(grace, lambda: _give_up(stop.number or 0, grace))
+    timer.daemon = True
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal since
+        if stop.number is not None:
+            if number == signal.SIGINT and time.monotonic() - since > _AGAIN:
+                raise Interrupted(number)
+            return
+        stop.number, since = number, time.monotonic()
+        if number == signal.SIGINT:
+            say("stopping after this round; Ctrl-C again to stop at once")
+            return
+        _leave_closed_terminal(number)
+        timer.start()
+        say(f"{signal.Signals(number).name}: stopping after this round, or in {grace:g} s (--grace)")
+
+    with _handling(ask):
+        try:
+            yield stop
+        finally:
+            timer.cancel()
+
+
+@contextmanager
+def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle Ctrl-C and the other signals within the block, but not those that the caller's shell ignores."""
+    before: dict[int, Any] = {}
+    try:
+        if threading.current_thread() is threading.main_thread():  # no other gets signals
+            for number in (signal.SIGINT, *ENDING):
+                if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                    before[number] = signal.signal(number, handler)
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier if earlier is not None else signal.SIG_DFL)
+
+
+def _give_up(number: int, grace: float) -> None:
+    """End the process, and those that it has started."""
+    import psutil
+
+    say(f"the round did not end within {grace:g} s: resume from the last checkpoint with --resume")
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
+    _end(number)
+
+
+def _end(number: int) -> NoReturn:
+    """End the process without cleaning up, but for the terminal's cursor, which progress bars hide."""
+    with contextlib.suppress(OSError):
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h")
+    os._exit(status_of(number))
+
+
+def _leave_closed_terminal(number: int) -> None:
+    """After SIGHUP, send what is printed nowhere: the terminal is closed, and writing there would fail."""
+    if number != getattr(signal, "SIGHUP", None):
+        return
+    with open(os.devnull, "w") as nowhere:
+        for handle in (1, 2):
+            if os.isatty(handle):
+                os.dup2(nowhere.fileno(), handle)
 
 
 def load_torch(module: str = "torch", title: str = "") -> None:
     """Import torch, or a module that needs it, which takes seconds; a terminal shows that something happens.
 
-    Args:
-        module: what is imported.
-        title: what is about to be trained, in a few words. A log has it as its first line, before torch is imported.
+    A log has as its first line, before torch is imported, the `title`: what is about to be trained, in a few words.
     """
     from gistgnn.utils.console import spinner
 
     task, slow = f"starting: {title}" if title else "starting", "torch" not in sys.modules
     with spinner(task, shown=leads(), logged=bool(title) and slow), ending_at_once():
         import_module(module)
+
+
+@contextmanager
+def own_directory(out: Path) -> Iterator[Path]:
+    """Yield a folder that no other process writes while the block lasts, without what killed processes left there."""
+    from gistgnn.storage.folder_lock import locked
+    from gistgnn.storage.whole_files import remove_leftovers
+
+    with locked(out, advice="give another --out"):
+        remove_leftovers(out, WRITTEN)
+        yield out
 
 
 def refuse_torchrun(what: str, more: str = "") -> None:
@@ -38,13 +204,8 @@ def refuse_torchrun(what: str, more: str = "") -> None:
 
 
 @contextmanager
-def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
-    """Join the other ranks while the block lasts; `Alone` if torchrun has not started this process.
-
-    Raises:
-        InputError: an option does not fit the way the process was started.
-        RankLostError: the other ranks cannot be reached.
-    """
+def joined(args: "Namespace", device: str) -> "Iterator[World]":
+    """Join the other ranks while the block lasts; `Alone` if torchrun has not started this process."""
     from gistgnn.distributed import Alone, Ranks, started_by_torchrun
 
     if not started_by_torchrun():
@@ -58,8 +219,5 @@ def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
             "so that they resume from the last checkpoint"
         )
     own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device  # each rank has a GPU of its own
-    ranks = Ranks(own, args.timeout, args.interface)
-    try:
+    with contextlib.closing(Ranks(own, args.timeout, args.interface)) as ranks:
         yield ranks
-    finally:
-        ranks.close()

@@ -6,7 +6,6 @@ import shlex
 import signal
 import sys
 from contextlib import ExitStack
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -14,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
 from gistgnn.cli.parser import Parser, add_command
-from gistgnn.cli.process import joined, refuse_torchrun
-from gistgnn.cli.run_directory import own_directory
-from gistgnn.cli.signals import say, status_of, stopping
+from gistgnn.cli.process import joined, own_directory, refuse_torchrun, say, status_of, stopping
 from gistgnn.errors import printable
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
 from gistgnn.theta.registry import STORES
@@ -33,13 +30,12 @@ _DEVICE_MEMORY = (
 )
 
 
-# The flag of each setting, and the arguments for argparse. The destination is the experiment's attribute.
 def _counts(flag: str, metavar: str, text: str, **more: Any) -> tuple[str, dict[str, Any]]:
     return flag, {"type": options.count, "metavar": metavar, "help": text, **more}
 
 
 _EVERY = {"nargs": "+"}
-OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {  # by the experiment's attribute: the flag, and what argparse takes
     "datasets": ("--datasets", {"nargs": "+", "metavar": "NAME", "help": "names from `gistgnn datasets`"}),
     "seeds": _counts("--seeds", "S", "runs of each row", type=options.thousand),
     "epochs": _counts("--epochs", "E", "of each run"),
@@ -87,6 +83,7 @@ def _add_options(parser: Parser, name: str, entry: Entry) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn reproduce EXPERIMENT`."""
+    from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
     from gistgnn.storage.whole_files import check_writable
 
     if args.rehearse:
@@ -102,20 +99,13 @@ def run(args: argparse.Namespace) -> int:
         print(rehearse(experiment, args.data_root, shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)))
         return 0
     with joined(args, experiment.device) as ranks, ExitStack() as folder:
-        _require_same(experiment, ranks)
+        settings = {name: value for name, value in vars(experiment).items() if name != "device"}
+        require_same(ranks, {SAME_SETTINGS: {"experiment": experiment.name, **settings}})
         ranks.lead(lambda: str(folder.enter_context(own_directory(args.out))))
         if ranks.several and (number := _train_on_ranks(experiment, args, ranks)):
             return status_of(number)
         ranks.lead(lambda: _show(experiment, args, ranks))
     return 0
-
-
-def _require_same(experiment: "Experiment", ranks: "World") -> None:
-    """Refuse ranks with different options, before they do anything together."""
-    from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
-
-    settings = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "device"}
-    require_same(ranks, {SAME_SETTINGS: {"experiment": experiment.name, **settings}})
 
 
 def _experiment(args: argparse.Namespace) -> "Experiment":

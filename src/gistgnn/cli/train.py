@@ -2,27 +2,24 @@
 
 import argparse
 import signal
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
 from gistgnn.cli.parser import add_command
-from gistgnn.cli.process import joined
-from gistgnn.cli.run_directory import finished_run, run_directory
-from gistgnn.cli.signals import Stop, say, status_of, stopping
+from gistgnn.cli.process import Stop, joined, own_directory, say, status_of, stopping
 from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_of, seconds_left, title_of
-from gistgnn.errors import DivergedError, lacks_memory, printable
+from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gistgnn.distributed import World
-    from gistgnn.fit.callbacks import Run
     from gistgnn.graphs import Graph, Standardisation
 
 
@@ -87,14 +84,14 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
     from gistgnn.fit.tensorboard import FOLDER, Events, require_tensorboard
-    from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
+    from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, write_run
     from gistgnn.utils.console import spinner
 
     first, scale, diverged = ranks.leads, None, None
     _require_same(args, config, ranks)
     if args.tensorboard:
         ranks.lead(require_tensorboard)
-    out = Path(ranks.lead(lambda: str(folder.enter_context(run_directory(args, config)))))
+    out = Path(ranks.lead(lambda: str(folder.enter_context(_run_directory(args, config)))))
     if args.resume and (finished := ranks.lead(lambda: finished_run(out, config))):
         return _report(finished, out, args.json, shown=first)
 
@@ -109,7 +106,8 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     stop = folder.enter_context(stopping(args.grace))
     said = f"{args.title} ({plural(graph.num_nodes, 'node')}); the results go to {out}"
-    callbacks: list[Any] = [_Announcement(said), InterruptWhen(stop)]
+    prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more
+    callbacks: list[Any] = [prepared, InterruptWhen(stop)]
     if args.tensorboard and first:
         callbacks.append(folder.enter_context(closing(Events(out / FOLDER))))
     try:
@@ -119,15 +117,48 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
             result = _within_budget(config).fit(gist, graph, progress=first, **hooks)
     except DivergedError as error:
         diverged, result = error, error.result
-    describe = partial(result_json, config, graph, result, args.data_root, standardised=scale is not None)
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
-    record = ranks.lead(lambda: write_run(out, describe(), result.model, scale))
+
+    def write() -> dict[str, Any]:
+        record = result_json(config, graph, result, args.data_root, standardised=scale is not None)
+        return write_run(out, record, result.model, scale)
+
+    record = ranks.lead(write)
     if result.interrupted:
         return _interrupted(out, stop, ranks, best=True)
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
+
+
+@contextmanager
+def _run_directory(args: argparse.Namespace, config: RunConfig) -> Iterator[Path]:
+    """Yield the folder of the run: --out, or a new one in runs/. No other process writes it while the block lasts."""
+    from gistgnn.graphs import find
+    from gistgnn.runs.run_folder import clear_folder
+    from gistgnn.storage.folder_lock import FolderInUseError
+
+    if args.overwrite and args.resume:
+        raise InputError("--resume and --overwrite are both given: one goes on with a run, the other replaces it")
+    if args.out is None and args.resume:
+        raise InputError("--resume needs --out: say which run to resume")
+    # In the name of a synthetic graph a point is no suffix, and a file name should have no colon.
+    dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
+    method = "" if config.method == "gist" else f"-{config.method}"
+    split = "budget" if config.training.budget else f"m{config.sub_gcns}"
+    name = f"{dataset}-{config.model.name.rpartition(':')[2]}{method}-{split}-seed{config.seed}"
+    with ExitStack() as lock:
+        if args.out:
+            out = lock.enter_context(own_directory(args.out))
+        else:
+            for out in (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in count(1)):
+                if not out.exists():
+                    with suppress(FolderInUseError):  # another process has made it meanwhile
+                        lock.enter_context(own_directory(out))
+                        break
+        clear_folder(out, overwrite=args.overwrite, resume=args.resume)
+        yield out
 
 
 def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -> None:
@@ -140,17 +171,6 @@ def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -
     own = {name: getattr(args, name) for name in names}
     dataset = config.dataset if find(config.dataset) else "a file"  # which may lie elsewhere on another machine
     require_same(ranks, {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **own}})
-
-
-class _Announcement:
-    """A callback that prints a line when the run has been prepared: nothing is refused any more."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def on_fit_begin(self, run: "Run") -> None:
-        """Print it."""
-        say(self._text)
 
 
 def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
@@ -212,8 +232,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     if as_json:
         return options.print_json(record)
     from gistgnn.cli.evaluate import print_scores
-    from gistgnn.report.names import model_title, sub_gcns_name
-    from gistgnn.report.run_text import times
+    from gistgnn.report.names import model_title, sub_gcns_name, times
 
     config = record["config"]
     method = config.get("method", "gist")
@@ -224,7 +243,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     scores |= {f"{split} at the end": last.get(split) for split in ("validation", "test")}
     named = "" if method == "gist" else f"{method}, "
     title = f"{record['graph']['name']}, {model_title(config)}, {named}{sub_gcns_name(record)}"
-    print_scores(title, scores, record.get("evaluation"))
+    print_scores(title, scores, record["evaluation"])
     rounds = f"{plural(record['rounds'], 'round')} (ζ = {', '.join(map(str, record['local_steps']))})"
     print(f"{rounds}, {plural(record['steps'], 'step')}, {times(record)}")
     written = (out / name for name in ("result.json", "model.safetensors", "curves.png", "report.html"))

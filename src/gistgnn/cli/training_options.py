@@ -18,7 +18,7 @@ from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
 from gistgnn.settings import BUDGET_LR, LONGEST_ROUND, SHORTEST_ROUND, Phase, Training
-from gistgnn.utils.setting import Setting
+from gistgnn.utils.setting import described
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
 
@@ -60,24 +60,27 @@ _CHOSEN: dict[str, dict[str, Any]] = {
 }
 
 # The settings of samplers, whose modules import torch. Several samplers may have a setting of the same name.
-_SAMPLING = {
-    "clusters": Setting("c, number of clusters that the graph is cut into", "C"),
-    "clusters_per_batch": Setting("(default: 10)", "Q"),
-    "method": Setting("(default: metis)", choices=options.CLUSTER_METHODS),
-    "precompute": Setting("clusters: the first layer sums over the batch's edges, not over all of the graph's"),
-    "batch_size": Setting("output nodes of a batch (default: 512); saint-*: draws (default: 6000, 4000, 2000)", "B"),
-    "nodes_per_layer": Setting("ladies, fastgcn: nodes drawn for each layer: a number, or several (default: 512)", "S"),
-    "fanouts": Setting("neighbor: neighbours drawn for a node; one number, or each hop's; -1: all (default: 10)", "K"),
-    "walk_length": Setting("saint-rw: steps of a walk (default: 2)", "H"),
-    "batches": Setting("the same for all sub-GCNs, or different ones (default: shared)", choices=BATCHES),
+_DRAWS = "output nodes of a batch (default: 512); saint-*: draws (default: 6000, 4000, 2000)"
+_NODES = "ladies, fastgcn: nodes drawn for each layer: a number, or several (default: 512)"
+_FANOUTS = "neighbor: neighbours drawn for a node; one number, or each hop's; -1: all (default: 10)"
+_PRECOMPUTE = "clusters: the first layer sums over the batch's edges, not over all of the graph's"
+_SAMPLING: dict[str, dict[str, Any]] = {
+    "clusters": {"metavar": "C", "help": "c, number of clusters that the graph is cut into"},
+    "clusters_per_batch": {"metavar": "Q", "help": "(default: 10)"},
+    "method": {"flag": "--cluster-method", "choices": options.CLUSTER_METHODS, "help": "(default: metis)"},
+    "precompute": {"flag": "--no-precompute", "action": "store_false", "default": None, "help": _PRECOMPUTE},
+    "batch_size": {"metavar": "B", "help": _DRAWS},
+    "nodes_per_layer": {"metavar": "S", "nargs": "+", "help": _NODES},
+    "fanouts": {"flag": "--fanout", "metavar": "K", "nargs": "+", "help": _FANOUTS},
+    "walk_length": {"metavar": "H", "help": "saint-rw: steps of a walk (default: 2)"},
+    "batches": {"choices": BATCHES, "help": "the same for all sub-GCNs, or different ones (default: shared)"},
 }
-_FLAGS = {"method": "--cluster-method", "precompute": "--no-precompute", "fanouts": "--fanout"}
 
 
 def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") -> None:
     """Add the options of the model, of GIST, of batches and of the optimiser.
 
-    If `several` is given, the command takes several m and no method or store; it is the help of --sub-gcns.
+    `several` is the help of --sub-gcns of a command that takes several m, and no method, store or metric.
     """
     group = parser.add_argument_group
     add = partial(options.add_fields, special=_CHOSEN)
@@ -87,15 +90,9 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
     text += "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)"
     batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=FULL, help=text)
-    for name, setting in _SAMPLING.items():
-        given: dict[str, Any] = {"type": int, "metavar": setting.metavar}
-        if setting.choices:
-            given = {"choices": list(setting.choices)}
-        elif name == "precompute":
-            given = {"action": "store_false", "default": None}
-        elif name in ("nodes_per_layer", "fanouts"):
-            given["nargs"] = "+"
-        batches.add_argument(_flag(name), dest=f"sampling_{name}", help=setting.help, **given)
+    for name, given in _SAMPLING.items():
+        arguments = {**({"type": int} if "metavar" in given else {}), **given, "dest": f"sampling_{name}"}
+        batches.add_argument(arguments.pop("flag", f"--{name.replace('_', '-')}"), **arguments)
     add(batches, RunConfig, "inductive", "standardise")
     # A comparison has scores that all its runs share.
     losses = ("loss", "class_weights", "label_smoothing", *(() if several else ("metric",)))
@@ -116,11 +113,7 @@ def _add_gist_options(group: "Options", several: str) -> None:
     text = "a run in phases with different m: sub-GCNs and epochs, then what differs from the other options: copies "
     text += "(one sub-GCN trains for all), lr=X, schedule=S, redraw=K; such as 8:20,copies 8:40 1:2,lr=0.0003"
     group.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=text)
-    add(RunConfig, "partitioned", "runner", *(() if several else ("store",)), "store_precision")
-
-
-def _flag(name: str) -> str:
-    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    add(RunConfig, "partitioned", "runner", *(() if several else ("store", "store_precision")))
 
 
 def parse_phase(text: str) -> Phase:
@@ -165,32 +158,22 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str = "memory", ti
 
     Settings are checked before torch is imported; the log says `title` first.
     """
-    model, training = _model(args), _training(args, sub_gcns)
-    method = getattr(args, "method", RunConfig.method)
+    own = {field.name: getattr(args, field.name) for field in fields(RunConfig) if hasattr(args, field.name)}
+    own |= {"sub_gcns": sub_gcns, "store": store, "partitioned": tuple(args.partitioned) if args.partitioned else None}
+    own |= {"model": _model(args), "training": _training(args, sub_gcns)}
+    for name, field in described(RunConfig).items():
+        field.check(own.get(name, field.default))
+    method = own.get("method", RunConfig.method)
     if not METHODS[method].splits and args.partitioned:
         raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
     load_torch("gistgnn.gist", title)
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device
 
-    known = find(args.dataset)
-    return RunConfig(
-        dataset=args.dataset,
-        model=model,
-        sub_gcns=sub_gcns,
-        method=method,
-        partitioned=tuple(args.partitioned) if args.partitioned else None,
-        seed=args.seed,
-        device=choose_device(args.device),
-        training=training,
-        sampler=_sampler(args),
-        runner=args.runner,
-        inductive=args.inductive,
-        standardise=known.standardise if args.standardise is None and known else args.standardise,
-        evaluation=options.evaluation_of(args),
-        store=store,
-        store_precision=args.store_precision,
-    )
+    if args.standardise is None and (known := find(args.dataset)):
+        own["standardise"] = known.standardise
+    own |= {"device": choose_device(args.device), "sampler": _sampler(args), "evaluation": options.evaluation_of(args)}
+    return RunConfig(**own)
 
 
 def _training(args: argparse.Namespace, sub_gcns: int) -> Training:
@@ -221,10 +204,7 @@ def _model(args: argparse.Namespace) -> ModelConfig:
 
 
 def _sampler(args: argparse.Namespace) -> "Sampling | None":
-    """Return the sampler that the options describe; None: every step sees the whole graph.
-
-    The number of clusters is that of the graph's folder, unless it is given.
-    """
+    """Return the sampler that the options describe; None: every step sees the whole graph."""
     settings = {name: {field.name for field in fields(kind)} for name, kind in SAMPLERS.items()}
     values: dict[str, Any] = {}
     for name in _SAMPLING:
@@ -233,7 +213,7 @@ def _sampler(args: argparse.Namespace) -> "Sampling | None":
             continue
         if name not in settings.get(args.sampler, ()):
             samplers = " or ".join(sampler for sampler, names in settings.items() if name in names)
-            option = _flag(name).removeprefix("--no").strip("-").replace("-", "_")
+            option = _SAMPLING[name].get("flag", name).removeprefix("--no").strip("-").replace("-", "_")
             raise InputError(f"{option} is given, but the sampler is {args.sampler}: add --sampler {samplers}")
         values[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
     if args.sampler == "clusters" and "clusters" not in values:

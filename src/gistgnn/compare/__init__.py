@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING
 from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from gistgnn.compare.comparison import Row, by_seeds, compare, rows_of, score_of, seconds_to, with_seeds
-    from gistgnn.compare.many_runs import RunStore
+    from gistgnn.compare.comparison import Row, as_markdown, by_seeds, compare, rows_of, score_of, seconds_to, speedup
+    from gistgnn.compare.many_runs import Record, RunStore, with_seeds
     from gistgnn.compare.on_ranks import RunsOnRanks, records_on_ranks
-    from gistgnn.compare.processes import Record
-    from gistgnn.compare.tables import as_markdown, speedup
 
+_NAMES = {
+    "comparison": ["Row", "as_markdown", "by_seeds", "compare", "rows_of", "score_of", "seconds_to", "speedup"],
+    "many_runs": ["Record", "RunStore", "with_seeds"],
+    "on_ranks": ["RunsOnRanks", "records_on_ranks"],
+}
 __all__ = ["Record", "Row", "RunStore", "RunsOnRanks", "as_markdown", "by_seeds", "compare", "records_on_ranks"]
 __all__ += ["rows_of", "score_of", "seconds_to", "speedup", "with_seeds"]
-_HOMES = {
-    **dict.fromkeys(["Row", "by_seeds", "compare", "rows_of", "score_of", "seconds_to", "with_seeds"], "comparison"),
-    "Record": "processes",
-    "RunStore": "many_runs",
-    **dict.fromkeys(["RunsOnRanks", "records_on_ranks"], "on_ranks"),
-    **dict.fromkeys(["as_markdown", "speedup"], "tables"),
-}
-__getattr__ = lazy_attributes(__name__, _HOMES)
+__getattr__ = lazy_attributes(__name__, {name: home for home, names in _NAMES.items() for name in names})

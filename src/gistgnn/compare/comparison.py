@@ -1,4 +1,4 @@
-"""Several ways to train one model, side by side: the rows of `gistgnn compare`, and of the paper's tables."""
+"""Several ways to train one model, side by side: the tables of `gistgnn compare`, and the rows of the paper's."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.processes import Record
+from gistgnn.compare.many_runs import Record, RunStore, with_seeds
 from gistgnn.errors import InputError
 from gistgnn.report.names import COSTLY, bytes_sent, main_score, method_name, method_of
 from gistgnn.runs.config import RunConfig
@@ -104,20 +103,11 @@ def compare(
 ) -> tuple[list[Row], list[list[Record]]]:
     """Train the runs that are missing; return the rows, and the records of each row by seed.
 
-    Args:
-        store: finished runs.
-        configs: one run for each row, the baseline first; their seeds are set here.
-        seeds: how often each run is repeated.
-        label: of the progress bar.
-        below: see `rows_of`.
+    `configs` has one run for each row, the baseline first. `label` is that of the progress bar; for `below` see
+    `rows_of`.
     """
     records = by_seeds(store.run_all(with_seeds(configs, seeds), None, label), seeds)
     return rows_of(records, below), records
-
-
-def with_seeds(configs: Iterable[RunConfig], seeds: int) -> list[RunConfig]:
-    """Repeat every run with seeds 0, 1, ..."""
-    return [replace(config, seed=seed) for config in configs for seed in range(seeds)]
 
 
 def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
@@ -133,21 +123,22 @@ def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5, details: Se
         below: points below the baseline's final score, for the times to a fixed score.
         details: what tells each group from the others beside method and m; none: nothing.
     """
-    goals = [score_of(record) - below for record in records[0]]
     every = zip(records, details or [""] * len(records), strict=True)
-    return [_row(group, records[0], goals, detail) for group, detail in every]
+    return [_row(group, records[0], below, detail) for group, detail in every]
 
 
-def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[float], detail: str) -> Row:
+def _row(group: Sequence[Record], baseline: Sequence[Record], below: float, detail: str) -> Row:
+    goals = [score_of(record) - below for record in baseline]
     own = goals if len(goals) == len(group) else [statistics.fmean(goals)] * len(group)  # seeds may not correspond
     until = tuple(map(seconds_to, group, own))
     steps = [record["steps"] // record["traffic"]["workers"] for record in group]
+    times = [[None if "diverged" in r else r["train_seconds"] for r in each] for each in (baseline, group)]
     return Row(
         method=method_of(group[0]),
         sub_gcns=group[0]["config"]["sub_gcns"],
         score=tuple(map(score_of, group)),
         seconds=tuple(record["train_seconds"] for record in group),
-        speedup=_speedup(map(_full_time, baseline), map(_full_time, group)),
+        speedup=_speedup(*times),
         bytes=statistics.fmean(bytes_sent(r, r["rounds"], n) for r, n in zip(group, steps, strict=True)),
         inference_seconds=tuple(r["inference_seconds"] for r in group if r["inference_seconds"] is not None),
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
@@ -215,11 +206,20 @@ def _curve(row: Row, record: Record) -> dict[str, Any]:
     }
 
 
-def _full_time(record: Record) -> float | None:
-    return None if "diverged" in record else record["train_seconds"]
-
-
 def _speedup(baseline: Iterable[float | None], other: Iterable[float | None]) -> float | None:
     """Return the baseline's mean time divided by the other's; None if a time is missing or 0."""
     first, second = ([seconds or 0.0 for seconds in times] for times in (baseline, other))
     return statistics.fmean(first) / statistics.fmean(second) if all(first) and all(second) else None
+
+
+def speedup(row: Row, baseline: Row) -> str:
+    """Format a speed-up; in parentheses if it costs more than a point of the score, as in the paper's Table 2."""
+    if row.speedup is None:
+        return "–"
+    return f"({row.speedup:.2f}x)" if row.costs_too_much(baseline) else f"{row.speedup:.2f}x"
+
+
+def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    """Return a table in Markdown, followed by a note."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{note}\n"

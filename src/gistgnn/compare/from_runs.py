@@ -1,19 +1,20 @@
 """The comparison of runs that are finished already, from their folders."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gistgnn.compare.comparison import TIMES, Row, rows_of, table_record
-from gistgnn.compare.processes import Record
+from gistgnn.compare.many_runs import Record
 from gistgnn.errors import InputError
-from gistgnn.report.names import is_share, main_score, model_title
+from gistgnn.report.names import is_share, main_score, method_of, model_title
 from gistgnn.runs.run_folder import read_record
 from gistgnn.utils.machine import provenance
 
-_COLUMNS = {"method", "sub_gcns"}  # of the table
-_NO_MATTER = {"seed", "device", "evaluation", "store", "store_precision", "runner", "standardise"}  # for the result
+# They are not named in a row: the table has columns for two, and the others do not decide the result.
+_NOT_NAMED = ("seed", "device", "evaluation", "store", "store_precision", "runner", "standardise")
+_COLUMNS = ("method", "sub_gcns")
 
 
 def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict[str, Any]]:
@@ -23,22 +24,32 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
 
     Returns the rows, and the content of comparison.json. For `below` see `rows_of`.
     """
-    records = {folder: _read(folder) for folder in folders}
-    groups: dict[str, list[Record]] = {}
+    records, groups = {folder: _read(folder) for folder in folders}, dict[str, list[Record]]()
     for record in records.values():
         groups.setdefault(json.dumps(_settings(record), sort_keys=True), []).append(record)
     if len(groups) < 2:
         raise InputError(f"there is nothing to compare in {folders[0]}: give the folders of two different runs or more")
-    _check_same_graph(records)
-    ordered = sorted(groups.values(), key=lambda group: not _is_baseline(group[0]))
-    rows = rows_of(ordered, below, _details(ordered))
+    first = records[folders[0]]["graph"]
+    for folder, record in records.items():
+        graph = record["graph"]
+        if any(graph[key] != first[key] for key in ("name", "nodes", "edges", "classes")):
+            graphs = f"{folders[0]} is of the graph {first['name']}, {folder} of {graph['name']}"
+            raise InputError(f"{graphs}: compare runs on one graph")
+    ordered = sorted(
+        groups.values(), key=lambda group: (method_of(group[0]), group[0]["config"]["sub_gcns"]) != ("gist", 1)
+    )
+    rows = rows_of(ordered, below, _details([_settings(group[0]) for group in ordered]))
+    machines = list(dict.fromkeys(map(_machine, records.values())))
+    notes = [note for folder, record in records.items() for note in _notes(folder, record)]
+    if len(machines) > 1:
+        notes.append("The runs were made on different machines: their times cannot be compared.")
     own = {
-        "machine": "; ".join(dict.fromkeys(map(_machine, records.values()))),
+        "machine": "; ".join(machines),
         "provenance": provenance("cpu"),
-        "notes": [*_notes(records), TIMES],
+        "notes": [*notes, TIMES],
         "config": {str(folder): record["config"] for folder, record in records.items()},
     }
-    title = f"{len(records)} runs on {ordered[0][0]['graph']['name']}"
+    title = f"{len(records)} runs on {first['name']}"
     return rows, {**table_record(title, rows, ordered, below), **own}
 
 
@@ -49,36 +60,19 @@ def _read(folder: Path) -> Record:
     return record
 
 
-def _is_baseline(record: Record) -> bool:
-    """Whether the run is ordinary training of the full model."""
-    config = record["config"]
-    return config.get("method", "gist") == "gist" and config["sub_gcns"] == 1 and not config["training"].get("phases")
-
-
-def _check_same_graph(records: Mapping[Path, Record]) -> None:
-    known: dict[tuple[Any, ...], Path] = {}
-    for folder, record in records.items():
-        graph = record["graph"]
-        known.setdefault((graph["name"], graph["nodes"], graph["edges"], graph["classes"]), folder)
-    if len(known) > 1:
-        ((one, *_), first), ((other, *_), second) = list(known.items())[:2]
-        raise InputError(f"{first} is of the graph {one}, {second} of {other}: compare runs on one graph")
-
-
 def _settings(record: Record) -> dict[str, Any]:
     """Return the settings of a run that decide its result, but for the seed, without the levels of config."""
     config = record["config"]
     model = {key: value for key, value in config["model"].items() if key not in ("name", "hidden")}
     sampler = config.get("sampler") or {"name": "full"}
     text = " ".join(map(str, sampler.values())) if isinstance(sampler, dict) else sampler
-    own = {key: value for key, value in config.items() if key not in _NO_MATTER | {"model", "training", "sampler"}}
+    own = {key: value for key, value in config.items() if key not in (*_NOT_NAMED, "model", "training", "sampler")}
     return {"model": model_title(config), **model, **config["training"], "sampler": text, **own}
 
 
-def _details(groups: Sequence[Sequence[Record]]) -> list[str]:
-    """Return for every group the settings, beside method and m, that differ between the groups."""
-    settings = [_settings(group[0]) for group in groups]
-    names = [name for name in dict.fromkeys(name for each in settings for name in each) if name not in _COLUMNS]
+def _details(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Return for every row the settings, beside method and m, that differ between the rows."""
+    names = dict.fromkeys(name for each in settings for name in each if name not in _COLUMNS)
     differing = [name for name in names if len({json.dumps(each.get(name)) for each in settings}) > 1]
     return [", ".join(_setting(name, each.get(name)) for name in differing) for each in settings]
 
@@ -96,14 +90,7 @@ def _machine(record: Record) -> str:
     return (record.get("provenance") or {}).get("machine") or "a machine that is not recorded"
 
 
-def _notes(records: Mapping[Path, Record]) -> list[str]:
-    """Return what a reader has to know of single runs."""
-    notes = []
-    for folder, record in records.items():
-        if record.get("interrupted"):
-            notes.append(f"{folder} was interrupted: its scores and times are those so far.")
-        if "diverged" in record:
-            notes.append(f"{folder} diverged: {record['diverged']}.")
-    if len(set(map(_machine, records.values()))) > 1:
-        notes.append("The runs were made on different machines: their times cannot be compared.")
-    return notes
+def _notes(folder: Path, record: Record) -> list[str]:
+    """Return what a reader has to know of a run."""
+    notes = [f"{folder} was interrupted: its scores and times are those so far."] if record.get("interrupted") else []
+    return notes + ([f"{folder} diverged: {record['diverged']}."] if "diverged" in record else [])

@@ -1,14 +1,28 @@
-"""Many runs: each is trained once and kept in a file, so that an interrupted command resumes."""
+"""Many runs: each trains in a process of its own, and is kept in a file, so that an interrupted command resumes."""
 
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import multiprocessing
+import os
 import shutil
+import signal
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
 
-from gistgnn.compare import finished
-from gistgnn.compare.processes import Record, train_apart
 from gistgnn.distributed import World
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import Callback
@@ -17,11 +31,17 @@ from gistgnn.fit.saving import Saving
 from gistgnn.graphs import Graph, Standardisation, load
 from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import config_of, result_json
-from gistgnn.storage.json_files import write_json
+from gistgnn.storage.json_files import plain, read_json, write_json
+from gistgnn.utils.console import show_log
 from gistgnn.utils.machine import describe_machine
 from gistgnn.utils.progress import TaskProgress
 
 CHECKPOINT_EVERY = 10  # rounds
+
+log = logging.getLogger(__name__)
+
+Record = dict[str, Any]
+"""What result.json holds of a run."""
 
 
 class RunStore:
@@ -48,12 +68,31 @@ class RunStore:
         """Note that a run of the table is not trained, and why."""
 
     def measured(self, wanted: Mapping[str, tuple[Mapping[str, Any], Callable[[], Any]]], label: str) -> dict[str, Any]:
-        """Make the measurements that are missing, and return all; see `finished.measure_all`."""
-        return finished.measure_all(self.directory, wanted, label)
+        """Make the measurements that are missing, and return all by name; an interruption keeps the finished ones.
+
+        Args:
+            wanted: for each name the arguments that tell the measurement from others, and a function that makes it;
+                both consist of what JSON can hold. The first word of a name is the kind of the measurement: those of
+                one kind with equal arguments are the same.
+            label: of the progress bar.
+        """
+        results = {}
+        with TaskProgress(label, len(wanted)) as progress:
+            for name, (arguments, measure) in wanted.items():
+                kind = name.split(" ")[0]
+                request = plain([kind, arguments])
+                path = self._file(kind, request)
+                content = _read(path, lambda content: isinstance(content["found"], str))
+                if content is None or content["of"] != request:
+                    content = {"of": request, "found": json.dumps(measure())}  # as text, where NaN stays NaN
+                    write_json(path, content)
+                results[name] = json.loads(content["found"])
+                progress.advance()
+        return results
 
     def get(self, config: RunConfig) -> Record | None:
         """Return the record of a finished run; None if the run is missing or its file was cut short."""
-        return finished.read(self._path(config), lambda record: config_of(record).identity == config.identity)
+        return _read(self._path(config), lambda record: config_of(record).identity == config.identity)
 
     def keep(self, config: RunConfig, record: Record) -> None:
         """Write the record of a finished run, and remove its checkpoints."""
@@ -66,7 +105,7 @@ class RunStore:
         return Saving(self._path(config).with_suffix(".checkpoints"), CHECKPOINT_EVERY, True, config.resume_identity)
 
     def run_all(self, configs: Iterable[RunConfig], jobs: int | None, label: str) -> list[Record]:
-        """Train the runs that are missing, each in a process of its own, those with the first seed first.
+        """Train the runs that are missing, those with the first seed first; return the records of all, in order.
 
         An interruption keeps finished runs, and the checkpoints of the others.
 
@@ -74,9 +113,6 @@ class RunStore:
             configs: the runs.
             jobs: how many train at the same time, with one thread each; None: one, with all threads.
             label: of the progress bar.
-
-        Returns:
-            The records of all runs, in order.
 
         Raises:
             InputError: a data set cannot be read, a run is refused, or its process was killed.
@@ -107,8 +143,30 @@ class RunStore:
         return train_run(config, graph, self.data_root, out, callbacks=callbacks, saving=self.saving(config))[1]
 
     def _path(self, config: RunConfig) -> Path:
-        prefix = f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}"
-        return finished.file_of(self.directory, prefix, config.identity)
+        return self._file(f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}", config.identity)
+
+    def _file(self, prefix: str, request: Any) -> Path:
+        """Return the file of finished work: its name holds a digest of what was asked for."""
+        digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:16]
+        return self.directory / f"{prefix}-{digest}.json"
+
+
+def _read(path: Path, fits: Callable[[Any], bool]) -> Any | None:
+    """Return the content of a file; None if it does not fit, is missing or damaged."""
+    try:
+        content = read_json(path, dict[str, Any], "it is done again")
+        content.pop("checksum")
+        return content if fits(content) else None
+    except InputError as error:
+        log.warning("%s", error)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return None
+
+
+def with_seeds(configs: Iterable[RunConfig], seeds: int) -> list[RunConfig]:
+    """Repeat every run with seeds 0, 1, ..."""
+    return [replace(config, seed=seed) for config in configs for seed in range(seeds)]
 
 
 def load_scaled(config: RunConfig, data_root: str) -> Graph:
@@ -123,13 +181,7 @@ def train_run(
 ) -> tuple[Result, Record]:
     """Train one run, and return its result and record; a run that diverged counts with its scores so far.
 
-    Args:
-        config: the run.
-        graph: what `load_scaled` returns.
-        data_root: of the data sets.
-        out: the folder of a Θ on disk; None: there must be no Θ on disk.
-        ranks: the processes that train together, all of which call this; None: this one alone.
-        options: arguments of `GIST.fit`.
+    `graph` is what `load_scaled` returns, `out` the folder of a Θ on disk, `options` are arguments of `GIST.fit`.
     """
     trainer = config.trainer(graph.num_features, graph.num_classes, out, ranks=ranks)
     try:
@@ -139,3 +191,73 @@ def train_run(
     scaled = Standardisation.suits(graph.x) if config.standardise is None else config.standardise
     record = result_json(config, graph, result, data_root, standardised=scaled)
     return result, {**record, "machine": describe_machine(config.device)}
+
+
+def train_apart(
+    configs: Sequence[RunConfig],
+    train: Callable[[RunConfig], Record],
+    at_once: int,
+    threads: int,
+    keep: Callable[[RunConfig, Record], None],
+) -> list[str]:
+    """Train every run in a process of its own; return the runs whose processes were killed, in words.
+
+    Each run has an executor of its own, so that the others go on where a process is killed. An error ends all.
+
+    Args:
+        configs: the runs, in the order in which they begin.
+        train: trains one run in its process.
+        at_once: how many runs train at the same time.
+        threads: of torch, in every process.
+        keep: called with a run and its record as soon as the run is finished.
+    """
+
+    def apart(config: RunConfig) -> Record:
+        with ProcessPoolExecutor(1, _context(), _begin, (threads,)) as process:
+            return process.submit(train, config).result()
+
+    others, killed = set(multiprocessing.active_children()), list[str]()
+    with ThreadPoolExecutor(at_once) as waiting:
+        futures = {waiting.submit(apart, config): config for config in configs}
+        try:
+            for future in as_completed(futures):
+                config = futures[future]
+                try:
+                    keep(config, future.result())
+                except BrokenProcessPool:
+                    killed.append(f"{config.method}, m = {config.sub_gcns}, seed {config.seed}")
+                    log.warning("the run of %s was killed; the others go on", killed[-1])
+        except BaseException:
+            waiting.shutdown(wait=False, cancel_futures=True)
+            while not all(future.done() for future in futures):  # one may just be starting its process
+                for child in set(multiprocessing.active_children()) - others:
+                    child.terminate()
+                time.sleep(0.02)
+            raise
+    return killed
+
+
+@cache
+def _context() -> ForkServerContext | SpawnContext:
+    """How processes start: forked from a server that has imported torch, or spawned on Windows."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["gistgnn.compare.many_runs", "torch._dynamo"])
+    return server
+
+
+def _begin(threads: int) -> None:
+    """Prepare a process for one run: it leaves signals to its parent, prints nothing, and ends with its parent."""
+    torch.set_num_threads(threads)
+    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # its parent ends it by SIGTERM
+        with suppress(AttributeError):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    show_log(shown=False)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)

@@ -4,9 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from gistgnn.compare.comparison import with_seeds
-from gistgnn.compare.many_runs import RunStore, load_scaled, train_run
-from gistgnn.compare.processes import Record
+from gistgnn.compare.many_runs import Record, RunStore, load_scaled, train_run, with_seeds
 from gistgnn.distributed import Traffic, World, load_once
 from gistgnn.errors import InputError
 from gistgnn.fit.callbacks import InterruptWhen
@@ -38,9 +36,9 @@ def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int =
     """
     names = (path.name.removeprefix(RANKS_FOLDER) for path in store.directory.glob(f"{RANKS_FOLDER}*"))
     for count in sorted((int(name) for name in names if name.isdigit()), reverse=True):
-        found = list(map(store_of_ranks(store, count).get, configs))
-        if count >= least and all(found):
-            return [record for record in found if record]
+        found = [record for config in configs if (record := store_of_ranks(store, count).get(config))]
+        if count >= least and len(found) == len(configs):
+            return found
     return None
 
 
@@ -68,29 +66,24 @@ class RunsOnRanks:
 
     def train(self, runs: Sequence[RunConfig], seeds: int, label: str) -> bool:
         """Train the runs that are missing, with every seed; False: `stop` has ended one, and the same call resumes."""
-        self._report_left_out(runs)
-        configs = with_seeds([run for run in runs if self._suits(run)], seeds)
-        missing = self._ranks.lead(lambda: [i for i, config in enumerate(configs) if self._is_missing(config, seeds)])
-        shown = self._ranks.leads
-        with TaskProgress(label, len(configs), len(configs) - len(missing)) if shown else nullcontext() as progress:
+        ranks, every = self._ranks, sorted({run.sub_gcns for run in runs if run.sub_gcns > 1})
+        if every[-1] < ranks.count:
+            error = InputError(f"there are {ranks.count} ranks, but m is at most {every[-1]}: start as many ranks as m")
+            error.relayed = True
+            raise error
+        if small := ", ".join(str(m) for m in every if m < ranks.count):
+            log.warning("m = %s: fewer than the %d ranks, so left out; start as many ranks as m", small, ranks.count)
+        apart = [run for run in runs if run.sub_gcns == 1 or (run.sub_gcns >= ranks.count and not run.training.phases)]
+        configs = with_seeds(apart, seeds)
+        missing = ranks.lead(lambda: [i for i, config in enumerate(configs) if self._is_missing(config, seeds)])
+        bar = TaskProgress(label, len(configs), len(configs) - len(missing)) if ranks.leads else nullcontext()
+        with bar as progress:
             for config in (configs[place] for place in missing):
                 if not (self._on_rank_0(config) if config.sub_gcns == 1 else self._on_all(config)):
                     return False
                 if progress:
                     progress.advance()
         return True
-
-    def _suits(self, run: RunConfig) -> bool:
-        return run.sub_gcns == 1 or (run.sub_gcns >= self._ranks.count and not run.training.phases)
-
-    def _report_left_out(self, runs: Sequence[RunConfig]) -> None:
-        count, every = self._ranks.count, sorted({run.sub_gcns for run in runs if run.sub_gcns > 1})
-        if every[-1] < count:
-            error = InputError(f"there are {count} ranks, but m is at most {every[-1]}: start as many ranks as m")
-            error.relayed = True
-            raise error
-        if small := ", ".join(str(m) for m in every if m < count):
-            log.warning("m = %s: fewer than the %d ranks, so left out; start as many ranks as m", small, count)
 
     def _is_missing(self, config: RunConfig, seeds: int) -> bool:
         """Whether a run has to be trained: neither these ranks have trained it, nor more ranks have with every seed."""
@@ -106,10 +99,10 @@ class RunsOnRanks:
 
         def train() -> bool:
             try:
-                result, record = self._train(config, graph, self._alone, lambda: ranks.any(self._stop()))
+                trained = self._train(config, graph, self._alone, lambda: ranks.any(self._stop()))
             finally:
                 ranks.gather(over)
-            return _keep(self._alone, config, result, record)
+            return _keep(self._alone, config, *trained)
 
         def wait() -> None:
             while ranks.gather(self._stop())[0] != over:

@@ -10,7 +10,7 @@ from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.fit.scorer import ScoreTable
-from gistgnn.report import REPORT, run_text, write_report
+from gistgnn.report import REPORT, names, write_report
 from gistgnn.storage.folder_lock import locked
 from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import write_tensors
@@ -128,11 +128,11 @@ class Result:
 
     def summary(self) -> str:
         """Return the run in a few lines of text: scores, rounds, time, memory."""
-        return run_text.summary(self.as_dict())
+        return names.summary(self.as_dict())
 
     def plot(self) -> "Figure":
         """Draw loss and scores against epochs: a figure of matplotlib, which a notebook shows."""
-        from gistgnn.report.run_page import curves  # matplotlib is slow to import
+        from gistgnn.report.pages import curves  # matplotlib is slow to import
 
         return curves(self.as_dict())
 
@@ -161,10 +161,10 @@ class Result:
         return folder
 
     def __repr__(self) -> str:
-        return f"Result({run_text.one_line(self.as_dict())})"
+        return f"Result({names.one_line(self.as_dict())})"
 
     def _repr_html_(self) -> str:
-        return run_text.html_table(self.as_dict())
+        return names.html_table(self.as_dict())
 
 
 RESULT, MODEL, CURVES = "result.json", "model.safetensors", "curves.png"
@@ -179,7 +179,7 @@ def write_result(
     `more` has the digests of other files of the run that are in the folder, by name. Returns the record with what is
     added: the version, the digests of the files, and the checksum.
     """
-    from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
+    from gistgnn.report.pages import plot_curves, run_page  # matplotlib is slow to import
 
     with replacing(folder / MODEL) as path:
         digest = write_tensors(path, model.state_dict())

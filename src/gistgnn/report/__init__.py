@@ -54,6 +54,6 @@ def _environment() -> Environment:
 
 def write_experiment_report(path: Path, record: dict[str, Any]) -> None:
     """Write the page of a reproduction, from the content of experiment.json."""
-    from gistgnn.report.experiment_page import experiment_page
+    from gistgnn.report.pages import experiment_page
 
     write_report(path, experiment_page(record))

@@ -10,7 +10,6 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,14 +26,17 @@ from gistgnn.layout.axes import Build, construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import from_description
 from gistgnn.settings import Training
-from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.storage.checkpoints import Checkpoints, require_same_run
 from gistgnn.storage.json_files import read_json
 from gistgnn.storage.tensors import assign, check_digest, read_tensors
+from gistgnn.storage.whole_files import check_writable
 from gistgnn.utils.formats import plural
 from gistgnn.utils.machine import provenance
 
 FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
+
+log = logging.getLogger(__name__)
 
 
 class _Record(msgspec.Struct):
@@ -76,6 +78,39 @@ def write_run(
     if not record.get("interrupted"):
         Checkpoints(out / CHECKPOINTS).remove()
         shutil.rmtree(out / THETA, ignore_errors=True)
+    return record
+
+
+def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
+    """Prepare a folder for a run: remove what `overwrite` replaces. Nothing else is replaced.
+
+    Raises:
+        InputError: the folder cannot be written, or holds a run that is neither replaced nor resumed.
+    """
+    check_writable(out)
+    checkpoints = Checkpoints(out / CHECKPOINTS)
+    if overwrite:
+        checkpoints.remove()
+    elif checkpoints.newest() and not resume:
+        raise InputError(f"{out} holds an unfinished run: add --resume to go on with it, or --overwrite")
+    elif (out / RESULT).exists() and not resume:
+        raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
+    if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
+        for left in (THETA, f"{THETA}.tmp"):
+            shutil.rmtree(out / left, ignore_errors=True)
+
+
+def finished_run(out: Path, config: RunConfig) -> dict[str, Any] | None:
+    """Return the result.json of this run if it is finished; None: there is something left to do."""
+    if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():
+        return None
+    record = read_record(out)
+    require_same_run(out / RESULT, config_of(record).resume_identity, config.resume_identity)
+    if record.get("interrupted"):
+        raise InputError(f"{out} holds an interrupted run, but no checkpoint to resume from: add --overwrite instead")
+    if "diverged" in record:
+        raise InputError(record["diverged"])
+    check_files(out, record)
     return record
 
 
@@ -154,7 +189,8 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
     record = read_record(out)
     check_files(out, record)
     config, model = config_of(record), record["config"]["model"]
-    if (model.get("own") or config.model.own) and build is None:
+    own = model.get("own") or config.model.own
+    if own and build is None:
         command = config.model.name if config.model.own else "package.module:function"
         raise InputError(
             f"the model of {out} is a {model['name']} of your own: give the function that builds it (--model "
@@ -162,20 +198,18 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
         )
     try:
         features, classes = record["graph"]["features"], record["graph"]["classes"]
-        if build is None or not (model.get("own") or config.model.own):
-            found = config.meta_model(features, classes)
-        else:
-            make = partial(_call, build, features, classes, config.model.args) if config.model.own else build
+        if own and build is not None:
+            make, args = build, config.model.args
+            if config.model.own:  # the command line's functions are called with the sizes of the graph
+                make = lambda widths: build(features, widths, classes, **args)  # noqa: E731
             with torch.device("meta"):
                 found = construct(make, config.model.hidden, shared=model.get("shared", False))
+        else:
+            found = config.meta_model(features, classes)
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     config = replace(config, standardise=record.get("standardised", config.standardise))
     return config, record, assign(found, read_tensors(out / MODEL, _advice(out)), str(out / MODEL))
-
-
-def _call(build: Callable[..., Any], features: int, classes: int, args: dict[str, Any], widths: Any) -> Any:
-    return build(features, widths, classes, **args)
 
 
 def scaler(out: Path, config: RunConfig) -> Standardisation | None:
@@ -192,9 +226,6 @@ def choose_device(name: str) -> str:
     if name != "cpu" and int(name.partition(":")[2] or 0) >= torch.cuda.device_count():
         raise InputError(f"device is '{name}', but torch finds {torch.cuda.device_count()} GPUs here: use --device cpu")
     return name
-
-
-log = logging.getLogger(__name__)
 
 
 def load_run(folder: str | Path, build: Build | None = None) -> Result:
@@ -214,22 +245,11 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
     _, record, model = open_run(Path(folder), build)
     if note := note_on(record):
         log.warning("%s: %s", folder, note)
-    known = {field.name for field in fields(Progress)} - {"best", "best_score", "chosen"}
-    key = record.get("metric", {}).get("name")
-    best = {split: record[split] for split in ("validation", "test") if record.get(split)}
-    progress = Progress(
-        **{name: value for name, value in record.items() if name in known},
-        best=best,
-        best_score=best["validation"].get(key) if best else None,
-        chosen=record.get("budget"),
-    )
     if "standardised" in record:  # in the configuration it may be left to the features
         record["config"]["standardise"] = record["standardised"]
-    own = {field.name for field in fields(Result)} - {"model", "progress", "interrupted"}
-    return Result(
-        model,
-        progress,
-        bool(record.get("interrupted")),
-        identify=lambda: record.get("run", ""),
-        **{name: value for name, value in record.items() if name in own},
-    )
+    best = {split: record[split] for split in ("validation", "test") if record.get(split)}
+    score = best["validation"].get(record.get("metric", {}).get("name")) if best else None
+    known = {kind: {f.name: record[f.name] for f in fields(kind) if f.name in record} for kind in (Progress, Result)}
+    progress = Progress(**known[Progress], best=best, best_score=score, chosen=record.get("budget"))
+    own = {"interrupted": False, **known[Result], "model": model, "progress": progress}
+    return Result(**own, identify=lambda: record["run"])
