@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from gistgnn.compare.processes import Record
 
-from gistgnn.compare.many_runs import RunStore, train_run
+from gistgnn.compare.many_runs import Record, RunStore, train_run
 from gistgnn.compare.on_ranks import RunsOnRanks, records_on_ranks, store_of_ranks
 from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
