@@ -18,7 +18,6 @@ from gistgnn.nn import GCN
 from gistgnn.sampling import FullGraph, whole_graph
 from gistgnn.settings import BUDGET_LR
 from tests.helpers.models import OURS, C, F, tiny_graph
-from tests.helpers.refusals import refused
 
 GRAPH: Graph = tiny_graph()
 WIDE = 512
@@ -149,17 +148,3 @@ def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: Callable[..., Ma
     assert rest.history[: len(cut.history)] == cut.history
     assert clock.now > 1000.0
     assert used < 10
-
-
-def test_bad_budgets() -> None:
-    for budget_ in (0.0, -3, float("nan")):
-        with refused(f"budget is {budget_}"):
-            make().fit(GRAPH, budget=budget_, progress=False)
-    chosen: dict[str, Any] = {"local_steps": 7, "evaluate_every": 2, "redraw_every": 0, "cross_weights": "zero"}
-    for name, value in chosen.items():
-        with refused(f"{name} is given beside a budget"):
-            make().fit(GRAPH, budget=3.0, progress=False, **{name: value})
-    with refused("beside a budget"):
-        make().fit(GRAPH, budget=3.0, epochs=4)
-    with refused("schedule is 'step', but a budget"):
-        make().fit(GRAPH, budget=3.0, schedule="step")

@@ -10,7 +10,6 @@ from gistgnn import GIST, Callback, Result, Saving
 from gistgnn.evaluation import evaluate
 from gistgnn.layout.axes import named_tensors
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
-from tests.helpers.refusals import refused
 
 
 def run(**options: Any) -> tuple[dict[str, Tensor], Result]:
@@ -80,8 +79,6 @@ def test_a_run_ends_in_time_with_its_best_model() -> None:
     assert late.progress.rounds == 1
     _, early = run(max_seconds=1000)
     assert early.progress.stopped_by is None
-    with refused("max_seconds is 3, but a budget"):
-        GIST(gcn(), (8, 8), 2).fit(GRAPH, budget=5, max_seconds=3, progress=False)
 
 
 def test_a_run_out_of_time_goes_on_when_it_is_resumed(tmp_path: Path) -> None:

@@ -3,23 +3,19 @@
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-import torch_geometric.nn as pyg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gistgnn import GIST, DivergedError, Training
+from gistgnn import GIST, DivergedError
 from gistgnn.evaluation.scores import evaluate
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
-from gistgnn.nn import GCN
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.models import PYG, C, F, tiny_graph
-from tests.helpers.refusals import refused
 
 # How many steps are taken.
 
@@ -172,47 +168,3 @@ def test_divergence_keeps_theta_from_before_the_round(m: int, round_number: int,
         assert caught.value.round_number == caught.value.result.progress.rounds == round_number
         assert same({n: t.detach() for n, t in named_tensors(caught.value.result.model).items()}, before)
     assert all(bool(torch.isfinite(t).all()) for t in gist.theta.tensors.values())
-
-
-def test_a_model_that_does_not_fit_the_graph_is_refused() -> None:
-    with refused("4 classes", "graph has 3"):
-        fit(GIST(lambda w: GCN(F, w, 4), (8,), 2))
-    with refused(f"[24, {F}]"):
-        fit(GIST(lambda w: pyg.models.GCN(F + 1, w, 2, C), 8, 2))
-    with refused("[24, 7]"):
-        fit(GIST(lambda w: GCN(F + 1, w, C), (8,), 2))
-
-
-def test_a_model_that_checks_its_features_itself_is_refused() -> None:
-    class Checked(nn.Module):
-        def __init__(self, widths: tuple[int, ...]) -> None:
-            super().__init__()
-            self.net = nn.Sequential(nn.Linear(F + 1, widths[0]), nn.ReLU(), nn.Linear(widths[0], C))
-
-        def forward(self, x: Tensor) -> Tensor:
-            assert x.shape[1] == F + 1, "expected eight features"
-            return self.net(x)
-
-    with refused("x [24, 7]", "eight features"):
-        fit(GIST(Checked, (8,), 2))
-
-
-def test_bad_arguments_are_refused() -> None:
-    for widths in ((), (8, 0), (-1,), (8.0,), (8, True), (np.float64(8),), "ab", True, 0, 8.5, None, {"a": 1}):
-        with refused("widths is", repr(widths) if widths != () else "()"):
-            GIST(gcn(), widths, 2)  # type: ignore[arg-type]
-    for axis in (2, -1, "0", True, 1.0):
-        with refused("input_axis is", repr(axis), "0 to 1"):
-            GIST(gcn(), (8, 7), 2, input_axis=axis)  # type: ignore[arg-type]
-    with refused("sub_gcns is 8", "7 features of axis 1"):
-        GIST(gcn(), (8, 7), 8)
-    with refused("seed is -1"):
-        GIST(gcn(), (8, 7), 2, seed=-1)
-    with refused("epochs is missing"):
-        GIST(gcn(), (8, 7), 2).fit(GRAPH)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'epoch'"):
-        GIST(gcn(), (8, 7), 2).fit(GRAPH, epoch=3)  # type: ignore[call-arg]
-    with refused("lr is given beside a Training"):
-        GIST(gcn(), (8, 7), 2).fit(GRAPH, Training(epochs=1), lr=0.1)
-    with refused("Data"):
-        GIST(gcn(), (8, 7), 2).fit("graph", epochs=1)  # type: ignore[arg-type]

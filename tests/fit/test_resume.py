@@ -1,43 +1,105 @@
+"""Runs that are stopped at any round and resumed: they end as unbroken ones, whatever they train with."""
+
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors import safe_open
+from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from gistgnn import Saving
 from gistgnn.fit.callbacks import InterruptWhen
+from gistgnn.sampling import (
+    ClusterSampling,
+    FastGCNSampling,
+    LadiesSampling,
+    NeighborSampling,
+    SaintEdgeSampling,
+    SaintNodeSampling,
+    SaintWalkSampling,
+)
 from gistgnn.storage.checkpoints import Checkpoints
+from tests.helpers import phases
+from tests.helpers.refusals import refused
 from tests.helpers.resuming import ROUNDS, after, fit, make, state
-
-RUNS: list[dict[str, Any]] = [
-    {},
-    {"optimizer_state": "carry"},
-    {"optimizer_state": "carry", "optimizer": "sgd", "momentum": 0.9, "schedule": "cosine"},
-]
+from tests.theta.stores import store
 
 
-@pytest.mark.parametrize("m", [1, 3])
-@pytest.mark.parametrize("options", RUNS, ids=["reset", "carry", "momentum"])
-@pytest.mark.parametrize("stops", [[1], [3], [5], [2, 1, 2]])
-def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
-    tmp_path: Path, m: int, options: dict[str, Any], stops: list[int]
-) -> None:
-    unbroken = make(m)
-    expected = state(unbroken, fit(unbroken, **options))
-    path, done = tmp_path / "checkpoints", 0
+def focal(logits: Tensor, targets: Tensor) -> Tensor:
+    each = cross_entropy(logits, targets, reduction="none")
+    return (1 - torch.exp(-each)) ** 2 * each
+
+
+def wrong(logits: Tensor, targets: Tensor) -> Tensor:
+    return (logits.argmax(dim=1) != targets).float().mean()
+
+
+CARRY: dict[str, Any] = {"optimizer_state": "carry", "optimizer": "sgd", "momentum": 0.9}
+OWN = {"loss": focal, "metric": wrong, "schedule": lambda p: 1 - p, "optimizer": torch.optim.NAdam}
+SAMPLERS = (
+    LadiesSampling(batch_size=8, nodes_per_layer=12),
+    FastGCNSampling(batch_size=8, nodes_per_layer=20),
+    NeighborSampling(3, batch_size=8),
+    SaintNodeSampling(batch_size=30),
+    SaintEdgeSampling(batch_size=15),
+    SaintWalkSampling(batch_size=10, walk_length=2),
+    ClusterSampling(6, 2),
+    ClusterSampling(6, 2, batches="independent"),
+    ClusterSampling(24, 1),  # most batches hold no training node
+)
+EVERY_ROUND = [1] * (phases.ROUNDS - 1)
+RUNS: dict[str, tuple[dict[str, Any], list[int]]] = {
+    "reset": ({}, [2, 1, 2]),
+    "reset, m = 1": ({"m": 1}, [3]),
+    "carry": ({"optimizer_state": "carry"}, [1, 4]),
+    "carry, m = 1": ({"m": 1, "optimizer_state": "carry"}, [5]),
+    "momentum": ({**CARRY, "schedule": "cosine"}, [2, 1, 2]),
+    "functions of the user": (OWN, [1]),
+    "phases": ({"phased": True}, EVERY_ROUND),
+    "phases, carry": ({"phased": True, **CARRY}, EVERY_ROUND),
+    "phases, disk": ({"phased": True, "store": "disk"}, EVERY_ROUND),
+    "phases, disk, in the middle": ({"phased": True, "store": "disk"}, [2, 4]),
+    "phases, fused": ({"phased": True, "runner": "fused", "optimizer_state": "carry"}, EVERY_ROUND),
+    **{
+        f"{type(each).__name__} {each.batches} {k}": ({"epochs": 12, "sampler": each, "optimizer_state": "carry"}, [1])
+        for k, each in enumerate(SAMPLERS)
+    },
+}
+
+
+def run(folder: Path | None, *, m: int = 3, phased: bool = False, **options: Any) -> dict[str, Any]:
+    kind = options.pop("store", "memory")
+    own = {"store": store(kind, folder)} if folder else {}
+    if phased:
+        gist = phases.make(**own)
+        return state(gist, phases.fit(gist, evaluate_every=2, **options))
+    gist = make(m, **own)
+    return state(gist, fit(gist, **options))
+
+
+@cache
+def unbroken() -> dict[str, Any]:
+    return run(None)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: str) -> None:
+    options, stops = RUNS[name]
+    saving, done = Saving(tmp_path / "checkpoints", resume=True), 0
     for rounds in stops:
-        result = fit(make(m), callbacks=after(rounds), saving=Saving(path, resume=True), **options)
         done += rounds
-        assert result.interrupted
-        assert result.progress.rounds == done
-    resumed = make(m)
-    assert state(resumed, fit(resumed, saving=Saving(path, resume=True), **options)) == expected
+        found = run(tmp_path, saving=saving, callbacks=after(rounds), **options)["rest"]
+        assert (found[0], found[-1]) == (done, True)
+    if name == "functions of the user":
+        with refused("is of another run", "loss was 'focal', now None"):
+            run(tmp_path, saving=saving, **{**options, "loss": None})
+    assert run(tmp_path, saving=saving, **options) == run(None, **{**options, "store": "memory"})
 
 
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
-    unbroken = make()
-    expected = state(unbroken, fit(unbroken))
-
     def killed() -> bool:
         raise KeyboardInterrupt
 
@@ -46,59 +108,43 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         fit(make(), callbacks=[InterruptWhen(lambda: next(asked) == 4 and killed())], saving=Saving(path, every=2))
     assert [place.name for place in Checkpoints(path).whole()] == ["round-00000002", "round-00000004"]
-    resumed = make()
-    assert state(resumed, fit(resumed, saving=Saving(path, resume=True))) == expected
+    assert run(None, saving=Saving(path, resume=True)) == unbroken()
 
 
-def test_resuming_a_finished_run_returns_it(tmp_path: Path) -> None:
-    path = tmp_path / "checkpoints"
-    first, second = make(), make()
-    expected = state(first, fit(first, saving=Saving(path, every=ROUNDS)))
-    assert state(second, fit(second, saving=Saving(path, resume=True))) == expected
-
-
-@pytest.mark.parametrize("every", [1, 2])
-def test_resuming_a_run_that_stopped_early_returns_it(tmp_path: Path, every: int) -> None:
+@pytest.mark.parametrize("options", [{}, {"epochs": 600, "patience": 2}], ids=["finished", "stopped early"])
+@pytest.mark.parametrize("every", [1, ROUNDS])
+def test_resuming_a_finished_run_returns_it(tmp_path: Path, options: dict[str, Any], every: int) -> None:
     """It was killed after its last checkpoint and before its result was written."""
     path = tmp_path / "checkpoints"
-    options = {"epochs": 600, "patience": 2, "evaluate_every": 2}
-    first, second = make(), make()
-    expected = state(first, fit(first, saving=Saving(path, every=every), **options))
-    assert expected["rest"][-2] is True
-    assert state(second, fit(second, saving=Saving(path, resume=True), **options)) == expected
+    expected = run(None, saving=Saving(path, every=every), **options)
+    assert expected["rest"][-2] == bool(options)
+    assert run(None, saving=Saving(path, resume=True), **options) == expected
 
 
 def test_without_resume_a_run_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     fit(make(seed=5), callbacks=after(5), saving=Saving(path, every=1))
-    gist, unbroken = make(), make()
-    assert state(gist, fit(gist, callbacks=after(3), saving=Saving(path, every=2)))["rest"][0] == 3
+    assert run(None, callbacks=after(3), saving=Saving(path, every=2))["rest"][0] == 3
     assert [place.name for place in Checkpoints(path).whole()] == ["round-00000002", "round-00000003"]
-    gist = make()
-    assert state(gist, fit(gist, saving=Saving(path, resume=True))) == state(unbroken, fit(unbroken))
+    assert run(None, saving=Saving(path, resume=True)) == unbroken()
 
 
 def test_a_stop_at_the_very_end_is_no_interruption(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
-    result = fit(make(), callbacks=after(ROUNDS), saving=Saving(path))
-    assert not result.interrupted
+    assert not fit(make(), callbacks=after(ROUNDS), saving=Saving(path)).interrupted
     assert [place.name for place in Checkpoints(path).whole()] == [f"round-{ROUNDS:08d}"]
 
 
 def test_the_best_model_survives_the_interruption(tmp_path: Path) -> None:
     """The best score came before the interruption and is not reached again."""
     path = tmp_path / "checkpoints"
-    options = {"epochs": 60, "lr": 0.3, "evaluate_every": 1, "local_steps": 1}
-    unbroken = make(2)
-    expected = fit(unbroken, **options)
-    best = expected.progress.best_round
-    assert best < expected.progress.rounds
-    fit(make(2), callbacks=after(best), saving=Saving(path), **options)
+    options = {"epochs": 60, "lr": 0.3, "evaluate_every": 1, "local_steps": 1, "m": 2}
+    expected = run(None, **options)
+    rounds, _, best = expected["rest"][:3]
+    assert best < rounds
+    run(None, callbacks=after(best), saving=Saving(path), **options)
     place = Checkpoints(path).newest()
     assert place
     with safe_open(next(place.glob("*.safetensors")), "pt") as file:
         assert any(name.startswith("best/") for name in file.keys())  # noqa: SIM118
-    resumed = make(2)
-    result = fit(resumed, saving=Saving(path, resume=True), **options)
-    assert result.progress.best_round == best
-    assert state(resumed, result) == state(unbroken, expected)
+    assert run(None, saving=Saving(path, resume=True), **options) == expected

@@ -9,22 +9,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gistgnn import GIST, Callback, Graph, Metric, Phase, Result, Saving
+from gistgnn import GIST, Graph, Metric, Phase, Result
 from gistgnn.evaluation import Evaluation, evaluate, predict
-from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from gistgnn.sampling import SaintNodeSampling, whole_graph
 from gistgnn.training.metric import NAMED
-from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
+from tests.helpers.fitting import GRAPH, fit, gcn, quiet, theta
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
 ALMOST = {"rtol": 1e-4, "atol": 1e-6}
-
-
-def focal(logits: Tensor, targets: Tensor) -> Tensor:
-    each = F.cross_entropy(logits, targets, reduction="none")
-    return (1 - torch.exp(-each)) ** 2 * each
 
 
 def wrong(logits: Tensor, targets: Tensor) -> Tensor:
@@ -129,43 +123,6 @@ def test_loss_and_metric_of_the_user_allow_any_number_of_outputs() -> None:
         fit(GIST(build, (8,), 2), loss=loss)
 
 
-def test_what_does_not_fit_is_refused_before_training() -> None:
-    trained: list[int] = []
-    for options, parts in (
-        ({"metric": "mae"}, ["the metric is mae, but the targets are classes"]),
-        ({"metric": lambda logits, targets: "good"}, ["the metric <lambda> returned a str"]),
-        ({"loss": "mse"}, ["the loss is mse, but the targets are classes"]),
-        ({"optimizer": torch.optim.LBFGS}, ["cannot take a step"]),
-        ({"callbacks": Callback}, ["callbacks is a type, expected a list"]),
-        ({"callbacks": [Callback]}, ["is the class Callback", "add ()"]),
-        ({"callbacks": [3]}, ["callbacks[0] is a int without on_fit_begin"]),
-        ({"max_seconds": 0}, ["max_seconds is 0, expected a number > 0"]),
-        ({"init": "model.pt"}, ["init is a str"]),
-    ):
-        with refused(*parts):
-            run(**{"callbacks": [InterruptWhen(lambda: trained.append(1))], **options})
-    assert not trained
-
-
-# Checkpoints.
-
-
-def test_a_resumed_run_is_given_the_same_functions_again(tmp_path: Path) -> None:
-    given: dict[str, Any] = {
-        "loss": focal,
-        "metric": wrong,
-        "schedule": lambda p: 1 - p,
-        "optimizer": torch.optim.NAdam,
-    }
-    expected, _ = run(**given)
-    saving = Saving(tmp_path / "checkpoints", resume=True)
-    run(saving=saving, callbacks=[InterruptWhen(lambda: True)], **given)
-    with refused("is of another run", "loss was 'focal', now None"):
-        run(saving=saving, **{**given, "loss": None})
-    left, _ = run(saving=saving, **given)
-    assert same(left, expected)
-
-
 # A trained model.
 
 
@@ -186,13 +143,3 @@ def test_a_run_begins_with_a_trained_model(tmp_path: Path, store: str) -> None:
         again = fit(own)
         assert quiet(again.history) == quiet(fit(gist()).history)
         own.fit(GRAPH, phases=phases, init=trained.state_dict(), lr=1e-9, progress=False)
-
-
-def test_a_model_that_is_not_the_full_one_is_refused() -> None:
-    wide = gcn()((16, 8))
-    with refused("is [16, 7] in init, [8, 7] in the model of the full widths", "(8, 8)"):
-        run(init=wide)
-    with refused("init has no 'convs.0.weight'"):
-        run(init=nn.Linear(2, 2))
-    with refused("init is given beside cross_weights='zero'"):
-        run(init=gcn()((8, 8)), cross_weights="zero")

@@ -1,0 +1,256 @@
+"""The arguments of `GIST`, `fit`, `Loop` and `rounds`: each is used or refused before anything is trained."""
+
+import inspect
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+
+from gistgnn import GIST, Callback, Loop, Phase, Saving, Training
+from gistgnn.baselines.registry import METHODS
+from gistgnn.fit.callbacks import InterruptWhen
+from gistgnn.nn import GCN
+from gistgnn.sampling import ClusterSampling
+from gistgnn.theta.registry import Store
+from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
+from tests.helpers.models import PYG, C, F
+from tests.helpers.refusals import refused
+
+
+def make(**options: Any) -> GIST:
+    return GIST(**{"build": gcn(), "widths": (8, 8), "sub_gcns": 2, **options})
+
+
+def test_settings_as_a_whole_or_one_by_one() -> None:
+    one, other = make(), make()
+    results = [
+        one.fit(GRAPH, epochs=4, lr=0.02, patience=None, progress=False),
+        other.fit(GRAPH, training=Training(4, lr=0.02), progress=False),
+    ]
+    assert results[0].test == results[1].test
+    assert same(theta(one), theta(other))
+    assert make().fit(GRAPH, "each", epochs=4, progress=False).progress.rounds == 1
+
+
+def test_widths_of_numpy_and_of_units() -> None:
+    gist = make(widths=list(np.array([8, 7])))
+    assert gist.widths == (8, 7)
+    fit(gist, epochs=2)
+    assert make(build=PYG["gcn"], widths=np.int64(8)).shared
+    with refused("sub_gcns is 7", "6 features"):  # two heads share 12 features: six of each
+        GIST(PYG["gat"], 12, 7)
+
+
+class Odd:
+    """No argument can be this."""
+
+    def __repr__(self) -> str:
+        return "odd"
+
+
+def names_of(function: Any) -> set[str]:
+    return {*inspect.signature(function).parameters} - {"self", "graph", "settings"}
+
+
+@pytest.mark.parametrize("name", sorted(names_of(GIST.fit) | {*Training.__dataclass_fields__}))
+def test_every_argument_of_fit_is_checked(name: str) -> None:
+    for value in (Odd(), "odd", -1, float("nan"), [Odd()]):
+        with refused(""):
+            make().fit(GRAPH, **{"epochs": 1, "progress": False, name: value})
+
+
+@pytest.mark.parametrize("name", sorted(names_of(GIST.__init__)))
+def test_every_argument_of_gist_is_checked(name: str) -> None:
+    for value in (Odd(), -1, float("nan"), [Odd()], 10**30):
+        with refused(""):
+            make(**{name: value})
+
+
+def test_every_argument_of_a_loop_of_rounds_and_of_saving_is_checked(tmp_path: Path) -> None:
+    for name in names_of(Loop.__init__):
+        with refused("odd"):
+            Loop(**{"gist": make(), "rounds": 1, name: Odd()})
+    for unused in ({"evaluate_every": 2}, {"patience": 2}, {"higher_is_better": False}):
+        with refused("there is no validate"):
+            Loop(make(), 1, **unused)  # type: ignore[arg-type]
+    for count in (-1, 1.5, None, 10**30):
+        with refused("count is"):
+            next(make().rounds(count))  # type: ignore[arg-type]
+    for odd in ({"path": 3}, {"every": 0}, {"every": 1.5}, {"resume": 1}, {"config": 3}):
+        with refused(""):
+            Saving(**{"path": tmp_path, **odd})
+    assert Saving(str(tmp_path)).path == tmp_path  # type: ignore[arg-type]
+    for odd in ({"kind": ["memory"]}, {"kind": "disk", "folder": 3}, {"precision": 1}):
+        with refused(""):
+            Store(**odd)  # type: ignore[arg-type]
+
+
+COPIES, ZERO = Phase(4, 1, copies=True), {"cross_weights": "zero"}
+OF_FIT: dict[str, dict[str, Any]] = {
+    "epochs is missing": {"lr": 0.5},
+    "lr is given beside a Training": {"training": Training(epochs=1), "lr": 0.1},
+    "the metric is mae, but the targets are classes": {"epochs": 1, "metric": "mae"},
+    "the metric <lambda> returned a str": {"epochs": 1, "metric": lambda logits, targets: "good"},
+    "the loss is mse, but the targets are classes": {"epochs": 1, "loss": "mse"},
+    "cannot take a step": {"epochs": 1, "optimizer": torch.optim.LBFGS},
+    "callbacks is a type, expected a list": {"epochs": 1, "callbacks": Callback},
+    "is the class Callback, expected an object: add ()": {"epochs": 1, "callbacks": [Callback]},
+    "callbacks[0] is a int without on_fit_begin": {"epochs": 1, "callbacks": [3]},
+    "max_seconds is 0, expected a number > 0": {"epochs": 1, "max_seconds": 0},
+    "max_seconds is 3, but a budget": {"budget": 5, "max_seconds": 3},
+    "init is a str": {"epochs": 1, "init": "model.pt"},
+    "is [16, 7] in init, [8, 7] in the model of the full widths": {"epochs": 1, "init": gcn()((16, 8))},
+    "init has no 'convs.0.weight'": {"epochs": 1, "init": nn.Linear(2, 2)},
+    "init is given beside cross_weights='zero'": {"epochs": 1, "init": gcn()((8, 8)), **ZERO},
+    "sub_gcns is 9, more than the 8 features of axis 0": {"phases": [Phase(4, 1), Phase(9, 1)]},
+    "8 features of axis 0 do not make 3 equal blocks": {"phases": [Phase(3, 1, copies=True)], **ZERO},
+}
+OF_TRAINING: dict[str, dict[str, Any]] = {
+    "lr is -0.1": {"phases": [Phase(2, 1, lr=-0.1)]},
+    "schedule is 'linear', expected one of constant, step, cosine": {"phases": [Phase(2, 1, schedule="linear")]},
+    "redraw_every is 0.5": {"epochs": 1, "redraw_every": 0.5},
+    "cross_weights is 'none', expected one of random, zero": {"epochs": 1, "cross_weights": "none"},
+    "epochs is 5, but the phases have 3": {"epochs": 5, "phases": [Phase(2, 3)]},
+    "epochs is 0": {"phases": ()},
+    "phases is [8], expected a list of Phase": {"phases": [8]},
+    "phases is Phase(": {"phases": Phase(2, 1)},
+    "cross_weights is 'random', but a phase has copies: use zero": {"phases": [COPIES]},
+    "4 and 6 sub-GCNs, but the blocks are kept": {"phases": [Phase(4, 1), Phase(6, 1, redraw_every=0)]},
+    "8 and 6 sub-GCNs": {"phases": [Phase(8, 1), Phase(2, 1), Phase(6, 1)], "redraw_every": 0},
+    "a phase of 4 copies comes after one of 4 sub-GCNs": {"phases": [Phase(4, 1), COPIES], **ZERO},
+    "a phase of 4 copies comes after one of 2 copies": {"phases": [Phase(2, 1, copies=True), COPIES], **ZERO},
+    "momentum is 0.9, but the optimizer is adam": {"epochs": 1, "momentum": 0.9},
+    "local_steps is given beside a budget": {"budget": 3.0, "local_steps": 7},
+    "evaluate_every is given beside a budget": {"budget": 3.0, "evaluate_every": 2},
+    "redraw_every is given beside a budget": {"budget": 3.0, "redraw_every": 0},
+    "cross_weights is given beside a budget": {"budget": 3.0, **ZERO},
+    "epochs or phases are given beside a budget": {"budget": 3.0, "epochs": 4},
+    "schedule is 'step', but a budget": {"budget": 3.0, "schedule": "step"},
+    "budget is nan": {"budget": math.nan},
+    "budget is 0.0": {"budget": 0.0},
+}
+OF_PHASE: dict[str, dict[str, Any]] = {
+    "sub_gcns is 0": {"sub_gcns": 0},
+    "sub_gcns is '8'": {"sub_gcns": "8"},
+    "epochs is 0": {"epochs": 0},
+    "epochs is nan": {"epochs": math.nan},
+    "redraw_every is -1": {"redraw_every": -1},
+    "redraw_every is 2 in a phase of copies, which keep their blocks: use 0": {"redraw_every": 2, "copies": True},
+}
+IN_RANGE: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("epochs", "local_steps", "evaluate_every", "patience"), (0, -3, 1.5, "2", True)),
+    "lr": (0, 0.0, -1, math.nan, math.inf, "0.1", None),
+    "weight_decay": (-1e-9, math.nan, math.inf, "0"),
+    "momentum": (-0.1, 1.0, 2, math.nan),
+    "clip_norm": (0, -1, math.nan, math.inf),
+    "training": ("both",),
+    "optimizer": ("lion",),
+    "optimizer_state": ("keep",),
+    "precision": ("fp16",),
+}
+
+
+def test_what_does_not_fit_is_refused_before_training() -> None:
+    trained: list[int] = []
+    watching = {"callbacks": [InterruptWhen(lambda: trained.append(1))], "progress": False}
+    for said, own in OF_FIT.items():
+        with refused(said):
+            make().fit(GRAPH, **{**watching, **own})
+    for said, phase in (
+        ("the partition is categorical, but the phases differ in m", [Phase(2, 1), Phase(1, 1)]),
+        ("the partition is categorical, but copies need equal blocks", [Phase(2, 1, copies=True)]),
+    ):
+        with refused(said):
+            make(partition="categorical").fit(GRAPH, phases=phase, cross_weights="zero", **watching)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epoch'"):
+        make().fit(GRAPH, epoch=3)
+    with refused("Data"):
+        make().fit("graph", epochs=1)  # type: ignore[arg-type]
+    assert not trained
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    for name, values in IN_RANGE.items():
+        for value in values:
+            with refused(f"{name} is ", str(value)):
+                Training(**{"epochs": 1, name: value})  # type: ignore[arg-type]
+    for name in ("epochs", "local_steps", "patience", "evaluate_every", "redraw_every"):
+        for number in (10**9 + 1, 2**63, 10**30, 10**5000):
+            with refused(f"{name} is"):
+                Training(**{"epochs": 1, name: number})  # type: ignore[arg-type]
+    for said, own in OF_PHASE.items():
+        with refused(said):
+            Phase(**{"sub_gcns": 2, "epochs": 1, **own})
+    for said, own in OF_TRAINING.items():
+        with refused(said):
+            Training(**own)
+
+
+@pytest.mark.parametrize("method", ["local-sgd", "data-parallel", "ensemble"])
+def test_phases_are_refused_by_what_gist_is_compared_with(method: str) -> None:
+    sampler = ClusterSampling(4, 2, "random")
+    for name, value in (("phases", (Phase(2, 2),)), ("redraw_every", 2), ("cross_weights", "zero")):
+        settings: dict[str, Any] = {"epochs": 2, name: value}
+        with refused(f"{name} is given, but the method is {method}: use gist"):
+            METHODS[method].load()(gcn(), (8, 12), 2).fit(GRAPH, Training(**settings), sampler=sampler, progress=False)
+
+
+def test_arguments_of_gist_out_of_range_are_refused() -> None:
+    for widths in ((), (8, 0), (-1,), (8.0,), (8, True), (np.float64(8),), "ab", True, 0, 8.5, None, {"a": 1}):
+        with refused("widths is", repr(widths) if widths != () else "()"):
+            make(widths=widths)
+    for axis in (2, -1, "0", True, 1.0):
+        with refused("input_axis is", repr(axis), "0 to 1"):
+            make(input_axis=axis)
+    for device in ("meta", "tpu", 3, 10**30, torch.device("meta")):
+        with refused("device is"):
+            make(device=device)
+    with refused("sub_gcns is 9", "8 features of axis 0"):
+        make(sub_gcns=9)
+    with refused("seed is -1"):
+        make(seed=-1)
+
+
+class Checked(nn.Module):
+    """Checks its features itself."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(F + 1, widths[0]), nn.ReLU(), nn.Linear(widths[0], C))
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.shape[1] == F + 1, "expected eight features"
+        return self.net(x)
+
+
+def test_a_model_that_does_not_fit_the_graph_is_refused() -> None:
+    cases: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
+        (lambda w: GCN(F, w, 4), (8,), ("4 classes", "graph has 3")),
+        (lambda w: pyg.models.GCN(F + 1, w, 2, C), 8, (f"[24, {F}]",)),
+        (lambda w: GCN(F + 1, w, C), (8,), ("[24, 7]",)),
+        (Checked, (8,), ("x [24, 7]", "eight features")),
+    )
+    for build, widths, said in cases:
+        with refused(*said):
+            fit(GIST(build, widths, 2))
+
+
+def test_what_cannot_fit_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in (10**6, 10**8):
+        gist = make(widths=(width, width))
+        with refused("a step of one sub-GCN computes", "are free"):
+            gist.fit(GRAPH, epochs=1, progress=False)
+        with refused("the model of widths"):
+            gist.model()
+    monkeypatch.setattr("gistgnn.accounting.costs.available_bytes", lambda device: 100)
+    with refused("a step of one sub-GCN computes", "raise sub_gcns"):
+        make().fit(GRAPH, epochs=1, progress=False)
+
+
+def test_an_absurdly_long_run_begins_at_once() -> None:
+    assert fit(make(), epochs=10**9, max_seconds=0.05).progress.rounds < 10**6
