@@ -27,15 +27,11 @@ def outcome(status: int = 2, out: str = "", err: str = REFUSED, *, late: bool = 
     [
         (outcome(), ""),
         (outcome(0, "a table", ""), ""),
-        (outcome(err=f"gistgnn: note: slow\n{REFUSED}"), ""),
         (outcome(130, err="gistgnn: interrupted\n"), ""),
         (outcome(late=True), "hangs"),
         (outcome(err="Traceback (most recent call last):\n  File x\nKeyError: 1"), "traceback: KeyError: 1"),
-        (outcome(1, err="Traceback (most recent call last):\nKeyError: 1"), "traceback"),
-        (outcome(1), "exit status 1"),
         (outcome(-11), "exit status -11"),
         (outcome(err=""), "refuses with 0 lines"),
-        (outcome(err=REFUSED * 2), "refuses with 2 lines"),
         (outcome(err=f"UserWarning: x\n{REFUSED}"), "refuses with more lines"),
         (outcome(err="gistgnn: error: " + "a" * 5000), "characters"),
         (outcome(out="{"), "refuses, and prints"),
@@ -57,7 +53,7 @@ def _fail() -> int:
 
 
 def test_a_case_that_hangs_or_fails_is_found(tmp_path: Path) -> None:
-    place = Place(tmp_path, tmp_path, 0.3)
+    place = Place(tmp_path, tmp_path, 2.0)
     assert run(place, "sleeps", _sleep).wrong.startswith("hangs")
     assert "KeyError: 'lost'" in run(place, "fails", _fail).wrong
     assert run(place, "succeeds", lambda: 0).wrong == ""

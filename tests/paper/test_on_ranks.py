@@ -25,7 +25,7 @@ from tests.cli.in_process import refused, run
 from tests.distributed.launch import on_ranks
 from tests.distributed.test_command import words
 from tests.helpers.commands import environment, run_ranks
-from tests.paper.published_rows import group, table2
+from tests.paper.published_rows import table2
 
 TINY = ("--datasets", "digits", "--epochs", 1, "--local-steps", 1)
 
@@ -180,12 +180,3 @@ def test_the_claims_hold_for_the_papers_times_as_those_of_workers() -> None:
         assert [verdict.claim for verdict in judged] == [f"on ranks: {verdict.claim}" for verdict in expected]
         assert [verdict.measured for verdict in judged] == [verdict.measured for verdict in expected]
         assert all(verdict.holds for verdict in judged)
-
-
-def test_a_row_that_is_missing_leaves_the_claims_open() -> None:
-    key, cell = ("reddit", "graphsage", 256, 2), on_workers(group(Reddit.paper["graphsage", 256, 2]))
-    fewer = RunGroup([replace(x, worker=None) if x.name == ("gist", 4) else x for x in cell.lines])
-    assert fewer.on_ranks() is None
-    assert [line.name[1] for line in fewer.trained] == [1, 2, 8]
-    (verdict,) = Reddit.at("full").judge({key: fewer})
-    assert verdict.holds is None

@@ -12,8 +12,7 @@ from gistgnn.graphs import find, load_file
 from gistgnn.graphs.named import DATASETS
 from gistgnn.paper import rehearsal
 from gistgnn.paper.registry import EXPERIMENTS
-from gistgnn.paper.rehearsal import RehearsedRuns, setting_name, shortened, stand_in
-from gistgnn.paper.table2 import Reddit
+from gistgnn.paper.rehearsal import RehearsedRuns, shortened, stand_in
 from gistgnn.paper.theory_bounds import Theory
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -59,9 +58,7 @@ def test_a_setting_that_cannot_be_trained_is_named(
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in (
         (("--datasets", "absent"), "'absent' is neither a data set nor a file"),
-        (("--datasets", "synthetic:reddit@2"), "the fraction is '2'"),
         (("--out", "/proc/nowhere"), "cannot write /proc/nowhere"),
-        (("--rehearse=yes",), "ignored explicit argument 'yes'"),
     ):
         out = () if "--out" in words else ("--out", tmp_path / "out")
         refused(capsys, message, "reproduce", "reddit", "--rehearse", *words, *out, leaves=tmp_path)
@@ -90,12 +87,6 @@ def test_a_run_takes_two_steps_and_has_its_own_settings(tmp_path: Path) -> None:
     record = RehearsedRuns(tmp_path, "data", print).get(config)
     assert record["rounds"] == len(record["history"]) * rehearsal.STEPS == 2
     assert record["config"]["training"]["epochs"] == 40
-
-
-def test_runs_that_differ_in_seed_or_rates_are_one_setting() -> None:
-    groups = Reddit.at("full", models_of=("graphsage",), layers=(2,)).groups()
-    (runs,) = groups.values()
-    assert len({rehearsal._key(config) for config in runs}) == len({setting_name(config) for config in runs}) == 4
 
 
 def test_what_is_left_out_is_said_and_measurements_are_not_kept(tmp_path: Path) -> None:

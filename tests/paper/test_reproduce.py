@@ -45,8 +45,9 @@ def test_it_runs_and_writes_its_table_record_and_report(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options, rows, paper = TINY[name]
-    for rounds in ("ENOUGH", "GENTLE_ENOUGH", "OWN_ENOUGH"):  # of the theory's laws, whatever the options are
-        monkeypatch.setattr(theory_laws, rounds, getattr(theory_laws, rounds) // 10)
+    for size in ("ENOUGH", "GENTLE_ENOUGH", "OWN_ENOUGH", "SAMPLES"):  # of the theory's laws, whatever the options are
+        monkeypatch.setattr(theory_laws, size, getattr(theory_laws, size) // 10)
+    monkeypatch.setattr(theory_laws, "KERNEL_WIDTHS", (16, 64))
     out = tmp_path / "out"
     assert run("reproduce", name, *DIGITS, *options, "--out", out) == 0, capsys.readouterr().err
     printed = capsys.readouterr().out

@@ -93,7 +93,7 @@ def test_sub_gcns_deviate_from_the_gcn_as_expected_and_are_it_in_the_mean() -> N
 
 
 def test_the_initial_error_is_as_expected() -> None:
-    p, m, seeds = ring(8, 5), 2, 400
+    p, m, seeds = ring(8, 5), 2, 100
     starts = [global_output(make_gist(p, 30, m, seed), p) for seed in range(seeds)]
     errors = (p.y - torch.stack(starts)).square().sum(dim=1)
     assert abs(errors.mean() - expected_initial_error(p, m)) <= 3 * errors.std() / math.sqrt(seeds)

@@ -40,8 +40,7 @@ class DataParallel(GIST):
     whatever the sampler says; `fit` refuses to train without a sampler.
 
     Args:
-        build: see `GIST`.
-        widths: see `GIST`.
+        build, widths: see `GIST`.
         workers: W.
         options: `seed`, `device`, `ranks` and `axis_names` of `GIST`.
 

@@ -68,8 +68,7 @@ class Ensemble(GIST):
     result's model is an `EnsembleModel` (with ranks, on rank 0 only); its scores are the ensemble's at the end.
 
     Args:
-        build: see `GIST`.
-        widths: see `GIST`.
+        build, widths: see `GIST`.
         sub_gcns: m.
         options: the other arguments of `GIST`, but for `input_axis`; Θ is in memory.
 

@@ -18,8 +18,7 @@ class LocalSGD(GIST):
     says; `fit` refuses to train without a sampler.
 
     Args:
-        build: see `GIST`.
-        widths: see `GIST`.
+        build, widths: see `GIST`.
         workers: W.
         options: `seed`, `device`, `store`, `ranks` and `axis_names` of `GIST`.
     """

@@ -16,13 +16,8 @@ from gistgnn.theta.slices import MOMENTS, THETA, Trained, fill, name_of, value_o
 class Members(InMemory):
     """The parameters and buffers of m sub-GCNs, their moments, and each sub-GCN at its best.
 
-    They are named as in an `EnsembleModel`: members.I.NAME.
-
-    Args:
-        layout: the layout of the full model.
-        widths: its full widths.
-        members: every sub-GCN's parameters and buffers.
-        ranks: the processes of the run. Sub-GCN i trains on rank i mod W; rank 0 has a copy of all, to score and save.
+    They are named as in an `EnsembleModel`: members.I.NAME. `layout` and `widths` are the full model's, `members` every
+    sub-GCN's tensors. Sub-GCN i trains on rank i mod W; rank 0 has a copy of all, to score and save.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 
@@ -144,9 +144,7 @@ class LocalSgdTable(AppendixB):
 
 @dataclass(frozen=True)
 class EnsembleTable(AppendixB):
-    """Table 7; see `AppendixB`. The paper's seconds are of inference, the median of `passes` over the whole graph."""
-
-    passes: int = PASSES
+    """Table 7; see `AppendixB`. The paper's seconds are of inference."""
 
     name = "ensemble"
     title = "Table 7: GIST against ensembles of sub-GCNs"
@@ -164,15 +162,11 @@ class EnsembleTable(AppendixB):
         f"model, as if m models ran one after another (median of {PASSES} passes)."
     )
 
-    def shortened(self) -> Self:
-        """See `Experiment`: one pass of each model."""
-        return replace(self, passes=1)
-
     def _measure(self, runs: Sequence[RunConfig], store: RunStore) -> RunGroup:
         """See `GroupedExperiment`; each run's inference is measured, too."""
         group, graph = super()._measure(runs, store), load(store.dataset(runs[0].dataset), store.data_root)
         scale = runs[0].scale(graph)
-        seconds = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device), self.passes)
+        seconds = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device))
         pairs = zip(group.lines, seconds, strict=True)
         return RunGroup([replace(line, inference=inference) for line, inference in pairs])
 
@@ -204,7 +198,7 @@ class EnsembleTable(AppendixB):
         )
 
 
-def inference_alone(runs: Sequence[RunConfig], graph: Graph, passes: int) -> list[float]:
+def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:
     """Return the seconds that the models of each run take for a graph if they share nothing, not even the adjacency.
 
     The seconds are medians of several passes, of models with new weights, because times do not depend on the weights.
@@ -212,7 +206,7 @@ def inference_alone(runs: Sequence[RunConfig], graph: Graph, passes: int) -> lis
     trainers = [run.trainer(graph.num_features, graph.num_classes) for run in runs]
     models = [[member.to(graph.x.device) for member in members_of(trainer.model())] for trainer in trainers]
     seconds: list[list[float]] = [[] for _ in models]
-    for _ in range(passes):
+    for _ in range(PASSES):
         for times, members in zip(seconds, models, strict=True):  # in turns, so that other load slows all alike
             start = time.perf_counter()
             for member in members:

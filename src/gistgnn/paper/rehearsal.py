@@ -34,16 +34,9 @@ _RATES = ("lr", "weight_decay", "epochs")  # settings of training that make no o
 
 
 def rehearse(experiment: Experiment, data_root: str, command: str, report: Callable[[str], None]) -> str:
-    """Rehearse an experiment, and return a line on all of it.
+    """Rehearse an experiment; report one line on each setting, and return one on all of them.
 
-    Args:
-        experiment: at the scale that is to be run later.
-        data_root: of the data sets, which are not read, unless they are a user's files.
-        command: for the report.
-        report: called with one line for each setting, as soon as it is known.
-
-    Raises:
-        InputError: a setting cannot be trained; the message names it.
+    Data sets are not read, unless they are a user's files. An InputError names the setting that cannot be trained.
     """
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="gistgnn-rehearsal-") as folder:
@@ -61,11 +54,8 @@ def rehearse(experiment: Experiment, data_root: str, command: str, report: Calla
 class RehearsedRuns(RunStore):
     """Stands for the finished runs of an experiment: a run that is asked for takes two steps and is scored once.
 
-    Runs that differ in their seed, ζ, epochs or rates alone share one.
-
-    Attributes:
-        ran: how many settings have taken their steps.
-        planned: how many the experiment has left out, because they are too large by the plan.
+    Runs that differ in their seed, ζ, epochs or rates alone share one. `ran` settings have taken their steps; the
+    experiment has left out `planned`, which are too large by the plan.
     """
 
     def __init__(self, directory: Path, data_root: str, report: Callable[[str], None]) -> None:

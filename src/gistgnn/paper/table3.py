@@ -79,7 +79,9 @@ class UltraWide(Experiment):
         table, verdicts, charts = [], [], []
         for dataset, layers in itertools.product(self.datasets, self.layers):
             cells = self._train(dataset, layers, store)
-            table += [self._line(dataset, layers, key, cells[key]) for key in self._sizes()]
+            table += [
+                self._line(dataset, layers, key, cells[key]) for key in itertools.product(self.sub_gcns, self.widths)
+            ]
             rows = {key: cell.row for key, cell in cells.items() if cell.row}
             verdicts += self.verdicts(dataset, layers, rows, {key for key, cell in cells.items() if cell.fits})
             charts.append(self._chart(dataset, layers, rows))
@@ -90,9 +92,6 @@ class UltraWide(Experiment):
         settings = self.epochs, self.local_steps, self.device, "in-turn", EVALUATIONS, self.clusters
         run = large_run(dataset, graphsage(width, layers), m, *settings)
         return replace(run, evaluation=Evaluation("parts", parts=parts_of(dataset)), store=self.store)
-
-    def _sizes(self) -> Iterator[Size]:
-        return itertools.product(self.sub_gcns, self.widths)
 
     def _train(self, dataset: str, layers: int, store: RunStore) -> Mapping[Size, Cell]:
         known = find(dataset)
@@ -168,11 +167,10 @@ class UltraWide(Experiment):
         paper = "" if self.scale == "full" else "The paper's numbers are for Amazon2M itself, 400 epochs, ζ = 5000. "
         return (
             f"GraphSAGE after {self.epochs} epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, "
-            f"dropout 0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on the test nodes in percent, at "
-            f"the best validation score (parts: {parts}); pooled F1: of all test nodes together. OOM: `gistgnn plan` "
-            f"says that the run takes more than {room} of the device; the parameters are in: {self.store} (--store). "
-            f"not run: it fits in {room}, but not on this machine. {DIFFERS}: on whether the run fits in {room}, the "
-            "plan and the paper differ; what the paper has run has a time. "
+            f"dropout 0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on test nodes in percent, at "
+            f"the best validation score (parts: {parts}); pooled F1: of all test nodes together. OOM: the run takes "
+            f"more than {room} of the device, by the plan, with parameters in: {self.store} (--store). not run: it "
+            f"fits in {room}, but not on this machine. {DIFFERS}: plan and paper differ on whether the run fits. "
             f"{describe_clusters(self.datasets, self.clusters)}. Times are training times without evaluation on one "
             f"machine; the paper's are on 8 V100. {paper}"
         )

@@ -91,9 +91,8 @@ class Ladies(GroupedExperiment):
             f"{WIDTH} features, trained for {self.epochs} epochs (split over the sub-GCNs) on batches of LADIES: 512 "
             "output nodes, 512 nodes for each of the L + 1 graph layers, rows normalised. Adam, learning rate 0.01 "
             f"(0.001 on Reddit's shape), divided by 10 at 50 % and 75 % of the run, ζ = {zeta}, dropout {DROPOUT:g}; "
-            f"{self.seeds} seed(s). The rows on clusters are Table 2's GraphSAGE for as many epochs, to compare the "
-            "speed-ups. The sub-GCNs train fused, in one pass over each batch. Times are training times without "
-            "evaluation; runs with the same L and batches follow one another. A speed-up in parentheses costs more "
+            f"{self.seeds} seed(s). The rows on clusters are Table 2's GraphSAGE, to compare the speed-ups. The "
+            "sub-GCNs train fused. Times are training times without evaluation. A speed-up in parentheses costs more "
             f"than 1 point. The paper's numbers are on Reddit, with as many GPUs as sub-GCNs. {COMMENTED_NOTE}"
         )
 

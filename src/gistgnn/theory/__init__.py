@@ -4,16 +4,7 @@ Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or
 `d_1` the width of the whole GCN, `local_steps` ζ, `step_size` η, `rounds` T and `delta` δ; `x_hat` is X̂ = ĀX, [n, d].
 """
 
-from gistgnn.theory.assumptions import (
-    Check,
-    check,
-    complete,
-    in_basis_of_rows,
-    is_built_in,
-    karate,
-    load_problem,
-    ring,
-)
+from gistgnn.theory.assumptions import Check, check, complete, in_basis_of_rows, is_built_in, karate, load_problem, ring
 from gistgnn.theory.bounds import Bound, GuaranteedWidth, ProvedBound, limit_error_term
 from gistgnn.theory.model import (
     OneHiddenGCN,
