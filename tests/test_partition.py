@@ -133,18 +133,6 @@ def test_split_into_is_the_partition_into_another_number(
     assert split.split == partition.split == list(range(len(whole), len(features)))
 
 
-def test_equal_blocks() -> None:
-    for m in (1, 2, 4):
-        Partition((16, 8), m).check_equal()
-    Partition((16, 7), 4, whole=[1]).check_equal()
-    with refused("8 features of d_2 do not make 3 equal blocks", "change the width or sub_gcns"):
-        Partition((9, 8), 3, names=["d_1", "d_2"]).check_equal()
-    with refused("the partition is categorical, but copies need equal blocks", "balanced"):
-        Partition((16, 8), 2, kind="categorical").check_equal()
-    with refused("sub_gcns is 9", "8 features of axis 1"):
-        Partition((16, 8), 2).split_into(9)
-
-
 def test_refusals() -> None:
     for m in (0, -1, 1.5, "2"):
         with refused("sub_gcns is", repr(m)):

@@ -8,7 +8,7 @@ from gistgnn import GIST, DivergedError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN, Adjacency
 from gistgnn.round import Round
-from tests.helpers.models import OURS, USERS, C, tiny_graph
+from tests.helpers.models import OURS, USERS, tiny_graph
 from tests.helpers.refusals import refused
 
 GRAPH = tiny_graph()
@@ -168,13 +168,3 @@ def test_carry_where_only_one_sub_gcn_took_steps(trained: int) -> None:
     kept = gist.theta.moments["moments/hidden.weight/exp_avg_sq"]
     assert kept[own].any()
     assert not kept[other].any()
-
-
-def test_input_columns() -> None:
-    gist = GIST(lambda w: GCN(w[0], w[1:], C), (7, 8), 2, input_axis=0)
-    for round_ in gist.rounds(1):
-        columns = [round_.input_columns(i) for i in range(2)]
-        assert sorted(torch.cat(columns).tolist()) == list(range(7))  # type: ignore[arg-type]
-        for i, sub in enumerate(round_):
-            assert sub.in_features == len(columns[i])  # type: ignore[arg-type]
-    assert next(make().rounds(1)).input_columns(0) is None

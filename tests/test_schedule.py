@@ -103,19 +103,6 @@ def test_phases_follow_each_other(training: Training, per_epoch: int) -> None:
 
 
 @examples
-@given(training=trainings(), per_epoch=st.integers(1, 5))
-def test_moments_are_dropped_where_a_phase_or_other_blocks_begin(training: Training, per_epoch: int) -> None:
-    """Where they are carried, only at a phase's start; with m = 1 the blocks are the same in all draws."""
-    schedule = Schedule(training, per_epoch, 3)
-    for number, round_ in enumerate(told(training, per_epoch)):
-        plan = schedule.plan(number)
-        changed = round_["redrawn"] and round_["m"] > 1 and training.optimizer_state == "reset"
-        kept = plan.lasting or training.optimizer_state == "carry" or round_["m"] == 1
-        if kept:  # otherwise no moments are held, and it makes no difference
-            assert plan.fresh == (round_["begins"] or changed)
-
-
-@examples
 @given(training=trainings(), per_epoch=st.integers(1, 5), data=st.data())
 def test_draws_are_counted_by_what_shares_them(training: Training, per_epoch: int, data: st.DataObject) -> None:
     schedule, every = Schedule(training, per_epoch, 3), told(training, per_epoch)

@@ -14,12 +14,9 @@ class GistError(Exception):
 
     The message is one line: what is wrong, the value, and what to do. The command line prints it and exits with
     status 2.
-
-    Attributes:
-        relayed: every rank of the run raises this error, and rank 0 alone has to print it.
     """
 
-    relayed = False
+    relayed = False  # every rank of the run raises this error, and rank 0 alone has to print it
 
 
 class InputError(GistError, ValueError):
@@ -32,10 +29,6 @@ class RankLostError(GistError):
 
 class DivergedError(GistError):
     """The loss or the parameters of a sub-GCN became NaN or infinite; Θ is as it was before that round.
-
-    Args:
-        round_number: t, the round in which it happened, from 0. The message counts from 1, as result.json does.
-        what: the value that is not finite.
 
     Attributes:
         result: what `GIST.fit` had reached, a `Result`; None outside of `fit`.

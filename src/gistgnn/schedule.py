@@ -69,20 +69,16 @@ class Schedule:
     """The rounds of a run.
 
     `workers` sub-GCNs train at the same time where there are no phases. `operations` choose how often the model is
-    evaluated; None: after every round.
-
-    Attributes:
-        rounds: T.
-        phases: the numbers of every phase's rounds; a run without phases counts as one phase.
-        steps: the steps of each sub-GCN in every phase.
-        local_steps: ζ of every phase.
+    evaluated; None: after every round. A run without phases counts as one phase.
     """
 
     def __init__(
         self, training: Training, steps_per_epoch: int, workers: int, operations: Operations | None = None
     ) -> None:
         self._parts: list[_Part] = []
-        self.rounds, self.phases, self.steps, self.local_steps = 0, list[range](), list[int](), list[int]()
+        self.rounds = 0  # T
+        # Of every phase: the numbers of its rounds, the steps of each sub-GCN, and ζ.
+        self.phases, self.steps, self.local_steps = list[range](), list[int](), list[int]()
         draws, epochs_before = 0, 0.0
         for phase in training.phases or (None,):
             own = training.of_phase(phase) if phase else training

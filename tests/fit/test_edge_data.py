@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import HeteroData
 
 from gistgnn import GIST, Graph
 from gistgnn.evaluation import Evaluation, predict
@@ -16,17 +16,13 @@ from gistgnn.graphs.clustering import cluster
 from gistgnn.sampling import (
     Batch,
     ClusterSampling,
-    FastGCNSampling,
     LadiesSampling,
     NeighborSampling,
     SaintEdgeSampling,
-    SaintNodeSampling,
-    SaintWalkSampling,
     Sampling,
     forward,
     whole_graph,
 )
-from tests.evaluation.cases import random_model
 from tests.helpers.edges import MODELS, RELATIONS, Relational, Weighted, edge_graph, only, weighted
 from tests.helpers.fitting import fit, same, theta
 from tests.helpers.logs import logged
@@ -40,46 +36,36 @@ SAMPLERS: dict[str, Sampling | None] = {
     "clusters": ClusterSampling(clusters=6, clusters_per_batch=2),
     "own edges": ClusterSampling(clusters=6, clusters_per_batch=2, precompute=False, batches="independent"),
     "neighbor": NeighborSampling(fanouts=(2, 2), batch_size=4),
-    "saint-node": SaintNodeSampling(batch_size=10),
     "saint-edge": SaintEdgeSampling(batch_size=6),
-    "saint-rw": SaintWalkSampling(batch_size=4),
 }
-BY_LAYERS = {"ladies": LadiesSampling(nodes_per_layer=6, batch_size=4), "fastgcn": FastGCNSampling(nodes_per_layer=6)}
-Build = Callable[[Any], nn.Module]
+LADIES = LadiesSampling(nodes_per_layer=6, batch_size=4)
 
 
-def trained(build: Build, graph: Graph, sampler: Sampling | None = None, **options: Any) -> dict[str, Tensor]:
+def trained(build: Callable[[Any], nn.Module], graph: Graph, sampler: Any = None, **options: Any) -> dict[str, Tensor]:
     gist = GIST(build, (8,), 2)
     fit(gist, graph, sampler=sampler, epochs=4, lr=0.05, **options)
     return theta(gist)
 
 
-@pytest.mark.parametrize(
-    ("name", "model"), [*product([*SAMPLERS, *BY_LAYERS], ["gcn", "graphsage"]), *product(SAMPLERS, ["PyG's gcn"])]
-)
-def test_weights_of_one_change_nothing_and_others_do(name: str, model: str) -> None:
-    build: Build = Weighted if model == "PyG's gcn" else OURS[model]
-    sampler, graph = {**SAMPLERS, **BY_LAYERS}[name], tiny_graph(30)
-    plain = trained(build, graph, sampler)
-    assert same(plain, trained(build, weighted(graph, ones=True), sampler))
-    assert not same(plain, trained(build, weighted(graph), sampler))
+@pytest.mark.parametrize("name", [*SAMPLERS, "ladies"])
+def test_weights_of_one_change_nothing_and_others_do(name: str) -> None:
+    sampler, graph = {**SAMPLERS, "ladies": LADIES}[name], tiny_graph(30)
+    builds = (OURS["gcn"], OURS["graphsage"]) if name == "ladies" else (OURS["gcn"], OURS["graphsage"], Weighted)
+    for build in builds:
+        plain = trained(build, graph, sampler)
+        assert same(plain, trained(build, weighted(graph, ones=True), sampler))
+        assert not same(plain, trained(build, weighted(graph), sampler))
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_models_of_edge_data_train(model: str, name: str) -> None:
+def test_models_of_edge_data_train(model: str, tmp_path: Path) -> None:
     used = MODELS[model]((8,)).name
-    with logged() as messages:
-        one = trained(MODELS[model], only(GRAPH, used), SAMPLERS[name])
-    assert not [message for message in messages if used in message]
-    other = replace(GRAPH, **{used: GRAPH.edge_data[used].flip(0)})
-    assert not same(one, trained(MODELS[model], only(other, used), SAMPLERS[name]))
-
-
-@pytest.mark.parametrize("model", ["weighted GCN", "GINE"])
-def test_stores_and_inductive_training(model: str, tmp_path: Path) -> None:
-    used = MODELS[model]((8,)).name
-    graph = only(GRAPH, used)
+    graph, other = only(GRAPH, used), replace(GRAPH, **{used: GRAPH.edge_data[used].flip(0)})
+    for sampler in SAMPLERS.values():
+        with logged() as messages:
+            one = trained(MODELS[model], graph, sampler)
+        assert not [message for message in messages if used in message]
+        assert not same(one, trained(MODELS[model], only(other, used), sampler))
     for inductive in (False, True):
         found = []
         for kind in ("memory", "disk"):
@@ -89,45 +75,29 @@ def test_stores_and_inductive_training(model: str, tmp_path: Path) -> None:
         assert equal(*found)
 
 
-@pytest.mark.parametrize("name", ["gcn", "graphsage"])
-def test_evaluation_by_layers_is_exact(name: str) -> None:
-    graph = weighted(tiny_graph(40))
-    model, batch = random_model(name, [9, 8]).float(), whole_graph(graph)
-    with torch.no_grad():
-        expected = forward(model, batch)
-        assert not torch.allclose(expected, forward(model, whole_graph(tiny_graph(40))))
-    for memory in (2**16, 2**26):
-        inference = Evaluation("layers", memory=memory).prepare(model, whole_graph(graph))
-        torch.testing.assert_close(predict(model, batch, inference), expected)
-
-
 @pytest.mark.parametrize("model", [*MODELS, "gcn"])
-def test_evaluation_by_parts_and_of_the_whole(model: str) -> None:
+def test_evaluation_by_parts_layers_and_of_the_whole(model: str) -> None:
     net = (OURS["gcn"] if model == "gcn" else MODELS[model])((8,)).eval()
     batch = whole_graph(GRAPH)
-    with torch.no_grad():
-        expected = forward(net, batch)
-    torch.testing.assert_close(predict(net, batch), expected)
-    torch.testing.assert_close(predict(net, batch, Evaluation("parts", parts=1)), expected)
     clusters = cluster(GRAPH.edge_index, GRAPH.num_nodes, 4, "metis", 0)
     inside = clusters.assignment[GRAPH.edge_index[0]] == clusters.assignment[GRAPH.edge_index[1]]
     data = {name: value[inside] for name, value in GRAPH.edge_data.items()}
     alone = Batch(GRAPH.x, GRAPH.edge_index[:, inside], GRAPH.y, batch.loss_nodes, edge_data=data)
     with torch.no_grad():
-        expected = forward(net, alone)
-    torch.testing.assert_close(predict(net, batch, Evaluation("parts", parts=4)), expected)
+        expected, of_parts = forward(net, batch), forward(net, alone)
+    ways = [None, Evaluation("parts", parts=1), *[Evaluation("layers", memory=2**26)] * (model == "gcn")]
+    for how in ways:
+        torch.testing.assert_close(predict(net, batch, how), expected)
+    torch.testing.assert_close(predict(net, batch, Evaluation("parts", parts=4)), of_parts)
 
 
-def test_what_cannot_work_is_refused() -> None:
+def test_what_cannot_work_is_refused_and_what_is_not_used_is_told_once() -> None:
     with refused("the model takes an edge_index", "LADIES"):
         trained(Weighted, weighted(tiny_graph()), LadiesSampling(nodes_per_layer=(6, 6), batch_size=4))
     with refused("Relational.forward needs edge_type, and the graph has none"):
         trained(Relational, tiny_graph())
     with refused("evaluation by layers is for the models of gistgnn.nn"):
         trained(Relational, GRAPH, evaluation=Evaluation("layers"))
-
-
-def test_what_is_not_used_is_told_once() -> None:
     with logged() as messages:
         fit(GIST(OURS["gat"], (8,), 2), only(GRAPH, "edge_weight", "edge_type"), epochs=4)
     assert sum("makes no use of it" in message for message in messages) == 2
@@ -137,8 +107,6 @@ def test_what_is_not_used_is_told_once() -> None:
 
 
 def test_a_heterogeneous_graph_made_homogeneous() -> None:
-    from torch_geometric.data import HeteroData
-
     hetero = HeteroData()
     for kind in ("paper", "author"):
         graph = tiny_graph(12, seed=len(kind))

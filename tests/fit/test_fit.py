@@ -15,7 +15,7 @@ from gistgnn.evaluation.scores import evaluate
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
-from tests.helpers.models import PYG, C, F, tiny_graph
+from tests.helpers.models import C, F, tiny_graph
 
 # How many steps are taken.
 
@@ -123,20 +123,6 @@ def test_a_pyg_data_is_taken() -> None:
     ours = fit(gist)
     theirs = fit(gist, data)  # type: ignore[arg-type]
     assert quiet(ours.progress.history) == quiet(theirs.progress.history)
-
-
-@pytest.mark.parametrize("name", ["gcn", "graphsage", "gat", "gin"])
-def test_pyg_models_train_with_every_norm(name: str) -> None:
-    for norm in ("layer_norm", "batch_norm"):
-        gist = GIST(lambda w, norm=norm: PYG[name](w, norm=norm, jk="cat", dropout=0.1), 12, 3)
-        history = fit(gist, epochs=60, lr=0.02, local_steps=5).progress.history
-        assert history[-1]["loss"] < history[0]["loss"]
-
-
-def test_whole_axes_and_the_categorical_partition_train() -> None:
-    for options in ({"whole": [1]}, {"partition": "categorical"}):
-        gist = GIST(gcn(), (24, 24), 2, **options)  # type: ignore[arg-type]
-        assert fit(gist).progress.rounds == 3
 
 
 # What is refused.

@@ -42,9 +42,8 @@ def without_the_rest(graph: Graph) -> Graph:
     return replace(graph, x=x, edges=CSR.of(edges[:, edges[1].argsort(stable=True)], graph.num_nodes))
 
 
-@pytest.mark.parametrize("runner", ["in-turn", "fused"])
-@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
-def test_the_rest_of_the_graph_changes_scores_and_nothing_else(sampler: ClusterSampling | None, runner: str) -> None:
+@pytest.mark.parametrize(("runner", "sampler"), zip(("auto", "fused", "in-turn"), SAMPLERS.values(), strict=True))
+def test_the_rest_of_the_graph_changes_scores_and_nothing_else(runner: str, sampler: ClusterSampling | None) -> None:
     def trained(graph: Graph, **options: Any) -> tuple[dict[str, Tensor], list[Any]]:
         gist = GIST(lambda w: OURS["graphsage"](w, dropout=0.3), (8,), 2)
         result = fit(gist, graph, sampler=sampler, runner=runner, lr=0.05, **options)

@@ -32,7 +32,6 @@ OTHER: dict[str, Any] = {"precision": "bf16", "clip_norm": 0.5, "optimizer_state
 @pytest.mark.parametrize(
     ("sampler", "phases", "options"),
     [
-        ("full", FEWER, {}),
         ("full", FEWER, OTHER),
         ("shared clusters", REDRAWN, OTHER),
         ("independent clusters", FEWER, {}),
@@ -52,7 +51,6 @@ def test_the_stores_agree(tmp_path: Path, sampler: str, phases: tuple[Phase, ...
     [
         ("full", FEWER, "reset"),
         ("full", REDRAWN, "carry"),
-        ("shared clusters", FEWER, "carry"),
         ("layers", FEWER, "reset"),
     ],
 )

@@ -21,9 +21,19 @@ CASES: dict[str, Case] = {
 OPTIONS: dict[str, Any] = {"epochs": 120, "local_steps": 10, "lr": 0.02, "optimizer_state": "carry"}
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_it_learns_as_float32_does_and_keeps_float32(case: Case, runner: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "runner"),
+    [
+        ("gcn", "auto"),
+        ("gcn", "fused"),
+        ("graphsage", "in-turn"),
+        ("gat", "auto"),
+        ("pyg gcn", "auto"),
+        ("pyg gat", "fused"),
+    ],
+)
+def test_it_learns_as_float32_does_and_keeps_float32(name: str, runner: str) -> None:
+    case = CASES[name]
     halved = GIST(*case, 2)
     losses = [entry["loss"] for entry in fit(halved, runner=runner, precision="bf16", **OPTIONS).history]
     kept = [*theta(halved).values(), *halved.theta.moments.values()]

@@ -30,23 +30,14 @@ def newest(folder: Path) -> Path:
     return place
 
 
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "checkpoints"
-    fit(make(), callbacks=after(1), saving=Saving(path))
-    before = contents(path)
-    changes = {"lr": 0.06, "epochs": 50, "local_steps": 3, "optimizer_state": "carry", "patience": 9}
-    for setting, value in changes.items():
-        with refused(str(path), "another run", f"{setting} was"):
-            fit(make(), saving=Saving(path, resume=True), **{setting: value})
-    with refused("another run", "sampler was"):
-        fit(make(), saving=Saving(path, resume=True), sampler=ClusterSampling(6, 3))
-    assert contents(path) == before
-
-
 def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     fit(make(), callbacks=after(1), saving=Saving(path))
-    saving = Saving(path, resume=True)
+    before, saving = contents(path), Saving(path, resume=True)
+    changes = {"lr": 0.06, "epochs": 50, "local_steps": 3, "optimizer_state": "carry", "patience": 9}
+    for setting, value in {**changes, "sampler": ClusterSampling(6, 3)}.items():
+        with refused(str(path), "another run", f"{setting} was"):
+            fit(make(), saving=saving, **{setting: value})
     for setting, gist in (
         ("seed", make(seed=1)),
         ("partition", make(partition="categorical")),
@@ -61,9 +52,10 @@ def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> No
         fit(make(2), saving=saving, epochs=33)
     with refused("another run", "graph was"):
         make().fit(tiny_graph(27), progress=False, epochs=33, local_steps=2, lr=0.05, evaluate_every=2, saving=saving)
+    assert contents(path) == before
 
 
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.02, 0.5, 0.95, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.999])
 @pytest.mark.parametrize("kind", ["state.json", "*.safetensors"])
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_gone_on_from(
     tmp_path: Path, share: float, kind: str

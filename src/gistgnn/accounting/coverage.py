@@ -31,21 +31,13 @@ def partition_of(partition: Partition, blocks: Sequence[Blocks]) -> list[dict[st
 
 
 def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str, Any]:
-    """Return which share of the parameters of Θ is expected to be trained in how many rounds.
+    """Return which share of the parameters of Θ is expected to be trained in how many rounds, as in result.json.
 
     A parameter at one feature of one split axis, or at none, is trained in every round. A parameter at several
     features is trained in the rounds whose blocks send all of them to the same sub-GCN. Draws are independent, so the
     number of such draws is binomial. The rounds of one draw have the same blocks, or nested ones. The shares are
-    expectations over the random blocks; they are exact where all rounds have the same blocks and m.
-
-    Args:
-        spec: the full model.
-        partition: the blocks' sizes follow from it.
-        draws: how the finished rounds share draws (see `Schedule.draws`).
-
-    Returns:
-        "rounds": T; "parameters": their number in Θ; "counts": shares of the parameters by the number of rounds, as
-        text. Shares below `NEGLIGIBLE` are left out.
+    expectations over the random blocks; they are exact where all rounds have the same blocks and m. Those below
+    `NEGLIGIBLE` are left out. `draws` says how the finished rounds share draws (see `Schedule.draws`).
     """
     parameters: Counter[Touched] = Counter()
     for name, _ in spec.on_meta().named_parameters():

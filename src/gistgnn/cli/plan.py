@@ -95,10 +95,10 @@ def _choose(args: argparse.Namespace) -> int:
     sampler = make_sampler(gist, graph.to(gist.device), config.sampler, config.inductive)
     choice = choose(gist, sampler, config.training, args.budget)
     if args.json:
-        return options.print_json(choice.as_dict())
-    training, copies = choice.training, {True: ",copies", False: ""}
-    phases = " ".join(f"{each.sub_gcns}:{each.epochs:.4g}{copies[each.copies]}" for each in training.phases)
-    print(f"{choice.reason}\nphases: {phases}, schedule {training.schedule}, lr {training.lr:g}")
+        return options.print_json(choice)
+    training, copies = choice["training"], {True: ",copies", False: ""}
+    phases = " ".join(f"{each['sub_gcns']}:{each['epochs']:.4g}{copies[each['copies']]}" for each in training["phases"])
+    print(f"{choice['reason']}\nphases: {phases}, schedule {training['schedule']}, lr {training['lr']:g}")
     return 0
 
 

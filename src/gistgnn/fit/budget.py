@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,22 +36,8 @@ TIMED = 3  # steps that are timed
 SPARED = 0.02  # of the time, for what comes after the last round
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What was chosen for a budget."""
-
-    training: Training  # with phases
-    reason: str
-    step_seconds: dict[int, float]  # of one part of 1/m of the width, by m, of every m that was measured
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the choice as result.json holds it."""
-        times = {str(m): seconds for m, seconds in self.step_seconds.items()}
-        return {"training": self.training.as_dict(), "reason": self.reason, "step_seconds": times}
-
-
-def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: float) -> Choice:
-    """Choose the phases of a run that has some time left.
+def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: float) -> dict[str, Any]:
+    """Choose the phases of a run that has some time left; return settings, reason and times of steps, as JSON.
 
     A narrow part learns as much in an epoch as the full model, or nearly so, and its epochs are many times cheaper. So
     the widest part is chosen that still gets `ENOUGH` epochs; m = 1 is ordinary training. It trains in cosine cycles of
@@ -77,7 +63,8 @@ def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: 
     epochs = math.floor(steps / sampler.steps_per_epoch * 10) / 10
     times = ", ".join(f"m = {m}: {duration(taken)}" for m, taken in timed.items())
     reason = f"{what}: {epochs:g} epochs fit into the time; a step of one part takes {times}"
-    return Choice(with_cycles(training, chosen, cycles(steps, first), sampler.steps_per_epoch), reason, timed)
+    run = with_cycles(training, chosen, cycles(steps, first), sampler.steps_per_epoch)
+    return {"training": run.as_dict(), "reason": reason, "step_seconds": {str(m): each for m, each in timed.items()}}
 
 
 def candidates(trainer: GlobalModel) -> list[int]:

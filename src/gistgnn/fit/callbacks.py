@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 from torch import nn
 
@@ -91,17 +91,11 @@ class InterruptWhen(Callback):
 
 
 class ProgressBar(Callback):
-    """A bar on a terminal; in a log, a line for each evaluation. Use it in a `with` block."""
+    """A bar on a terminal; in a log, a line for each evaluation. `close` ends it."""
 
     def __init__(self) -> None:
-        self._meter = Meter("training")
-        self._scores: list[str] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._meter.close()
+        self._meter, self._scores = Meter("training"), list[str]()
+        self.close = self._meter.close
 
     def on_fit_begin(self, run: Run) -> None:
         """Show how many rounds there are."""

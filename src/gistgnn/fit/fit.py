@@ -82,7 +82,7 @@ class Fit(Run):
         """Stand at the round to begin with, and tell the callbacks."""
         with ExitStack() as stack:
             if self._setup.progress:
-                self._callbacks.insert(0, stack.enter_context(ProgressBar()))
+                self._callbacks.insert(0, stack.enter_context(closing(ProgressBar())))
             if self._setup.saving:
                 self._saver = Saver(self.gist.theta, self._ranks, self._setup.saving, identity_of(self._setup))
                 stack.callback(self._saver.close)
@@ -249,7 +249,7 @@ class Fit(Run):
         chosen: dict[str, Any] | None = saved and saved.get("chosen")
         if chosen is None:
             left = max(end - time.perf_counter(), 0.0)
-            chosen = ranks.lead(lambda: choose(self.gist, self.sampler, self._training, left).as_dict())
+            chosen = ranks.lead(lambda: choose(self.gist, self.sampler, self._training, left))
             log.info("%s", chosen["reason"])
         self._training = self._training.like(chosen["training"])
         self._clock = Clock(max(end - time.perf_counter(), 0.0))

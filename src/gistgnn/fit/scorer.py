@@ -59,10 +59,7 @@ class Scorer:
         return statistics.median(self._passes) if self._passes else None
 
     def prepare(self, evaluation: Evaluation, first: Batch, classes: int | None, seed: int) -> None:
-        """Try the model on a batch, and prepare everything that stays the same in all evaluations.
-
-        `classes` says how many outputs the model must have; None: any number.
-        """
+        """Try the model on a batch, with so many classes or None, and prepare what all evaluations share."""
 
         def work() -> dict[str, Any]:
             check_fits(self._running.module, first, classes, self._graph.edge_data)
