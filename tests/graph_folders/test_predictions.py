@@ -46,16 +46,6 @@ def test_pieces_are_put_together(several: bool, large: bool, tmp_path: Path, mon
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "p.npz"]
 
 
-def test_an_error_between_two_pieces_leaves_nothing(tmp_path: Path) -> None:
-    def broken() -> object:
-        yield from outputs(50, 4, 9)[0][:2]
-        raise RuntimeError("the model fails")
-
-    with pytest.raises(RuntimeError):
-        write_predictions(tmp_path / "p.csv", broken(), 50, multi_label=False)  # type: ignore[arg-type]
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_command_gives_nodes_their_old_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same, clusters = make_clustered(some_graph(120, 900), 6, tmp_path / "folder")
     save_file(same, tmp_path / "same.npz")

@@ -1,10 +1,7 @@
 import os
 import signal
-import subprocess
 import sys
-import time
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +15,6 @@ from torch import Tensor
 
 from gistgnn.graphs import CSR, load, metis
 from gistgnn.graphs.clustering import Clusters, cluster
-from tests.helpers.commands import Forked, ready
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
@@ -140,14 +136,6 @@ def test_a_directed_graph_is_clustered_as_undirected() -> None:
     assert torch.equal(directed.order, cluster(both_ways(half), 12, 2).order)
 
 
-def test_metis_keeps_more_edges_inside_than_chance_and_balances() -> None:
-    graph = load("digits")
-    by_metis = cluster(graph.edge_index, graph.num_nodes, 30)
-    assert by_metis.kept_edges(graph.edges) > 0.6
-    assert cluster(graph.edge_index, graph.num_nodes, 30, "random").kept_edges(graph.edges) < 0.1
-    assert by_metis.sizes.max() < 1.1 * graph.num_nodes / 30
-
-
 @pytest.mark.parametrize("method", ["metis", "stream", "random"])
 def test_clusters_follow_from_the_seed(method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     graph = load("digits")
@@ -217,44 +205,7 @@ def test_an_unwritable_cache_is_ignored(cache_folder: Path) -> None:
     assert clusters.path is None
 
 
-def print_clusters(both: Barrier) -> None:
-    edge_index = ring(2000)
-    both.wait(60)
-    print(cluster(edge_index, 2000, 100).order.tolist())
-
-
-def test_two_processes_at_once(tmp_path: Path, cache_folder: Path) -> None:
-    barrier = ready().Barrier(2)
-    both = [Forked(tmp_path, print_clusters, barrier) for _ in range(2)]
-    outputs = [process.communicate() for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
-    assert outputs[0][0] == outputs[1][0] != ""
-    assert len(list(cache_folder.iterdir())) == 1  # and nothing half-written
-
-
 def test_a_failure_of_metis_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with refused("METIS failed on 60 nodes and 120 edges", "MiB of free memory"):
         cluster(ring(), 60, 5)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone ends it so")
-def test_metis_ends_with_its_parent_process(tmp_path: Path) -> None:
-    """The child waits for ever: its input is a pipe that nobody writes to."""
-    os.mkfifo(tmp_path / "graph.npz")
-    wait = f"import subprocess; p = subprocess.Popen([{sys.executable!r}, {metis.__file__!r}, "
-    wait += f"{str(tmp_path)!r}, '2', '0']); print(p.pid, flush=True); p.wait()"
-    parent = subprocess.Popen([sys.executable, "-c", wait], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    child = Path("/proc") / parent.stdout.readline().strip()
-    opened = os.open(tmp_path / "graph.npz", os.O_WRONLY)  # returns when the child has opened it
-    assert child.exists()
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    for _ in range(200):
-        if not child.exists() or "Z" in (child / "stat").read_text().split()[2]:
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the child goes on")
-    os.close(opened)

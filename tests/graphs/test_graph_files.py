@@ -225,13 +225,6 @@ def test_tensors_that_are_not_plain(tmp_path: Path) -> None:
                 Graph.build(**arguments(x=value))
 
 
-def test_other_types_of_numbers_are_converted(tmp_path: Path) -> None:
-    y = torch.tensor([0, 1, 2, 0, 1, 2])
-    for dtype in (torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.float16, torch.float64):
-        torch.save(as_data(SMALL, y=y.to(dtype), edge_index=SMALL.edge_index.to(torch.uint32)), tmp_path / "g.pt")
-        assert_equal(load_file(tmp_path / "g.pt"), Graph.build(**arguments(y=y)))
-
-
 def test_no_pickle_is_executed(tmp_path: Path) -> None:
     marker = tmp_path / "unpickled"
     for suffix in ("npz", "pt"):
@@ -244,10 +237,3 @@ def test_no_pickle_is_executed(tmp_path: Path) -> None:
     assert not marker.exists()
     torch.load(tmp_path / "g.pt", weights_only=False)
     assert marker.exists()  # the check above can fail
-
-
-def test_names_are_kept_as_they_can_be_printed(tmp_path: Path) -> None:
-    names = {"$x_{$": "$x_{$", "a\nb": "a\\nb", "\udcff\udcfe": "\\udcff\\udcfe", "\x1b[31m": "\\x1b[31m"}
-    for name, shown in names.items():
-        save_file(SMALL, tmp_path / f"{name}.npz")
-        assert load_file(tmp_path / f"{name}.npz").name == shown

@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -197,10 +196,3 @@ def test_ogb_s_files_are_parsed_once(tmp_path: Path, cache_folder: Path, monkeyp
     monkeypatch.delenv("GISTGNN_CACHE")
     monkeypatch.setattr(Path, "home", no_home)
     assert load("ogbn-arxiv", tmp_path).num_nodes == 12
-
-
-def test_without_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_ogb("amazon2m", tmp_path)
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    with refused("duckdb is not installed", "pip install 'gistgnn[convert]'"):
-        load("amazon2m", tmp_path)

@@ -1,6 +1,5 @@
 """Clusters of graphs whose edges are read in blocks."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,17 +138,6 @@ def test_a_node_with_very_many_edges_is_looked_at_in_part(quick_metis: None, mon
     monkeypatch.setattr(streaming, "_LONGEST", 20)
     part = streaming.partition(star, 5, 0)
     assert np.bincount(part).max() <= 103
-
-
-def test_the_clusters_of_a_graph_in_memory_are_kept(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = load("digits")
-    clusters = cluster(graph.edge_index, graph.num_nodes, 30, "stream")
-    assert clusters.path is not None
-    monkeypatch.setattr(streaming, "partition", None)
-    by_target = CSR.of(graph.edge_index, graph.num_nodes)
-    for edges in (graph.edge_index, CSR(by_target.rowptr, by_target.col.int())):
-        assert torch.equal(cluster(edges, graph.num_nodes, 30, "stream").order, clusters.order)
-    assert cluster(graph.edge_index, graph.num_nodes, 30, "metis").path != clusters.path
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=60), st.integers(1, 20), st.integers(1, 12))

@@ -1,21 +1,16 @@
 """Synthetic graphs: their counts, their structure, and that they never change."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 
-from gistgnn import GIST
 from gistgnn.graphs import DATASETS, Graph, find, load, synthetic
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.conversion import convert
 from gistgnn.graphs.synthetic import Level, cumulate, draw_edges, power_law, weighted_place
 from gistgnn.graphs.synthetic_blocks import RECIPE, ROWS, TEST, Blocks
-from gistgnn.nn import GraphSAGE
-from tests.cli.in_process import run
 from tests.helpers.flips import flipped
 from tests.helpers.refusals import refused
 
@@ -201,25 +196,6 @@ def test_edges_of_levels() -> None:
     assert np.mean(np.concatenate([low, high]) % 2) == pytest.approx(0.75, abs=0.02)
 
 
-def test_features_alone_do_not_decide_and_wide_models_do_better(small: Graph) -> None:
-    torch.manual_seed(0)
-    linear = torch.nn.Linear(small.num_features, small.num_classes)
-    optimizer = torch.optim.Adam(linear.parameters(), lr=0.03)
-    for _ in range(150):
-        optimizer.zero_grad()
-        F.cross_entropy(linear(small.x[small.train]), small.y[small.train]).backward()
-        optimizer.step()
-    scores = [float((linear(small.x).argmax(1) == small.y)[small.test].double().mean())]
-    for width in (8, 64):
-        gist = GIST(lambda w: GraphSAGE(small.num_features, w, small.num_classes, norm="layer"), (width,), sub_gcns=1)
-        result = gist.fit(small, epochs=60, local_steps=30, lr=0.02, schedule="cosine", progress=False)
-        assert result.test is not None
-        scores.append(result.test["accuracy"])
-    assert max(scores[:2]) + 0.2 < scores[2]  # measured: 0.65, 0.66, 0.94
-    assert 0.85 < scores[2] < 0.96  # six per cent have a random label
-    assert small.edges.col.dtype == torch.int32
-
-
 def test_bad_fractions() -> None:
     for text in ("0", "-0.1", "1.5", "nan", "inf", "", "half", "0.1@0.1", "10%"):
         with refused(f"synthetic:reddit@{text}: the fraction is {text!r}", "above 0, and at most 1"):
@@ -227,25 +203,3 @@ def test_bad_fractions() -> None:
     with refused("synthetic:reddit@0.001: 233 nodes are too few for 41 classes; expected at least 820", "0.0035"):
         load("synthetic:reddit@0.001")
     assert find("cora@0.5") is None  # real graphs have no fractions
-
-
-def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run("datasets", "synthetic:reddit@0.01", "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert facts.pop("about").startswith("random, in the size of Reddit")
-    assert facts == {
-        "name": "synthetic:reddit@0.01",
-        "nodes": 2330,
-        "edges": 2 * 116_069,
-        "features": 602,
-        "classes": 41,
-        "task": "single-label",
-        "train": 1535,
-        "val": 238,
-        "test": 557,
-        "split": "random with a fixed seed (65.9 % train, 10.2 % val, 23.9 % test)",
-    }
-    assert run("train", "--dataset", "synthetic:reddit@0.004", "--hidden", 4, "--epochs", 2) == 0
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert folder.name.startswith("synthetic-reddit@0.004-")

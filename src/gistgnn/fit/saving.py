@@ -83,7 +83,7 @@ class Saver:
         name, self._run = ranks.lead(lambda: (choose(), self._run))  # files and devices may differ by rank
         done = ranks.recall(self._rounds_key) if ranks.leads else None
         if done is not None:
-            kept = Checkpoints.rounds_of(name) if name else 0
+            kept = int(name.removeprefix("round-")) if name else 0
             lost = max(int(done) - kept, 0)
             log.info("torchrun has restarted the ranks: they go on after round %d; rounds lost: %d", kept, lost)
         if name is None:

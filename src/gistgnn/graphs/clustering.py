@@ -95,13 +95,15 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
         edges = CSR.of(torch.stack([keys % num_nodes, keys // num_nodes]), num_nodes)
     narrow = torch.int32 if num_nodes < 2**31 else torch.int64
     edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(narrow))
-    if method == "stream":
-        key = edges.rowptr.numpy(), edges.col.numpy()
-        part, symmetric, path = _kept(method, key, count, seed, lambda: (streaming.partition(edges, count, seed), True))
-    else:
-        structure = _without_loops(edges)
-        key = structure.indptr, structure.indices
-        part, symmetric, path = _kept(method, key, count, seed, lambda: _by_metis(structure, count, seed))
+    structure = _without_loops(edges) if method == "metis" else None
+    key = (edges.rowptr.numpy(), edges.col.numpy()) if structure is None else (structure.indptr, structure.indices)
+
+    def cut() -> tuple[Part, bool]:
+        return (
+            (streaming.partition(edges, count, seed), True) if structure is None else _by_metis(structure, count, seed)
+        )
+
+    part, symmetric, path = _kept(method, key, count, seed, cut)
     if not symmetric:
         log.warning("the graph is not symmetric: METIS clusters it with every edge in both directions")
     return clusters_of_parts(part, count, path)
@@ -146,9 +148,9 @@ def _kept(
 
     ``key`` is rowptr and col of the graph; ``cut`` returns every node's cluster and whether the graph is symmetric.
     """
-    folder, nodes = cache_folder(), len(key[0]) - 1
-    if folder is None:
+    if (folder := cache_folder()) is None:
         return *cut(), None
+    nodes = len(key[0]) - 1
     digest = hashlib.sha256(f"{_VERSION} {method} {nodes} {count} {seed}".encode())
     for array in key:
         digest.update(np.ascontiguousarray(array).data)

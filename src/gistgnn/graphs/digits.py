@@ -15,9 +15,7 @@ FILE = Path(__file__).with_name("digits.npz")  # importing scikit-learn takes lo
 def load(info: DatasetInfo, data_root: Path) -> Graph:
     """Join each of the 1,797 images of 8×8 pixels to its 10 nearest images, in both directions.
 
-    Features are the pixels divided by 16, in [0, 1]. The split is 10 % train, 20 % val and 70 % test, stratified by
-    class, and the same for every seed of a run. ``data_root`` is not used: the graph comes with the package, and a test
-    makes it anew from scikit-learn's images.
+    The graph comes with the package; ``data_root`` is not used. A test makes it anew from scikit-learn's images.
     """
     stored = read_npz(FILE, ("pixels", "y", "edges", "split"))
     one, other = stored["edges"].astype(np.int64)

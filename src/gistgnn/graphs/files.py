@@ -74,19 +74,17 @@ def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) 
             raise InputError(f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found {found})")
         members = {key: archive.getinfo(f"{key}.npy") for key in (*keys, *optional) if key in present}
         check_room(sum(member.file_size for member in members.values()))
-        return {key: _array(archive, member) for key, member in members.items()}
-
-
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    try:
-        with archive.open(member) as file:
-            array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-            if file.read(1):  # at the member's end its checksum is compared
-                raise ValueError(f"it is longer than its shape {list(array.shape)}")
-    except ValueError as error:
-        what = f"{member.filename} is damaged, or not of numbers ({reason(error)})"
-        raise InputError(f"{what}; write it again") from error
-    return array
+        arrays = {}
+        for key, member in members.items():
+            try:
+                with archive.open(member) as file:
+                    arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
+                    if file.read(1):  # at the member's end its checksum is compared
+                        raise ValueError(f"it is longer than its shape {list(arrays[key].shape)}")
+            except ValueError as error:
+                what = f"{member.filename} is damaged, or not of numbers ({reason(error)})"
+                raise InputError(f"{what}; write it again") from error
+        return arrays
 
 
 def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
@@ -162,9 +160,9 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
 
 
 def _is_npz(path: Path) -> bool:
-    if path.suffix.lower() not in SUFFIXES:
+    if (suffix := path.suffix.lower()) not in SUFFIXES:
         raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a .npz or a .pt file")
-    return path.suffix.lower() == ".npz"
+    return suffix == ".npz"
 
 
 def save_file(graph: Graph, path: str | Path) -> None:

@@ -83,8 +83,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             manifest = msgspec.json.decode(path.read_bytes(), type=cls)
         except (FileNotFoundError, NotADirectoryError) as error:
-            old = f", or is of an older gistgnn: {_ADVICE}" if (folder / "graph.json").exists() else ""
-            raise InputError(f"{folder} has no {MANIFEST}; expected a folder of `gistgnn convert`{old}") from error
+            raise InputError(f"{folder} has no {MANIFEST}; expected a folder of `gistgnn convert`") from error
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is damaged ({reason(error)}); {_ADVICE}") from error
         if manifest.xxh3 != manifest._digest() or not _OF_ALL <= manifest.arrays.keys() <= _OF_ALL | _OF_SOME:
@@ -126,7 +125,7 @@ def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
         in_memory: read all tensors. Features in float16 become float32 then.
 
     Raises:
-        InputError: as `open_arrays`; or `rowptr`, `y`, `split` or `cluster_ptr` has a wrong value.
+        InputError: a file is missing, cut short or another array, or `rowptr`, `y`, `split` or `cluster_ptr` is wrong.
     """
     manifest, arrays = open_arrays(folder)
     _check_values(folder, manifest, arrays)

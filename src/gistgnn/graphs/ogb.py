@@ -35,9 +35,6 @@ _URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 def load(info: DatasetInfo, data_root: Path) -> Graph:
     """Read ogbn-arxiv, ogbn-products or amazon2m from OGB's raw files; they are made undirected, and cached.
 
-    The files are where OGB keeps them, such as ``ogbn_arxiv/raw`` and ``ogbn_arxiv/split/time`` in ``data_root``, which
-    may be read-only.
-
     amazon2m is the graph of ogbn-products with the split sizes of Cluster-GCN: 1,709,997 nodes for training and
     validation, 739,032 for test. OGB does not publish the original nodes, so they are drawn uniformly at random with a
     fixed seed. That split has no validation nodes: 39,323 (as in ogbn-products) of the 1,709,997 are held out for
@@ -105,7 +102,12 @@ class OgbFiles:
             x, y = self._member("data", "node_feat"), self._member("node-label", "node_label")
             rows = block_rows(x.shape[1])
             blocks = (x[start : start + rows] for start in range(0, len(x), rows))
-        y, split, start = _labels(y), self._split(len(y)), 0
+        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+        y = np.where(np.isnan(y), -1, y) if y.dtype.kind == "f" and y.ndim == 1 else y
+        parts: dict[str, Any] = {name: self._table(path, "BIGINT")[:, 0] for name, path in self._splits.items()}
+        masks = check_splits(parts, torch.zeros(len(y)))
+        split: Any = sum(np.uint8(number) * masks[name].numpy() for name, number in SPLITS.items())
+        start = 0
         for block in blocks:
             part = slice(start, start + len(block))
             yield block, y[part], split[part]
@@ -113,13 +115,6 @@ class OgbFiles:
         if start != len(y):
             found = f"{start} rows of features and {len(y)} of labels"
             raise InputError(f"there are {found}; expected one of each per node")
-
-    def _split(self, nodes: int) -> Array:
-        parts: dict[str, Any] = {name: self._table(path, "BIGINT")[:, 0] for name, path in self._splits.items()}
-        split = np.zeros(nodes, np.uint8)
-        for name, mask in check_splits(parts, torch.zeros(nodes)).items():
-            split[mask.numpy()] = SPLITS[name]
-        return split
 
     def edges(self, connection: Any, folder: Path | None = None) -> str:
         """Return SQL for all edges as they are stored, with the columns source and target."""
@@ -146,8 +141,3 @@ class OgbFiles:
             rows = connection.sql(f"FROM {table([path], types, header=False)}")
             for batch in rows.to_arrow_reader(block_rows(len(types))):
                 yield np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
-
-
-def _labels(y: Array) -> Array:
-    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-    return np.where(np.isnan(y), -1, y) if y.dtype.kind == "f" and y.ndim == 1 else y

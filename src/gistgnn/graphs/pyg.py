@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -33,7 +32,7 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
     test. The 24 graphs of PPI become one block-diagonal graph.
     """
     kind, *arguments = info.source
-    graphs: list[list[Data]] = []  # one list for every processed file that PyG would write
+    graphs: list[list[Data]] = []  # a list for each processed file that PyG would write
     with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
         fields = {"info": info, "graphs": graphs, "processed_dir": scratch}
         type(kind, (_FromRaw, getattr(datasets, kind)), fields)(str((data_root / kind).absolute()), *arguments)
@@ -50,19 +49,16 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 
 def _join(splits: Sequence[list[Data]]) -> Data:
     """Join the training, validation and test graphs, in that order, to one graph with masks."""
-    for split, graphs in enumerate(splits):
-        for graph in graphs:
-            graph.split = torch.full((graph.num_nodes,), split)
     whole = Batch.from_data_list([graph for graphs in splits for graph in graphs])
-    masks = {f"{name}_mask": whole.split == split for split, name in enumerate(("train", "val", "test"))}
+    split = torch.arange(len(splits)).repeat_interleave(torch.tensor([sum(g.num_nodes for g in s) for s in splits]))
+    masks = {f"{name}_mask": split == number for number, name in enumerate(("train", "val", "test"))}
     return Data(x=whole.x, edge_index=whole.edge_index, y=whole.y, **masks)
 
 
 class _FromRaw(InMemoryDataset):
-    """A base class in front of PyG's data set class: parses the raw files and collects the result instead of saving it.
+    """In front of PyG's data set class: parses the raw files, and collects the graphs instead of saving them.
 
-    A subclass sets these attributes, because the constructor needs them, and ``processed_dir``: an empty folder, since
-    PyG looks for earlier results there, and may unpickle them.
+    A subclass has these attributes, and an empty folder ``processed_dir``: PyG may unpickle what it finds there.
     """
 
     info: DatasetInfo
@@ -99,7 +95,9 @@ class _FromRaw(InMemoryDataset):
                 os.makedirs(self.raw_dir)
                 with contextlib.redirect_stdout(sys.stderr):
                     self.download()
-                shutil.copytree(self.raw_dir, raw, copy_function=_move_missing, dirs_exist_ok=True)
+                for name in names:
+                    if not (raw / name).exists():
+                        os.replace(Path(self.raw_dir, name), raw / name)
         except Exception as error:  # HTTP, archives and file systems each have their own errors
             what = f"raw files are missing in {raw} and cannot be downloaded ({reason(error)})"
             raise InputError(f"{self.info.name}: {what}; put {', '.join(names)} there") from error
@@ -109,8 +107,3 @@ class _FromRaw(InMemoryDataset):
             for place in created:
                 with contextlib.suppress(OSError):  # it is not empty: something was downloaded
                     place.rmdir()
-
-
-def _move_missing(one: str, other: str) -> None:
-    if not os.path.exists(other):
-        os.replace(one, other)

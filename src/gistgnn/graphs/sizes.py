@@ -55,21 +55,18 @@ class GraphSizes:
     @classmethod
     def of_graph(cls, graph: Graph) -> GraphSizes:
         """Return the sizes of a graph."""
-        sample, train = sample_of(graph.x), int(graph.train.sum())
-        sizes = cls(graph.num_nodes, graph.num_edges, train, graph.name, graph.num_features, graph.num_classes)
-        return replace(
-            sizes,
-            multi_label=graph.multi_label,
-            nonzero=int(torch.count_nonzero(sample)) / sample.numel(),
-            scored=int(graph.val.sum()) + int(graph.test.sum()),
-            stored=StoredSizes.of(graph),
-        )
+        sample = sample_of(graph.x)
+        return cls(
+            graph.num_nodes, graph.num_edges, int(graph.train.sum()), graph.name, graph.num_features,
+            graph.num_classes, graph.multi_label, nonzero=int(torch.count_nonzero(sample)) / sample.numel(),
+            scored=int(graph.val.sum()) + int(graph.test.sum()), stored=StoredSizes.of(graph),
+        )  # fmt: skip
 
     @classmethod
     def of_dataset(cls, info: DatasetInfo) -> GraphSizes:
         """Return the published sizes of a named data set."""
-        multi_label = info.task == "multi-label"
-        sizes = cls(info.nodes, info.edges, info.train, info.name, info.features, info.classes, multi_label)
+        several = info.task == "multi-label"
+        sizes = cls(info.nodes, info.edges, info.train, info.name, info.features, info.classes, several)
         return replace(sizes, nonzero=info.nonzero, reader=info.reader)
 
     @property

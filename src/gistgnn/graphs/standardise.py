@@ -65,11 +65,7 @@ class Standardisation:
         return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
 
     def graph(self, graph: Graph) -> Graph:
-        """Return the graph with scaled features. Of a graph in a folder, a file in the folder keeps them.
-
-        Raises:
-            InputError: the graph has another number of features, or the disk is full.
-        """
+        """Return the graph with scaled features. Of a graph in a folder, a file in the folder keeps them."""
         if graph.folder is None or graph.x.device.type != "cpu":
             return graph.with_features(self.features(graph.x))
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from gistgnn.graphs.named import DatasetInfo
 from gistgnn.graphs.splits import undirected_graph
 from gistgnn.graphs.synthetic import (
     SEED,
-    Floats,
     Ints,
     Recipe,
     Singles,
@@ -65,32 +63,33 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
     return cached(info.name, blocks.key, build)
 
 
-@dataclass(frozen=True, eq=False)
 class Blocks:
     """The parts of a graph, each of which is drawn alone. It is a source of `gistgnn.graphs.conversion`.
 
     ``info`` has its name and sizes, of the whole graph or of a fraction; ``recipe`` decides everything else.
     """
 
-    info: DatasetInfo
-    recipe: Recipe = RECIPE
     undirected, nodes_in, edges_in = True, "", ""
 
-    @property
-    def name(self) -> str:
-        """The graph's name."""
-        return self.info.name
-
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-        return self.info.classes
-
-    @property
-    def key(self) -> str:
-        """All that decides the graph."""
-        info = self.info
-        return f"blocks {VERSION} {self.recipe} {TEST} {info.nodes} {info.edges} {info.features} {info.classes}"
+    def __init__(self, info: DatasetInfo, recipe: Recipe = RECIPE) -> None:
+        self.info, self.recipe, self.name, self.classes = info, recipe, info.name, info.classes
+        # All that decides the graph.
+        sizes = f"{info.nodes} {info.edges} {info.features} {info.classes}"
+        self.key = f"blocks {VERSION} {recipe} {TEST} {sizes}"
+        self.bounds = community_bounds(info, recipe)  # of the communities, by place: [communities + 1]
+        self.groups = -(-(len(self.bounds) - 1) // recipe.group)  # of communities
+        self._group_bounds = np.append(self.bounds[:-1][:: recipe.group], self.bounds[-1])
+        # Edges from other groups choose a community by these cumulated weights, twice around.
+        sizes_of = np.diff(self.bounds)
+        popularity = power_law(generator(SEED, "block popularity"), len(sizes_of), cap=1000.0)
+        self._popular = cumulate(np.tile(sizes_of * popularity, 2))
+        self._classes = community_classes(len(sizes_of), info.classes)
+        self._centres = draw_centres(generator(SEED, "block centres"), recipe, self._classes, info.classes)
+        self._views = draw_views(generator(SEED, "block views"), recipe, info.features)
+        # A number without a common divisor with N, near its golden section: neighbours by place are far by number.
+        self._stride = round(info.nodes * 0.6180339887)
+        while math.gcd(self._stride, info.nodes) > 1:
+            self._stride += 1
 
     def node_blocks(self) -> Iterator[tuple[Singles, Ints, npt.NDArray[np.uint8]]]:
         """Draw all nodes, block by block."""
@@ -110,20 +109,6 @@ class Blocks:
             start = stop
         connection.register("drawn", {"source": ends[0], "target": ends[1]})
         return "SELECT source, target FROM drawn"
-
-    @cached_property
-    def bounds(self) -> Ints:
-        """The bounds of the communities, by place: [communities + 1]."""
-        return community_bounds(self.info, self.recipe)
-
-    @property
-    def groups(self) -> int:
-        """The number of groups of communities."""
-        return -(-(len(self.bounds) - 1) // self.recipe.group)
-
-    @cached_property
-    def _group_bounds(self) -> Ints:
-        return np.append(self.bounds[:-1][:: self.recipe.group], self.bounds[-1])
 
     def group_edges(self, group: int) -> tuple[Ints, Ints]:
         """Draw the undirected edges that a group owns: both ends of each, [n] numbers of nodes.
@@ -188,13 +173,6 @@ class Blocks:
         around, group = divmod(group, self.groups)
         return around * communities + group * self.recipe.group
 
-    @cached_property
-    def _popular(self) -> Floats:
-        """The cumulated weights by which edges from other groups choose a community, twice around."""
-        sizes = np.diff(self.bounds)
-        weights = sizes * power_law(generator(SEED, "block popularity"), len(sizes), cap=1000.0)
-        return cumulate(np.tile(weights, 2))
-
     def _drawn(self, rng: np.random.Generator, group: int, count: int) -> Ints:
         """Draw communities of a group by size."""
         start, end = self._group_bounds[group : group + 2]
@@ -219,26 +197,6 @@ class Blocks:
             split[order[taken : taken + count]] = number
             taken += count
         return split
-
-    @cached_property
-    def _classes(self) -> Ints:
-        return community_classes(len(self.bounds) - 1, self.info.classes)
-
-    @cached_property
-    def _centres(self) -> Singles:
-        return draw_centres(generator(SEED, "block centres"), self.recipe, self._classes, self.info.classes)
-
-    @cached_property
-    def _views(self) -> Singles:
-        return draw_views(generator(SEED, "block views"), self.recipe, self.info.features)
-
-    @cached_property
-    def _stride(self) -> int:
-        """A number without a common divisor with N, near its golden section: neighbours by place are far by number."""
-        stride = round(self.info.nodes * 0.6180339887)
-        while math.gcd(stride, self.info.nodes) > 1:
-            stride += 1
-        return stride
 
     def _number(self, place: Ints) -> Ints:
         return place * self._stride % self.info.nodes

@@ -67,11 +67,6 @@ class Checkpoints:
         """Return the folder of the checkpoint after some rounds."""
         return self.folder / f"round-{rounds:08d}"
 
-    @staticmethod
-    def rounds_of(name: str) -> int:
-        """Return after how many rounds a checkpoint was made, from the name of its folder."""
-        return int(name.removeprefix("round-"))
-
     def _all(self) -> set[Path]:
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
         return {path for path in paths if re.fullmatch(r"round-\d{8,}", path.name)}

@@ -24,20 +24,10 @@ class FolderInUseError(InputError):
 class FolderLock:
     """A lock on a folder, which the system frees when this process ends. A process may lock a folder several times.
 
-    The lock is a file that names its holder: its process, its host and the time.
-
-    Args:
-        folder: made if it is not there.
-        beside: the file lies beside the folder, as `.gistgnn-NAME.lock`, because the folder itself is replaced;
-            otherwise it is `.gistgnn.lock` in the folder.
-        advice: what the user of another process should do, after "wait for it, or".
-
-    Attributes:
-        free: frees the lock; folders that were made for it and are still empty are removed.
-
-    Raises:
-        FolderInUseError: another process holds the lock; its message names the holder.
-        InputError: the folder cannot be written.
+    The lock is a file that names its holder: its process, its host and the time. It is `.gistgnn.lock` in the folder,
+    which is made; or, ``beside`` a folder that is replaced, `.gistgnn-NAME.lock`. If another process holds it, a
+    FolderInUseError names the holder and ends with the ``advice``. ``free()`` frees it, and removes folders that were
+    made for it and are still empty.
     """
 
     def __init__(self, folder: Path, *, beside: bool = False, advice: str = "choose another folder") -> None:
@@ -86,7 +76,6 @@ def _remove(made: Sequence[Path]) -> None:
 
 
 def _holder(path: Path) -> str:
-    try:
+    with contextlib.suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace")[:200] or "another process"
-    except OSError:
-        return "another process"
+    return "another process"

@@ -49,10 +49,8 @@ def plain(content: Any) -> Any:
 def read_json(path: Path, kind: type[T], advice: str) -> T:
     """Read a file that `write_json` has written as a struct, or as another type that msgspec knows.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        InputError: it cannot be read, is damaged, lacks an entry, has one of another type, or is of another version;
-            the message ends with the advice.
+    A missing file is a FileNotFoundError. Damage, and other entries than those of the type, are an InputError, which
+    ends with the advice.
     """
     try:
         if path.exists() and not path.is_file():  # a pipe would wait for ever
@@ -71,6 +69,5 @@ def read_json(path: Path, kind: type[T], advice: str) -> T:
     except ValueError as error:
         raise InputError(f"{path} {error}; {advice}") from error
     except (OSError, RecursionError) as error:
-        raise InputError(
-            f"{path} cannot be read ({getattr(error, 'strerror', None) or reason(error)}); {advice}"
-        ) from error
+        why = getattr(error, "strerror", None) or reason(error)
+        raise InputError(f"{path} cannot be read ({why}); {advice}") from error

@@ -82,9 +82,9 @@ def file_digest(path: Path) -> str:
 
 def check_digest(path: Path, digest: str, advice: str) -> None:
     """Read a file once; raise InputError, which ends with the advice, unless it has this digest."""
-    if path.exists() and not path.is_file():  # a pipe would wait for ever
-        raise InputError(f"{path} is no regular file; {advice}")
     try:
+        if path.exists() and not path.is_file():  # a pipe would wait for ever
+            raise InputError(f"{path} is no regular file; {advice}")
         found = file_digest(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or reason(error)}); {advice}") from error
@@ -173,15 +173,8 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
             model = build(widths)
         model = assign(model, read_tensors(path, advice), str(path))
 
-    For a tied parameter, one of its names is enough. Tensors of the module that are no parameters or buffers stay.
-
-    Args:
-        module: it is changed, and set to evaluation mode.
-        tensors: by name.
-        where: what holds the tensors, for messages.
-
-    Raises:
-        InputError: a tensor is missing, unknown to the module, or of another shape.
+    The module is changed, and set to evaluation mode. For a tied parameter, one of its names is enough. A tensor that
+    is missing, unknown to the module, or of another shape is an InputError, which says ``where`` the tensors are.
     """
     own = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
     names_of: dict[int, list[str]] = {}
@@ -208,11 +201,10 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
 
 
 class LargeTensorsInFiles(TorchDispatchMode):
-    """Within its block `torch.empty` gives large tensors on the host the pages of temporary files.
+    """Within its block `torch.empty` gives large tensors on the host the pages of temporary files, in a folder.
 
     A layer then fills them by its own initialisation, so the values are those of the same layer in memory, bit for bit.
-    A large tensor that a layer makes in another way, such as by `torch.randn`, is in memory. Without a folder, the
-    files are in that for temporary files.
+    A large tensor that a layer makes in another way, such as by `torch.randn`, is in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -19,9 +19,7 @@ TEMPORARY = ".gistgnn-"
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`. What is written there becomes `path` if the block ends without an error.
 
-    Raises:
-        InputError: the folder cannot be made or written, the disk is full, or `path` is a pipe or a device. An older
-            file at `path` is unchanged.
+    A path that cannot be written, and a full disk, are an InputError; an older file at `path` is unchanged.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(f"cannot write {path}: it is a pipe, a socket or a device; choose another name")

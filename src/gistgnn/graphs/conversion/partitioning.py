@@ -32,6 +32,7 @@ _NODE, _EDGE = 24, 12  # bytes of this process beside METIS's: the edges, and th
 _RENUMBERED = 24  # bytes of a node while nodes get new numbers
 _ENTRY = 64  # bytes of an edge of a block, with copies
 _LEAST, _MOST = 2**22, 2**28  # bytes of a block
+_ARRAYS = ("x", "y", "split", "col", *EDGE_DATA, "rowptr", "node", "cluster_ptr")  # in the order of the manifest
 
 log = logging.getLogger(__name__)
 
@@ -122,10 +123,9 @@ def _chosen(method: str, edges: CSR, room: int) -> str:
 
 
 class _Renumbering:
-    """Writes the arrays of a folder in another order of the nodes, in blocks of new nodes.
+    """Writes the arrays of a folder in the order of clusters, in blocks of new nodes, within ``room`` bytes.
 
-    The rows of a block are read from the mapped arrays in ascending order of the old numbers. The work may take
-    ``room`` bytes.
+    The rows of a block are read from the mapped arrays in ascending order of the old numbers.
     """
 
     def __init__(self, source: Path, clusters: Clusters, room: int) -> None:
@@ -138,32 +138,33 @@ class _Renumbering:
 
     def write(self, folder: Path) -> tuple[Manifest, float]:
         """Write the new folder; return its manifest, and the share of the edges inside clusters."""
-        arrays = {name: self._write_nodes(folder, name) for name in ("x", "y", "split")}
-        edges, inside = self._write_edges(folder)
-        whole = {"node": self._order, "cluster_ptr": self._ptr}
-        arrays |= edges | {name: write_array(folder, name, values) for name, values in whole.items()}
-        made = msgspec.structs.replace(self._manifest, arrays=arrays)
+        arrays, inside = self._write_edges(folder)
+        for name in ("x", "y", "split"):
+            array, file = self._arrays[name], self._writer(folder, name)
+            rows = max(self._block // array[:1].nbytes, 1)
+            for start in range(0, len(array), rows):
+                old = self._order[start : start + rows]
+                ascending = np.argsort(old)
+                block = np.empty((len(old), *array.shape[1:]), array.dtype)
+                block[ascending] = array[old[ascending]]
+                file.append(block)
+            arrays[name] = file.finish()
+        arrays["node"] = write_array(folder, "node", self._order)
+        arrays["cluster_ptr"] = write_array(folder, "cluster_ptr", self._ptr)
+        made = msgspec.structs.replace(
+            self._manifest, arrays={name: arrays[name] for name in _ARRAYS if name in arrays}
+        )
         made.write(folder)
         return made, inside / made.edges
 
-    def _write_nodes(self, folder: Path, name: str) -> ArrayEntry:
-        array = self._arrays[name]
-        file = ArrayWriter(folder, name, array.dtype, array.shape[1:])
-        rows = max(self._block // array[:1].nbytes, 1)
-        for start in range(0, len(array), rows):
-            old = self._order[start : start + rows]
-            ascending = np.argsort(old)
-            block = np.empty((len(old), *array.shape[1:]), array.dtype)
-            block[ascending] = array[old[ascending]]
-            file.append(block)
-        return file.finish()
+    def _writer(self, folder: Path, name: str) -> ArrayWriter:
+        return ArrayWriter(folder, name, self._arrays[name].dtype, self._arrays[name].shape[1:])
 
     def _write_edges(self, folder: Path) -> tuple[dict[str, ArrayEntry], int]:
         """Return the arrays of the edges, and how many edges are inside clusters."""
-        names = ["col", *(name for name in EDGE_DATA if name in self._arrays)]
-        old = {name: self._arrays[name] for name in names}
-        files = {name: ArrayWriter(folder, name, array.dtype, array.shape[1:]) for name, array in old.items()}
-        place = np.empty(len(self._order), old["col"].dtype)
+        col, data = self._arrays["col"], [name for name in EDGE_DATA if name in self._arrays]
+        files = {name: self._writer(folder, name) for name in ("col", *data)}
+        place = np.empty(len(self._order), col.dtype)
         place[self._order] = np.arange(len(place), dtype=place.dtype)
         cluster_of = np.arange(len(self._ptr) - 1, dtype=np.int32).repeat(np.diff(self._ptr))
         rowptr = np.concatenate([[0], np.cumsum(np.diff(self._arrays["rowptr"])[self._order])])
@@ -174,7 +175,7 @@ class _Renumbering:
             inside += int((cluster_of[source] == cluster_of[target]).sum())
             order = np.lexsort((source, target))  # equal edges keep their order, as their data may differ
             files["col"].append(source[order])
-            for name in names[1:]:
-                files[name].append(old[name][np.asarray(held)[order]])
-        entries_of = {name: file.finish() for name, file in files.items()}
-        return entries_of | {"rowptr": write_array(folder, "rowptr", rowptr)}, inside
+            for name in data:
+                files[name].append(self._arrays[name][np.asarray(held)[order]])
+        entries = {name: file.finish() for name, file in files.items()}
+        return entries | {"rowptr": write_array(folder, "rowptr", rowptr)}, inside

@@ -62,46 +62,33 @@ def partition(edges: CSR, count: int, seed: int, seen: Callable[[float], None] =
     nodes, part = edges.num_nodes, np.arange(edges.num_nodes, dtype=np.int32)
     small = max(nodes // (count * _SMALLER), 2 if nodes >= 4 * count else 1)  # nodes of a small cluster, at most
     most = max(-(-nodes // count), int(LARGEST * nodes / count))
-    passes = (_Pass(edges, seed, number, seen) for number in range(_COARSEN + 1 + _REFINE))
-    coarsen, between, refine = [next(passes) for _ in range(_COARSEN)], next(passes), list(passes)
-    if small > 1:
-        part = _coarsened(coarsen, part, small)
-    sizes = np.bincount(part)
-    graph = contracted(between.blocks(), part, len(sizes), PAIRS, between.rng)
-    part = metis.partition(graph, count, int(between.rng.integers(2**31)), sizes).astype(np.int32)[part]
-    for each, loss in zip(refine, _LOSSES, strict=True):
+    streams = [generator(seed, "stream clusters", number) for number in range(_COARSEN + 1 + _REFINE)]
+
+    def blocks(number: int) -> Iterator[Rows]:
+        """Yield the edges for a pass."""
+        block = min(max(edges.num_edges // _BLOCKS, _EDGES[0]), _EDGES[1])
+        for rows in row_blocks(edges, block, max(nodes // _BLOCKS, 16), _LONGEST):
+            yield rows
+            seen((number + rows.nodes.stop / nodes) / len(streams))
+
+    if small > 1:  # small clusters
+        alone = (edges.rowptr.diff() == 0).numpy()
+        for number in range(_COARSEN):
+            labels, last = Labels.counted(part, nodes, small), number == _COARSEN - 1
+            for rows in blocks(number):
+                labels.propagate(rows, streams[number], int(last))
+                if last:
+                    labels.adopt(rows, alone)
+        part = packed(part, small, nodes // _FEWER)
+    sizes, rng = np.bincount(part), streams[_COARSEN]
+    graph = contracted(blocks(_COARSEN), part, len(sizes), PAIRS, rng)
+    part = metis.partition(graph, count, int(rng.integers(2**31)), sizes).astype(np.int32)[part]
+    for number, loss in enumerate(_LOSSES, _COARSEN + 1):
         labels = Labels.counted(part, count, most)
-        for rows in each.blocks():
-            labels.propagate(rows, each.rng, 1, loss)
+        for rows in blocks(number):
+            labels.propagate(rows, streams[number], 1, loss)
     labels.spread()
     return part
-
-
-class _Pass:
-    """One pass over the edges, with random numbers of its own."""
-
-    def __init__(self, edges: CSR, seed: int, number: int, seen: Callable[[float], None]) -> None:
-        self.edges, self.number, self._seen = edges, number, seen
-        self.rng = generator(seed, "stream clusters", number)
-
-    def blocks(self) -> Iterator[Rows]:
-        edges, nodes = self.edges, self.edges.num_nodes
-        most = min(max(edges.num_edges // _BLOCKS, _EDGES[0]), _EDGES[1])
-        for rows in row_blocks(edges, most, max(nodes // _BLOCKS, 16), _LONGEST):
-            yield rows
-            self._seen((self.number + rows.nodes.stop / nodes) / (_COARSEN + 1 + _REFINE))
-
-
-def _coarsened(passes: list[_Pass], part: Part, small: int) -> Part:
-    """Return clusters of at most ``small`` nodes."""
-    alone = (passes[0].edges.rowptr.diff() == 0).numpy()
-    for each in passes:
-        labels, last = Labels.counted(part, len(part), small), each is passes[-1]
-        for rows in each.blocks():
-            labels.propagate(rows, each.rng, int(last))
-            if last:
-                labels.adopt(rows, alone)
-    return packed(part, small, len(part) // _FEWER)
 
 
 def contracted(blocks: Iterator[Rows], part: Part, clusters: int, most: int, rng: np.random.Generator) -> sp.csr_matrix:
