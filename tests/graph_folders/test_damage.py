@@ -98,9 +98,6 @@ def test_a_manifest_that_was_changed_is_refused(made: Path) -> None:
 def test_folders_that_are_no_graphs(tmp_path: Path) -> None:
     with refused(f"{tmp_path} has no {MANIFEST}; expected a folder of `gistgnn convert`"):
         load(tmp_path)
-    (tmp_path / "graph.json").touch()
-    with refused("or is of an older gistgnn: convert the graph again"):
-        load(tmp_path)
 
 
 def put(path: Path, place: Any, value: int) -> None:
