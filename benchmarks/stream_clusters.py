@@ -27,7 +27,7 @@ from benchmarks.tables import describe_machine, on, table
 from gistgnn.graphs import load, streaming
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.streaming.propagation import row_blocks
+from gistgnn.graphs.streaming import row_blocks
 
 GRAPHS = {"amazon-computers": (50, 500), "coauthor-physics": (50, 500), "synthetic:reddit@0.1": (50, 500, 1500)}
 METHODS = ("metis", "stream")

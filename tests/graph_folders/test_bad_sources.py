@@ -10,10 +10,9 @@ import pytest
 
 from gistgnn.graphs.conversion import convert
 from tests.graphs.raw_layouts import ogb
-from tests.graphs.samples import arrays_of
 from tests.helpers.refusals import refused
 
-from .folders import csv_tables, npz, parquet_tables, small_steps, some_graph
+from .folders import csv_tables, parquet_tables, small_steps, some_graph
 
 
 def refuses(place: Path, source: Any, *parts: str, **options: Any) -> None:
@@ -24,60 +23,20 @@ def refuses(place: Path, source: Any, *parts: str, **options: Any) -> None:
     assert sorted(place.rglob("*")) == before
 
 
-def arrays() -> dict[str, Any]:
-    return arrays_of(some_graph())
-
-
-def put(name: str, place: Any, value: Any) -> dict[str, Any]:
-    array = arrays()[name]
-    array = array.astype(np.float64) if isinstance(value, float) else array
-    array[place] = value
-    return {name: array}
-
-
-ARRAYS: list[tuple[dict[str, Any], str]] = [
-    (put("edge_index", (0, 200), 40), "edge_index[0, 200] is 40; expected node numbers from 0 to 39"),
-    (put("x", (37, 1), np.nan), "x[37, 1] is nan; expected finite float32 values: clean or impute the features"),
-    (put("y", 30, -2), "y[30] is -2; expected labels from 0 up"),
-    ({"train": np.ones(40, bool)}, "train and val share 15 nodes, the first is node"),
-]
-
-
-def test_a_npz_with_wrong_values_or_damage(tmp_path: Path) -> None:
-    path = tmp_path / "graph.npz"
-    for changes, message in ARRAYS:
-        np.savez(path, **{**arrays(), **changes})
-        refuses(tmp_path, path, f"{path}: ", message)
-    whole = npz(some_graph(), path).read_bytes()
-    at = whole.index(np.float32(some_graph().x[20, 0]).tobytes())
-    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-    refuses(tmp_path, path, str(path), "is damaged", "Bad CRC-32")
-    path.write_bytes(whole[: len(whole) // 2])
-    refuses(tmp_path, path, str(path), "is damaged")
-    refuses(tmp_path, tmp_path / "other.npz", "no such file")
-    large = npz(some_graph(**put("x", (7, 2), 1e5)), path)
-    refuses(tmp_path, large, "x[7, 2] is 100000.0, which float16 does not", dtype="float16")
-
-
 LINES = [
     ("edges", 17, "3,40", "edges.csv: an edge goes from 40.0 to 3.0; expected node numbers from 0 to 39"),
-    ("edges", 200, "-1,3", "edges.csv: an edge goes from 3.0 to -1.0; expected node numbers"),
     ("edges", 17, "3,", "edges.csv: an edge goes from nothing to 3.0; expected node numbers"),
     ("edges", 17, "3,1.5", "edges.csv: an edge goes from 1.5 to 3.0; expected node numbers"),
     ("edges", 17, "3,x", "edges.csv, line 17: source: Could not convert string"),
     ("edges", 17, "3", "edges.csv, line 17: Expected Number of Columns: 2 Found: 1"),
     ("edges", 1, "from,to", "the columns are from, to; expected source and target alone"),
-    ("edges", 1, "source,target,weight", "edge data comes from a .npz or .pt"),
     ("edges", 1, "source,source", "the column 'source' is there twice"),
     ("nodes", 9, "7,1,0.5,nan,1,train", "nodes.csv: x[7, 1] is nan"),
     ("nodes", 9, "7,1,0.5,,1,train", "nodes.csv: f1 of node 7 is missing; expected a number"),
-    ("nodes", 9, "7,1,0.5,a,1,train", "nodes.csv, line 9: f1: Could not convert string"),
     ("nodes", 9, "8,1,0.5,2,1,train", "nodes.csv: node is 8 in the row of node 7: sort the rows by node"),
-    ("nodes", 9, "7,-3,0.5,2,1,train", "nodes.csv: y[7] is -3; expected labels from 0 up"),
     ("nodes", 9, "7,-1,0.5,2,1,train", "nodes.csv: train holds 1 unlabelled nodes (y = -1), the first is node 7"),
     ("nodes", 9, "7,1,0.5,2,1,training", "nodes.csv: split of node 7 is 'training'; expected train, val, test"),
     ("nodes", 1, "node,label,f0,f1,f2,split", "nodes.csv: there is no column y; expected y, split, and features"),
-    ("nodes", 1, "node,y,f0,f1,f2,part", "nodes.csv: there is no column split"),
 ]
 
 
@@ -118,13 +77,11 @@ def test_a_table_that_is_cut_or_no_text(tmp_path: Path) -> None:
 
 ROWS: list[tuple[str, list[Any], str]] = [
     ("x0", [1.0, None, 2.0], "x0 of node 1 is missing; expected a number"),
-    ("x0", [1.0, 2.0, float("nan")], "x[2, 0] is nan"),
     ("x0", ["a", "b", "c"], "the column x0 is VARCHAR; expected numbers"),
     ("y", [0, None, 1], "y of node 1 is missing"),
     ("split", ["train", "val", "tset"], "split of node 2 is 'tset'"),
     ("x", [[1.0], [2.0, 3.0], [4.0]], "x has lists of different lengths"),
     ("x", [[1.0], [None], [4.0]], "x of node 0 is missing"),
-    ("x", [[1.0], [2.0, 3.0], [4.0, 5.0, 6.0]], "x has lists of different lengths"),
 ]
 
 
@@ -175,6 +132,8 @@ def test_raw_files_of_ogb(tmp_path: Path) -> None:
 
 def test_options_and_names(tmp_path: Path) -> None:
     refuses(tmp_path, some_graph(), "dtype is 'float64', expected one of float32, float16", dtype="float64")
+    large = some_graph(x=np.full((40, 3), 1e5))
+    refuses(tmp_path, large, "x[0, 0] is 100000.0, which float16 does not", dtype="float16")
     refuses(tmp_path, some_graph(), "memory is 1 MiB; expected at least", memory=2**20)
     refuses(tmp_path, some_graph(), "memory is 0, expected a number > 0", memory=0)
     refuses(tmp_path, "coraa", "is neither a data set nor a file (did you mean cora?)")

@@ -40,9 +40,7 @@ def trained(graph: Graph, model: Any = GraphSAGE, **how: Any) -> tuple[dict[str,
 
 WAYS: dict[str, dict[str, Any]] = {
     "whole graph, GCN": {"model": GCN, "epochs": 6},
-    "whole graph": {"epochs": 6},
     "clusters": {"sampler": ClusterSampling(20, 5), "evaluation": Evaluation("layers")},
-    "clusters, inductive": {"sampler": ClusterSampling(20, 5), "inductive": True},
     "clusters, precomputed": {
         "sampler": ClusterSampling(20, 5, precompute=True),
         "evaluation": Evaluation("parts", parts=8),

@@ -83,12 +83,9 @@ def ogb(folder: Path, split: str, nodes: int) -> None:
 # name: (folder of the raw files below the data root, function that writes them)
 PYG: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cora": ("Planetoid/Cora/raw", lambda raw: planetoid(raw, "cora")),
-    "citeseer": ("Planetoid/CiteSeer/raw", lambda raw: planetoid(raw, "citeseer")),
     "pubmed": ("Planetoid/PubMed/raw", lambda raw: planetoid(raw, "pubmed")),
-    "amazon-computers": ("Amazon/Computers/raw", lambda raw: gnn_benchmark(raw, "amazon_electronics_computers.npz")),
     "amazon-photo": ("Amazon/Photo/raw", lambda raw: gnn_benchmark(raw, "amazon_electronics_photo.npz")),
     "coauthor-cs": ("Coauthor/CS/raw", lambda raw: gnn_benchmark(raw, "ms_academic_cs.npz")),
-    "coauthor-physics": ("Coauthor/Physics/raw", lambda raw: gnn_benchmark(raw, "ms_academic_phy.npz")),
     "reddit": ("Reddit/raw", reddit),
     "flickr": ("Flickr/raw", flickr),
     "ppi": ("PPI/raw", ppi),

@@ -72,19 +72,6 @@ def test_scaled_features_are_kept_in_the_folder(dtype: str, tmp_path: Path, monk
         assert torch.equal(Standardisation.of(stored).graph(stored).x, expected)
 
 
-def test_saved_and_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "features.safetensors"
-    scale = Standardisation.of(tiny_graph())
-    scale.save(path)
-    again = Standardisation.load(path)
-    assert torch.equal(again.mean, scale.mean)
-    assert torch.equal(again.std, scale.std)
-    for damaged in (path.read_bytes()[:50], b"", None):
-        path.unlink() if damaged is None else path.write_bytes(damaged)
-        with refused(f"{path} ", "train the run again"):
-            Standardisation.load(path)
-
-
 @given(
     shape=st.tuples(st.integers(1, 20), st.integers(1, 20)),
     nonzero=st.floats(0, 1),

@@ -13,7 +13,7 @@ from gistgnn.graphs import load, metis, streaming
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.metis import partition_here as in_process
-from gistgnn.graphs.streaming.propagation import Labels, Rows, packed, row_blocks
+from gistgnn.graphs.streaming import Labels, Rows, packed, row_blocks
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gistgnn.storage import checkpoints
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints, Part, run_id
 from tests.helpers.refusals import refused
 
@@ -59,16 +58,6 @@ def test_what_some_write_others_read(
         for rank in range(readers) if tensor.dim() else ():
             own = rows_of(tensor, readers, rank)
             assert torch.equal(found.rows(name, own.start, own.stop), tensor[own.start : own.stop])
-
-
-def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, *args: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoints, "write_tensors", full)
-    with refused("No space left on device", "the last checkpoint is kept"):
-        Checkpoints(tmp_path).write(4, {"a": Part.whole(torch.ones(2))}, 0)
-    assert not list(Checkpoints(tmp_path).place(4).iterdir())
 
 
 def test_the_file_of_a_rank_that_is_missing_is_noticed(tmp_path: Path) -> None:

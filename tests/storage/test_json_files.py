@@ -73,7 +73,7 @@ def test_every_flipped_byte_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     write_json(path, CONTENT, indent=2)
     whole = read(path)
-    for seed in range(8):
+    for seed in range(2):
         for place in every_byte(path):
             with flipped(path, place, seed):
                 assert found_in(path) in (whole, None)  # such as a space for a newline at the end

@@ -1,7 +1,6 @@
 import errno
 import os
 import signal
-import stat
 import time
 from pathlib import Path
 
@@ -33,18 +32,6 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: ty
         raise error
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
-def test_permissions_follow_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
-    before = os.umask(umask)
-    try:
-        with replacing(tmp_path / "file") as temporary:
-            temporary.write_text("x")
-        assert os.umask(umask) == umask
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
 
 
 def test_a_full_disk_is_refused_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,10 +221,13 @@ def draw_edges(rng: np.random.Generator, levels: Sequence[Level], count: int) ->
     nodes, shares = len(levels[0].cumulated) - 1, [level.share for level in levels]
 
     def draw(size: int) -> tuple[Ints, Ints]:
-        counts = rng.multinomial(size, shares)
-        ends = [_draw_level(rng, level, int(n)) for level, n in zip(levels, counts, strict=True)]
-        one, other = (np.concatenate(side) for side in zip(*ends, strict=True))
-        return one, other
+        ones, others = [], []
+        for level, drawn in zip(levels, rng.multinomial(size, shares), strict=True):
+            one = _pick(rng, level.cumulated, np.zeros(drawn, np.int64), np.full(drawn, nodes))
+            part = np.searchsorted(level.bounds, one, "right") - 1
+            ones.append(one)
+            others.append(_pick(rng, level.cumulated, level.bounds[part], level.bounds[part + 1]))
+        return np.concatenate(ones), np.concatenate(others)
 
     keys = distinct_edges(draw, count, nodes)
     return keys // nodes, keys % nodes
@@ -241,13 +244,6 @@ def distinct_edges(draw: Callable[[int], tuple[Ints, Ints]], count: int, nodes: 
         keys.sort(kind="stable")  # fast on sorted runs
         keys = keys[np.diff(keys, prepend=-1) > 0]
     return keys
-
-
-def _draw_level(rng: np.random.Generator, level: Level, count: int) -> tuple[Ints, Ints]:
-    low, high = np.zeros(count, np.int64), np.full(count, len(level.cumulated) - 1)
-    one = _pick(rng, level.cumulated, low, high)
-    part = np.searchsorted(level.bounds, one, "right") - 1
-    return one, _pick(rng, level.cumulated, level.bounds[part], level.bounds[part + 1])
 
 
 def _pick(rng: np.random.Generator, cumulated: Floats, low: Ints, high: Ints) -> Ints:
