@@ -14,7 +14,7 @@ from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
-from gistgnn.sampling.user_loop import Recent, multiply_when_called
+from gistgnn.sampling.call import Recent, multiply_when_called
 from gistgnn.schedule import RoundPlan
 from gistgnn.settings import Training
 from gistgnn.theta.mean import Mean

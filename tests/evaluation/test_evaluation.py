@@ -98,10 +98,3 @@ def test_fit_by_each_method() -> None:
         "exact": False,
         "parts": 4,
     }
-
-
-def test_fit_refuses_before_it_trains() -> None:
-    with refused("layers is for the models of gistgnn.nn"):
-        fit(GIST(lambda widths: Stack(widths, GCNConv), (8,)), evaluation=Evaluation("layers"))
-    with refused("parts is 99, expected 1 to 24"):
-        fit(GIST(gcn(), (8,)), evaluation=Evaluation("parts", parts=99))

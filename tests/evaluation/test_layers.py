@@ -20,7 +20,6 @@ from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, required_nodes
 from gistgnn.nn import MODELS
 from gistgnn.nn.gnn import GNN
 from gistgnn.sampling import Batch
-from gistgnn.utils.transfer import column_blocks
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples, widths
 
@@ -135,16 +134,6 @@ def test_no_file_is_left_when_it_is_killed(tmp_path: Path) -> None:
     process.communicate(timeout=60)
     assert process.returncode != 0
     assert list(tmp_path.iterdir()) == []
-
-
-@given(st.integers(1, 100), st.integers(1, 120))
-def test_column_blocks(width: int, most: int) -> None:
-    blocks = column_blocks(width, most)
-    assert [c for block in blocks for c in range(width)[block]] == list(range(width))
-    sizes = [block.stop - block.start for block in blocks]
-    assert max(sizes) <= most
-    assert max(sizes) - min(sizes) <= 1
-    assert len(blocks) == -(-width // most)
 
 
 def test_a_folder_that_cannot_be_written_and_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation import by_parts as parts_module
 from gistgnn.evaluation.by_parts import ByParts
@@ -16,7 +15,6 @@ from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import MODELS as OURS
 from gistgnn.sampling import whole_graph
 from gistgnn.training.metric import NAMED
-from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import C, Features, Stack, tiny_graph
 from tests.helpers.refusals import refused
 
@@ -150,12 +148,3 @@ def test_a_sample_without_a_node_to_score() -> None:
             SAMPLE.prepare(model, whole_graph(graph))
         with refused(f"no {name} node is in the sample"):  # for a batch without splits
             evaluate(model, graph, [name], evaluation=SAMPLE.prepare(model, BATCH))
-
-
-def test_fit_scores_the_same_nodes_in_every_round() -> None:
-    result = fit(GIST(gcn(), (8,), 2), GRAPH, evaluation=SAMPLE)
-    actual = result.as_dict()["evaluation"]
-    assert (actual["parts"], actual["sample"], actual["exact"]) == (6, 3, False)
-    assert actual["nodes"]["validation"] > 0
-    again = evaluate(result.model, GRAPH, ["test"], evaluation=SAMPLE)
-    assert again["test"] == result.test

@@ -200,6 +200,7 @@ EDGES = torch.tensor([[0], [1]])
         (lambda: GAT(3, [4], 2, heads=0), "heads 0"),
         (lambda: GCN(3, [4], 2)(torch.ones(2, 4), EDGES), r"\[N, 3\]"),
         (lambda: GCN(3, [4], 2)(torch.ones(2, 3), Adjacency(EDGES, 3)), "one row per node"),
+        (lambda: GCN(3, [4], 2)(torch.ones(2, 3), Adjacency(EDGES, 2, torch.float64)), r"adj\.to"),
     ],
 )
 def test_bad_arguments(call: Callable[[], object], message: str) -> None:

@@ -11,8 +11,7 @@ from torch_geometric.utils import to_dense_adj
 
 from gistgnn.errors import InputError
 from gistgnn.graphs import CSR
-from gistgnn.nn import GCN, GIN, Adjacency, GraphSAGE, SparseMatrix
-from gistgnn.nn.adjacency import as_adjacency
+from gistgnn.nn import Adjacency, SparseMatrix
 
 from .strategies import agree, examples, graphs, places, random_graph
 
@@ -105,7 +104,6 @@ def test_operators_are_computed_once() -> None:
     assert adj.mean is adj.mean
     assert adj.gcn.pattern is adj.attention
     assert adj.gcn.t() is adj.gcn.t()
-    assert as_adjacency(adj, 6) is adj
     assert Adjacency.from_csr(adj.pattern).mean.pattern is adj.pattern
 
 
@@ -138,8 +136,6 @@ INDEX, PAIR = torch.tensor([0, 1]), torch.tensor([[0], [1]])
             "edge_weight holds -0.5; expected 0 or more",
         ),
         (lambda: Adjacency(PAIR, 2, edge_weight=torch.ones(3)), r"edge_weight has shape \[3\]: give \[1\]"),
-        (lambda: as_adjacency(Adjacency(PAIR, 2), 3), "one row per node"),
-        (lambda: as_adjacency(Adjacency(PAIR, 2), 2, torch.float64), r"adj\.to"),
     ],
 )
 def test_bad_arguments(build, message: str) -> None:
@@ -194,12 +190,3 @@ def test_weights_of_one_change_nothing(case: tuple[Tensor, Tensor, int]) -> None
     ones, none = Adjacency(edges, nodes, edge_weight=torch.ones(len(weight))), Adjacency(edges, nodes)
     for operator in ("gcn", "mean", "sum"):
         assert torch.equal(getattr(ones, operator).to_dense(), getattr(none, operator).to_dense())
-
-
-def test_a_model_of_weighted_edges() -> None:
-    edges, weight = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([0.5, 0.0, 4.0])
-    x = torch.randn(3, 4)
-    for model in (GCN(4, (5,), 2), GraphSAGE(4, (5,), 2), GIN(4, (5,), 2)):
-        one, other = model(x, Adjacency(edges, 3)), model(x, Adjacency(edges, 3, edge_weight=weight))
-        assert not torch.allclose(one, other)
-    assert Adjacency(edges, 3, edge_weight=weight).to(torch.float64).edge_weight.dtype == torch.float64

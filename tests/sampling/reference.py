@@ -8,31 +8,22 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gistgnn.sampling import (
-    Batch,
-    ClusterSampling,
-    FastGCNSampling,
-    LadiesSampling,
-    NeighborSampling,
-    SaintEdgeSampling,
-    SaintNodeSampling,
-    SaintWalkSampling,
-    Sampling,
-)
+from gistgnn import sampling as kinds
+from gistgnn.sampling import Batch, Sampling
 
 Dense = list[list[float]]
 LAYERED: dict[str, Sampling] = {
-    "ladies": LadiesSampling(batch_size=7, nodes_per_layer=5),
-    "ladies, unbiased": LadiesSampling(batch_size=7, nodes_per_layer=5, row_normalise=False),
-    "fastgcn": FastGCNSampling(batch_size=7, nodes_per_layer=(9, 5)),
-    "neighbor": NeighborSampling(2, batch_size=7),
+    "ladies": kinds.LadiesSampling(batch_size=7, nodes_per_layer=5),
+    "ladies, unbiased": kinds.LadiesSampling(batch_size=7, nodes_per_layer=5, row_normalise=False),
+    "fastgcn": kinds.FastGCNSampling(batch_size=7, nodes_per_layer=(9, 5)),
+    "neighbor": kinds.NeighborSampling(2, batch_size=7),
 }
 SAMPLERS: dict[str, Sampling] = {  # for two layers and about 60 nodes
-    "clusters": ClusterSampling(10, 3, "random"),
+    "clusters": kinds.ClusterSampling(10, 3, "random"),
     **LAYERED,
-    "saint-node": SaintNodeSampling(batch_size=12),
-    "saint-edge": SaintEdgeSampling(batch_size=7),
-    "saint-rw": SaintWalkSampling(batch_size=5, sample_coverage=20),
+    "saint-node": kinds.SaintNodeSampling(batch_size=12),
+    "saint-edge": kinds.SaintEdgeSampling(batch_size=7),
+    "saint-rw": kinds.SaintWalkSampling(batch_size=5, sample_coverage=20),
 }
 
 

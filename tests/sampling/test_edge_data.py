@@ -9,20 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from gistgnn import sampling as kinds
 from gistgnn.graphs import Graph
-from gistgnn.sampling import (
-    Batch,
-    ClusterSampling,
-    FastGCNSampling,
-    LadiesSampling,
-    NeighborSampling,
-    SaintEdgeSampling,
-    SaintNodeSampling,
-    SaintWalkSampling,
-    Sampling,
-    training_subgraph,
-    whole_graph,
-)
+from gistgnn.sampling import Batch, Sampling, training_subgraph, whole_graph
 from gistgnn.sampling.structure import Structure
 from tests.helpers.edges import edge_graph, only, telling, told, weighted
 from tests.helpers.models import tiny_graph
@@ -31,17 +20,17 @@ from tests.sampling.reference import SAMPLERS
 
 SUBGRAPHS: dict[str, Sampling] = {
     **{name: SAMPLERS[name] for name in ("neighbor", "saint-node", "saint-edge", "saint-rw")},
-    "clusters": ClusterSampling(clusters=5, clusters_per_batch=2, method="random"),
-    "all neighbours": NeighborSampling(fanouts=(-1, -1), batch_size=3),
+    "clusters": kinds.ClusterSampling(clusters=5, clusters_per_batch=2, method="random"),
+    "all neighbours": kinds.NeighborSampling(fanouts=(-1, -1), batch_size=3),
 }
 ALL = {
-    "clusters": ClusterSampling(clusters=3, clusters_per_batch=3, method="random", precompute=False),
-    "neighbor": NeighborSampling(fanouts=(-1, -1), batch_size=99),
-    "saint-node": SaintNodeSampling(batch_size=3000),
-    "saint-edge": SaintEdgeSampling(batch_size=3000),
-    "saint-rw": SaintWalkSampling(batch_size=3000, sample_coverage=500),
-    "ladies": LadiesSampling(nodes_per_layer=99, batch_size=99),
-    "ladies with sums": LadiesSampling(nodes_per_layer=99, batch_size=99, row_normalise=False),
+    "clusters": kinds.ClusterSampling(clusters=3, clusters_per_batch=3, method="random", precompute=False),
+    "neighbor": kinds.NeighborSampling(fanouts=(-1, -1), batch_size=99),
+    "saint-node": kinds.SaintNodeSampling(batch_size=3000),
+    "saint-edge": kinds.SaintEdgeSampling(batch_size=3000),
+    "saint-rw": kinds.SaintWalkSampling(batch_size=3000, sample_coverage=500),
+    "ladies": kinds.LadiesSampling(nodes_per_layer=99, batch_size=99),
+    "ladies with sums": kinds.LadiesSampling(nodes_per_layer=99, batch_size=99, row_normalise=False),
 }
 
 
@@ -87,7 +76,11 @@ SAMPLES = 300
 
 
 @pytest.mark.parametrize(
-    "sampling", [NeighborSampling(fanouts=(2,), batch_size=12), FastGCNSampling(nodes_per_layer=6, row_normalise=False)]
+    "sampling",
+    [
+        kinds.NeighborSampling(fanouts=(2,), batch_size=12),
+        kinds.FastGCNSampling(nodes_per_layer=6, row_normalise=False),
+    ],
 )
 def test_weighted_estimates_are_unbiased(sampling: Sampling) -> None:
     whole = whole_graph(weighted(tiny_graph(12, seed=3)))
@@ -131,5 +124,5 @@ def test_repeated_edges() -> None:
 def test_negative_weights_are_refused_where_they_are_summed(name: str) -> None:
     graph = replace(tiny_graph(), edge_weight=torch.full((tiny_graph().num_edges,), -2.0))
     with refused("edge_weight holds -2"):
-        for batch in batches({**SUBGRAPHS, "ladies": LadiesSampling()}[name], whole_graph(graph), count=5):
+        for batch in batches({**SUBGRAPHS, "ladies": kinds.LadiesSampling()}[name], whole_graph(graph), count=5):
             _ = batch.adj.gcn

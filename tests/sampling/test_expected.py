@@ -3,34 +3,24 @@
 import pytest
 import torch
 
+from gistgnn import sampling as kinds
 from gistgnn.graphs import load
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.sampling import (
-    Batch,
-    ClusterSampling,
-    FastGCNSampling,
-    LadiesSampling,
-    NeighborSampling,
-    SaintEdgeSampling,
-    SaintNodeSampling,
-    SaintWalkSampling,
-    Sampling,
-    whole_graph,
-)
+from gistgnn.sampling import Batch, Sampling, whole_graph
 from tests.sampling.reference import layers_of, random_graph
 
 WHOLE = random_graph(3000, 20_000)  # as the formulas take graphs to be
 WHOLE = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.arange(0, 3000, 2), sparse=False)
 SIZES = GraphSizes(3000, WHOLE.adj.num_edges, 1500)
 SAMPLERS: dict[str, tuple[Sampling, float]] = {  # with the factor by which edges may be more or fewer
-    "random": (ClusterSampling(30, 5, "random"), 1.2),
-    "ladies": (LadiesSampling(batch_size=100, nodes_per_layer=80), 2.0),
-    "fastgcn": (FastGCNSampling(batch_size=100, nodes_per_layer=(200, 80, 80)), 2.5),
-    "neighbor": (NeighborSampling(5, batch_size=40), 1.3),
-    "all neighbours": (NeighborSampling(-1, batch_size=3), 1.3),
-    "saint-node": (SaintNodeSampling(batch_size=400), 1.3),
-    "saint-edge": (SaintEdgeSampling(batch_size=200), 1.3),
-    "saint-rw": (SaintWalkSampling(batch_size=100, walk_length=3), 2.0),
+    "random": (kinds.ClusterSampling(30, 5, "random"), 1.2),
+    "ladies": (kinds.LadiesSampling(batch_size=100, nodes_per_layer=80), 2.0),
+    "fastgcn": (kinds.FastGCNSampling(batch_size=100, nodes_per_layer=(200, 80, 80)), 2.5),
+    "neighbor": (kinds.NeighborSampling(5, batch_size=40), 1.3),
+    "all neighbours": (kinds.NeighborSampling(-1, batch_size=3), 1.3),
+    "saint-node": (kinds.SaintNodeSampling(batch_size=400), 1.3),
+    "saint-edge": (kinds.SaintEdgeSampling(batch_size=200), 1.3),
+    "saint-rw": (kinds.SaintWalkSampling(batch_size=100, walk_length=3), 2.0),
 }
 
 
@@ -53,7 +43,7 @@ def test_it_is_about_right(name: str) -> None:
     assert sum(loss_nodes) / 5 == pytest.approx(expected.loss_nodes, rel=0.35)
 
 
-@pytest.mark.parametrize("sampling", [NeighborSampling(5, batch_size=40), LadiesSampling(100, 200)])
+@pytest.mark.parametrize("sampling", [kinds.NeighborSampling(5, batch_size=40), kinds.LadiesSampling(100, 200)])
 def test_on_other_graphs_it_is_not_too_little(sampling: Sampling) -> None:
     digits = load("digits")  # neighbours of neighbours are neighbours
     expected = sampling.expected(GraphSizes(digits.num_nodes, digits.num_edges, int(digits.train.sum())), 3)

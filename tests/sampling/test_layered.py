@@ -20,7 +20,7 @@ from gistgnn.sampling import (
     forward,
     whole_graph,
 )
-from gistgnn.sampling.neighbor import draw_edges
+from gistgnn.sampling.layered import draw_edges
 from gistgnn.sampling.structure import Structure
 from tests.helpers.models import OURS, C, Stack, tiny_graph
 from tests.helpers.refusals import refused

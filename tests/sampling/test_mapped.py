@@ -1,7 +1,6 @@
 """A graph that is mapped from a folder of clusters trains and is evaluated as the same graph in memory."""
 
 import contextlib
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterator
@@ -168,11 +167,3 @@ def test_the_product_is_computed_once_and_anew_if_it_is_cut(tmp_path: Path) -> N
     assert products(folder).keys() == there.keys()
     assert not torch.equal(product(folder, scaled=True), first)
     assert len(products(folder)) == 2
-
-
-def test_processes_compute_a_product_at_the_same_time(tmp_path: Path) -> None:
-    make_clustered(some_graph(300, 4000), 4, tmp_path / "graph")
-    with multiprocessing.get_context("fork").Pool(3) as pool:
-        one, *others = pool.map(product, [tmp_path / "graph"] * 3, 1)
-    assert all(torch.equal(one, other) for other in others)
-    assert len(products(tmp_path / "graph")) == 1

@@ -10,18 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gistgnn.sampling import (
-    Batch,
-    ClusterSampling,
-    FastGCNSampling,
-    LadiesSampling,
-    NeighborSampling,
-    SaintEdgeSampling,
-    SaintNodeSampling,
-    SaintWalkSampling,
-    Sampling,
-    whole_graph,
-)
+from gistgnn import sampling as kinds
+from gistgnn.sampling import Batch, Sampling, whole_graph
 from gistgnn.sampling.registry import SAMPLERS as SAMPLERS_BY_NAME
 from gistgnn.sampling.sampler import RandomBatches
 from tests.helpers.models import tiny_graph
@@ -78,24 +68,24 @@ def test_sub_gcns_share_their_batches_or_not_and_may_have_some_columns(sampling:
 @pytest.mark.parametrize(
     ("sampling", "options", "said"),
     [
-        (ClusterSampling, {"clusters": 5, "clusters_per_batch": 11}, "clusters_per_batch is 11, more than the 5"),
-        (ClusterSampling, {"clusters": 0}, "clusters is 0"),
-        (ClusterSampling, {"clusters": 10, "clusters_per_batch": 0}, "clusters_per_batch is 0"),
-        (ClusterSampling, {"clusters": 10, "method": "best"}, "expected one of metis, stream, random"),
-        (ClusterSampling, {"clusters": 10, "batches": "own"}, "expected one of shared, independent"),
-        (ClusterSampling, {"clusters": 40, "precompute": "shared"}, "precompute is 'shared'"),
-        (LadiesSampling, {"batch_size": 0}, "batch_size is 0"),
-        (LadiesSampling, {"nodes_per_layer": 0}, "nodes_per_layer is 0"),
-        (LadiesSampling, {"nodes_per_layer": (5, True)}, "nodes_per_layer is True"),
-        (LadiesSampling, {"row_normalise": 1}, "row_normalise is 1"),
-        (FastGCNSampling, {"row_normalise": float("-inf")}, "row_normalise is -inf"),
-        (FastGCNSampling, {"nodes_per_layer": ()}, "nodes_per_layer is ()"),
-        (NeighborSampling, {"fanouts": (10, -2)}, "fanouts is -2"),
-        (NeighborSampling, {"fanouts": 0}, "fanouts is 0"),
-        (NeighborSampling, {"batch_size": 2.5}, "batch_size is 2.5"),
-        (SaintEdgeSampling, {"batch_size": "many"}, "batch_size is 'many'"),
-        (SaintWalkSampling, {"walk_length": 0}, "walk_length is 0"),
-        (SaintWalkSampling, {"sample_coverage": -1}, "sample_coverage is -1"),
+        (kinds.ClusterSampling, {"clusters": 5, "clusters_per_batch": 11}, "clusters_per_batch is 11, more than the 5"),
+        (kinds.ClusterSampling, {"clusters": 0}, "clusters is 0"),
+        (kinds.ClusterSampling, {"clusters": 10, "clusters_per_batch": 0}, "clusters_per_batch is 0"),
+        (kinds.ClusterSampling, {"clusters": 10, "method": "best"}, "expected one of metis, stream, random"),
+        (kinds.ClusterSampling, {"clusters": 10, "batches": "own"}, "expected one of shared, independent"),
+        (kinds.ClusterSampling, {"clusters": 40, "precompute": "shared"}, "precompute is 'shared'"),
+        (kinds.LadiesSampling, {"batch_size": 0}, "batch_size is 0"),
+        (kinds.LadiesSampling, {"nodes_per_layer": 0}, "nodes_per_layer is 0"),
+        (kinds.LadiesSampling, {"nodes_per_layer": (5, True)}, "nodes_per_layer is True"),
+        (kinds.LadiesSampling, {"row_normalise": 1}, "row_normalise is 1"),
+        (kinds.FastGCNSampling, {"row_normalise": float("-inf")}, "row_normalise is -inf"),
+        (kinds.FastGCNSampling, {"nodes_per_layer": ()}, "nodes_per_layer is ()"),
+        (kinds.NeighborSampling, {"fanouts": (10, -2)}, "fanouts is -2"),
+        (kinds.NeighborSampling, {"fanouts": 0}, "fanouts is 0"),
+        (kinds.NeighborSampling, {"batch_size": 2.5}, "batch_size is 2.5"),
+        (kinds.SaintEdgeSampling, {"batch_size": "many"}, "batch_size is 'many'"),
+        (kinds.SaintWalkSampling, {"walk_length": 0}, "walk_length is 0"),
+        (kinds.SaintWalkSampling, {"sample_coverage": -1}, "sample_coverage is -1"),
     ],
 )
 def test_bad_settings(sampling: type[Sampling], options: dict[str, object], said: str) -> None:
@@ -106,12 +96,12 @@ def test_bad_settings(sampling: type[Sampling], options: dict[str, object], said
 SPARSE, DENSE, DIRECTED = random_graph(30, 60), random_graph(30, 90), random_graph(30, 120, both_ways=False)
 FOUR, HALF = torch.tensor([2, 7, 11, 20]), torch.arange(0, 30, 2)
 CASES: dict[str, tuple[Sampling, Batch, Tensor]] = {
-    "ladies": (LadiesSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
-    "fastgcn": (FastGCNSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
-    "neighbor": (NeighborSampling((2,), batch_size=30), DIRECTED, torch.arange(30)),
-    "saint-node": (SaintNodeSampling(batch_size=12), SPARSE, HALF),
-    "saint-edge": (SaintEdgeSampling(batch_size=7), SPARSE, HALF),
-    "saint-rw": (SaintWalkSampling(batch_size=5, walk_length=2, sample_coverage=20_000), SPARSE, HALF),
+    "ladies": (kinds.LadiesSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
+    "fastgcn": (kinds.FastGCNSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
+    "neighbor": (kinds.NeighborSampling((2,), batch_size=30), DIRECTED, torch.arange(30)),
+    "saint-node": (kinds.SaintNodeSampling(batch_size=12), SPARSE, HALF),
+    "saint-edge": (kinds.SaintEdgeSampling(batch_size=7), SPARSE, HALF),
+    "saint-rw": (kinds.SaintWalkSampling(batch_size=5, walk_length=2, sample_coverage=20_000), SPARSE, HALF),
 }
 
 

@@ -70,7 +70,7 @@ class RunShape:
         self.hidden = tuple(max(self.heads, 1) * width for width in config.model.hidden)
         self.standardised = sizes.nonzero >= SPARSE_BELOW if config.standardise is None else config.standardise
         self.sparse = sizes.nonzero < SPARSE_BELOW and not self.standardised  # features are multiplied as such a matrix
-        independent = config.sampler is not None and config.sampler.independent
+        independent = config.sampler is not None and config.sampler.batches == "independent"
         self.shares_batches = not independent and gist.input_axis is None  # all sub-GCNs see the same batches
         check_phases(config.training.phases, gist.partition)
         counted = (spec, gist.partition, sizes, config.sampler, config.evaluation)

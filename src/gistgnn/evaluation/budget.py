@@ -128,7 +128,7 @@ class Costs:
         self.nodes, self.size, adj, first = graph.nodes, graph.size, graph.adj, gnn.convs[0]
         product, cached, computed = self.nodes * gnn.in_features * self.size, False, False
         if isinstance(first, Propagation):  # the product of a stored graph is computed in pieces, into a file
-            computed = graph.stored or graph.computed or (adj is not None and adj.has_cached(first.operator))
+            computed = graph.stored or graph.computed or (adj is not None and first.operator in adj.products)
             cached = not graph.sparse and (computed or product <= largest_cached)
         self.layers = tuple(_sizes(gnn, graph, cached))
         operators, self.preparing = _operators(gnn, graph)
@@ -191,24 +191,19 @@ def _sizes(gnn: GNN, graph: GraphShape, cache_product: bool) -> Iterator[LayerSi
     stored, read = 0, gnn.in_features
     for index, module in enumerate(gnn.convs):
         layer, cached = cast(Layer, module), cache_product and index == 0
-        sent = _sent(layer, read, graph, dense=index > 0 or not graph.sparse)
+        if isinstance(layer, Propagation) and index == 0 and graph.sparse:
+            sent = layer.neighbour_weight.shape[0]
+        else:
+            own = next(chain(layer.parameters(), layer.buffers()))
+            probe = torch.empty(0, read, device=own.device, dtype=own.dtype)
+            message = layer.message(probe, graph.adj or _NO_EDGES)
+            sent = 0 if message is probe else message.shape[1]  # 0: it sends its input
         width = read if cached else sent or read
-        messages = width if sent and not cached else 0
-        out = layer.out_features
+        messages, out = width if sent and not cached else 0, layer.out_features
         hidden = 0 if index + 1 == len(gnn.convs) else out
         kind = (layer.edge_scores, layer.heads, layer.cuts_messages, layer.update_reads_input)
         yield LayerSizes(stored, read, width, messages, out, hidden, *kind, cached)
         stored = read = out
-
-
-def _sent(layer: Layer, read: int, graph: GraphShape, *, dense: bool) -> int:
-    """Return the columns of a layer's messages; 0: it sends its input."""
-    if isinstance(layer, Propagation) and not dense:
-        return layer.neighbour_weight.shape[0]
-    own = next(chain(layer.parameters(), layer.buffers()))
-    probe = torch.empty(0, read, device=own.device, dtype=own.dtype)
-    sent = layer.message(probe, graph.adj or _NO_EDGES)
-    return 0 if sent is probe else sent.shape[1]
 
 
 def _operators(gnn: GNN, graph: GraphShape) -> tuple[int, int]:

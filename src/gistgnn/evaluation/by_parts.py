@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +57,9 @@ class ByParts(Inference):
         # features, their products, operators
         size = 2 * count * features * batch.dtype.itemsize + 40 * batch.adj.num_edges
         share = len(chosen) / len(self._clusters)
-        self._cached = list(self._batches()) if share * size < available_bytes(batch.device) // 4 else None
+        self._cached = (
+            list(map(self._graph.make, self._groups)) if share * size < available_bytes(batch.device) // 4 else None
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json."""
@@ -66,11 +68,8 @@ class ByParts(Inference):
     def outputs(self, model: nn.Module) -> Iterator[Output]:
         """Yield the output for some parts after another."""
         order, ptr = self._order, self._clusters.ptr.tolist()
-        for group, batch in zip(self._groups, self._cached or self._batches(), strict=True):
+        for group, batch in zip(self._groups, self._cached or map(self._graph.make, self._groups), strict=True):
             yield torch.cat([order[ptr[part] : ptr[part + 1]] for part in group]), forward(model, batch)
-
-    def _batches(self) -> Iterable[Batch]:
-        return (self._graph.make(group) for group in self._groups)
 
     def _scored(self, batch: Batch, nodes: Tensor, sample: int) -> dict[str, int]:
         """Return how many nodes of each split are in the sample."""

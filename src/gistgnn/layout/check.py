@@ -223,7 +223,7 @@ def _edge_data(module: nn.Module, edges: int, sizes: Sequence[int]) -> Iterator[
         weight = torch.rand(edges, dtype=torch.float64) + 0.5
         values = {"edge_weight": weight, "edge_attr": edge_attr, "edge_type": edge_type}
         yield {name: values[name] for name in names}
-    if names and not takes.required:
+    if names and not any(names.values()):
         yield {}
 
 

@@ -38,6 +38,8 @@ class Adjacency:
         pattern: [N, N], the entries (target, source).
         edge_weight: [E], in the order of the pattern's entries; None: 1.
         by_rows: operators are not kept.
+        layers: the number of layers that the structure is for; None: any number.
+        constant: features whose products are kept in `products`, by operator; see `cache_products`.
 
     Raises:
         InputError: ``edge_index`` is not an integer tensor [2, E], or contains a node outside 0..N-1; or
@@ -46,6 +48,7 @@ class Adjacency:
 
     edge_weight: Tensor | None = None
     by_rows = False
+    layers: int | None = None
 
     def __init__(
         self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
@@ -77,15 +80,15 @@ class Adjacency:
         adjacency.cache_products(None)
         return adjacency
 
+    def layer(self, number: int) -> Adjacency:
+        """Return the structure that layer ``number`` (from 0) sums over. Batches sampled by layers have several."""
+        return self
+
     def with_cached_products(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> Adjacency:
         """Return the same structure with other cached products; see `cache_products`."""
         other = copy(self)
         other.cache_products(x, product)
         return other
-
-    def layer(self, number: int) -> Adjacency:
-        """Return the structure that layer ``number`` (from 0) sums over. Batches sampled by layers have several."""
-        return self
 
     def cache_products(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> None:
         """From now on compute the product of an operator with the constant features ``x`` only once.
@@ -93,43 +96,26 @@ class Adjacency:
         ``x``: [N, F] is the tensor object itself, not an equal one; None: cache nothing. ``product`` returns it if it
         is not this graph's own product, such as the rows of a larger graph's product; None: compute it.
         """
-        self._constant = x
+        self.constant = x
         self._product = product  # no closure over this object: a cycle would hold every batch until it is collected
-        self._products: dict[Operator, Tensor] = {}
+        self.products: dict[Operator, Tensor] = {}
         self._joined: dict[Operator, Tensor] = {}
-
-    def caches(self, h: Tensor) -> bool:
-        """Tell whether products with ``h`` are cached."""
-        return h is self._constant
-
-    def has_cached(self, operator: Operator) -> bool:
-        """Tell whether the operator's product with the constant features has been computed."""
-        return operator in self._products
 
     def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
         """Return Ā h: [N, d], for ``h``: [N, d]; from the cache if it is there."""
-        if not self.caches(h):
-            return self._operator(operator) @ h
-        if operator not in self._products:
-            self._products[operator] = self._product(operator) if self._product else self._operator(operator) @ h
-        return self._products[operator]
+        if h is not self.constant:
+            return getattr(self, operator) @ h
+        if operator not in self.products:
+            self.products[operator] = self._product(operator) if self._product else getattr(self, operator) @ h
+        return self.products[operator]
 
     def joined(self, operator: Operator, x: Tensor) -> Tensor:
         """Return [x, Ā x]: [N, 2F], for the constant features ``x``; it is cached as well."""
         if operator not in self._joined:
             product = self.aggregate(operator, x)
             self._joined[operator] = torch.cat([x[: len(product)], product], dim=1)
-            self._products[operator] = self._joined[operator][:, x.shape[1] :]  # a view: not held twice
+            self.products[operator] = self._joined[operator][:, x.shape[1] :]  # a view: not held twice
         return self._joined[operator]
-
-    def _operator(self, name: Operator) -> SparseMatrix:
-        matrix: SparseMatrix = getattr(self, name)
-        return matrix
-
-    @property
-    def layers(self) -> int | None:
-        """The number of layers that the structure is for; None: any number."""
-        return None
 
     @property
     def num_nodes(self) -> int:
@@ -171,11 +157,14 @@ class Adjacency:
 
     def rows(self, operator: Operator, nodes: slice | Tensor) -> SparseMatrix:
         """Return some rows of an operator: [k, N]. ``nodes``: consecutive ones, or [k] by number."""
-        return self._rows(operator, nodes) if self.by_rows else self._operator(operator).rows(nodes)
+        return self._rows(operator, nodes) if self.by_rows else getattr(self, operator).rows(nodes)
 
     def attention_rows(self, nodes: slice) -> CSR:
         """Return some rows of `attention`: [k, N]."""
-        return self._looped(nodes)[0] if self.by_rows else self.attention.rows(nodes)[0]
+        if not self.by_rows:
+            return self.attention.rows(nodes)[0]
+        pattern, _, own = self._entries(nodes)
+        return pattern.looped(own)[0]
 
     @cached_property
     def attention_rowptr(self) -> Tensor:
@@ -202,9 +191,10 @@ class Adjacency:
         """Compute some rows of an operator: [k, N]; None: all."""
         if operator == "gcn":
             pattern, weight = self._looped(nodes)
-            scale = self._degrees(pattern, weight).rsqrt() if nodes is None else self._scale
-            value = pattern.repeated(scale if nodes is None else scale[nodes])
-            value = value if weight is None else weight.mul_(value)
+            scale = self._degrees(pattern, weight).rsqrt()
+            value = pattern.repeated(scale)
+            value = value if weight is None else value.mul_(weight)
+            scale = scale if nodes is None else self._scale
             return SparseMatrix.from_pattern(pattern, value.mul_(scale.index_select(0, pattern.col)))
         pattern, weight, own = self._entries(nodes)
         if operator == "sum":
@@ -212,7 +202,7 @@ class Adjacency:
         if weight is not None:
             check_weights(weight)
         value = pattern.repeated(self._degrees(pattern, weight).reciprocal())
-        return SparseMatrix.from_pattern(pattern, value if weight is None else weight * value)
+        return SparseMatrix.from_pattern(pattern, value if weight is None else value.mul_(weight))
 
     def _entries(self, nodes: slice | Tensor | None) -> tuple[CSR, Tensor | None, Tensor | None]:
         """Return some rows of A, their weights, and these nodes by number; the last is None for all nodes."""
@@ -241,18 +231,3 @@ class Adjacency:
 
     def __repr__(self) -> str:
         return f"Adjacency(num_nodes={self.num_nodes}, num_edges={self.num_edges}, device='{self.device}')"
-
-
-def as_adjacency(adj: Adjacency | Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Adjacency:
-    """Return ``adj``, or the Adjacency of an ``edge_index``: [2, E], for features [num_nodes, F] of type ``dtype``.
-
-    Raises:
-        InputError: the Adjacency has another number of nodes or another dtype.
-    """
-    if isinstance(adj, Tensor):
-        return Adjacency(adj, num_nodes, dtype)
-    if adj.num_nodes != num_nodes:
-        raise InputError(f"the graph has {adj.num_nodes} nodes and x {num_nodes} rows: give one row per node")
-    if adj.dtype != dtype:
-        raise InputError(f"the graph's operators are {adj.dtype} and x is {dtype}: use adj.to({dtype})")
-    return adj

@@ -22,19 +22,14 @@ TINY = 1e-30  # below every denominator of a row with entries
 
 
 def edge_scores(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> Tensor:
-    """Compute LeakyReLU(source[j] + target[i]) at every entry (i, j), for every head.
-
-    ``source``: [heads, C] and ``target``: [heads, R] are the columns' and the rows' share of the score. The result is
-    [heads, nnz], in the pattern's order, differentiable once in ``source`` and ``target``.
-    """
+    """Return LeakyReLU(source[j] + target[i]) at every entry (i, j): [heads, C], [heads, R] to [heads, nnz]."""
     return _all_heads(_Scores, (_to_float(source), _to_float(target)), pattern, slope)
 
 
 def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float) -> Tensor:
-    """Compute ⟨a, LeakyReLU(source[j] + target[i])⟩ at every entry (i, j), for every head.
+    """Return ⟨a, LeakyReLU(source[j] + target[i])⟩ at every entry (i, j), for every head: [heads, nnz].
 
-    ``source``: [C, heads·d] and ``target``: [R, heads·d] are features, the channels of one head side by side;
-    ``vectors``: [heads, d] is every head's a. The result is [heads, nnz], in the pattern's order, differentiable once.
+    ``source``: [C, heads·d] and ``target``: [R, heads·d] are features; ``vectors``: [heads, d] is every head's a.
     """
     scores: Tensor = _Dynamic.apply(_to_float(source), _to_float(target), _to_float(vectors), pattern, slope)
     return scores
@@ -43,14 +38,8 @@ def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR
 def attend(features: Tensor, scores: Tensor, pattern: CSR, dropout: float = 0.0) -> Tensor:
     """Sum every head's features over each row's entries, weighted by the softmax of the head's scores in the row.
 
-    Args:
-        features: [C, heads·d], the channels of one head side by side.
-        scores: [heads, nnz], in the pattern's order.
-        pattern: which of the C nodes each of the R rows attends to.
-        dropout: probability of zeroing a weight; the others are rescaled. On the CPU a multiple of 2^-16 is used.
-
-    Returns:
-        [R, heads·d], differentiable once in ``features`` and ``scores``. A row without entries is zero.
+    ``features``: [C, heads·d] and ``scores``: [heads, nnz] give [R, heads·d], differentiable once in both. A row
+    without entries is zero. ``dropout`` is the probability of zeroing a weight; the others are rescaled.
     """
     by_head = _to_float(features).unflatten(1, (len(scores), features.shape[1] // len(scores))).transpose(0, 1)
     if 1 < len(scores) <= TOGETHER // max(pattern.num_edges, 1):  # otherwise a product reads columns of a larger tensor

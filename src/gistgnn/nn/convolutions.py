@@ -13,10 +13,7 @@ from gistgnn.nn.sparse import SparseMatrix
 
 
 class GCNLayer(Propagation):
-    """The graph convolution Ā H Θ + b of eq. 1, initialised like PyG's GCNConv.
-
-    ``weight`` is Θᵀ: [d_out, d_in], Glorot uniform. ``bias``: [d_out], zero.
-    """
+    """The graph convolution Ā H Θ + b of eq. 1, as PyG's GCNConv. ``weight`` is Θᵀ: [d_out, d_in], Glorot uniform."""
 
     operator = "gcn"
     update_reads_input = False
@@ -41,9 +38,7 @@ class GCNLayer(Propagation):
 class GCN(GNN):
     """GCN of Kipf and Welling: H' = σ(Ā H Θ) with Ā = D̃^-1/2 (A + I) D̃^-1/2 (eq. 1). Arguments: see `GNN`."""
 
-    def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        """Return a `GCNLayer`."""
-        return GCNLayer(in_features, width)
+    layer = GCNLayer
 
 
 class SAGELayer(Propagation):
@@ -85,7 +80,7 @@ class SAGELayer(Propagation):
         """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
         if type(self) is not SAGELayer or not isinstance(x, Tensor):  # a subclass may have steps of its own
             return super().forward(x, adj)
-        if adj.caches(x):
+        if x is adj.constant:
             return linear(self.weight, self.bias, adj.joined(self.operator, x))
         if fits(self.weight):
             return linear(self.weight, self.bias, x, getattr(adj, self.operator))
@@ -95,9 +90,7 @@ class SAGELayer(Propagation):
 class GraphSAGE(GNN):
     """GraphSAGE of Hamilton et al. with mean aggregation and concatenation. Arguments: see `GNN`."""
 
-    def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        """Return a `SAGELayer`."""
-        return SAGELayer(in_features, width)
+    layer = SAGELayer
 
 
 class GINLayer(Propagation):

@@ -17,8 +17,7 @@ _DRAWS = 2**16
 def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None = None) -> Tensor:
     """Return H Wᵀ + b: [N, d_out]; with a matrix [H, A H] Wᵀ + b, for the first N nodes of H.
 
-    It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A H. The inputs are not
-    joined, and their gradients are not added up in a pass of their own. All tensors have one type. ``weight`` is W:
+    It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A H. ``weight`` is W:
     [d_out, d], or [d_out, 2d] with a ``matrix`` A: [N, C], which is only for a weight that `fits`; ``h`` is H: [C, d].
     """
     if matrix is None and not fits(weight):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
-from gistgnn.nn.adjacency import Adjacency, Operator, as_adjacency
+from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.functional import activate
 from gistgnn.nn.sparse import SparseMatrix
 
@@ -85,7 +85,7 @@ class Propagation(Layer):
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return H or H Wᵀ: [N, d_in or d_out]."""
         d_out, d_in = self.neighbour_weight.shape
-        if isinstance(x, Tensor) and (d_in <= d_out or adj.caches(x)):
+        if isinstance(x, Tensor) and (d_in <= d_out or x is adj.constant):
             return x
         return project(x, self.neighbour_weight)
 
@@ -102,10 +102,10 @@ class Propagation(Layer):
         return isinstance(x, SparseMatrix) or a.shape[1] != self.neighbour_weight.shape[1]
 
 
-class GNN(nn.Module, ABC):
+class GNN(nn.Module):
     """A stack of layers. Every hidden layer is followed by norm, ReLU and dropout; the last layer by nothing (eq. 1).
 
-    A subclass defines one method, ``make_layer``.
+    A subclass sets ``layer``, or defines ``make_layer``.
 
     Args:
         in_features: d_0, features of a node.
@@ -117,6 +117,8 @@ class GNN(nn.Module, ABC):
     Raises:
         InputError: no width, a width below 1, a dropout outside [0, 1), or an unknown norm.
     """
+
+    layer: ClassVar[type[Any]]  # the class of the layers, called with in_features and width
 
     def __init__(
         self, in_features: int, widths: Sequence[int], out_features: int, *, dropout: float = 0.0, norm: Norm = "none"
@@ -142,9 +144,10 @@ class GNN(nn.Module, ABC):
             self.norms.append(make_norm(norm, features))
         self.convs.append(self.make_layer(features, out_features, last=True))
 
-    @abstractmethod
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
         """Return the layer from ``in_features`` to ``width``. ``last`` marks the output layer."""
+        layer: Layer = type(self).layer(in_features, width)
+        return layer
 
     def reset_parameters(self) -> None:
         """Draw new parameters from torch's global generator, and reset the statistics of batch norm."""
@@ -165,7 +168,12 @@ class GNN(nn.Module, ABC):
             InputError: ``x`` or ``adj`` does not fit the model, or they do not fit each other.
         """
         self.check_input(x)
-        adj = as_adjacency(adj, x.shape[0], x.dtype)
+        if isinstance(adj, Tensor):
+            adj = Adjacency(adj, x.shape[0], x.dtype)
+        if adj.num_nodes != x.shape[0]:
+            raise InputError(f"the graph has {adj.num_nodes} nodes and x {x.shape[0]} rows: give one row per node")
+        if adj.dtype != x.dtype:
+            raise InputError(f"the graph's operators are {adj.dtype} and x is {x.dtype}: use adj.to({x.dtype})")
         self.check_structure(adj)
         *hidden, last = self.convs
         for number, (layer, norm) in enumerate(zip(hidden, self.norms, strict=True)):
@@ -215,7 +223,7 @@ def members_of(model: nn.Module) -> list[nn.Module]:
 
 
 def as_gnn(model: nn.Module) -> GNN | None:
-    """Return the model as a `GNN`, also out of torch.compile; None if it is none or overrides ``GNN.forward``."""
+    """Return the model as a `GNN`, also out of torch.compile; None if it is another or overrides ``GNN.forward``."""
     model = getattr(model, "_orig_mod", model)
     return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
 
@@ -224,8 +232,7 @@ def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None
     """Return H Wᵀ + b: [N, d_out], for dense or sparse ``h``: [N, d_in] and ``weight``: [d_out, d_in]."""
     if isinstance(h, Tensor):
         return F.linear(h, weight, bias)
-    out = h @ weight.t()
-    return out if bias is None else out + bias
+    return h @ weight.t() if bias is None else h @ weight.t() + bias
 
 
 def make_norm(norm: Norm, features: int) -> nn.Module:

@@ -33,8 +33,8 @@ _SAME: dict[tuple[Any, ...], bool] = {}  # by kind of model and layers: whether 
 class Products:
     """The CSR matrices of a batch with the features ``x``: [N, F], each made once.
 
-    PyG's layers make edges of their own from those of the batch, with self-loops and normalised weights, and make them
-    anew in every layer. So they are recognised by their values.
+    PyG's layers make edges of their own, anew in every layer: with self-loops and normalised weights. So edges are
+    recognised by their values.
     """
 
     def __init__(self, x: Tensor) -> None:
@@ -74,10 +74,9 @@ def sparse_layers(
     """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block.
 
     A layer does so if PyG says that it may (`message_and_aggregate`), and its messages are features of the sources,
-    perhaps times a constant weight of the edge. Output and gradients of each kind of model are compared first, on the
-    first batch. Where they differ, and for all other models, nothing happens.
-
-    ``positional`` and ``by_name`` are what the model is called with inside the block.
+    perhaps times a constant weight of the edge. Output and gradients of each kind of model are compared on the first
+    batch. Where they differ, and for all other models, nothing happens. The model is called with ``positional`` and
+    ``by_name`` inside the block.
     """
     layers = multiplies(model)
     same = bool(layers) and _same(model, layers, products, positional, by_name)

@@ -26,13 +26,9 @@ class Degrees:
     row_sums: Tensor | None = None  # of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not
     loops: Tensor | None = None  # the weights of the nodes' self-loops in A + I; None: 1
 
-    def of(self, nodes: Tensor) -> Degrees:
+    def of(self, nodes: Tensor | slice) -> Degrees:
         """Return the degrees of some of the nodes."""
-        return self._map(lambda tensor: tensor.index_select(0, nodes))
-
-    def first(self, count: int) -> Degrees:
-        """Return the degrees of the first ``count`` nodes."""
-        return self._map(lambda tensor: tensor[:count])
+        return self._map(lambda tensor: tensor[nodes])
 
     def to(self, device: torch.device) -> Degrees:
         """Return the degrees on another device."""
@@ -69,16 +65,12 @@ class SampledAdjacency(Adjacency):
     ) -> None:
         self.pattern, self.degrees, self.weight = pattern, degrees, weight
         self.dtype, self.above, self._refuses = degrees.looped.dtype, tuple(above), refuses
+        self.layers = len(above) + 1 if above else None  # None: all layers share the edges
         self.cache_products(None)
 
     def layer(self, number: int) -> Adjacency:
         """Return the structure of layer ``number``."""
         return self.above[number - 1] if number and self.above else self
-
-    @property
-    def layers(self) -> int | None:
-        """The number of layers that have sampled edges; None: all layers share them."""
-        return len(self.above) + 1 if self.above else None
 
     @property
     def num_nodes(self) -> int:
@@ -102,21 +94,23 @@ class SampledAdjacency(Adjacency):
         pattern, weight = self._with_loops
         scale = self.degrees.looped.rsqrt()
         value = scale.index_select(0, pattern.row).mul_(scale.index_select(0, pattern.col))
-        return self._matrix(pattern, value, weight, self.degrees.row_sums)
+        return _scaled(pattern, value if weight is None else value.mul_(weight), self.degrees.row_sums)
 
     @cached_property
     def mean(self) -> SparseMatrix:
         """The estimate of D^-1 A: [N_out, N_in]."""
         scale = self.degrees.plain[: self.pattern.shape[0]].reciprocal()
+        value = scale.index_select(0, self.pattern.row)
         sums = None if self.degrees.row_sums is None else torch.ones_like(scale)
-        return self._matrix(self.pattern, scale.index_select(0, self.pattern.row), self.weight, sums)
+        return _scaled(self.pattern, value if self.weight is None else value.mul_(self.weight), sums)
 
     @cached_property
     def sum(self) -> SparseMatrix:
         """The estimate of A + I: [N_out, N_in]."""
         matrix = with_self(self.pattern, self.weight, self.dtype)
         plain = self.degrees.plain
-        return _scaled(matrix, None if self.degrees.row_sums is None else torch.where(plain.isinf(), 0, plain) + 1)
+        sums = None if self.degrees.row_sums is None else torch.where(plain.isinf(), 0, plain) + 1
+        return _scaled(matrix.pattern, matrix.value, sums)
 
     @cached_property
     def attention(self) -> CSR:
@@ -130,10 +124,6 @@ class SampledAdjacency(Adjacency):
             return self.pattern.looped()[0], None
         loops = self.degrees.loops
         return looped(self.pattern, self.weight, None if loops is None else loops[: self.pattern.shape[0]])
-
-    @staticmethod
-    def _matrix(pattern: CSR, value: Tensor, weight: Tensor | None, sums: Tensor | None) -> SparseMatrix:
-        return _scaled(SparseMatrix.from_pattern(pattern, value if weight is None else value.mul_(weight)), sums)
 
     def _check(self, does: str) -> None:
         if self._refuses:
@@ -150,11 +140,9 @@ class SampledAdjacency(Adjacency):
         return SampledAdjacency(pattern, degrees, weight, above=above, refuses=self._refuses)
 
 
-def _scaled(matrix: SparseMatrix, sums: Tensor | None) -> SparseMatrix:
-    """Scale every row to its sum in ``sums``: at least [R]; None: do not."""
-    if sums is None:
-        return matrix
-    pattern, value = matrix.pattern, matrix.value
-    sampled = row_sums(pattern, value)
-    scale = torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0)
-    return SparseMatrix.from_pattern(pattern, value * scale.index_select(0, pattern.row))
+def _scaled(pattern: CSR, value: Tensor, sums: Tensor | None) -> SparseMatrix:
+    """Return a matrix with every row scaled to its sum in ``sums``: at least [R]; None: as it is."""
+    if sums is not None:
+        sampled = row_sums(pattern, value)
+        value = value * torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0).index_select(0, pattern.row)
+    return SparseMatrix.from_pattern(pattern, value)

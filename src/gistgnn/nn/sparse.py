@@ -85,7 +85,7 @@ class SparseMatrix:
     @property
     def nnz(self) -> int:
         """Number of stored entries."""
-        return self.pattern.num_edges
+        return self.value.numel()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -154,8 +154,7 @@ class SparseMatrix:
 
 def multiply(matrix: SparseMatrix, h: Tensor) -> Tensor:
     """Return A @ h for ``h``: [C, d], or [m, C, d] for m sub-GCNs."""
-    product: Tensor = _Product.apply(matrix, h)
-    return product
+    return _Product.apply(matrix, h)
 
 
 def add_product(matrix: SparseMatrix, h: Tensor, out: Tensor, *, beta: int) -> None:

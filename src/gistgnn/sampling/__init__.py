@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gistgnn.sampling.call import arguments, check_fits, forward, multiplying
     from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
     from gistgnn.sampling.ladies_fastgcn import FastGCNSampling, LadiesSampling
-    from gistgnn.sampling.neighbor import NeighborSampling
+    from gistgnn.sampling.layered import NeighborSampling
     from gistgnn.sampling.registry import SAMPLERS, describe, from_description, named_sampling
     from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
     from gistgnn.sampling.sampler import FullGraph, RandomBatches, Sampler, Sampling, expected_batch
@@ -27,7 +27,7 @@ _HOMES = {
     **dict.fromkeys(["arguments", "check_fits", "forward", "multiplying"], "call"),
     **dict.fromkeys(["ClusterBatches", "ClusterSampling"], "clusters"),
     **dict.fromkeys(["FastGCNSampling", "LadiesSampling"], "ladies_fastgcn"),
-    "NeighborSampling": "neighbor",
+    "NeighborSampling": "layered",
     **dict.fromkeys(["SAMPLERS", "describe", "from_description", "named_sampling"], "registry"),
     **dict.fromkeys(["SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"], "saint"),
     **dict.fromkeys(["FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"], "sampler"),

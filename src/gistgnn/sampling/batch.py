@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,9 @@ class Batch:
         cluster_ptr: [c + 1], where each cluster begins, if the nodes are in the order of clusters; None: they are not.
         folder: of a graph in a folder of clusters. Then x and edges are mapped from files on the host, wherever y is,
             and may be larger than memory. None: they are in memory.
+
+    Attributes:
+        adj: the structure with its normalised operators and their products with x, computed once for all models.
     """
 
     x: Tensor
@@ -72,13 +75,21 @@ class Batch:
     edge_data: Mapping[str, Tensor] = field(default_factory=dict)
     cluster_ptr: Tensor | None = None
     folder: Path | None = None
+    adj: Adjacency = field(init=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.edges, Tensor):
-            source, target = self.edges
-            edges, order = CSR.from_entries(target, source, (len(self.x), len(self.x)), ("target", "source"))
-            data = {k: v if order is None else v.index_select(0, order) for k, v in self.edge_data.items()}
-            self.__dict__.update(edges=edges, edge_data=data)
+        edges, data = self.edges, self.edge_data
+        if isinstance(edges, Tensor):
+            edges, order = CSR.from_entries(edges[1], edges[0], (len(self.x), len(self.x)), ("target", "source"))
+            data = {k: v if order is None else v.index_select(0, order) for k, v in data.items()}
+        adj: Adjacency
+        if isinstance(edges, CSR):
+            adj = Adjacency.from_csr(edges, self.dtype, data.get("edge_weight"), by_rows=self.is_stored)
+        else:
+            adj = edges
+        if self.x.layout is not torch.sparse_csr:
+            adj = adj.with_cached_products(self.x, self.product)
+        self.__dict__.update(edges=edges, edge_data=data, adj=adj)
 
     @property
     def is_stored(self) -> bool:
@@ -112,29 +123,16 @@ class Batch:
     @cached_property
     def edge_index(self) -> Tensor:
         """The edges as PyG's layers take them: [2, E] int64, sources over targets."""
-        return self.edges.edge_index if isinstance(self.edges, SampledAdjacency) else self._entries.edge_index()
-
-    @property
-    def _entries(self) -> CSR:
-        return cast(CSR, self.edges)
+        return self.edges.edge_index if isinstance(self.edges, SampledAdjacency) else self.adj.pattern.edge_index()
 
     @property
     def csr(self) -> CSR:
         """The entries (target, source) on the host, in memory or mapped; see `in_memory` for errors."""
         if not self.is_stored:
             return self.adj.pattern.to("cpu")
-        if (count := self._entries.num_edges) >= 2**31:  # torch wants int64 for the sources then
+        if (count := self.adj.num_edges) >= 2**31:  # torch wants int64 for the sources then
             check_room(8 * count, f"the sources of {count:,} edges")
-        return _checked(self._entries)
-
-    @cached_property
-    def adj(self) -> Adjacency:
-        """The structure with its normalised operators and their products with x, computed once for all models."""
-        adj: Adjacency | None = self.edges if isinstance(self.edges, SampledAdjacency) else None
-        if adj is None:
-            weight = self.edge_data.get("edge_weight")
-            adj = Adjacency.from_csr(self._entries, self.dtype, weight, by_rows=self.is_stored)
-        return adj if self._is_csr else adj.with_cached_products(self.x, self.product)
+        return _checked(self.adj.pattern)
 
     @cached_property
     def products(self) -> Products:

@@ -1,5 +1,7 @@
 """How a model is called for a batch: its forward gets what its arguments name."""
 
+from __future__ import annotations
+
 import inspect
 import logging
 from collections.abc import Collection
@@ -13,12 +15,13 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.nn.gnn import as_gnn, members_of
-from gistgnn.nn.pyg_layers import sparse_layers
+from gistgnn.nn.pyg_layers import Products, multiplies, sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
 
 _STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, also where they are optional
 _GRAPHS = ("data", "graph", "batch")  # a first argument of this name is a whole graph
+_KEPT = 2  # batches of a user's own loop whose matrices are kept: those to train on and, perhaps, to score
 
 log = logging.getLogger(__name__)
 
@@ -34,64 +37,59 @@ class Signature(NamedTuple):
     """What a model's forward takes beside x."""
 
     structure: str | None  # "adj", "edge_index", or None
-    edge_data: tuple[str, ...]  # that it takes and uses, by name
-    required: frozenset[str]  # edge data without a default
+    edge_data: dict[str, bool]  # that it takes and uses, by name: whether it has no default
 
 
 _SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()  # needed at every step, slow to inspect
+_CALLED: WeakKeyDictionary[nn.Module, _Calls] = WeakKeyDictionary()
 
 
 def signature(model: nn.Module) -> Signature:
     """Return what a model's forward takes, by the names of its arguments; see `arguments` for errors."""
     if model not in _SIGNATURES:
-        called = members_of(getattr(model, "_orig_mod", model))[0]  # torch.compile hides the arguments
-        _SIGNATURES[model] = _inspect(called)
+        _SIGNATURES[model] = _inspect(members_of(getattr(model, "_orig_mod", model))[0])  # out of torch.compile
     return _SIGNATURES[model]
 
 
 def _inspect(model: nn.Module) -> Signature:
-    parameters = list(inspect.signature(model.forward).parameters.values())
-    _refuse_other_graphs(model, parameters)
-    named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    names = [name for name, p in named.items() if p.kind is not p.KEYWORD_ONLY]
-    structure = None
-    if len(names) < 2 and any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        structure = "edge_index"  # forward(*args) is called as PyG's models are
-    elif len(names) > 1 and (named[names[1]].default is inspect.Parameter.empty or names[1] in _STRUCTURES):
-        structure = "adj" if names[1] == "adj" else "edge_index"
-    rest = [name for name in named if name not in names[: 2 if structure else 1]]
-    required = [name for name in rest if named[name].default is inspect.Parameter.empty]
-    unknown = [name for name in required if name not in EDGE_DATA]
-    if structure and "edge_index" in rest:
-        unknown.insert(0, names[1])  # forward(x, other, edge_index)
-    if unknown:
-        raise InputError(
-            f"{type(model).__name__}.forward({', '.join(named)}) takes '{unknown[0]}', which gistgnn does not give: "
-            f"it calls forward(x, edge_index) or forward(x, adj), with {', '.join(EDGE_DATA)} where forward has them; "
-            "write a module with such a forward around it"
-        )
-    ignored = {name for name in EDGE_DATA if getattr(model, f"supports_{name}", True) is False} - {
-        *required
-    }  # by PyG's
-    taken = tuple(name for name in EDGE_DATA if name in rest and name not in ignored)
-    return Signature(structure, taken, frozenset(required))
+    parameters, second = inspect.signature(model.forward).parameters, ""
+    structure, edge_data = None, dict[str, bool]()
+    for place, (name, p) in enumerate(parameters.items()):
+        needed, by_name = p.default is p.empty, p.kind is p.KEYWORD_ONLY
+        if name.endswith("_dict"):
+            raise _refusal(
+                model,
+                "takes dictionaries of types of nodes and edges, and gistgnn trains on graphs with one type of "
+                "node: call .to_homogeneous() on the HeteroData, and use a model with edge_type in its forward, such "
+                "as RGCNConv's",
+            )
+        if place == 0 and (name in _GRAPHS or getattr(p.annotation, "__name__", "") in ("Data", "Batch")):
+            raise _refusal(
+                model,
+                f"takes a whole graph as '{name}', and gistgnn calls forward(x, edge_index): write "
+                "forward(self, x, edge_index), with edge_weight, edge_attr or edge_type after them if it needs them",
+            )
+        if p.kind is p.VAR_POSITIONAL:
+            structure = "edge_index" if place < 2 else structure  # forward(*args) is called as PyG's models are
+        elif place == 1 and not by_name and (needed or name in _STRUCTURES):
+            second, structure = name, "adj" if name == "adj" else "edge_index"
+        elif p.kind is p.VAR_KEYWORD or (place == 0 and not by_name):
+            continue
+        elif name in EDGE_DATA:
+            if needed or getattr(model, f"supports_{name}", True) is not False:  # PyG's models say that
+                edge_data[name] = needed
+        elif needed or (structure and name == "edge_index"):
+            raise _refusal(
+                model,
+                f"takes '{second if name == 'edge_index' else name}', which gistgnn does not give: it calls "
+                f"forward(x, edge_index) or forward(x, adj), with {', '.join(EDGE_DATA)} where forward has them; write "
+                "a module with such a forward around it",
+            )
+    return Signature(structure, edge_data)
 
 
-def _refuse_other_graphs(model: nn.Module, parameters: list[inspect.Parameter]) -> None:
-    """Refuse a forward that takes dictionaries of types, or one object with the whole graph."""
-    shown = f"{type(model).__name__}.forward({', '.join(p.name for p in parameters)})"
-    if any(p.name.endswith("_dict") for p in parameters):
-        raise InputError(
-            f"{shown} takes dictionaries of types of nodes and edges, and gistgnn trains on graphs with one type of "
-            "node: call .to_homogeneous() on the HeteroData, and use a model with edge_type in its forward, such as "
-            "RGCNConv's"
-        )
-    first = parameters[0] if parameters else None
-    if first and (first.name in _GRAPHS or getattr(first.annotation, "__name__", "") in ("Data", "Batch")):
-        raise InputError(
-            f"{shown} takes a whole graph as '{first.name}', and gistgnn calls forward(x, edge_index): write "
-            "forward(self, x, edge_index), with edge_weight, edge_attr or edge_type after them if it needs them"
-        )
+def _refusal(model: nn.Module, why: str) -> InputError:
+    return InputError(f"{type(model).__name__}.forward({', '.join(inspect.signature(model.forward).parameters)}) {why}")
 
 
 def arguments(model: nn.Module, batch: Batch) -> Arguments:
@@ -105,14 +103,15 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
         InputError: the forward takes a whole graph, dictionaries of types, an argument that gistgnn does not have, or
             edge data that the batch does not have.
     """
-    takes, data = signature(model), batch.edge_data
-    if lacking := takes.required - data.keys():
-        name = min(lacking)
-        raise InputError(
-            f"{type(model).__name__}.forward needs {name}, and the graph has none: set {name} on the Data, give it to "
-            f"Graph.build, or write {name}=None in the forward"
-        )
-    given = {name: data[name] for name in takes.edge_data if name in data}
+    takes, given = signature(model), dict[str, Tensor]()
+    for name, needed in takes.edge_data.items():
+        if name in batch.edge_data:
+            given[name] = batch.edge_data[name]
+        elif needed:
+            raise InputError(
+                f"{type(model).__name__}.forward needs {name}, and the graph has none: set {name} on the Data, give it "
+                f"to Graph.build, or write {name}=None in the forward"
+            )
     if takes.structure == "adj":
         return Arguments((batch.features, batch.adj), given)
     return Arguments((batch.dense, batch.edge_index) if takes.structure else (batch.dense,), given)
@@ -136,9 +135,9 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
     inputs = arguments(model, batch)
     with multiplying(model, batch, inputs):
         out = model(*inputs.positional, **inputs.by_name)
-    nodes = batch.x.shape[0]
-    if isinstance(inputs.positional[-1], SampledAdjacency):
-        nodes = inputs.positional[-1].num_outputs
+    structure, nodes = inputs.positional[-1], batch.x.shape[0]
+    if isinstance(structure, SampledAdjacency):
+        nodes = structure.num_outputs
     if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != nodes:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise InputError(f"the model returned {got}, expected one tensor [{nodes} nodes, classes]")
@@ -159,8 +158,15 @@ def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: C
             raise InputError(
                 f"the model gives {outputs} classes, the graph has {classes}: build it with {classes} outputs"
             )
+    model = members[0]
+    gnn, kind = as_gnn(model), type(getattr(model, "_orig_mod", model)).__name__
     for name in batch.edge_data if edge_data is None else edge_data:
-        _warn_if_unused(members[0], batch, name)
+        taken = name in (gnn.edge_data if gnn else signature(model).edge_data)
+        if not taken or (gnn is None and name in batch.edge_data and not _depends_on(model, batch, name)):
+            log.warning(
+                f"the graph has {name}, and {kind} makes no use of it: take a model with {name} in its forward (in PyG "
+                f"it often has to be built for it, by edge_dim), or drop it: data.{name} = None"
+            )
 
 
 def _try(model: nn.Module, batch: Batch) -> int:
@@ -180,20 +186,6 @@ def _try(model: nn.Module, batch: Batch) -> int:
         raise InputError(f"the model cannot take this graph's {data}: {reason(error)}") from error
 
 
-def _warn_if_unused(model: nn.Module, batch: Batch, name: str) -> None:
-    """Warn if the model's output does not depend on the graph's edge data of a name."""
-    gnn, kind = as_gnn(model), type(getattr(model, "_orig_mod", model)).__name__
-    if gnn is not None:
-        uses = name in gnn.edge_data
-    else:
-        uses = name in signature(model).edge_data and (name not in batch.edge_data or _depends_on(model, batch, name))
-    if not uses:
-        log.warning(
-            f"the graph has {name}, and {kind} makes no use of it: take a model with {name} in its forward (in PyG it "
-            f"often has to be built for it, by edge_dim), or drop it: data.{name} = None"
-        )
-
-
 def _depends_on(model: nn.Module, batch: Batch, name: str) -> bool:
     """Tell whether the output changes with the edge data of a name; True if that cannot be tried."""
     value = batch.edge_data[name]
@@ -209,3 +201,75 @@ def _depends_on(model: nn.Module, batch: Batch, name: str) -> bool:
             return not torch.equal(model(*positional, **by_name), model(*positional, **{**by_name, name: other}))
     finally:
         model.train(training)
+
+
+# Sub-GCNs that a training loop of the user's own calls: PyG's layers in them multiply by matrices, as in `fit`.
+
+
+class Recent:
+    """The matrices of the latest batches. Batches are told apart by their tensors, and by changes to these in place."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[list[Tensor], list[int], Products]] = []
+
+    def products(self, tensors: list[Tensor]) -> Products:
+        """Return the matrices of a batch; ``tensors``: its features, edges and edge data."""
+        versions = [tensor._version for tensor in tensors]
+        for others, known, products in self._known:
+            if known == versions and list(map(id, others)) == list(map(id, tensors)):
+                return products
+        self._known = [*self._known[1 - _KEPT :], (tensors, versions, Products(tensors[0]))]
+        return self._known[-1][-1]
+
+
+def multiply_when_called(model: nn.Module, recent: Recent) -> None:
+    """Let PyG's layers in a model multiply (see `sparse_layers`) whenever it is called with features and edges.
+
+    So a loop of the user's own takes the steps of `fit`, bit for bit. Copies of the model pass messages.
+    """
+    if model not in _CALLED and signature(model).structure == "edge_index" and multiplies(model):
+        calls = _CALLED[model] = _Calls(recent)
+        model.register_forward_pre_hook(calls.begin, with_kwargs=True)
+        model.register_forward_hook(calls.end, always_call=True)
+
+
+class _Calls:
+    """The calls of one model."""
+
+    def __init__(self, recent: Recent | None = None) -> None:
+        self._recent, self._open = recent, list[AbstractContextManager[None] | None]()
+
+    def __reduce__(self) -> tuple[type[_Calls], tuple[()]]:
+        """Copies do nothing."""
+        return _Calls, ()
+
+    def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Replace what passes messages, unless `fit` has done so, or the model is called in another way."""
+        context = None
+        if self._recent is not None and not any("propagate" in vars(layer) for layer in multiplies(model)):
+            given = dict(zip(inspect.signature(model.forward).parameters, args, strict=False)) | kwargs
+            given = {name: value for name, value in given.items() if value is not None}
+            if _is_batch(given):
+                x, edge_index, *_ = tensors = list(given.values())
+                data = {name: value for name, value in given.items() if name in EDGE_DATA}
+                context = sparse_layers(model, self._recent.products(tensors), (x, edge_index), data)
+                context.__enter__()
+        self._open.append(context)
+
+    def end(self, *_: object) -> None:
+        """Put the layers back, also after an error."""
+        if self._open and (context := self._open.pop()):
+            context.__exit__(None, None, None)
+
+
+def _is_batch(given: dict[str, Any]) -> bool:
+    """Tell whether arguments are features, edges and edge data without gradients, and known by their identity."""
+    values = list(given.values())
+    return (
+        len(values) > 1
+        and all(name in EDGE_DATA for name in list(given)[2:])
+        and not torch._C._are_functorch_transforms_active()
+        and all(isinstance(value, Tensor) and not value.requires_grad and not value.is_inference() for value in values)
+        and (values[0].layout, values[0].is_floating_point()) == (torch.strided, True)
+        and not values[1].is_floating_point()
+    )

@@ -82,7 +82,7 @@ class ClusterSampling(Sampling):
                 f"clusters is {self.clusters}, but the folder of the graph has {there} clusters: set clusters to "
                 f"{there}, or cut the graph anew"
             )
-        options = {"independent": self.independent, "precompute": self.precompute}
+        options = {"independent": self.batches == "independent", "precompute": self.precompute}
         return ClusterBatches(whole, clusters, self.clusters_per_batch, seed, **options, share=share)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
@@ -130,7 +130,7 @@ class ClusterBatches(RandomBatches):
             if (nodes := clusters.order.numel()) != len(whole.x):
                 raise InputError(f"the clusters are of {nodes} nodes, the graph has {len(whole.x)}")
             whole, ptr = _renumbered(whole, clusters, share), clusters.ptr
-        edges = cast(CSR, whole.edges)
+        edges = whole.adj.pattern
         self._whole, self._device, self._ptr, self._clusters = whole, whole.device, ptr.numpy(), len(ptr) - 1
         self._per_batch, self._precompute, self._alone = per_batch, precompute, alone
         self._rowptr, self._col = edges.rowptr.cpu().numpy(), edges.col.cpu().numpy()
@@ -180,7 +180,7 @@ class ClusterBatches(RandomBatches):
         whole = self._whole
         if whole.product is not None:
             return whole.product(operator)
-        edges = cast(CSR, whole.edges).for_products().to(self._device)
+        edges = whole.adj.pattern.for_products().to(self._device)
         weight = whole.edge_data.get("edge_weight")
         adj = Adjacency.from_csr(edges, whole.dtype, None if weight is None else weight.to(self._device))
         return adj.aggregate(operator, whole.x)
@@ -188,7 +188,7 @@ class ClusterBatches(RandomBatches):
     def _induced(self, group: Array, ranges: Ranges) -> tuple[CSR, dict[str, Tensor]]:
         cuts = [(int(self._rowptr[start]), int(self._rowptr[stop])) for start, stop in ranges]
         if self._whole.is_stored:
-            read_ahead(cast(CSR, self._whole.edges).col, cuts)
+            read_ahead(self._whole.adj.pattern.col, cuts)
         source = np.concatenate([self._col[begin:end] for begin, end in cuts])
         if self._whole.is_stored:
             check_sources(torch.from_numpy(source), len(self._cluster_of))

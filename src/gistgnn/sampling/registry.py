@@ -19,7 +19,7 @@ SAMPLERS: Registry[type[Sampling]] = Registry(
         "clusters": "gistgnn.sampling.clusters:ClusterSampling",
         "ladies": "gistgnn.sampling.ladies_fastgcn:LadiesSampling",
         "fastgcn": "gistgnn.sampling.ladies_fastgcn:FastGCNSampling",
-        "neighbor": "gistgnn.sampling.neighbor:NeighborSampling",
+        "neighbor": "gistgnn.sampling.layered:NeighborSampling",
         "saint-node": "gistgnn.sampling.saint:SaintNodeSampling",
         "saint-edge": "gistgnn.sampling.saint:SaintEdgeSampling",
         "saint-rw": "gistgnn.sampling.saint:SaintWalkSampling",

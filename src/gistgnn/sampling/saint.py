@@ -38,7 +38,7 @@ class Draw:
     def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array | float:
         """Return a_uv, the probability that one draw touches both ends of an edge: [nnz], or one number for all.
 
-        ``part`` is the rows and columns of `edges` at ``nodes``, and ``rows`` the row of each of its entries.
+        ``part`` is `edges` among ``nodes``, and ``rows`` the row of each of its entries.
         """
         return 0.0  # a draw of one node
 
@@ -225,7 +225,7 @@ class SaintSampling(Sampling):
             )
         check_draws("batch_size", self.batch_size, structure.nodes, each=1 + self._steps)
         draw = self._draw(structure, seed, share)
-        return SaintBatches(structure, draw, self.batch_size, seed, self.independent)
+        return SaintBatches(structure, draw, self.batch_size, seed, self.batches == "independent")
 
     def _draw(self, structure: Structure, seed: int, share: Share) -> Draw:
         return self.draws(structure)

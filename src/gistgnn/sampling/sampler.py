@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -61,27 +61,32 @@ class Expected:
         return replace(graph, nodes=self.nodes[0], edges=self.edges[0], train=self.loss_nodes)
 
 
-class Sampler(Protocol):
-    """Gives the batches of a run's steps; `RandomBatches` is the base class of most samplers."""
+class Sampler(ABC):
+    """Gives the batches of a run's steps; `RandomBatches` is the base class of most samplers.
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps in which every training node is seen about once."""
+    Attributes:
+        steps_per_epoch: steps in which every training node is seen about once.
+    """
 
+    steps_per_epoch: int
+
+    @abstractmethod
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of the steps first_step, ..., first_step + steps - 1; each follows from its step alone.
 
         Close the generator if you leave it early: it may have a thread at work.
         """
 
+    @abstractmethod
     def select_columns(self, columns: Tensor) -> Sampler:
         """Return the same sampler with the input features ``columns`` alone (d_0 partitioned)."""
 
     def for_sub_gcn(self, i: int) -> Sampler:
         """Return the sampler of sub-GCN i: this one, or one with other batches where they are independent."""
+        return self
 
 
-class FullGraph:
+class FullGraph(Sampler):
     """Full-batch training (c = 1 in Algorithm 1): every step sees the whole graph, and an epoch is one step."""
 
     steps_per_epoch = 1
@@ -97,10 +102,6 @@ class FullGraph:
     def select_columns(self, columns: Tensor) -> FullGraph:
         """Return the same sampler with the input features ``columns`` alone."""
         return FullGraph(self.batch.select_columns(columns))
-
-    def for_sub_gcn(self, i: int) -> FullGraph:
-        """Return this sampler: all sub-GCNs see the same graph."""
-        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +135,6 @@ class Sampling(ABC):
         for name in self.counts:
             check_count(name, getattr(self, name), most=self.most.get(name, MOST))
 
-    @property
-    def independent(self) -> bool:
-        """Whether every sub-GCN draws its own batches."""
-        return self.batches == "independent"
-
     @abstractmethod
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> RandomBatches:
         """Return the sampler for a graph.
@@ -170,10 +166,8 @@ def check_draws(name: str, setting: int, nodes: int, *, each: int = 1) -> None:
         raise InputError(f"{name} is {setting}, expected at most {most:,} for a graph of {nodes:,} nodes")
 
 
-class RandomBatches(ABC):
+class RandomBatches(Sampler):
     """Random batches, made by a thread two batches ahead. A batch follows from (seed, step) alone."""
-
-    steps_per_epoch: int
 
     def __init__(self, seed: int, *, independent: bool = False) -> None:
         self._seed, self._independent = seed, independent
