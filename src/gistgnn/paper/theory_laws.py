@@ -26,6 +26,7 @@ LEADING_TOLERANCE = 0.25  # how far a measurement may be from the leading order
 TRANSIENT = 0.1  # the largest share that the initial error may have in what is measured as the remaining error
 
 Measured = Mapping[str, float]  # "measured", "leading" (to leading order), "transient" (the rest of the initial error)
+Claim = tuple[str, bool | None, str]  # what is claimed, whether it holds, and the numbers that show it
 
 
 class Line(NamedTuple):
@@ -108,7 +109,7 @@ class Laws:
     def verdicts(self, results: Mapping[str, Any]) -> list[Verdict]:
         """Judge the claims by the results of all measurements."""
         found = self._by_line(results)
-        claims = [*_kernel_claims(found, results), *self._plateau_claims(found), *self._round_claims(found)]
+        claims = [*_kernel_claims(found, results), *self._plateau_claims(found), *_round_claims(found)]
         return [Verdict(f"{self.dataset}: {claim}", holds, numbers) for claim, holds, numbers in claims]
 
     def charts(self, results: Mapping[str, Any]) -> list[CurveChart]:
@@ -136,24 +137,21 @@ class Laws:
     def _by_line(self, results: Mapping[str, Any]) -> dict[str, list[Any]]:
         return {name: [results[f"{name} {value}"] for value in line.values] for name, line in self.lines().items()}
 
-    def _plateau_claims(self, found: Mapping[str, list[Measured]]) -> Iterator[tuple[str, bool | None, str]]:
+    def _plateau_claims(self, found: Mapping[str, list[Measured]]) -> Iterator[Claim]:
         lines = [found[f"remaining {m} {zeta}"] for m, zeta in REMAINING]
         several, (m, zeta) = len(self.widths) > 1, REMAINING[0]
-        unsettled = f"the initial error is not gone after {ENOUGH // 2} rounds"
+        unsettled = None, f"the initial error is not gone after {ENOUGH // 2} rounds"
         settled = all(_settled(result) for line in lines for result in line)
         slopes = [exponent(self.widths, _numbers(line)) for line in lines if several]
         pairs = zip(REMAINING, slopes, strict=False)
         numbers = ", ".join(f"{slope:.3f} for m = {m}, ζ = {zeta}" for (m, zeta), slope in pairs) or "one width"
-        yield (
-            f"the plateau, in rounds well below d_1, falls as 1/d_1 (exponent within {ONE_TOLERANCE:g}; "
-            f"m = {m}, ζ = {zeta})",
-            abs(slopes[0] + 1.0) <= ONE_TOLERANCE if several and settled else None,
-            numbers if settled else unsettled,
-        )
+        falls = abs(slopes[0] + 1.0) <= ONE_TOLERANCE if several else None
+        claim = f"falls as 1/d_1 (exponent within {ONE_TOLERANCE:g}; m = {m}, ζ = {zeta})"
+        yield f"the plateau, in rounds well below d_1, {claim}", *((falls, numbers) if settled else unsettled)
         first, longer, wider = (line[-1] for line in lines)
         as_zeta, as_m = "the plateau grows with ζ", "the plateau grows with m, as (m−1)²/m²"
-        by_zeta = _grows("ζ", (1, 4), [first, longer], float) if settled else (None, unsettled)
-        by_m = _grows_with_m((2, 4), [first, wider]) if settled else (None, unsettled)
+        by_zeta = _grows("ζ", (1, 4), [first, longer], float) if settled else unsettled
+        by_m = _grows_with_m((2, 4), [first, wider]) if settled else unsettled
         yield f"{as_zeta} (small steps, η/{GENTLE})", *_grows("ζ", GENTLE_STEPS, found["gentle ζ"], float)
         yield f"{as_zeta} (η as recommended)", *by_zeta
         yield f"{as_m} (η/{GENTLE})", *_grows_with_m(SPLITS, found["gentle m"])
@@ -163,33 +161,29 @@ class Laws:
         small, large = found["gentle ζ"][0], found["remaining 2 1"][self.widths.index(self.middle)]
         ratio, leading = (small[kind] / large[kind] for kind in ("measured", "leading"))
         depends = f"η/{GENTLE} leaves {ratio:.3g} times as much; to leading order {leading:.3g}, claimed 1"
-        yield (
-            f"the plateau does not depend on η (η/{GENTLE} and η; d_1 = {self.middle:,}, m = 2, ζ = 1)",
-            abs(ratio - 1.0) <= CLAIM_TOLERANCE if _settled(large) else None,
-            depends if _settled(large) else unsettled,
-        )
-
-    def _round_claims(self, found: Mapping[str, list[Measured]]) -> Iterator[tuple[str, bool | None, str]]:
-        slope = exponent(STEPS[:3], _numbers(found["added short"][:3]))
-        grows = f"what a round adds grows with ζ, as ζ (η/{SHORT})"
-        yield grows, abs(slope - 1.0) <= ONE_TOLERANCE, f"exponent {slope:.3f} for ζ = 1 to 4"
-        as_m = f"what a round adds grows with m, as (m−1)²/m² (η/{SHORT})"
-        yield as_m, *_grows_with_m(SPLITS, found["added m"])
-        widest = [found[f"remaining {m} {zeta}"][-1] for m, zeta in REMAINING]
-        judged = [*filter(_settled, widest), *found["gentle ζ"], *found["gentle m"][1:], *found["own m"]]
-        judged += [result for name in ("added short", "added long", "added m") for result in found[name]]
-        ratios = [result["measured"] / result["leading"] for result in judged]
-        yield (
-            f"ours (heuristic): in rounds well below d_1, the measurements are the leading order in 1/d_1, within "
-            f"{LEADING_TOLERANCE:.0%}",
-            all(abs(ratio - 1.0) <= LEADING_TOLERANCE for ratio in ratios),
-            f"{min(ratios):.2f} to {max(ratios):.2f} times the leading order, in {len(ratios)} measurements",
-        )
+        same = abs(ratio - 1.0) <= CLAIM_TOLERANCE, depends
+        claim = f"the plateau does not depend on η (η/{GENTLE} and η; d_1 = {self.middle:,}, m = 2, ζ = 1)"
+        yield claim, *(same if _settled(large) else unsettled)
 
 
-def _kernel_claims(
-    found: Mapping[str, list[float]], results: Mapping[str, Measured]
-) -> Iterator[tuple[str, bool | None, str]]:
+def _round_claims(found: Mapping[str, list[Measured]]) -> Iterator[Claim]:
+    slope = exponent(STEPS[:3], _numbers(found["added short"][:3]))
+    grows = f"what a round adds grows with ζ, as ζ (η/{SHORT})"
+    yield grows, abs(slope - 1.0) <= ONE_TOLERANCE, f"exponent {slope:.3f} for ζ = 1 to 4"
+    yield f"what a round adds grows with m, as (m−1)²/m² (η/{SHORT})", *_grows_with_m(SPLITS, found["added m"])
+    widest = [found[f"remaining {m} {zeta}"][-1] for m, zeta in REMAINING]
+    judged = [*filter(_settled, widest), *found["gentle ζ"], *found["gentle m"][1:], *found["own m"]]
+    judged += [result for name in ("added short", "added long", "added m") for result in found[name]]
+    ratios = [result["measured"] / result["leading"] for result in judged]
+    yield (
+        f"ours (heuristic): in rounds well below d_1, the measurements are the leading order in 1/d_1, within "
+        f"{LEADING_TOLERANCE:.0%}",
+        all(abs(ratio - 1.0) <= LEADING_TOLERANCE for ratio in ratios),
+        f"{min(ratios):.2f} to {max(ratios):.2f} times the leading order, in {len(ratios)} measurements",
+    )
+
+
+def _kernel_claims(found: Mapping[str, list[float]], results: Mapping[str, Measured]) -> Iterator[Claim]:
     slopes = {m: exponent(KERNEL_WIDTHS, found[f"kernel {m}"]) for m in KERNEL_SPLITS}
     yield (
         f"finite kernels approach G^∞ as d_1^-1/2 (exponent within {HALF_TOLERANCE:g})",
@@ -240,23 +234,19 @@ def _grows_with_m(ms: Sequence[int], line: Sequence[Measured]) -> tuple[bool, st
     def claimed(m: float) -> float:
         return (m - 1.0) ** 2 / m**2
 
-    first = line[0]["measured"] / claimed(ms[0])
-    ratios = [result["measured"] / first / claimed(m) for m, result in zip(ms, line, strict=True)]
-    return all(abs(ratio - 1.0) <= CLAIM_TOLERANCE for ratio in ratios), _grows("m", ms, line, claimed)[1]
+    each = [result["measured"] / claimed(m) for m, result in zip(ms, line, strict=True)]
+    return all(abs(one / each[0] - 1.0) <= CLAIM_TOLERANCE for one in each), _grows("m", ms, line, claimed)[1]
 
 
 def _grows(
     symbol: str, values: Sequence[int], line: Sequence[Measured], claim: Callable[[float], float]
 ) -> tuple[bool, str]:
     """Return whether measurements grow, and their ratios to the first: measured, to leading order, and claimed."""
-
-    def ratios(numbers: Sequence[float]) -> str:
-        return ", ".join(f"{number / numbers[0]:.3g}" for number in numbers[1:])
-
-    measured, leading = _numbers(line), _numbers(line, "leading")
-    numbers = f"from {symbol} = {values[0]} to {', '.join(map(str, values[1:]))}: {ratios(measured)} times as much"
-    numbers += f"; to leading order {ratios(leading)}, claimed {ratios([claim(value) for value in values])}"
-    return all(one < two for one, two in pairwise(measured)), numbers
+    kinds = _numbers(line), _numbers(line, "leading"), list(map(claim, values))
+    ratios = [", ".join(f"{number / kind[0]:.3g}" for number in kind[1:]) for kind in kinds]
+    numbers = "from {} = {} to {}: {} times as much; to leading order {}, claimed {}"
+    grows = all(one < two for one, two in pairwise(kinds[0]))
+    return grows, numbers.format(symbol, values[0], ", ".join(map(str, values[1:])), *ratios)
 
 
 def _curves(x: Sequence[int], lines: Mapping[str, Sequence[Measured]]) -> list[Curve]:
