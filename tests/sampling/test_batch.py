@@ -183,7 +183,7 @@ def test_forwards_that_are_refused() -> None:
             return x_dict
 
     class Positions(nn.Module):
-        def forward(self, x: Tensor, pos: Tensor, edge_index: Tensor) -> Tensor:
+        def forward(self, x: Tensor, pos: Tensor, edge_index: Tensor | None = None) -> Tensor:
             return x
 
     class Needs(nn.Module):
