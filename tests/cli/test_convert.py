@@ -1,47 +1,38 @@
-"""`gistgnn convert`, and what other commands do with the folder."""
+"""`gistgnn convert` and `partition`, what other commands do with their folders, and the cache of clusters."""
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from gistgnn.graphs import load
 from tests.graph_folders.folders import csv_tables, some_graph
-from tests.helpers.commands import run_command, start_command
+from tests.helpers.commands import start_command
 
-from .in_process import refused, run
+from .conftest import Cli, Json
+from .in_process import refused, run, wait_until
 
 
-def test_from_a_data_set_to_a_trained_model(tmp_path: Path) -> None:
-    done = run_command(tmp_path, "convert", "digits", "made", "--json")
-    assert done.returncode == 0, done.stderr
+def test_from_a_data_set_to_a_trained_model(cli: Cli, as_json: Json, tmp_path: Path) -> None:
+    done = cli("convert", "digits", "made", "--json")
     facts = json.loads(done.stdout)
-    assert facts["nodes"] == 1797
-    assert facts["edges"] == 24_678
-    assert facts["peak_memory_bytes"] < 2 * 2**30
+    assert (facts["nodes"], facts["edges"]) == (1797, 24_678)
+    assert facts["peak_memory_bytes"] > 2**20
     assert "converting digits: 1 of 1" in done.stderr
-    done = run_command(tmp_path, "datasets", "made", "--verify")
-    assert done.returncode == 0, done.stderr
+    done = cli("datasets", "made", "--verify")
     for line in ("    nodes  1,797", "        x  float32", "checksums  all fit"):
         assert line in done.stdout
     models = []
     for dataset in ("digits", "made"):
         words = ("--hidden", 16, "--epochs", 2, "--sub-gcns", 2, "--standardise", "--out", f"run-{dataset}")
-        done = run_command(tmp_path, "train", "--dataset", dataset, *words)
-        assert done.returncode == 0, done.stderr
-        models.append(json.loads((tmp_path / f"run-{dataset}" / "result.json").read_text()))
+        models.append(as_json("train", "--dataset", dataset, *words))
+        assert cli("predict", f"run-{dataset}", "--output", f"{dataset}.csv").returncode == 0
     assert models[0]["test"] == models[1]["test"]
     assert models[0]["history"][-1]["loss"] == models[1]["history"][-1]["loss"]
-    done = run_command(tmp_path, "evaluate", "run-made")
-    assert done.returncode == 0, done.stderr
-    done = run_command(tmp_path, "predict", "run-made", "--output", "made.csv")
-    assert done.returncode == 0, done.stderr
-    assert run_command(tmp_path, "predict", "run-digits", "--output", "digits.csv").returncode == 0
+    assert as_json("evaluate", "run-made")["test"] == pytest.approx(models[0]["test"])
     assert (tmp_path / "made.csv").read_text() == (tmp_path / "digits.csv").read_text()
-    done = run_command(tmp_path, "partition", "--dataset", "made", "--clusters", 8, "--json")
-    assert json.loads(done.stdout)["edges"] == 24_678
+    assert as_json("partition", "--dataset", "made", "--clusters", 8)["edges"] == 24_678
 
 
 def test_tables_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,13 +42,9 @@ def test_tables_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert f"edges: 40 nodes and {load(tmp_path / 'made').num_edges:,} edges in {tmp_path / 'made'}" in out
     assert "features  3 as float16" in out
     refused(capsys, "is there already: choose another folder", "convert", edges, tmp_path / "made", "--nodes", nodes)
-
-
-def test_verify_finds_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("convert", "digits", tmp_path / "made") == 0
     path = tmp_path / "made" / "x.npy"
     data = bytearray(path.read_bytes())
-    data[5000] ^= 1
+    data[-1] ^= 1
     path.write_bytes(data)
     refused(capsys, f"{path} is damaged: its digest does not fit", "datasets", tmp_path / "made", "--verify")
     path.write_bytes(data[:-1])
@@ -66,12 +53,77 @@ def test_verify_finds_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_ctrl_c_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     process = start_command(tmp_path, "convert", "synthetic:papers100m@0.01", "made")
-    until = time.monotonic() + 60
-    while not (tmp_path / ".gistgnn-convert-made" / "x.npy").exists() and time.monotonic() < until:
-        time.sleep(0.005)
+    wait_until((tmp_path / ".gistgnn-convert-made" / "x.npy").exists, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
     assert err.splitlines()[-1] == "gistgnn: interrupted"
     assert "Traceback" not in err
     assert not list(tmp_path.glob("*made*"))
+
+
+def test_partition_says_what_it_did_and_mends_its_cache(cli: Cli, as_json: Json, cache_folder: Path) -> None:
+    first = cli("partition", "--clusters", 30)
+    assert first.returncode == 0, first.stderr
+    assert "MiB of memory" in first.stderr
+    (kept,) = cache_folder.iterdir()
+    assert str(kept) in first.stdout
+    again = cli("partition", "--clusters", 30, "--json")
+    assert again.stderr == ""  # METIS did not run
+    facts = json.loads(again.stdout)
+    assert (facts["nodes"], facts["clusters"], facts["cache"]) == (1797, 30, str(kept))
+    assert 1 <= facts["sizes"]["min"] <= facts["sizes"]["median"] <= facts["sizes"]["max"] <= 70
+    assert facts["edges_inside"] > 0.6
+    dealt = as_json("partition", "--clusters", 30, "--method", "random")
+    assert dealt["edges_inside"] < 0.1
+    assert dealt["cache"] is None
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:100])
+    done = cli("partition", "--clusters", 30)
+    assert done.returncode == 0
+    assert "damaged" in done.stderr
+    assert kept.read_bytes() == whole
+
+
+def test_a_folder_in_the_order_of_its_clusters(
+    cli: Cli, as_json: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("convert", "digits", "graph").returncode == 0
+    words = ("partition", "--dataset", "graph", "--clusters", 30, "--method", "stream", "--out", "made")
+    done = cli(*words, "--memory", 2, "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["method"], facts["clusters"]) == ("stream", 30)
+    assert 1 <= facts["sizes"]["min"] <= facts["sizes"]["median"] <= facts["sizes"]["max"] <= 61
+    assert facts["edges_inside"] > 0.6
+    assert list(facts["passes"]) == ["clusters", "renumbering"]
+    assert "partitioning digits: 2 of 2" in done.stderr
+    assert cli("datasets", "made", "--verify").returncode == 0
+    by_metis = cli(*words[:5], "--out", "by-metis")
+    assert by_metis.returncode == 0, by_metis.stderr
+    assert "METIS needs about 52.3 MiB for 24,678 edges, which fits, as" in by_metis.stderr
+    assert "method  metis" in by_metis.stdout
+    in_memory = as_json("partition", "--clusters", 30, "--method", "stream")
+    assert in_memory["edges_inside"] == pytest.approx(facts["edges_inside"])
+    refusals = {
+        ("--out", "other", "--memory", 0.01): "memory is 10.2 MiB; expected at least",
+        ("--out", "other", "--inductive"): "--out writes the whole graph: leave one out",
+        ("--out", "graph"): "graph is there already: choose another folder",
+        ("--out", "by-metis", "--seed", 1): "by-metis is there already: choose another folder",
+        ("--out", "other", "--dataset", "made"): "made is in clusters already",
+        ("--out", "other", "--clusters", 1798): "clusters is 1798, expected an integer from 1 to 1797",
+    }
+    for options, message in refusals.items():
+        refused(capsys, message, *words[:5], *options, leaves=tmp_path)
+
+
+def test_partition_fills_the_cache_of_inductive_training(cli: Cli, own_graph: Path, cache_folder: Path) -> None:
+    done = cli("partition", "--dataset", own_graph, "--clusters", 6, "--json", "--inductive")
+    facts = json.loads(done.stdout)
+    assert (facts["nodes"], facts["inductive"]) == (13, True)
+    assert "METIS cuts 13 nodes" in done.stderr
+    assert len(list(cache_folder.iterdir())) == 1
+    train = ("train", "--dataset", own_graph, "--hidden", 8, "--epochs", 4, "--sub-gcns", 2)
+    clusters = ("--sampler", "clusters", "--clusters", 6, "--clusters-per-batch", 2)
+    assert "METIS" not in cli(*train, *clusters, "--inductive").stderr
+    assert "METIS cuts 40 nodes" in cli(*train, *clusters).stderr

@@ -1,7 +1,9 @@
-"""`gistgnn train`: what it leaves, and every way to train."""
+"""`gistgnn train`: what it says and imports first, what it leaves, and every way to train."""
 
 import json
+import resource
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,57 @@ from gistgnn.graphs import load_file as load_graph
 from gistgnn.nn import GCN
 from gistgnn.runs.run_folder import open_run
 from gistgnn.sampling import whole_graph
-from tests.helpers.commands import command, environment
+from tests.helpers.commands import Forked, command, environment
 
 from .conftest import Cli, Json, arrays
+from .in_process import run
 
 SMALL = ("--dataset", "own.npz", "--hidden", 8, 8, "--local-steps", 3, "--sub-gcns", 2)
 QUICK = ("train", *SMALL, "--epochs", 12, "--training", "each", "--out", "run")
 CLUSTERS = "--sampler clusters --clusters 6 --clusters-per-batch 2"
 LADIES = "--sampler ladies --batch-size 5 --nodes-per-layer 6"
+FILES = ["curves.png", "model.safetensors", "report.html", "result.json"]
+
+SLOW = ("torch", "numpy", "scipy", "torch_geometric")
+NOT_NEEDED = ("sklearn", "pandas", "torch._dynamo", "matplotlib", "torch_geometric", "scipy.stats")
+
+# Runs a command and prints, for each line on standard error, which of some modules were imported when it was written.
+WATCH = """
+import json, sys
+class Told:
+    def __init__(self, stream): self.stream, self.lines = stream, []
+    def __getattr__(self, name): return getattr(self.stream, name)
+    def write(self, text):
+        if text.strip():
+            self.lines.append((text.strip(), [name for name in sys.argv[1].split() if name in sys.modules]))
+        return len(text)
+told = sys.stderr = Told(sys.stderr)
+from gistgnn.cli.main import main
+main(sys.argv[2:])
+print(json.dumps(told.lines))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("train --sampler ladies --hidden 16 16 --epochs 4", "gistgnn: starting: GCN 16-16, m = 4, on digits"),
+        ("train --hidden 16 --phases 2:2 1:1 --dataset digits", "gistgnn: starting: GCN 16, on digits"),
+        ("compare --hidden 16 --sub-gcns 2 --epochs 2", "gistgnn: starting: GCN 16, m = 2, on digits"),
+        ("train --sub-gcns 0", "gistgnn: error: sub_gcns is 0, expected an integer >= 1"),
+    ],
+)
+def test_the_first_line_comes_before_torch_and_the_first_step_without_what_it_does_not_need(
+    tmp_path: Path, words: str, first: str
+) -> None:
+    watch = [sys.executable, "-c", WATCH, " ".join((*SLOW, *NOT_NEEDED)), *words.split(), "--out", "run"]
+    done = subprocess.run(watch, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    lines = json.loads(done.stdout.splitlines()[-1])
+    assert lines[0] == [first, []]
+    assert len(lines) > 1 or "error" in first
+    for modules in (modules for line, modules in lines if line.startswith("round 1/")):
+        assert "torch" in modules
+        assert not set(modules) & set(NOT_NEEDED)
 
 
 def test_a_run_leaves_result_model_and_curves(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
@@ -30,20 +75,17 @@ def test_a_run_leaves_result_model_and_curves(as_json: Json, tmp_path: Path, own
     record = json.loads((tmp_path / "run/result.json").read_text())
     assert printed == record
     for split in ("test", "validation"):
-        assert set(record[split]) == {"accuracy", "f1_micro", "f1_macro"}
+        assert set(record[split]) == set(record["last"][split]) == {"accuracy", "f1_micro", "f1_macro"}
         assert all(0 <= value <= 1 for value in record[split].values())
-        assert set(record["last"][split]) == set(record[split])
     assert (record["rounds"], record["local_steps"], record["steps"], record["standardised"]) == (4, [3], 24, False)
     assert [entry["round"] for entry in record["history"]] == [1, 2, 3, 4]
     assert record["train_seconds"] > 0
     assert record["peak_memory_bytes"] > 2**20
-    assert record["config"]["sub_gcns"] == 2
-    assert record["config"]["sampler"] is None
+    assert (record["config"]["sub_gcns"], record["config"]["sampler"]) == (2, None)
     assert not record["config"]["training"].keys() & {"loss", "metric", "class_weights"}
     assert record["validation"]["accuracy"] == max(entry["validation"] for entry in record["history"])
     assert (tmp_path / "run/curves.png").read_bytes().startswith(b"\x89PNG")
-    names = ["curves.png", "model.safetensors", "report.html", "result.json"]
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == names
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == FILES
     model, graph = GCN(3, (8, 8), 3), arrays()  # the model's file loads by name in plain PyTorch
     model.load_state_dict(load_file(tmp_path / "run/model.safetensors"))
     with torch.no_grad():
@@ -76,7 +118,7 @@ WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of som
 
 
 @pytest.mark.parametrize("options", WAYS)
-def test_a_way_to_train(cli: Cli, as_json: Json, own_graph: Path, options: str) -> None:
+def test_a_way_to_train(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path, options: str) -> None:
     done = cli(*QUICK, *options.split())
     assert done.returncode == 0, done.stderr
     record = as_json(*QUICK, *options.split(), "--resume")  # it is finished
@@ -93,21 +135,10 @@ def test_a_way_to_train(cli: Cli, as_json: Json, own_graph: Path, options: str) 
     assert done.stderr.count(in_turn) == ("fused" in options and "independent" in options)
     assert as_json("evaluate", "run", "--evaluation", "whole")["test"] == pytest.approx(record["test"])
     assert cli("predict", "run", "--output", "classes.csv").returncode == 0
-
-
-def test_a_sampler_that_draws_all_neighbours_is_the_one_that_draws_more(
-    cli: Cli, tmp_path: Path, own_graph: Path
-) -> None:
-    for name, fanout in (("all", -1), ("more", 10**9)):
-        assert cli(*QUICK, "--out", name, "--sampler", "neighbor", "--fanout", fanout).returncode == 0
-    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("all", "more"))
-    assert one[-400:] == other[-400:]
-
-
-def test_an_ensemble_is_one_model_of_its_members(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
-    record = as_json(*QUICK, "--method", "ensemble")
-    assert {name.split(".")[1] for name in load_file(tmp_path / "run/model.safetensors")} == {"0", "1"}
-    assert record["test"] == record["last"]["test"]
+    if method == "ensemble":  # one model of its members
+        names = load_file(tmp_path / "run/model.safetensors")
+        assert {name.split(".")[1] for name in names} == {"0", "1"}
+        assert record["test"] == record["last"]["test"]
 
 
 def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
@@ -155,7 +186,7 @@ def test_cora_as_the_readme_trains_it(as_json: Json, tmp_path: Path, shared_data
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--hidden 8 8 --sub-gcns 4 --epochs 1600 --local-steps 20", False),
+        ("--hidden 8 8 --sub-gcns 4 --epochs 800 --local-steps 10", False),
         ("--hidden 8 8 --sub-gcns 4 --epochs 100 --local-steps 20", True),
         ("--hidden 8 --sub-gcns 4 --epochs 20", False),  # no weight lies between split layers
         ("--hidden 8 8 --sub-gcns 4 --epochs 12 --local-steps 3 --redraw-every 0", True),
@@ -166,17 +197,6 @@ def test_weights_that_no_round_trains_are_announced(cli: Cli, own_graph: Path, o
     done = cli("train", "--dataset", own_graph, *options.split(), "--evaluate-every", 20)
     assert done.returncode == 0, done.stderr
     assert ("of the parameters will never be trained" in done.stderr) == said
-
-
-def test_a_metric_of_one_s_own(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
-    code = "def errors(logits, y):\n    return (logits.argmax(1) != y).float().mean()\n"
-    (tmp_path / "own_scores.py").write_text(f"{code}errors.higher_is_better = False\n")
-    record = as_json(*QUICK, "--metric", "own_scores:errors")
-    assert record["config"]["training"]["metric"] == record["metric"]["name"] == "own_scores:errors"
-    assert record["test"]["own_scores:errors"] == pytest.approx(1 - record["test"]["accuracy"])
-    assert record["validation"]["own_scores:errors"] == min(entry["validation"] for entry in record["history"])
-    assert "own_scores:errors" in (tmp_path / "run/report.html").read_text()
-    assert as_json("evaluate", "run")["test"]["accuracy"] == pytest.approx(record["test"]["accuracy"])
 
 
 def test_a_run_ends_in_time(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
@@ -255,3 +275,65 @@ def test_edge_weights_reach_training_evaluation_and_predictions(
     np.savez(tmp_path / "more.npz", **graph, edge_attr=np.ones((graph["edge_index"].shape[1], 2)))
     unused = cli(*QUICK, "--dataset", "more.npz", "--overwrite").stderr
     assert "the graph has edge_attr, and GCN makes no use of it" in " ".join(unused.split())
+
+
+def test_phases_follow_each_other(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    phases = ("--phases", "4:6,copies", "4:12,lr=0.005", "2:4,schedule=cosine,redraw=1", "1:0.5")
+    kept = ("--redraw-every", 0, "--cross-weights", "zero", "--schedule", "constant", "--out", "run")
+    train = ("train", "--dataset", own_graph, "--hidden", 8, 8, "--local-steps", 3, *kept, *phases)
+    done = cli(*train)
+    assert done.returncode == 0, done.stderr
+    assert "m = 4 (copies), 4, 2, 1" in done.stdout
+    record = as_json(*train, "--resume")  # it is finished
+    assert record["config"]["sub_gcns"] == 4
+    assert record["config"]["training"]["epochs"] == 22.5
+    assert [phase["sub_gcns"] for phase in record["config"]["training"]["phases"]] == [4, 4, 2, 1]
+    assert record["steps"] == 6 + 12 + 4 + 1
+    assert [entry["lr"] for entry in record["history"]][:3] == [0.01, 0.01, 0.005]
+    assert "m = 4 (copies), 4, 2, 1" in (tmp_path / "run/report.html").read_text()
+    assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
+    assert "epochs was 22.5, now 23.5" in cli(*train[:-1], "1:1.5", "--resume").stderr
+
+
+def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -> None:
+    train = ("train", "--dataset", own_graph, "--hidden", 256, 256, "--budget", "2s", "--out", "run")
+    done = cli(*train)
+    assert done.returncode == 0, done.stderr
+    assert "epochs fit into the time" in done.stderr
+    record = as_json(*train, "--resume")  # it is finished
+    assert record["config"]["training"]["budget"] == 2
+    phases = record["budget"]["training"]["phases"]
+    assert sum(phase["epochs"] for phase in phases) == pytest.approx(record["history"][-1]["epoch"])
+    assert set(record["budget"]["step_seconds"]) <= {"1", "2"}
+
+
+DIGITS = ("train", "--hidden", 64, 64, "--epochs", 40, "--local-steps", 2, "--no-standardise")
+
+
+def test_the_model_is_the_same_wherever_theta_is(cli: Cli, tmp_path: Path) -> None:
+    """Beside what a run without a checkpoint has left, which is in nobody's way."""
+    (tmp_path / "disk/theta").mkdir(parents=True)
+    (tmp_path / "disk/theta/theta.json").write_text("{")
+    for store in ("memory", "host", "disk"):
+        done = cli(*DIGITS, "--out", store, "--store", store)
+        assert done.returncode == 0, done.stderr
+    assert "note: the store" not in done.stderr
+    assert len({(tmp_path / store / "model.safetensors").read_bytes() for store in ("memory", "host", "disk")}) == 1
+    assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == FILES
+    half = cli(*DIGITS, "--out", "disk", "--store", "disk", "--store-precision", "bf16", "--resume")
+    assert "store_precision was 'float32', now 'bf16'" in half.stderr
+
+
+def run_with_small_files(*args: object) -> int:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    return run(*args)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of a process's files")
+def test_a_disk_that_fills_up_is_said_in_one_line(tmp_path: Path) -> None:
+    """No file may grow beyond 20 kB: Θ's first one is larger."""
+    done = Forked(tmp_path, run_with_small_files, *DIGITS, "--out", "run", "--store", "disk").completed()
+    assert done.returncode == 2
+    assert "cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run/theta").exists()

@@ -1,17 +1,19 @@
-"""What a comparison says of its runs, and the command."""
+"""What a comparison says of its runs, trained for it or finished; the command; `gistgnn list`."""
 
 import json
 import signal
-import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from gistgnn.compare.comparison import rows_of, speedup, table_record
+from gistgnn.compare.from_runs import compare_runs
 from gistgnn.report.pages import comparison_table
-from tests.cli.in_process import refused, run
+from tests.cli.in_process import refused, run, wait_until
 from tests.helpers.commands import command, start
+from tests.helpers.records import rewrite
 from tests.report.records import scored
 
 BASE = [scored(1, [0.5, 0.8, 0.9], [10, 20, 30]), scored(1, [0.5, 0.88, 0.9], [12, 24, 36])]
@@ -20,7 +22,8 @@ WORSE = [scored(2, [0.7, 0.896], [4, 10]), scored(2, [0.7, 0.85], [5, 12])]
 
 
 def test_rows_sum_up_their_seeds() -> None:
-    base, close, worse = rows_of([BASE, CLOSE, WORSE], below=0.5)
+    groups = [BASE, CLOSE, WORSE]
+    rows = base, close, worse = rows_of(groups, below=0.5)
     assert (base.score, base.speedup, base.seconds_to) == ((90.0, 90.0), 1.0, (30, 36))
     assert close.label == "local SGD, m = 4"
     assert close.seconds == close.seconds_to == (6, 8)
@@ -29,15 +32,9 @@ def test_rows_sum_up_their_seeds() -> None:
     assert worse.seconds_to == (10, None)
     assert worse.speedup_to is None
     assert worse.mean == pytest.approx(87.3)
-    assert rows_of([BASE, CLOSE], below=10)[1].seconds_to == (6, 8)
     assert rows_of([BASE, CLOSE], below=30.0)[1].seconds_to == (3, 4)
     assert rows_of([BASE[:1], CLOSE])[1].seconds_to == (6, 8), "seeds need not correspond"
-
-
-def test_a_speed_up_that_costs_more_than_a_point_stands_in_parentheses() -> None:
-    groups = [BASE, CLOSE, WORSE]
-    rows = rows_of(groups)
-    assert [speedup(row, rows[0]) for row in rows] == ["1.00x", "4.71x", "(3.00x)"]
+    assert [speedup(row, base) for row in rows] == ["1.00x", "4.71x", "(3.00x)"], "it costs more than a point"
     columns, cells = comparison_table(table_record("", rows, groups, 0.5))
     assert all(len(row) == len(columns) for row in cells)
     assert [row[3] for row in cells] == ["1.0×", "4.7×", "(3.0×)"]
@@ -66,12 +63,12 @@ def test_curves_are_the_history_and_bytes_follow_from_rounds_or_steps() -> None:
 
 
 OPTIONS = ("--hidden", 16, 16, "--epochs", 4, "--local-steps", 2, "--sampler", "clusters", "--clusters", 8)
-OPTIONS = (*OPTIONS, "--clusters-per-batch", 2, "--sub-gcns", 2, "--methods", "gist", "local-sgd")
+OPTIONS = (*OPTIONS, "--clusters-per-batch", 2, "--sub-gcns", 2, "--methods", "gist", "local-sgd", "--seeds", 2)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    assert run("compare", *OPTIONS, "--seeds", 2, "--out", out) == 0
+    assert run("compare", *OPTIONS, "--out", out) == 0
     assert "local SGD" in capsys.readouterr().out
     written = json.loads((out / "comparison.json").read_text())
     assert [(row["method"], row["sub_gcns"]) for row in written["rows"]] == [("gist", 1), ("gist", 2), ("local-sgd", 2)]
@@ -79,9 +76,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "<svg" in (out / "report.html").read_text()
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     assert len(kept) == 6
-    assert run("compare", *OPTIONS, "--seeds", 2, "--out", out, "--json") == 0  # nothing is run again
-    again = json.loads(capsys.readouterr().out)
-    assert again["rows"] == written["rows"]
+    assert run("compare", *OPTIONS, "--out", out, "--json") == 0  # nothing is run again
+    assert json.loads(capsys.readouterr().out)["rows"] == written["rows"]
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()} == kept
 
 
@@ -91,7 +87,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("--methods", "local-sgd"), "local-sgd gives each worker its own batches, but the sampler is full"),
         (("--sub-gcns", 1), "nothing to compare"),
         (("--sub-gcns", 1000), "sub_gcns is 1000, more than the 256 features of d_1"),
-        (("--lr", -1), "lr is -1"),
         (("--dataset", "absent"), "'absent' is neither a data set nor a file"),
         (("--hidden", 2, 2, "--sub-gcns", 2, "--memory", 0.1), "gist with m = 1 needs"),
         (("--out", "/proc/nowhere"), "cannot write /proc/nowhere"),
@@ -100,28 +95,99 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_bad_options(
     options: tuple[object, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = () if "--out" in options else ("--out", tmp_path / "out")
-    refused(capsys, message, "compare", *options, *given, leaves=tmp_path)
+    refused(capsys, message, "compare", "--out", tmp_path / "out", *options, leaves=tmp_path)
 
 
-def test_it_resumes_after_ctrl_c(tmp_path: Path) -> None:
+def test_it_ends_with_its_runs_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = ("--hidden", 8, 8, "--sub-gcns", 2, "--epochs", 1000, "--local-steps", 1, "--evaluate-every", 200)
+    options = ("--hidden", 8, 8, "--sub-gcns", 2, "--epochs", 400, "--local-steps", 1, "--evaluate-every", 100)
     process = start(command("compare", *options, "--out", out), tmp_path)
-    deadline = time.monotonic() + 120
-    while not list(out.glob("runs/*.checkpoints/round-*/state.json")):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: list(out.glob("runs/*.checkpoints/round-*/state.json")), process)
     workers = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1].endswith("gistgnn: interrupted\n")
-    assert process.returncode == 130
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=120)
+    assert said.endswith("gistgnn: interrupted\n")
+    assert "Traceback" not in said
+    assert process.returncode == 143
     assert not psutil.wait_procs(workers, timeout=30)[1]
     states = [json.loads(path.read_text())["state"] for path in out.glob("runs/*.checkpoints/round-*/state.json")]
-    assert max(state["rounds"] for state in states) < 1000
+    assert max(state["rounds"] for state in states) < 400
     (begun,) = (path.stem for path in out.glob("runs/*.checkpoints"))
     assert run("compare", *options, "--out", out) == 0
     assert begun in {path.stem for path in out.glob("runs/*.json")}
     written = json.loads((out / "comparison.json").read_text())
-    assert [curve["epoch"][-1] for curve in written["curves"]] == [1000, 1000]
+    assert [curve["epoch"][-1] for curve in written["curves"]] == [400, 400]
+
+
+TRAIN = ("train", "--hidden", 8, "--epochs", 8, "--local-steps", 2, "--json", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs by GIST with two seeds, one with another learning rate, and ordinary training."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, options in {
+        "first": ("--sub-gcns", 2),
+        "again": ("--sub-gcns", 2, "--seed", 1),
+        "faster": ("--sub-gcns", 2, "--lr", 0.1),
+        "ordinary": ("--sub-gcns", 1),
+    }.items():
+        assert run(*TRAIN, *options, "--out", folder / name) == 0
+    return folder
+
+
+def test_seeds_share_a_row_and_settings_that_differ_are_named(runs: Path) -> None:
+    rows, record = compare_runs([runs / name for name in ("first", "again", "faster", "ordinary")], 0.5)
+    assert [len(row.score) for row in rows] == [1, 2, 1]
+    assert rows[0].sub_gcns == 1, "ordinary training is the baseline"
+    assert [row.detail for row in rows] == ["lr 0.01", "lr 0.02", "lr 0.1"]
+    assert rows[2].label == "GIST, lr 0.1, m = 2"
+    assert rows[1].speedup is not None
+    assert record["title"] == "4 runs on digits"
+    assert [curve["label"] for curve in record["curves"]] == [row.label for row in rows]
+    assert len(record["config"]) == 4
+
+
+def test_finished_runs_are_compared_and_nothing_is_trained(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, page = sorted(runs.rglob("*")), tmp_path / "page"
+    assert run("compare", runs / "first", runs / "faster", "--out", page) == 0
+    assert "GIST, lr 0.1" in capsys.readouterr().out
+    assert sorted(path.name for path in page.iterdir()) == ["comparison.json", "comparison.md", "report.html"]
+    assert "lr 0.1" in (page / "report.html").read_text()
+    assert sorted(runs.rglob("*")) == before
+    compare = ("compare", "--out", page)
+    refused(capsys, "holds no result.json", *compare, runs / "first", tmp_path)
+    refused(capsys, "two different runs or more", *compare, runs / "first", runs / "again")
+    refused(capsys, "--epochs is given beside folders", *compare, runs / "first", runs / "faster", "--epochs", 3)
+    record: dict[str, Any] = json.loads((runs / "faster/result.json").read_text())
+    rewrite(tmp_path / "cora", {**record, "graph": {**record["graph"], "name": "cora"}})
+    refused(capsys, "is of the graph digits, ", *compare, runs / "first", tmp_path / "cora")
+    record["provenance"]["machine"] = "another CPU"
+    rewrite(tmp_path / "other", {**record, "interrupted": True})
+    _, compared = compare_runs([runs / "first", tmp_path / "other"], 0.5)
+    notes = " ".join(compared["notes"])
+    assert "times cannot be compared" in notes
+    assert "other was interrupted" in notes
+    assert "another CPU" in compared["machine"]
+
+
+def test_runs_are_listed(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run("list", runs) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["run", "graph", "model", "trained", "by", "test", "training", "date", "state"]
+    assert sorted(line.split()[0] for line in lines) == sorted(str(path) for path in runs.iterdir())
+    assert "digits GCN 8 GIST, m = 2" in " ".join(lines[0].split())
+    assert "one device" in "".join(lines)
+    assert run("list", runs, "--json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {each["state"] for each in listed} == {"finished"}
+    assert all(0 <= each["test"] <= 1 for each in listed)
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn/result.json").write_text("{")
+    assert run("list", runs / "first", runs / "faster", tmp_path, runs) == 0  # each run once
+    out = capsys.readouterr().out
+    assert "unreadable" in out
+    assert len(out.splitlines()) == len(lines) + 2

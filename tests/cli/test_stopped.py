@@ -1,0 +1,284 @@
+"""Runs that a signal stops, and what goes on afterwards; folders that a run is writing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gistgnn import GIST, Saving
+from gistgnn.fit.callbacks import InterruptWhen
+from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.theta import Store
+from tests.helpers.commands import Forked, command, environment, run_command, start, start_command
+from tests.helpers.fitting import GRAPH
+from tests.helpers.models import OURS
+from tests.helpers.refusals import refused as call_refused
+
+from .conftest import Cli
+from .in_process import refused, run, wait_until
+
+RUN = ("train", "--hidden", 64, 64, "--training", "each", "--epochs", 120, "--local-steps", 5, "--checkpoint-every", 1)
+SHORT = ("train", "--hidden", 16, "--epochs", 4, "--sub-gcns", 2)
+Process = Forked | subprocess.Popen[str]
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Start a run in `run`, and return its process once there is a checkpoint; with `script` as users start it."""
+    processes: list[Process] = []
+
+    def begin(*options: object, script: bool = False) -> Process:
+        words = (*RUN, "--out", "run", *options)
+        processes.append(start(command(*words), tmp_path) if script else start_command(tmp_path, *words))
+        wait_until(Checkpoints(tmp_path / "run/checkpoints").newest, processes[-1])
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+
+
+def stop(process: Process, number: signal.Signals) -> str:
+    """Send a signal; return what the process complained of."""
+    process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number), err
+    assert "Traceback" not in err
+    return err
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the run leaves where nothing stops it."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    assert run_command(folder, *RUN, "--out", "run").returncode == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize(
+    ("number", "store"),
+    [
+        (signal.SIGINT, "memory"),
+        (signal.SIGKILL, "disk"),
+        (signal.SIGTERM, "memory"),
+        (signal.SIGHUP, "disk"),
+        (signal.SIGUSR1, "memory"),
+    ],
+)
+def test_a_stopped_run_goes_on_to_the_same_model(
+    cli: Cli, tmp_path: Path, unbroken: Path, begun: Callable[..., Process], number: signal.Signals, store: str
+) -> None:
+    """Resumed with Θ where it was, it ends with the model of an unbroken run with Θ in memory."""
+    err, out = stop(begun("--store", store, script=number == signal.SIGINT), number), tmp_path / "run"
+    if number == signal.SIGKILL:
+        _check_a_killed_run(cli, out)
+    else:
+        assert f"{'' if number == signal.SIGINT else f'{number.name}: '}stopping after this round" in err
+        assert "--resume" in err
+        _check_the_best_model_so_far(cli, out)
+    resumed = cli(*RUN, "--out", "run", "--resume", "--store", store)
+    assert resumed.returncode == 0, resumed.stderr
+    assert (out / "model.safetensors").read_bytes() == (unbroken / "model.safetensors").read_bytes()
+    histories = [json.loads((each / "result.json").read_text())["history"] for each in (out, unbroken)]
+    stopped, whole = ([{**entry, "train_seconds": None} for entry in history] for history in histories)
+    assert stopped == whole
+    assert not {"checkpoints", "theta"} & {path.name for path in out.iterdir()}
+
+
+def _check_the_best_model_so_far(cli: Cli, out: Path) -> None:
+    """After Ctrl-C the model, its scores and the report are there, and they belong together."""
+    record = json.loads((out / "result.json").read_text())
+    assert record["interrupted"] is True
+    assert record["validation"]["accuracy"] == max(entry["validation"] for entry in record["history"])
+    scored = cli("evaluate", "run", "--json")
+    assert json.loads(scored.stdout)["test"] == record["test"]
+    assert f"interrupted after {record['rounds']} round" in scored.stderr
+    assert cli("predict", "run", "--output", "labels.csv").returncode == 0
+    assert "The run was interrupted after" in (out / "report.html").read_text()
+    (listed,) = json.loads(cli("list", ".", "--json").stdout)
+    assert (listed["state"], listed["rounds"]) == ("interrupted", record["rounds"])
+
+
+def _check_a_killed_run(cli: Cli, out: Path) -> None:
+    """A run that was killed has no result, and is not lost unasked."""
+    assert not (out / "result.json").exists()
+    assert "a run that trains or was killed" in cli("evaluate", "run").stderr
+    assert "unfinished, round" in cli("list", ".").stdout
+    before = _contents(out / "checkpoints")
+    assert "holds an unfinished run: add --resume" in cli(*RUN, "--out", "run").stderr
+    other = cli(*RUN, "--out", "run", "--resume", "--store", "disk", "--dropout", 0)
+    assert "is of another run: model was" in other.stderr
+    assert before
+    assert _contents(out / "checkpoints") == before
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """Of the whole checkpoints; torn ones are removed by the next run."""
+    return {str(file): file.read_bytes() for place in Checkpoints(folder).whole() for file in place.iterdir()}
+
+
+def test_resume_refuses_what_is_torn_or_missing(cli: Cli, tmp_path: Path, begun: Callable[..., Process]) -> None:
+    stop(begun(), signal.SIGINT)
+    checkpoints = Checkpoints(tmp_path / "run/checkpoints")
+    place = checkpoints.newest()
+    assert place
+    file = next(place.glob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:1000])
+    assert "is damaged" in cli(*RUN, "--out", "run", "--resume").stderr
+    checkpoints.remove()
+    missing = cli(*RUN, "--out", "run", "--resume")
+    assert missing.returncode == 2
+    assert "no checkpoint to resume from" in missing.stderr
+
+
+def test_a_new_run_over_a_finished_one_resumes_as_the_new_one(cli: Cli, begun: Callable[..., Process]) -> None:
+    assert cli(*RUN, "--epochs", 5, "--out", "run").returncode == 0
+    stop(begun("--overwrite"), signal.SIGKILL)
+    resumed = cli(*RUN, "--out", "run", "--resume", "--json")
+    assert json.loads(resumed.stdout)["config"]["training"]["epochs"] == 120
+
+
+def slow_module(folder: Path, name: str) -> dict[str, str]:
+    """A module whose import takes a minute, before the real one on the path; the environment that finds it."""
+    source = f"import os, time; open({str(folder / 'begun')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    (folder / "modules").mkdir()
+    (folder / f"modules/{name}.py").write_text(source)
+    path = os.pathsep.join(filter(None, [str(folder / "modules"), os.environ.get("PYTHONPATH", "")]))
+    return {**environment(), "PYTHONPATH": path}
+
+
+@pytest.mark.parametrize(
+    ("module", "number", "before"),
+    [("torch", signal.SIGTERM, "gistgnn: starting: GCN 256-256, m = 4, on digits\n"), ("argparse", signal.SIGINT, "")],
+)
+def test_a_signal_during_an_import_prints_one_line(
+    tmp_path: Path, module: str, number: signal.Signals, before: str
+) -> None:
+    process = start([sys.executable, "-m", "gistgnn", "train"], tmp_path, slow_module(tmp_path, module))
+    wait_until((tmp_path / "begun").exists, process)
+    assert stop(process, number) == f"{before}gistgnn: interrupted\n"
+
+
+def test_metis_does_not_outlive_the_run(tmp_path: Path) -> None:
+    words = [*SHORT, "--sampler", "clusters", "--clusters", 20, "--grace", 0.5]
+    environ = slow_module(tmp_path, "pymetis")
+    process = start([sys.executable, "-m", "gistgnn", *map(str, words)], tmp_path, environ)
+    wait_until((tmp_path / "begun").exists, process)
+    metis = psutil.Process(int(wait_until((tmp_path / "begun").read_text, process)))
+    said = stop(process, signal.SIGHUP)
+    assert "SIGHUP: stopping after this round, or in 0.5 s (--grace)" in said
+    assert "the round did not end within 0.5 s: resume from the last checkpoint" in said
+    metis.wait(10)
+
+
+def test_a_round_that_is_too_long_is_lost_and_the_checkpoint_stays(
+    tmp_path: Path, begun: Callable[..., Process]
+) -> None:
+    process = begun("--local-steps", 20, "--epochs", 100_000, "--grace", 0.001)
+    assert "did not end within 0.001 s" in stop(process, signal.SIGTERM)
+    assert Checkpoints(tmp_path / "run/checkpoints").newest()
+    assert run(*SHORT, "--out", tmp_path / "run", "--overwrite") == 0
+
+
+def ignoring(words: list[str]) -> int:
+    """Run the command as nohup would."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    from gistgnn.cli.main import main
+
+    Path("begun").touch()
+    return main(words)
+
+
+def test_a_signal_that_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
+    process = Forked(tmp_path, ignoring, [*map(str, RUN)])
+    wait_until((tmp_path / "begun").exists, process)
+    for _ in range(10):
+        if process.poll() is None:
+            process.send_signal(signal.SIGHUP)
+        time.sleep(0.1)
+    assert process.completed().returncode == 0
+
+
+def test_the_folder_of_a_run_that_trains_is_refused(
+    tmp_path: Path, begun: Callable[..., Process], capsys: pytest.CaptureFixture[str], unbroken: Path
+) -> None:
+    from gistgnn import load_run
+
+    process, out = begun("--epochs", 100_000), tmp_path / "run"
+    said = f"{out} is being written by process "
+    for words in (
+        (*SHORT, "--out", out),
+        (*SHORT, "--out", out, "--overwrite"),
+        (*SHORT, "--out", out, "--resume"),
+        ("compare", "--hidden", 16, "--sub-gcns", 2, "--out", out),
+        ("reproduce", "local-sgd", "--out", out),
+    ):
+        refused(capsys, said, *words)
+    refused(capsys, "wait for it, or give another --out", *SHORT, "--out", out)
+    with call_refused("run is being written by process"):
+        load_run(unbroken).save(out, overwrite=True)
+    assert run("list", tmp_path) == 0
+    assert "unfinished" in capsys.readouterr().out
+    assert process.poll() is None
+    stop(process, signal.SIGKILL)  # which leaves no lock
+    (out / ".gistgnn-99999999-abcdefgh-model.safetensors").touch()  # what a kill in the middle of writing leaves
+    assert run(*SHORT, "--out", out, "--overwrite") == 0
+    assert not list(out.glob(".gistgnn*"))
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.5])
+def test_one_of_two_runs_wins(tmp_path: Path, offset: float) -> None:
+    """The second is refused, whenever it comes; the first one's files are whole."""
+    processes = []
+    for seed in (0, 1):
+        words = ("--training", "each", "--epochs", 300, "--local-steps", 5, "--sub-gcns", 4, "--seed", seed)
+        processes.append(start_command(tmp_path, *SHORT, *words, "--out", "run"))
+        time.sleep(offset)
+    done = [process.completed() for process in processes]
+    assert sorted(each.returncode for each in done) == [0, 2], [each.stderr for each in done]
+    winner = [each.returncode for each in done].index(0)
+    assert "is being written by process" in done[1 - winner].stderr
+    assert json.loads((tmp_path / "run/result.json").read_text())["config"]["seed"] == winner
+    assert run("evaluate", tmp_path / "run") == 0
+
+
+def test_runs_without_out_take_folders_of_their_own(tmp_path: Path) -> None:
+    processes = [start_command(tmp_path, *SHORT) for _ in range(3)]
+    assert [process.completed().returncode for process in processes] == [0, 0, 0]
+    results = sorted(path.parent.name for path in (tmp_path / "runs").glob("*/result.json"))
+    assert results == [f"digits-gcn-m2-seed0{more}" for more in ("", "-2", "-3")]
+
+
+def occupy(folder: str) -> int:
+    """Train in Python until the process is killed: with checkpoints and with Θ in files."""
+    place = Path(folder)
+    gist = GIST(OURS["gcn"], (8, 8), 2, store=Store("disk", place / "theta"))
+    stop = InterruptWhen((place / "begun").touch)
+    saving = Saving(place / "saved", every=1)
+    gist.fit(GRAPH, epochs=10**6, local_steps=2, progress=False, saving=saving, callbacks=[stop])
+    return 0
+
+
+def test_folders_that_python_writes_are_refused(tmp_path: Path) -> None:
+    process = Forked(tmp_path, occupy, str(tmp_path))
+    wait_until((tmp_path / "begun").exists, process)
+    try:
+        with call_refused("theta is being written by process", "choose another folder"):
+            GIST(OURS["gcn"], (8, 8), 2, store=Store("disk", tmp_path / "theta")).resume()
+        with call_refused("saved is being written by process", "choose another folder"):
+            GIST(OURS["gcn"], (8, 8), 2).fit(GRAPH, epochs=4, progress=False, saving=Saving(tmp_path / "saved"))
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    gist = GIST(OURS["gcn"], (8, 8), 2, store=Store("disk", tmp_path / "theta"))
+    gist.resume()
+    assert gist.next_round > 0
