@@ -6,7 +6,7 @@ The result is the same as that of one process, which `python examples/on_two_ran
 import argparse
 
 from gistgnn import GIST
-from gistgnn.distributed import Ranks, load_once, started_by_torchrun
+from gistgnn.distributed import Ranks, load_on_ranks, started_by_torchrun
 from gistgnn.graphs import load
 from gistgnn.nn import GraphSAGE
 
@@ -15,7 +15,7 @@ parser.add_argument("--epochs", type=int, default=80)
 args = parser.parse_args()
 
 ranks = Ranks() if started_by_torchrun() else None
-graph = load_once(ranks, lambda: load("digits"))  # one process of a machine reads it, the others share its memory
+graph = load_on_ranks(ranks, lambda: load("digits"))  # one rank of every machine first, which may download it
 gist = GIST(
     lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes),
     widths=(256, 256),

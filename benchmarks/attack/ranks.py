@@ -1,8 +1,6 @@
 """Two ranks, of which one has another setting or another graph: both refuse, and soon."""
 
-import os
 import socket
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -38,7 +36,7 @@ def ranks(rng: Random, place: Place) -> Report:
         note = _change_graph(rng, folders[1] / "own.npz")
     more = [] if other == "graph" else other.split()
     processes = [
-        Forked(_alone_on_its_machine([*words, *own]), folder, **_told(rank, port))
+        Forked(gistgnn([*words, *own]), folder, **_told(rank, port))
         for rank, (folder, own) in enumerate(zip(folders, ([], more), strict=True))
     ]
     outcomes = [process.outcome(place.limit) for process in processes]
@@ -50,19 +48,6 @@ def ranks(rng: Random, place: Place) -> Report:
     if not wrong and slowest > _SOON:
         wrong = f"the ranks refuse after {slowest:.0f} s"
     return Report(f"two ranks: gistgnn {shown(words)}; rank 1: {note}", wrong, statuses[0], slowest)
-
-
-def _alone_on_its_machine(words: list[str]) -> Callable[[], int]:
-    """Return the function that runs a rank which does not share its graph with the others."""
-    work = gistgnn(words)
-
-    def alone() -> int:
-        from gistgnn.distributed import shared_memory
-
-        shared_memory._boot = lambda: os.environ["RANK"]
-        return work()
-
-    return alone
 
 
 def _may_differ(option: str) -> bool:

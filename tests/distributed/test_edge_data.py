@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from gistgnn import GIST
-from gistgnn.distributed import Ranks, load_once
+from gistgnn.distributed import Ranks, load_on_ranks
 from gistgnn.sampling import ClusterSampling
 from tests.helpers.edges import MODELS, edge_graph, only
 
@@ -13,7 +13,7 @@ from .launch import on_ranks
 
 def trained(ranks: Ranks | None) -> dict[str, Tensor]:
     build = MODELS["GINE"]
-    graph = load_once(ranks, lambda: only(edge_graph(30), build((4,)).name))
+    graph = load_on_ranks(ranks, lambda: only(edge_graph(30), build((4,)).name))
     gist = GIST(build, (8,), 2, ranks=ranks)
     sampler = ClusterSampling(clusters=4, clusters_per_batch=2, method="random")
     gist.fit(graph, sampler=sampler, inductive=True, epochs=4, local_steps=2, progress=False)

@@ -13,7 +13,7 @@ from gistgnn.fit.result import Result
 from gistgnn.sampling import ClusterSampling, LadiesSampling, SaintWalkSampling
 from gistgnn.settings import Phase
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.ranks.sharded import Sharded
+from gistgnn.theta.sharded import Sharded
 from tests.helpers.models import every_model, tiny_graph
 from tests.helpers.phases import FEWER, REDRAWN
 

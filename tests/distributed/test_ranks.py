@@ -26,17 +26,18 @@ def sharded(ranks: Ranks, m: int = M) -> GIST:
 
 def talk(ranks: Ranks) -> list[Any]:
     said = ranks.gather({"rank": ranks.rank, "third": 1 / 3, "text": "Θ" * ranks.rank})
-    parts = [torch.full((8 * ranks.rank + rank,), rank, dtype=torch.uint8) for rank in range(ranks.count)]
-    arrived = ranks.exchange(parts, [8 * rank + ranks.rank for rank in range(ranks.count)])
-    return [said, [part.tolist() for part in arrived], ranks.traffic.sent, ranks.traffic.received]
+    given = [[torch.full((ranks.rank + 1, rank), rank, dtype=torch.long), torch.tensor(True)] for rank in range(3)]
+    forms = [[(torch.Size([rank + 1, ranks.rank]), torch.long), (torch.Size([]), torch.bool)] for rank in range(3)]
+    arrived = ranks.exchange(given, forms, torch.device("cpu"))
+    return [said, [[part.tolist() for part in each] for each in arrived], ranks.traffic.sent, ranks.traffic.received]
 
 
 def test_everyone_hears_what_everyone_says() -> None:
     for rank, (said, arrived, sent, received) in enumerate(on_ranks(3, talk)):
         assert said == [{"rank": r, "third": 1 / 3, "text": "Θ" * r} for r in range(3)]
-        assert arrived == [[rank] * (8 * r + rank) for r in range(3)]
-        assert sent == sum(8 * rank + r for r in range(3) if r != rank)
-        assert received == sum(8 * r + rank for r in range(3) if r != rank)
+        assert arrived == [[[[rank] * rank] * (r + 1), True] for r in range(3)]
+        assert sent == sum(8 * (rank + 1) * r + 8 for r in range(3) if r != rank)
+        assert received == sum(8 * (r + 1) * rank + 8 for r in range(3) if r != rank)
 
 
 def bytes_of_two_rounds(ranks: Ranks) -> tuple[int, int, int]:
@@ -48,7 +49,7 @@ def bytes_of_two_rounds(ranks: Ranks) -> tuple[int, int, int]:
                 rows = torch.arange(len(tensor)).view(-1, *[1] * (tensor.dim() - 1)).expand_as(tensor)
                 chunks = torch.arange(len(tensor)).chunk(ranks.count)
                 own = chunks[ranks.rank] if ranks.rank < len(chunks) else torch.tensor([])
-                taken = gather(rows, gist.theta.slices.cut(name, round_.blocks[i]))
+                taken = gather(rows, gist.theta.slices.cuts(round_.blocks[i])[name])
                 expected += 4 * int((~torch.isin(taken, own)).sum())
         assert len(list(round_)) == M // ranks.count
     return ranks.traffic.received, ranks.traffic.sent, expected
@@ -92,9 +93,9 @@ def test_all_ranks_hear_of_one_that_diverged() -> None:
 def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:
     if ranks.rank == victim:
         os.kill(os.getpid(), signal.SIGSTOP)
-    begun, parts = time.monotonic(), [torch.zeros(8, dtype=torch.uint8)] * ranks.count
+    begun, nothing = time.monotonic(), [list[Any]()] * ranks.count
     with pytest.raises(RankLostError) as caught:
-        ranks.exchange(parts, [8] * ranks.count) if exchange else ranks.gather(None)
+        ranks.exchange(nothing, nothing, torch.device("cpu")) if exchange else ranks.gather(None)
     return str(caught.value), time.monotonic() - begun
 
 

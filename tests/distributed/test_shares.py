@@ -4,11 +4,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gistgnn.distributed.packing import pack, packed_bytes, unpack
+from gistgnn.distributed.ranks import pack, packed_bytes, unpack
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Partition
 from gistgnn.theta.model_spec import TensorSpec
-from gistgnn.theta.ranks.sharded import Shares
+from gistgnn.theta.sharded import Shares
 from gistgnn.theta.slices import Slices, gather
 from tests.helpers.models import built, every_model, layout_of
 
@@ -41,7 +41,7 @@ def test_pieces_of_all_ranks_make_up_a_slice(name: str, ranks: int, m: int, seed
     slices = Slices(layout_of(name), layout_of(name).widths(features))
     shares = Shares(slices, {name: TensorSpec(t.shape, t.dtype) for name, t in tensors.items()}, ranks)
     for blocks in Partition(features, m, seed=seed).blocks(0):
-        whole = {key: gather(tensor, slices.cut(key, blocks)) for key, tensor in tensors.items()}
+        whole = {key: gather(tensor, slices.cuts(blocks)[key]) for key, tensor in tensors.items()}
         found = {key: torch.zeros_like(tensor).reshape(-1, *tensor.shape[1:]) for key, tensor in whole.items()}
         times = {key: torch.zeros(len(tensor)) for key, tensor in found.items()}
         for rank in range(ranks):

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.nn import GraphSAGE as PyGSage
 
 from gistgnn import GIST, load
-from gistgnn.distributed import Ranks, load_once
+from gistgnn.distributed import Ranks, load_on_ranks
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.identity import graph_facts
 from gistgnn.graphs import Graph
@@ -82,7 +82,7 @@ def test_the_checksum_of_edges_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def trained_on(folder: Path, ranks: Ranks | None) -> dict[str, Any]:
-    graph = load_once(ranks, lambda: load(folder))
+    graph = load_on_ranks(ranks, lambda: load(folder))
     gist = GIST(lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes), (8, 8), 2, ranks=ranks)
     gist.fit(graph, epochs=4, local_steps=3, sampler=ClusterSampling(5, 2), progress=False)
     assert "edge_index" not in vars(graph)

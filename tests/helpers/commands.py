@@ -112,14 +112,12 @@ def run_ranks(
 ) -> list[Completed]:
     """Run `gistgnn` on ranks of this machine.
 
-    `last` are more arguments for the last rank alone. With `machines`, a folder in the first one for each rank, every
-    rank takes itself to be alone on its machine.
+    `last` are more arguments for the last rank alone; `machines` are folders in the first one, one for each rank.
     """
     more = [()] * (count - 1) + [last]
     folders = [folder / machine for machine in machines] or [folder] * count
-    work = _main_alone_on_its_machine if machines else _main
     ranks = [
-        Forked(place, work, [*map(str, (*args, *own))], **told)
+        Forked(place, _main, [*map(str, (*args, *own))], **told)
         for place, told, own in zip(folders, _told_by_torchrun(count, restarts), more, strict=True)
     ]
     return [rank.completed(timeout) for rank in ranks]
@@ -170,13 +168,6 @@ def _main(words: list[str]) -> int:
     from gistgnn.cli.main import main
 
     return main()
-
-
-def _main_alone_on_its_machine(words: list[str]) -> int:
-    from gistgnn.distributed import shared_memory
-
-    shared_memory._boot = lambda: os.environ["RANK"]
-    return _main(words)
 
 
 def _program(code: str, words: list[str]) -> None:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from gistgnn.distributed import Ranks, World
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
+from gistgnn.theta.between_ranks import BetweenRanks
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.ranks.between_ranks import BetweenRanks
 from gistgnn.theta.slices import MOMENTS, THETA, Trained, fill, name_of, value_of
 
 

@@ -80,7 +80,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
 
     `folder` frees the folder of the run, and stops handling signals, when all is written.
     """
-    from gistgnn.distributed import load_once
+    from gistgnn.distributed import load_on_ranks
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
     from gistgnn.fit.tensorboard import FOLDER, Events, require_tensorboard
@@ -101,7 +101,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         return graph
 
     with spinner(f"reading {config.dataset}", shown=first):
-        graph = load_once(ranks, read)
+        graph = load_on_ranks(ranks, read)
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     stop = folder.enter_context(stopping(args.grace))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from gistgnn.compare.many_runs import Record, RunStore, load_scaled, train_run, with_seeds
-from gistgnn.distributed import Traffic, World, load_once
+from gistgnn.distributed import Traffic, World, load_on_ranks
 from gistgnn.errors import InputError
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.result import Result
@@ -131,11 +131,11 @@ class RunsOnRanks:
         return train_run(config, graph, store.data_root, ranks=ranks, callbacks=callbacks, saving=saving)
 
     def _graph(self, config: RunConfig) -> Graph:
-        """Return a run's graph. One rank of every machine loads it; the graph of the run before is freed first."""
+        """Return a run's graph; the graph of the run before is freed first."""
         wanted = config.dataset, config.standardise
         if wanted not in self._loaded:
             self._loaded.clear()
-            self._loaded[wanted] = load_once(self._ranks, lambda: load_scaled(config, self._alone.data_root))
+            self._loaded[wanted] = load_on_ranks(self._ranks, lambda: load_scaled(config, self._alone.data_root))
         return self._loaded[wanted]
 
 

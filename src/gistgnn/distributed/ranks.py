@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -14,14 +14,16 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from gistgnn.distributed import shared_memory
 from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
 from gistgnn.distributed.world import World
 from gistgnn.errors import InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
 
 TIMEOUT = 1800.0  # seconds to wait for another rank, which may have more steps to do, or may evaluate
+_ALIGNED = 8  # bytes of the largest number
 _ANSWER = 3.0  # of these seconds, those in which ranks answer after an exchange has failed
+
+Form = tuple[torch.Size, torch.dtype]  # of a tensor
 
 
 def started_by_torchrun() -> bool:
@@ -64,9 +66,8 @@ class Ranks(World):
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         with self.talking():  # another rank may end while this one is still joining
             self._messages = dist.new_group(backend="gloo", timeout=self._patience)
-        machines = self.gather(shared_memory.machine_of_this_process())
-        self.first_here = machines.index(machines[self.rank])
-        self._here = machines.count(machines[self.rank])  # ranks on this machine
+        self.gather(None)  # all have joined
+        self.first_here = os.environ.get("LOCAL_RANK", "0") == "0"
 
     def close(self) -> None:
         """Leave the other ranks."""
@@ -92,27 +93,32 @@ class Ranks(World):
         self.traffic.waited += time.perf_counter() - begun
         return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(texts, sizes, strict=True)]
 
-    def exchange(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
-        """Send bytes to every rank and return the bytes that each rank has sent, by one all-to-all.
+    def exchange(
+        self, given: Sequence[Sequence[Tensor]], expected: Sequence[Sequence[Form]], device: torch.device
+    ) -> list[list[Tensor]]:
+        """Send tensors to every rank, and return what each rank has sent, on a device; one all-to-all of bytes.
 
         Args:
-            parts: the bytes for each rank, uint8 [bytes].
-            sizes: how many bytes each rank sends to this one.
+            given: the tensors for each rank.
+            expected: the shapes and types of the tensors that each rank sends to this one.
+            device: of the tensors that are returned.
 
         Raises:
             RankLostError: a rank has died or hangs.
         """
         begun = time.perf_counter()
-        given, home = [len(part) for part in parts], parts[0].device
-        sent = torch.cat(list(parts)).to(self._device if self._by_gpu else "cpu")
+        parts, sizes = [pack(tensors, device) for tensors in given], [packed_bytes(forms) for forms in expected]
+        lengths = [len(part) for part in parts]
+        sent = torch.cat(parts).to(self._device if self._by_gpu else "cpu")
+        del parts
         arrived = sent.new_empty(sum(sizes))
         with self.talking():
-            dist.all_to_all_single(arrived, sent, list(sizes), given)
-        arrived = arrived.to(home)
-        self.traffic.sent += sum(given) - given[self.rank]
+            dist.all_to_all_single(arrived, sent, sizes, lengths)
+        buffers = arrived.to(device).split(sizes)
+        self.traffic.sent += sum(lengths) - lengths[self.rank]
         self.traffic.received += sum(sizes) - sizes[self.rank]
         self.traffic.seconds += time.perf_counter() - begun
-        return list(arrived.split(list(sizes)))
+        return [unpack(buffer, forms) for buffer, forms in zip(buffers, expected, strict=True)]
 
     def broadcast(self, numbers: Tensor) -> None:
         """Copy rank 0's values of a tensor on the host to all ranks, in place."""
@@ -129,28 +135,6 @@ class Ranks(World):
         """Fill a contiguous tensor on the host with the values that a rank sends."""
         with self.talking():
             dist.recv(tensor, rank, self._messages)
-
-    def share(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Make tensors and plain values on the first rank of every machine; its other ranks map their memory.
-
-        All ranks call this, in the same order; nobody may change the tensors. Where memory cannot be shared, every rank
-        makes its own.
-
-        Raises:
-            InputError: `make` has raised it on some rank; all ranks raise it.
-        """
-        first = self.rank == self.first_here
-        made = self.together(lambda: make() if first else None)
-        handle = shared_memory.write(made) if made is not None and self._here > 1 else None
-        try:
-            if handle is not None:
-                made = None  # this rank maps the memory, as the others do
-            paths = self.gather(None if handle is None else f"/proc/{os.getpid()}/fd/{handle}")
-            path = paths[self.first_here]
-            return self.together(lambda: (made or make()) if path is None else shared_memory.mapped(path))
-        finally:
-            if handle is not None:
-                os.close(handle)  # mappings of it stay
 
     def remember(self, name: str, value: str) -> None:
         """Keep a value for the ranks that torchrun starts after these, as long as torchrun itself lives."""
@@ -213,3 +197,26 @@ def each_has_a_gpu(store: Store, rank: int, count: int, own: str) -> bool:
     store.set(f"gpu/{rank}", own)
     names = [store.get(f"gpu/{other}").decode() for other in range(count)]  # waits for the other rank
     return all(names) and len(set(names)) == count
+
+
+def pack(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
+    """Copy tensors into one buffer of bytes, the types with the largest numbers first: uint8 [`packed_bytes`]."""
+    forms = [(tensor.shape, tensor.dtype) for tensor in tensors]
+    buffer = torch.empty(packed_bytes(forms), dtype=torch.uint8, device=device)
+    for tensor, place in zip(tensors, unpack(buffer, forms), strict=True):
+        place.copy_(tensor)
+    return buffer
+
+
+def unpack(buffer: Tensor, forms: Sequence[Form]) -> list[Tensor]:
+    """Return the tensors of a buffer that `pack` has made; they share its memory."""
+    order = sorted(range(len(forms)), key=lambda k: -forms[k][1].itemsize)
+    sizes = [forms[k][0].numel() * forms[k][1].itemsize for k in order]
+    found = dict(zip(order, buffer[: sum(sizes)].split(sizes), strict=True))
+    return [found[k].view(dtype).view(shape) for k, (shape, dtype) in enumerate(forms)]
+
+
+def packed_bytes(forms: Sequence[Form]) -> int:
+    """Return the size of the buffer that `pack` makes."""
+    size = sum(shape.numel() * dtype.itemsize for shape, dtype in forms)
+    return -(-size // _ALIGNED) * _ALIGNED

@@ -30,14 +30,14 @@ class World:
         rank: this process's number, from 0.
         count: W, the number of processes.
         several: torchrun has started this process, so there may be others.
-        first_here: the first rank on this machine.
+        first_here: whether this process loads files before the other ranks of its machine.
         traffic: what this process has exchanged with the others.
     """
 
     several: bool = False
     rank: int = 0
     count: int = 1
-    first_here: int = 0
+    first_here: bool = True
 
     def __init__(self) -> None:
         self.traffic = Traffic()
@@ -82,10 +82,6 @@ class World:
         raise_first(self.gather(error_message(error)), error)
         return cast(T, result)
 
-    def share(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Make tensors and plain values once on every machine; its ranks read the same memory. All ranks call this."""
-        return make()
-
     def remember(self, name: str, value: str) -> None:
         """Keep a value for the ranks that torchrun starts after these; see `Ranks.remember`."""
 
@@ -103,6 +99,21 @@ class World:
 
 class Alone(World):
     """The only process of a run."""
+
+
+def load_on_ranks(ranks: World | None, load: Callable[[], T]) -> T:
+    """Load a graph on every rank: on one rank of every machine first, which downloads what is missing.
+
+    Args:
+        ranks: the processes of the run, all of which call this; None: this process is alone.
+        load: returns the graph.
+
+    Raises:
+        InputError: `load` has raised it on some rank; all ranks raise it.
+    """
+    ranks = ranks or Alone()
+    first = ranks.together(lambda: load() if ranks.first_here else None)
+    return ranks.together(lambda: load() if first is None else first)
 
 
 def _attempt(work: Callable[[], T]) -> tuple[T | None, GistError | None]:

@@ -151,13 +151,12 @@ def as_graph(graph: Graph | Data, training: Training) -> Graph:
 
 
 def make_sampler(gist: GlobalModel, graph: Graph, sampling: Sampling | None, inductive: bool) -> Sampler:
-    """Make the batches of a run from a graph on the device of `gist`; a machine's ranks share them in memory."""
-    share = gist.ranks.share
-    batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
+    """Make the batches of a run from a graph on the device of `gist`."""
+    batch = training_subgraph(graph) if inductive else whole_graph(graph)
     if sampling is None:
         return FullGraph(batch)
     layers = getattr(gist._full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
-    return sampling.sampler(batch, gist.seed, share, layers)
+    return sampling.sampler(batch, gist.seed, layers)
 
 
 def independent(sampling: Sampling | None, method: str) -> Sampling:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from gistgnn.sampling.batch import Batch, Share, training_subgraph, whole_graph
+    from gistgnn.sampling.batch import Batch, training_subgraph, whole_graph
     from gistgnn.sampling.call import arguments, check_fits, forward, multiplying
     from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
     from gistgnn.sampling.ladies_fastgcn import FastGCNSampling, LadiesSampling
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling", "FullGraph", "LadiesSampling"]
 __all__ += ["SAMPLERS", "NeighborSampling", "RandomBatches", "SaintEdgeSampling", "SaintNodeSampling", "Sampler"]
-__all__ += ["SaintWalkSampling", "Sampling", "Share", "arguments", "check_fits", "describe", "expected_batch"]
+__all__ += ["SaintWalkSampling", "Sampling", "arguments", "check_fits", "describe", "expected_batch"]
 __all__ += ["forward", "from_description", "multiplying", "named_sampling", "training_subgraph", "whole_graph"]
 _HOMES = {
-    **dict.fromkeys(["Batch", "Share", "training_subgraph", "whole_graph"], "batch"),
+    **dict.fromkeys(["Batch", "training_subgraph", "whole_graph"], "batch"),
     **dict.fromkeys(["arguments", "check_fits", "forward", "multiplying"], "call"),
     **dict.fromkeys(["ClusterBatches", "ClusterSampling"], "clusters"),
     **dict.fromkeys(["FastGCNSampling", "LadiesSampling"], "ladies_fastgcn"),

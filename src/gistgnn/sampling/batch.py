@@ -29,10 +29,6 @@ from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.transfer import column_blocks, copied
 
-Compute = Callable[[], dict[str, Tensor]]
-Share = Callable[[Compute], dict[str, Tensor]]
-"""Computes tensors once for all processes on a machine (see `gistgnn.distributed.Ranks.share`)."""
-
 _PIECE = 2**22  # edges
 _LOOKED_AT = 1000  # nodes whose features are part of the name of a product in a file
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
@@ -225,32 +221,22 @@ def _identity(folder: Path, x: Tensor, adj: Adjacency) -> str:
     return digest_of(facts + [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))])[:16]
 
 
-def unshared(compute: Compute) -> dict[str, Tensor]:
-    """Compute tensors for this process alone."""
-    return compute()
-
-
-def training_subgraph(graph: Graph, share: Share = unshared) -> Batch:
+def training_subgraph(graph: Graph) -> Batch:
     """Return the training nodes and the edges between them as one batch: what inductive training sees."""
-
-    def compute() -> dict[str, Tensor]:
-        edges, train = _checked(graph.edges), graph.train.to(graph.x.device)  # those of a folder stay on the host
-        number = train.cumsum(0) - 1  # of a training node in the subgraph
-        cols, insides, degrees = [], [], number.new_zeros(len(train))
-        for piece, _ in edges.pieces(_PIECE):  # all of them at once would take several times the memory of the result
-            inside = train[piece.col] & train[piece.row]
-            insides.append(inside)
-            cols.append(number[piece.col[inside]].to(edges.col.dtype))
-            degrees += torch.bincount(piece.row[inside], minlength=len(train))
-        rowptr = torch.cat([degrees.new_zeros(1), degrees[train].cumsum(0)]).to(edges.rowptr.dtype)
-        x, kept = graph.x[train.nonzero().squeeze(1)], torch.cat(insides)
-        part = {"x": x.to(torch.promote_types(x.dtype, torch.float32)), "y": graph.y[graph.train], "rowptr": rowptr}
-        part |= {"col": torch.cat(cols), **{name: value[kept] for name, value in graph.edge_data.items()}}
-        return {name: value.to(graph.y.device) for name, value in part.items()}
-
-    part = share(compute)
-    everyone, data = torch.arange(len(part["x"]), device=graph.y.device), {name: part[name] for name in graph.edge_data}
-    return Batch(part["x"], CSR(part["rowptr"], part["col"]), part["y"], everyone, edge_data=data)
+    edges, train, device = _checked(graph.edges), graph.train.to(graph.x.device), graph.y.device
+    number = train.cumsum(0) - 1  # of a training node in the subgraph; a folder's nodes stay on the host
+    cols, insides, degrees = [], [], number.new_zeros(len(train))
+    for piece, _ in edges.pieces(_PIECE):  # all of them at once would take several times the memory of the result
+        inside = train[piece.col] & train[piece.row]
+        insides.append(inside)
+        cols.append(number[piece.col[inside]].to(edges.col.dtype))
+        degrees += torch.bincount(piece.row[inside], minlength=len(train))
+    rowptr = torch.cat([degrees.new_zeros(1), degrees[train].cumsum(0)]).to(edges.rowptr.dtype)
+    x, kept = graph.x[train.nonzero().squeeze(1)], torch.cat(insides)
+    x = x.to(device, torch.promote_types(x.dtype, torch.float32))
+    data = {name: value[kept].to(device) for name, value in graph.edge_data.items()}
+    inner = CSR(rowptr.to(device), torch.cat(cols).to(device))
+    return Batch(x, inner, graph.y[graph.train], torch.arange(len(x), device=device), edge_data=data)
 
 
 def _checked(edges: CSR) -> CSR:

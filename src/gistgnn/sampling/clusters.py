@@ -17,7 +17,7 @@ from gistgnn.graphs.clustering import METHODS, Clusters, cluster
 from gistgnn.graphs.csr import check_sources, index_dtype
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.adjacency import Adjacency, Operator
-from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling
 from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import check_count, check_flag, shown
@@ -66,24 +66,18 @@ class ClusterSampling(Sampling):
         if self.method not in METHODS:
             raise InputError(f"method is {shown(self.method)}, expected one of {', '.join(METHODS)}")
 
-    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> ClusterBatches:
+    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> ClusterBatches:
         """Cluster a graph, or read its clusters from the cache, and return the sampler; see `Sampling.sampler`."""
-
-        def compute() -> dict[str, Tensor]:
-            found = cluster(whole.csr, whole.x.shape[0], self.clusters, self.method, seed)
-            return {"order": found.order, "ptr": found.ptr}
-
         clusters, ptr = None, whole.cluster_ptr
         if ptr is None:
-            shared = share(compute)
-            clusters = Clusters(shared["order"], shared["ptr"])
+            clusters = cluster(whole.csr, whole.x.shape[0], self.clusters, self.method, seed)
         elif (there := len(ptr) - 1) != self.clusters:
             raise InputError(
                 f"clusters is {self.clusters}, but the folder of the graph has {there} clusters: set clusters to "
                 f"{there}, or cut the graph anew"
             )
         options = {"independent": self.batches == "independent", "precompute": self.precompute}
-        return ClusterBatches(whole, clusters, self.clusters_per_batch, seed, **options, share=share)
+        return ClusterBatches(whole, clusters, self.clusters_per_batch, seed, **options)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch."""
@@ -121,7 +115,6 @@ class ClusterBatches(RandomBatches):
         independent: bool = False,
         precompute: bool = True,
         alone: bool = False,
-        share: Share = unshared,
     ) -> None:
         check_count("clusters_per_batch", per_batch)
         super().__init__(seed, independent=independent)
@@ -129,7 +122,7 @@ class ClusterBatches(RandomBatches):
         if clusters is not None:
             if (nodes := clusters.order.numel()) != len(whole.x):
                 raise InputError(f"the clusters are of {nodes} nodes, the graph has {len(whole.x)}")
-            whole, ptr = _renumbered(whole, clusters, share), clusters.ptr
+            whole, ptr = _renumbered(whole, clusters), clusters.ptr
         edges = whole.adj.pattern
         self._whole, self._device, self._ptr, self._clusters = whole, whole.device, ptr.numpy(), len(ptr) - 1
         self._per_batch, self._precompute, self._alone = per_batch, precompute, alone
@@ -212,30 +205,20 @@ class ClusterBatches(RandomBatches):
         return pattern, {name: joined(value, cuts)[inside] for name, value in self._whole.edge_data.items()}
 
 
-def _renumbered(whole: Batch, clusters: Clusters, share: Share) -> Batch:
+def _renumbered(whole: Batch, clusters: Clusters) -> Batch:
     """Return a copy of a graph with its nodes in the order of its clusters."""
-
-    def compute() -> dict[str, Tensor]:
-        pattern, numbers, order = whole.csr, clusters.order.numpy(), clusters.order.to(whole.x.device)
-        train = torch.zeros(len(numbers), dtype=torch.bool, device=order.device)
-        train[whole.loss_nodes] = True
-        entries = np.arange(pattern.num_edges) if whole.edge_data else np.ones(pattern.num_edges, np.int8)
-        rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[numbers]
-        place = np.empty(len(numbers), rows.indices.dtype)
-        place[numbers] = np.arange(len(numbers))
-        return {
-            "x": whole.x.index_select(0, order).to(whole.dtype),
-            "y": whole.y.index_select(0, order),
-            "train": train.index_select(0, order).cpu(),
-            "rowptr": torch.from_numpy(rows.indptr),
-            "col": torch.from_numpy(place[rows.indices]),
-            **{name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()},
-        }
-
-    copy = share(compute)
-    data = {name: copy[name] for name in whole.edge_data}
-    edges, nodes = CSR(copy["rowptr"], copy["col"]), copy["train"].nonzero().squeeze(1)
-    return Batch(copy["x"], edges, copy["y"], nodes, sparse=whole.is_sparse, edge_data=data)
+    pattern, numbers, order = whole.csr, clusters.order.numpy(), clusters.order.to(whole.x.device)
+    train = torch.zeros(len(numbers), dtype=torch.bool, device=order.device)
+    train[whole.loss_nodes] = True
+    entries = np.arange(pattern.num_edges) if whole.edge_data else np.ones(pattern.num_edges, np.int8)
+    rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[numbers]
+    place = np.empty(len(numbers), rows.indices.dtype)
+    place[numbers] = np.arange(len(numbers))
+    edges = CSR(torch.from_numpy(rows.indptr), torch.from_numpy(place[rows.indices]))
+    data = {name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()}
+    x, y = whole.x.index_select(0, order).to(whole.dtype), whole.y.index_select(0, order)
+    nodes = train.index_select(0, order).cpu().nonzero().squeeze(1)
+    return Batch(x, edges, y, nodes, sparse=whole.is_sparse, edge_data=data)
 
 
 def joined(values: Tensor, ranges: Ranges) -> Tensor:

@@ -17,7 +17,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling, check_draws
 from gistgnn.sampling.structure import Structure
 from gistgnn.utils.checks import check_count, check_kind
@@ -68,12 +68,12 @@ class LayeredSampling(Sampling):
             )
         return value
 
-    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> LayeredBatches:
+    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> LayeredBatches:
         """Return the sampler; see `Sampling.sampler`."""
         numbers = self.numbers(layers)
         for number in numbers if self.also is None else ():
             check_draws(self.per_layer, number, whole.x.shape[0])
-        return LayeredBatches(Structure(whole, share), self, numbers, seed)
+        return LayeredBatches(Structure(whole), self, numbers, seed)
 
     @abstractmethod
     def draw_layers(

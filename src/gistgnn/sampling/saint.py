@@ -15,7 +15,7 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling, check_draws
 from gistgnn.sampling.structure import Structure, pattern_of
 from gistgnn.utils.random_streams import generator
@@ -92,9 +92,9 @@ class WalkDraw(Draw):
     Before training they are counted over ``coverage`` walks from every node: weights are exact up to that noise.
     """
 
-    def __init__(self, structure: Structure, length: int, coverage: int, seed: int, share: Share = unshared) -> None:
+    def __init__(self, structure: Structure, length: int, coverage: int, seed: int) -> None:
         edges = structure.edges
-        counts = share(lambda: _counted(edges, length, coverage, generator(seed, "counted walks")))
+        counts = _counted(edges, length, coverage, generator(seed, "counted walks"))
         self.length, self.touches = length, counts["touches"].numpy()
         self.edges = sp.csr_matrix((counts["together"].numpy(), edges.indices, edges.indptr), shape=edges.shape)
 
@@ -215,19 +215,19 @@ class SaintSampling(Sampling):
 
     batch_size: int = 6000
 
-    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> SaintBatches:
+    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> SaintBatches:
         """Return the sampler; see `Sampling.sampler`."""
-        structure = Structure(whole, share)
+        structure = Structure(whole)
         if structure.edge_data and structure.repeats:
             raise InputError(
                 f"{structure.repeats} edges join nodes that another edge joins, and {self.name} draws pairs of nodes: "
                 "join such edges, by PyG's coalesce(), or train by full, clusters or neighbor"
             )
         check_draws("batch_size", self.batch_size, structure.nodes, each=1 + self._steps)
-        draw = self._draw(structure, seed, share)
+        draw = self._draw(structure, seed)
         return SaintBatches(structure, draw, self.batch_size, seed, self.batches == "independent")
 
-    def _draw(self, structure: Structure, seed: int, share: Share) -> Draw:
+    def _draw(self, structure: Structure, seed: int) -> Draw:
         return self.draws(structure)
 
     @property
@@ -294,5 +294,5 @@ class SaintWalkSampling(SaintSampling):
     def _steps(self) -> int:
         return self.walk_length
 
-    def _draw(self, structure: Structure, seed: int, share: Share) -> Draw:
-        return WalkDraw(structure, self.walk_length, self.sample_coverage, seed, share)
+    def _draw(self, structure: Structure, seed: int) -> Draw:
+        return WalkDraw(structure, self.walk_length, self.sample_coverage, seed)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.batch import Batch
 from gistgnn.utils.checks import MOST, check_count, shown
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
@@ -136,13 +136,12 @@ class Sampling(ABC):
             check_count(name, getattr(self, name), most=self.most.get(name, MOST))
 
     @abstractmethod
-    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> RandomBatches:
+    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> RandomBatches:
         """Return the sampler for a graph.
 
         Args:
             whole: what training sees of the graph, on the device where the models run.
             seed: of the batches.
-            share: computes tensors once for all processes on a machine.
             layers: graph layers of the model, the output layer included; None: not known.
 
         Raises:

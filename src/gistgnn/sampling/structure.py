@@ -13,7 +13,7 @@ from torch import Tensor
 from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.nn.sampled import Degrees
 from gistgnn.nn.sparse import SparseMatrix, check_weights, loop_weights, row_sums, self_loops, without_zeros
-from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Array
 from gistgnn.utils.transfer import to_device
 
@@ -21,8 +21,8 @@ from gistgnn.utils.transfer import to_device
 class Structure:
     """A graph's edges on the host, and its features and labels on their device; it refuses negative weights."""
 
-    def __init__(self, whole: Batch, share: Share = unshared) -> None:
-        host = share(lambda: _on_host(whole))
+    def __init__(self, whole: Batch) -> None:
+        host = _on_host(whole)
         rowptr, col = host["rowptr"].numpy(), host["col"].numpy()
         self.nodes = whole.x.shape[0]
         # A: 1 at (target, source); `values` has the edges' weights instead

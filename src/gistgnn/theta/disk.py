@@ -24,7 +24,7 @@ from gistgnn.storage.whole_files import remove_leftovers, replacing, sync
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec, check_shapes, shapes_of
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import MOMENTS, Trained, merge_shared, name_of
+from gistgnn.theta.slices import MOMENTS, Trained, merge_shared, name_of, values_by_key
 
 PARAMETERS, BEST, STATE, ROUND = "parameters.safetensors", "best.safetensors", "theta.json", "round"
 _SHARED, _BLOCKS = "shared.safetensors", "blocks/"
@@ -120,9 +120,9 @@ class OnDisk(InMemory):
 
     def commit(self, loss: float) -> None:
         """Commit the round, then write it into Θ (subAgg)."""
-        subs = self._read_round()
-        counters = self._state.counters | {key: float(value) for key, value in self._counters(subs).items()}
-        values, known = dict(self._values(subs)), dict(self.moments)
+        values, counts = values_by_key(self._read_round(), self.shapes)
+        counters = self._state.counters | {key: float(value) for key, value in counts.items()}
+        known = dict(self.moments)
         try:
             files = [*self._state.moments, *self._make_moments(values)]
             shared = [key for key in values if not self.slices.disjoint(name_of(key), self._blocks)]
@@ -131,7 +131,7 @@ class OnDisk(InMemory):
         except BaseException:
             self.moments = known  # theta.json does not name a new file of moments: it is made again
             raise
-        del subs, values
+        del values
         self._write_round()
 
     def checkpoint(self) -> dict[str, Part]:
@@ -163,12 +163,13 @@ class OnDisk(InMemory):
 
     def _write_round(self) -> None:
         """Copy the committed round into Θ. Doing so again gives the same Θ."""
-        subs, shared = self._read_round(), read_tensors(self.folder / ROUND / _SHARED, _START_AGAIN)
-        for key, values in self._values(subs):
+        values, _ = values_by_key(self._read_round(), self.shapes)
+        shared = read_tensors(self.folder / ROUND / _SHARED, _START_AGAIN)
+        for key, own in values.items():
             if key in shared:
                 self._target(key).copy_(shared[key])
             else:
-                self.slices.merge(name_of(key), self._blocks, self._target(key), self._cuts(key), values)
+                self._merge(key, own)
         with writing(self.folder) as folder:
             for name in (PARAMETERS, *self._state.moments):
                 sync(folder / name)
@@ -184,14 +185,14 @@ class OnDisk(InMemory):
         """Map the round's sub-GCNs, and set the blocks to theirs."""
         subs = [read_tensors(path, _START_AGAIN) for path in sorted((self.folder / ROUND).glob("?????.safetensors"))]
         axes = range(len(self.slices.features))
-        self._blocks = [tuple(sub.pop(f"{_BLOCKS}{axis}") for axis in axes) for sub in subs]
+        self._open_blocks([tuple(sub.pop(f"{_BLOCKS}{axis}") for axis in axes) for sub in subs])
         return subs
 
     def _mean(self, key: str, values: Sequence[Tensor]) -> Tensor:
         """The new value of a tensor of which several sub-GCNs hold the same entries."""
         before = self._target(key)
         wide = before.float() if before.dtype == torch.bfloat16 else before.clone()
-        merge_shared(wide, self._cuts(key), values)
+        merge_shared(wide, [cuts[name_of(key)] for cuts in self._cuts], values)
         return wide
 
     def _make_moments(self, keys: Iterable[str]) -> list[str]:

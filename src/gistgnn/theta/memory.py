@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from gistgnn.layout.axes import Layout, named_tensors
 from gistgnn.storage.tensors import assign
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import Cut, Trained, check_fits, fill, gather, gather_into, name_of, value_of
+from gistgnn.theta.slices import Trained, check_fits, fill, gather, gather_into, name_of, shape_of, values_by_key
 from gistgnn.theta.theta import Exchange, Theta
 
 
@@ -47,26 +46,26 @@ class InMemory(Theta):
         tensors = {name: tensor.to(device, copy=given) for name, tensor in spec.initial_tensors().items()}
         theta = cls(spec.layout, spec.widths, tensors, streams=store.place.streams)
         if isinstance(ranks, Ranks):
-            from gistgnn.theta.ranks.between_ranks import SendToAll
+            from gistgnn.theta.between_ranks import SendToAll
 
             theta.exchange = SendToAll(ranks, theta.slices, theta.specs, device)
         return theta
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
         """The slice of Θ that belongs to sub-GCN i, by name; a view where that is a whole tensor."""
-        return {name: gather(tensor, self._cut(name, i)) for name, tensor in self.tensors.items()}
+        return {name: gather(tensor, self._cuts[i][name]) for name, tensor in self.tensors.items()}
 
     def load(self, i: int, sub: nn.Module) -> None:
         """Copy the slice of Θ that belongs to sub-GCN i into its module, without another copy on the way."""
-        blocks = self._blocks[i]
-        check_fits(sub, {name: self.slices.shape(name, shape, blocks) for name, shape in self.shapes.items()})
+        cuts = self._cuts[i]
+        check_fits(sub, {name: shape_of(tensor.shape, cuts[name]) for name, tensor in self.tensors.items()})
         for name, target in named_tensors(sub).items():
-            gather_into(target.detach(), self.tensors[name], self._cut(name, i))
+            gather_into(target.detach(), self.tensors[name], cuts[name])
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
         """A copy of the moments of sub-GCN i's slice, by key; a step count as it is."""
         return {
-            key: (value if self._is_counter(key, value) else gather(value, self._cut(name_of(key), i))).clone()
+            key: (value if self._is_counter(key, value) else gather(value, self._cuts[i][name_of(key)])).clone()
             for key, value in self.moments.items()
         }
 
@@ -98,29 +97,14 @@ class InMemory(Theta):
             return assign(spec.on_meta(), self.tensors, "Θ").to(spec.device)
         return self.full_model(spec, module=module)
 
-    def _cut(self, name: str, i: int) -> Cut:
-        return self.slices.cut(name, self._blocks[i])
-
-    def _cuts(self, key: str) -> list[Cut]:
-        return [self._cut(name_of(key), i) for i in range(len(self._blocks))]
-
     def _write(self, trained: Mapping[int, Trained]) -> None:
         """Write the sub-GCNs and their moments into Θ."""
-        subs = [trained[i] for i in range(len(self._blocks))]
-        self.moments |= self._counters(subs)
-        for key, values in self._values(subs):
-            self.slices.merge(name_of(key), self._blocks, self._target(key), self._cuts(key), values)
+        values, counts = values_by_key([trained[i] for i in range(len(self._blocks))], self.shapes)
+        self.moments |= counts
+        for key, own in values.items():
+            self._merge(key, own)
 
-    def _counters(self, subs: Sequence[Trained]) -> dict[str, Tensor]:
-        """The largest step count of every parameter."""
-        every: dict[str, list[Tensor]] = {}
-        for key, value in chain.from_iterable(sub.items() for sub in subs):
-            if self._is_counter(key, value):
-                every.setdefault(key, []).append(value)
-        return {key: torch.stack(values).max() for key, values in every.items()}
-
-    def _values(self, subs: Sequence[Trained]) -> Iterator[tuple[str, list[Tensor]]]:
-        """Yield the key of every tensor and moment of the sub-GCNs, without step counts, and the value of each."""
-        for key in dict.fromkeys(chain.from_iterable(subs)):
-            if not self._is_counter(key, next(sub[key] for sub in subs if key in sub)):
-                yield key, [value_of(sub, key) for sub in subs]
+    def _merge(self, key: str, values: Sequence[Tensor]) -> None:
+        """Write the sub-GCNs' values of a tensor or moment into Θ."""
+        name = name_of(key)
+        self.slices.merge(name, self._blocks, self._target(key), [cuts[name] for cuts in self._cuts], values)

@@ -40,7 +40,7 @@ class Place:
 
 _ONE = "one sub-GCN at a time"
 _MEMORY, _DISK = "gistgnn.theta.memory:InMemory", "gistgnn.theta.disk:OnDisk"
-_SHARDED = "gistgnn.theta.ranks.sharded:Sharded"
+_SHARDED = "gistgnn.theta.sharded:Sharded"
 
 STORES = {
     "memory": Place(_MEMORY, "on the device, with all sub-GCNs of a round", ranks=True),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.layout.axes import Dim, Layout, Widths, named_tensors
+from gistgnn.layout.axes import Layout, Widths, named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta.model_spec import check_shapes, shapes_of
 from gistgnn.utils.transfer import to_device
@@ -19,6 +19,7 @@ THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
 
 Cut = tuple[Tensor | None, ...]  # for every dimension the chosen positions, ascending; None: all of them
 Trained = dict[str, Tensor]  # the tensors of a sub-GCN and its moments, by key
+ByKey = dict[str, list[Tensor]]  # a tensor of each sub-GCN, by key
 
 _ENTRIES = 2**20  # copied at a time
 
@@ -34,16 +35,17 @@ class Slices:
         self.layout = layout
         self.features: Widths = layout.features(widths)
 
-    def cut(self, name: str, blocks: Blocks) -> Cut:
-        """The positions of the blocks in each dimension of a tensor."""
-        return tuple(
-            None if self._is_whole(dim, blocks) else self.layout.positions(dim, blocks, self.features)
-            for dim in self.layout.dims[name]
-        )
-
-    def shape(self, name: str, full: torch.Size, blocks: Blocks) -> torch.Size:
-        """The shape of a tensor's entries in the blocks; the tensor has shape `full`."""
-        return torch.Size(d if p is None else len(p) for d, p in zip(full, self.cut(name, blocks), strict=True))
+    def cuts(self, blocks: Blocks) -> dict[str, Cut]:
+        """The positions of the blocks in each dimension of every tensor, by name."""
+        whole = [len(block) == count for block, count in zip(blocks, self.features, strict=True)]
+        found: dict[str, Cut] = {}
+        for name, dims in self.layout.dims.items():
+            along = [{s.axis for s in dim if s.axis is not None and not whole[s.axis]} for dim in dims]
+            found[name] = tuple(
+                self.layout.positions(dim, blocks, self.features) if split else None
+                for dim, split in zip(dims, along, strict=True)
+            )
+        return found
 
     def disjoint(self, name: str, blocks: Sequence[Blocks]) -> bool:
         """Whether no two sub-GCNs hold the same entry: some dimension lies along partitioned axes only."""
@@ -63,8 +65,10 @@ class Slices:
         else:
             merge_shared(target, cuts, values)
 
-    def _is_whole(self, dim: Dim, blocks: Blocks) -> bool:
-        return all(s.axis is None or len(blocks[s.axis]) == self.features[s.axis] for s in dim)
+
+def shape_of(full: torch.Size, cut: Cut) -> torch.Size:
+    """Return the shape of the cut's entries of a tensor of shape `full`."""
+    return torch.Size(size if positions is None else len(positions) for size, positions in zip(full, cut, strict=True))
 
 
 def index_of(tensor: Tensor, cut: Cut) -> tuple[Tensor | slice, ...]:
@@ -151,6 +155,18 @@ def trained_tensors(sub: nn.Module, optimizer: Optimizer | None = None) -> Train
 def value_of(trained: Trained, key: str) -> Tensor:
     """A tensor of a sub-GCN by key; a moment that its optimiser does not have yet is zero."""
     return trained[key] if key in trained else torch.zeros_like(trained[f"{THETA}{name_of(key)}"])
+
+
+def values_by_key(subs: Sequence[Trained], shapes: Mapping[str, torch.Size]) -> tuple[ByKey, dict[str, Tensor]]:
+    """Return the values of all sub-GCNs by key, without step counts; and the largest step counts, by key."""
+    values, counts = ByKey(), dict[str, Tensor]()
+    for key in dict.fromkeys(key for sub in subs for key in sub):
+        own = [sub[key] for sub in subs if key in sub]
+        if is_counter(key, own[0], shapes[name_of(key)]):
+            counts[key] = torch.stack(own).max()
+        else:
+            values[key] = own if len(own) == len(subs) else [value_of(sub, key) for sub in subs]
+    return values, counts
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -18,7 +18,7 @@ from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes, shapes_of
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import BEST, THETA, Slices, Trained, fill, give_moments, is_counter, name_of
+from gistgnn.theta.slices import BEST, THETA, Cut, Slices, Trained, fill, give_moments, is_counter, name_of
 
 Losses = dict[int, float]  # sub-GCN -> mean over its steps
 
@@ -26,7 +26,7 @@ Losses = dict[int, float]  # sub-GCN -> mean over its steps
 class Exchange:
     """One process trains all sub-GCNs, and there is nobody to exchange them with.
 
-    A subclass deals the sub-GCNs to ranks (see `gistgnn.theta.ranks.between_ranks`).
+    A subclass deals the sub-GCNs to ranks (see `gistgnn.theta.between_ranks`).
     """
 
     def __init__(self, ranks: World | None = None) -> None:
@@ -82,7 +82,8 @@ class Theta(ABC):
         self.exchange = exchange or Exchange()
         self.tensors, self.moments, self.best = (dict[str, Tensor]() for _ in range(3))
         self.round, self.loss = 0, 0.0
-        self._number, self._blocks = -1, list[Blocks]()
+        self._number = -1
+        self._open_blocks([])
         self._trained: dict[int, Trained] = {}
         self._reader: Future[None] | None = None
 
@@ -109,8 +110,13 @@ class Theta(ABC):
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t, and forget one that was open; return the sub-GCNs that this process trains."""
-        self._number, self._blocks, self._trained = number, list(blocks), {}
+        self._number, self._trained = number, {}
+        self._open_blocks(blocks)
         return self.exchange.members(len(blocks))
+
+    def _open_blocks(self, blocks: Sequence[Blocks]) -> None:
+        self._blocks = list(blocks)
+        self._cuts: list[dict[str, Cut]] = [self.slices.cuts(own) for own in blocks]  # of every sub-GCN, by name
 
     def check_open(self, number: int) -> None:
         """Raise InputError if round t is not the open one: another has begun since."""

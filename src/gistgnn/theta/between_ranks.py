@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from gistgnn.distributed import Ranks, communication
-from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.distributed.world import error_message, raise_first
 from gistgnn.errors import GistError
 from gistgnn.partition import Blocks
 from gistgnn.theta.model_spec import TensorSpec
-from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, is_counter, name_of, value_of
+from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, is_counter, name_of, shape_of, value_of
 from gistgnn.theta.theta import Exchange, Losses
 
 
@@ -80,20 +79,22 @@ class SendToAll(BetweenRanks):
 
     def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
         """Exchange the trained sub-GCNs: every rank returns all of them."""
-        ranks = self.ranks
+        own, count = self.ranks.rank, self.ranks.count
         keys = [*(f"{THETA}{name}" for name in self._specs), *self.keys]  # in this order they are sent
-        own = pack([value_of(trained[i], key) for i in sorted(trained) for key in keys], self._device)
-        parts = [own[:0] if rank == ranks.rank else own for rank in range(ranks.count)]
-        senders = [[] if rank == ranks.rank else self.members_of(rank, len(blocks)) for rank in range(ranks.count)]
-        forms = [[self._form(key, blocks[i]) for i in subs for key in keys] for subs in senders]
-        buffers = ranks.exchange(parts, [packed_bytes(each) for each in forms])
         found = {i: {key: value_of(sub, key) for key in keys} for i, sub in trained.items()}
-        for buffer, subs, form in zip(buffers, senders, forms, strict=True):
-            values = iter(unpack(buffer, form))
+        mine = [found[i][key] for i in sorted(found) for key in keys]
+        senders = [[] if rank == own else self.members_of(rank, len(blocks)) for rank in range(count)]
+        arrived = self.ranks.exchange(
+            [[] if rank == own else mine for rank in range(count)],
+            [[form for i in subs for form in self._forms(keys, blocks[i])] for subs in senders],
+            self._device,
+        )
+        for subs, tensors in zip(senders, arrived, strict=True):
+            values = iter(tensors)
             found |= {i: {key: next(values) for key in keys} for i in subs}
         return {i: sub | self.counts() for i, sub in found.items()}
 
-    def _form(self, key: str, blocks: Blocks) -> TensorSpec:
-        """The shape and type of a tensor of a sub-GCN."""
-        spec = self._specs[name_of(key)]
-        return TensorSpec(self._slices.shape(name_of(key), spec.shape, blocks), spec.dtype)
+    def _forms(self, keys: Sequence[str], blocks: Blocks) -> list[TensorSpec]:
+        """The shapes and types of the tensors of a sub-GCN."""
+        cuts, specs = self._slices.cuts(blocks), [(name, self._specs[name]) for name in map(name_of, keys)]
+        return [TensorSpec(shape_of(spec.shape, cuts[name]), spec.dtype) for name, spec in specs]

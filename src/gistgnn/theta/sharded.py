@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.distributed import Ranks, World
-from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.storage.tensors import LargeTensorsInFiles, assign, temporary_tensors
+from gistgnn.theta.between_ranks import BetweenRanks
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
-from gistgnn.theta.ranks.between_ranks import BetweenRanks
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import THETA, Cut, Slices, gather, name_of, value_of
+from gistgnn.theta.slices import THETA, Cut, Slices, gather, name_of, shape_of, value_of
 from gistgnn.theta.theta import Theta
 
 
@@ -45,9 +44,9 @@ class Shares:
 
     def pieces(self, blocks: Blocks, rank: int) -> Iterator[Piece]:
         """Yield the pieces of a sub-GCN's slice that a rank owns, one for a tensor, without empty ones."""
-        for name, spec in self._specs.items():
-            own = self.rows(name, rank)
-            chosen, *columns = self._slices.cut(name, blocks) or (None,)
+        for name, cut in self._slices.cuts(blocks).items():
+            own, spec = self.rows(name, rank), self._specs[name]
+            chosen, *columns = cut or (None,)
             if chosen is None:
                 rows, places = slice(own.start, own.stop), None
             else:
@@ -99,13 +98,13 @@ class Sharded(Theta):
         """Open round t: every rank sends of its rows what others' sub-GCNs take, and receives the slices of its own."""
         members, ranks, m = super().begin(number, blocks), self.ranks, len(blocks)
         self._keys = [key for key, value in self.moments.items() if value.dim()]
-        parts = []
+        given = []
         for rank in range(ranks.count):
             items = self._items(self.exchange.members_of(rank, m), ranks.rank, self._keys)
-            parts.append(pack([gather(self._target(key), piece.cut) for _, key, piece in items], self.device))
+            given.append([gather(self._target(key), piece.cut) for _, key, piece in items])
         expected = [self._items(members, owner, self._keys) for owner in range(ranks.count)]
         self._received = {}
-        for (i, key, piece), value in self._all_to_all(parts, expected):
+        for (i, key, piece), value in self._all_to_all(given, expected):
             self._received.setdefault((i, key), []).append((piece.rows, value))
         return members
 
@@ -127,10 +126,10 @@ class Sharded(Theta):
     def commit(self, loss: float) -> None:
         """Send the trained slices to their owners, and write what arrives here into this rank's rows (subAgg)."""
         ranks, keys = self.ranks, self.exchange.keys
-        parts = [pack(self._sent_back(owner), self.device) for owner in range(ranks.count)]
+        given = [self._sent_back(owner) for owner in range(ranks.count)]
         self._trained = {}
         senders = [self.exchange.members_of(rank, len(self._blocks)) for rank in range(ranks.count)]
-        arrived = self._all_to_all(parts, [self._items(subs, ranks.rank, keys) for subs in senders])
+        arrived = self._all_to_all(given, [self._items(subs, ranks.rank, keys) for subs in senders])
         for key in keys:
             self._target(key)  # is made on all ranks, even on one that owns no row of it
         merged: dict[str, dict[int, tuple[Cut, Tensor]]] = {}
@@ -142,13 +141,10 @@ class Sharded(Theta):
         self.moments |= self.exchange.counts()
         self._finish_round(loss)
 
-    def _all_to_all(self, parts: list[Tensor], expected: list[list[Item]]) -> list[tuple[Item, Tensor]]:
-        """Send each rank its packed part, and free it; return the items that each rank sends here, and their values."""
+    def _all_to_all(self, given: list[list[Tensor]], expected: list[list[Item]]) -> list[tuple[Item, Tensor]]:
+        """Send each rank its tensors; return the items that each rank sends here, and their values."""
         forms = [[piece.spec for *_, piece in items] for items in expected]
-        buffers = self.ranks.exchange(parts, [packed_bytes(form) for form in forms])
-        parts.clear()
-        values = (unpack(buffer, form) for buffer, form in zip(buffers, forms, strict=True))
-        return list(zip(chain(*expected), chain.from_iterable(values), strict=True))
+        return list(zip(chain(*expected), chain(*self.ranks.exchange(given, forms, self.device)), strict=True))
 
     def _items(self, subs: Sequence[int], owner: int, keys: Sequence[str]) -> list[Item]:
         """The pieces that a rank owns of the slices of some sub-GCNs: of Θ, and of the moments under these keys."""
@@ -162,7 +158,7 @@ class Sharded(Theta):
     def _assembled(self, i: int, key: str) -> Tensor:
         """A sub-GCN's slice of a tensor or moment, put together from the pieces of its owners."""
         spec = self.specs[name_of(key)]
-        shape = self.slices.shape(name_of(key), spec.shape, self._blocks[i])
+        shape = shape_of(spec.shape, self._cuts[i][name_of(key)])
         tensor = torch.empty(shape, dtype=spec.dtype, device=self.device)
         for rows, value in self._received[i, key]:
             tensor.view(-1, *shape[1:])[rows].copy_(value)

@@ -1,1 +1,0 @@
-"""Θ on several ranks."""
