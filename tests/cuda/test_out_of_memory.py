@@ -29,17 +29,12 @@ def last_line(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("store", ["memory", "host"])
-def test_a_model_that_is_too_wide_is_refused_before_it_is_made(store: str) -> None:
-    where = "GPU memory" if store == "memory" else "memory"
-    gist = GIST(make("gcn none 2", "cuda").build, (2_000_000, 2_000_000), 4, device="cuda", store=store)  # 16 TB
-    with pytest.raises(InputError, match=rf"takes .* of {where}, .* are free: make the widths smaller"):
-        gist.model()
-
-
-@pytest.mark.cuda
-def test_a_step_that_is_too_wide_is_refused_before_it_is_taken(tmp_path: Path) -> None:
+def test_a_model_or_a_step_that_is_too_wide_is_refused_before_it_is_made(tmp_path: Path) -> None:
     build = make("gcn none 2", "cuda").build
+    for store, where in (("memory", "GPU memory"), ("host", "memory")):
+        gist = GIST(build, (2_000_000, 2_000_000), 4, device="cuda", store=store)  # 16 TB
+        with pytest.raises(InputError, match=rf"takes .* of {where}, .* are free: make the widths smaller"):
+            gist.model()
     wide = GIST(build, (2_000_000, 2_000_000), 2, device="cuda", store=Store("disk", tmp_path / "theta"))
     with pytest.raises(InputError, match=r"a step of one sub-GCN .* of GPU memory, .* are free"):
         fit(wide)

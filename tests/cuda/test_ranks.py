@@ -1,46 +1,34 @@
 """Two ranks on one GPU exchange by Gloo, since NCCL takes one rank for each GPU; Θ is that of one process."""
 
-import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 from torch.distributed import HashStore
 
-from gistgnn import GIST, InputError
+from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.distributed.ranks import each_has_a_gpu
 from tests.distributed.launch import on_ranks
 from tests.distributed.test_equality import BY_SGD, CASES, joined, left
 from tests.helpers.models import every_model, tiny_graph
+from tests.helpers.refusals import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 ON_GPU = [case for case in CASES if case[2] == 4 and "phases" not in case[3]]
 
 
-def test_nccl_is_for_ranks_with_a_gpu_each() -> None:
-    def found(*names: str) -> list[bool]:
-        store, answers = HashStore(), [False] * len(names)
-
-        def ask(rank: int) -> None:
-            answers[rank] = each_has_a_gpu(store, rank, len(names), names[rank])
-
-        threads = [threading.Thread(target=ask, args=(rank,)) for rank in range(len(names))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=10)
-        return answers
-
-    assert found("a", "b") == [True, True]
-    assert found("a", "a") == [False, False]
-    assert found("a", "") == [False, False]
-    assert found("", "") == [False, False]
-    assert found("a") == [True]
-
-
-def test_a_gpu_that_is_not_there_is_refused_before_ranks_meet() -> None:
-    with pytest.raises(InputError, match="device is 'cuda:99', but torch finds"):
+@pytest.mark.parametrize(
+    ("gpus", "nccl"), [("ab", True), (("a", "a"), False), (("a", ""), False), (("", ""), False), ("a", True)]
+)
+def test_nccl_is_for_ranks_with_a_gpu_each(gpus: Sequence[str], nccl: bool) -> None:
+    store, count = HashStore(), len(gpus)
+    with ThreadPoolExecutor(count) as pool:
+        answers = [pool.submit(each_has_a_gpu, store, rank, count, gpus[rank]) for rank in range(count)]
+        assert [answer.result(10) for answer in answers] == [nccl] * count
+    with refused("device is 'cuda:99', but torch finds"):  # before ranks meet
         Ranks("cuda:99")
 
 
@@ -48,14 +36,11 @@ def train(ranks: Ranks | None, store: str, device: str) -> list[dict[str, Any]]:
     """What runs by SGD leave: Adam makes a large step of a gradient that is zero but for rounding."""
     found = []
     for model, widths, m, _ in ON_GPU:
-        build, own = every_model()[model]
-        gist = GIST(build, widths[0] if isinstance(own, int) else widths, m, device=device, store=store, ranks=ranks)
-        found.append(on_host(left(gist, gist.fit(tiny_graph(), **BY_SGD))))
+        build, sizes = every_model()[model]
+        gist = GIST(build, widths[0] if isinstance(sizes, int) else widths, m, device=device, store=store, ranks=ranks)
+        own = left(gist, gist.fit(tiny_graph(), **BY_SGD))
+        found.append({**own, "tensors": {name: tensor.cpu() for name, tensor in own["tensors"].items()}})
     return found
-
-
-def on_host(found: dict[str, Any]) -> dict[str, Any]:
-    return {**found, "tensors": {name: tensor.cpu() for name, tensor in found["tensors"].items()}}
 
 
 @pytest.mark.cuda

@@ -11,17 +11,11 @@ import torch
 from gistgnn import GIST, DivergedError
 from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.layout.axes import named_tensors
-from gistgnn.theta.slices import gather
-from tests.helpers.models import OURS
+from gistgnn.phases import Phase
+from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
 
 from .launch import on_ranks
-
-M = 4
-
-
-def sharded(ranks: Ranks, m: int = M) -> GIST:
-    return GIST(OURS["graphsage"], (9, 10), m, store="sharded", ranks=ranks)
 
 
 def talk(ranks: Ranks) -> list[Any]:
@@ -40,38 +34,8 @@ def test_everyone_hears_what_everyone_says() -> None:
         assert received == sum(8 * (r + 1) * rank + 8 for r in range(3) if r != rank)
 
 
-def bytes_of_two_rounds(ranks: Ranks) -> tuple[int, int, int]:
-    """What was sent and received, and what the formula says of either: the slices, but for what is here already."""
-    gist, expected = sharded(ranks), 0
-    for round_ in gist.rounds(2):
-        for i in range(ranks.rank, M, ranks.count):
-            for name, tensor in named_tensors(OURS["graphsage"]((9, 10))).items():
-                rows = torch.arange(len(tensor)).view(-1, *[1] * (tensor.dim() - 1)).expand_as(tensor)
-                chunks = torch.arange(len(tensor)).chunk(ranks.count)
-                own = chunks[ranks.rank] if ranks.rank < len(chunks) else torch.tensor([])
-                taken = gather(rows, gist.theta.slices.cuts(round_.blocks[i])[name])
-                expected += 4 * int((~torch.isin(taken, own)).sum())
-        assert len(list(round_)) == M // ranks.count
-    return ranks.traffic.received, ranks.traffic.sent, expected
-
-
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_a_rank_moves_its_slices_and_nothing_else(count: int) -> None:
-    """A round's traffic is 2 Σ_l |slice_l|, less the rows that a rank owns itself; each part is padded to 8 bytes."""
-    every = on_ranks(count, bytes_of_two_rounds)
-    padding = 8 * 2 * 2 * count
-    for received, sent, _ in every:
-        # What others took of this rank's rows, and what came back of its own sub-GCNs.
-        assert abs(received - sent) <= sum(e for _, _, e in every)
-    total = sum(received for received, _, _ in every)
-    assert total == sum(sent for _, sent, _ in every)
-    expected = 2 * sum(e for _, _, e in every)
-    assert expected <= total <= expected + padding * count
-    assert (total == 0) == (count == 1)
-
-
 def diverge(ranks: Ranks) -> str:
-    gist = sharded(ranks)
+    gist = GIST(OURS["graphsage"], (9, 10), 4, store="sharded", ranks=ranks)
     before = {name: rows.clone() for name, rows in gist.theta.tensors.items()}  # type: ignore[attr-defined]
     round_ = gist.begin_round()
     if ranks.rank == 1:
@@ -130,6 +94,8 @@ def refusals(ranks: Ranks) -> None:
     build = OURS["gcn"]
     with refused("sub_gcns is 1, fewer than the 2 ranks", "start fewer ranks, or raise sub_gcns"):
         GIST(build, (8,), 1, ranks=ranks)
+    with refused("sub_gcns is 1, fewer than the 2 ranks"):
+        GIST(build, (8,), 4, ranks=ranks).fit(tiny_graph(), phases=(Phase(1, 4),), progress=False)
     with refused("the store is host, but there are ranks: use memory or sharded"):
         GIST(build, (8,), 2, store="host", ranks=ranks)
 

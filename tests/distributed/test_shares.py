@@ -55,12 +55,3 @@ def test_pieces_of_all_ranks_make_up_a_slice(name: str, ranks: int, m: int, seed
         for key, tensor in whole.items():
             assert torch.equal(found[key].view(tensor.shape), tensor)
             assert (times[key] == 1).all()
-
-
-@given(st.integers(1, 40), st.integers(1, 9))
-def test_rows_are_dealt_as_torch_chunks_them(rows: int, ranks: int) -> None:
-    slices = Slices(layout_of("gcn none 1"), (8,))
-    shares = Shares(slices, {"w": TensorSpec(torch.Size([rows, 3]), torch.float32)}, ranks)
-    dealt = [list(shares.rows("w", rank)) for rank in range(ranks)]
-    chunks = [chunk.tolist() for chunk in torch.arange(rows).chunk(ranks)]
-    assert dealt == chunks + [[]] * (ranks - len(chunks))

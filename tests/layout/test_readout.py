@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gistgnn.layout.axes import Layout
 from gistgnn.layout.check import infer_layout
 from gistgnn.layout.readout import cross_tensors, find_readout
-from gistgnn.nn import GCN, GraphSAGE
+from gistgnn.nn import GraphSAGE
 from tests.helpers.copies import distance
 from tests.helpers.models import OURS, C, Case, F, Stack, every_model, layout_of
 from tests.helpers.refusals import refused
@@ -77,19 +77,6 @@ def test_our_models_at_any_widths(
     # rounding. So the rounding of a layer can become 316 times as large in each layer norm behind it.
     rounding = 1e-13 * 316 ** len(features) if norm == "layer" else 0.0
     assert distance(case, layout, features, m, readout, split) < max(rounding, 1e-9)
-
-
-def test_the_names_of_our_models() -> None:
-    def names(kind: str, split: Collection[int]) -> frozenset[str]:
-        return readout_of(OURS[kind], (8, 7), split)[0]
-
-    assert names("gcn", (0, 1)) == {"convs.2.weight"}
-    assert names("gcn", (0,)) == {"convs.1.weight"}
-    assert names("gcn", ()) == set()
-    assert names("graphsage", (1,)) == {"convs.2.weight"}
-    vectors = {f"convs.{layer}.{side}" for layer in (0, 1) for side in ("source", "target")}
-    assert names("gat", (0, 1)) == vectors | {"convs.2.weight"}
-    assert readout_of(lambda w: GCN(F, w, C, dropout=0.5), (8,))[0] == {"convs.1.weight"}
 
 
 @pytest.mark.parametrize(("split", "name"), [((0, 1), "convs.1.weight"), ((0,), "convs.0.weight")])

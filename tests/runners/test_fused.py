@@ -1,7 +1,6 @@
 """The fused runner does what the in-turn runner does, where it can; elsewhere it trains in turn, and says so."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gistgnn import GIST, Saving
+from gistgnn import GIST
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
+from gistgnn.nn import GCN
 from gistgnn.runners.fused import Fused, Stack
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
@@ -22,8 +22,6 @@ from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
-from tests.helpers.resuming import after
-from tests.helpers.resuming import fit as fit_resumable
 
 from .comparing import DOUBLE, FULL, SGD, WHOLE, in_double, runners_agree, trained
 
@@ -77,21 +75,6 @@ def test_it_equals_the_in_turn_runner(
     assert runners_agree(case, m, SAMPLERS[sampler], training, steps, whole=whole) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["pyg gcn layer_norm cat", "pyg graphsage None max", "pyg gin batch_norm None", *USERS]
-)
-def test_it_equals_the_in_turn_runner_for_other_models(name: str) -> None:
-    training = Training(9, optimizer="sgd", lr=0.05, momentum=0.9, optimizer_state="carry", clip_norm=1.0)
-    assert runners_agree(some_models()[name], 3, SAMPLERS["full"], training) == []
-
-
-@pytest.mark.parametrize(("case", "optimizer"), [((OURS["graphsage"], (9, 7)), "adam"), ((PYG["gin"], 12), "adamw")])
-def test_adam_carries_its_moments(case: Case, optimizer: str) -> None:
-    """No norm follows a bias here: every gradient is more than rounding."""
-    training = Training(9, optimizer=optimizer, weight_decay=0.1, optimizer_state="carry")
-    assert runners_agree(case, 3, SAMPLERS["full"], training) == []
-
-
 class Plain(nn.Module):
     def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()
@@ -110,16 +93,6 @@ class Frozen(Plain):
         return self.out(self.enter(x).relu()) * self.scale
 
 
-def test_frozen_parameters_stay() -> None:
-    training = Training(9, optimizer="sgd", lr=0.1, weight_decay=0.1)
-    assert runners_agree((Frozen, (9,)), 4, SAMPLERS["full"], training) == []
-    gist = GIST(Frozen, (9,), 4)
-    before = gist.theta.copy()
-    left, _ = trained(Fused(), gist, FULL, training)
-    assert torch.equal(left["enter.weight"], before["enter.weight"])
-    assert not torch.equal(left["out.weight"], before["out.weight"])
-
-
 class Counting(Plain):
     """Puts a new tensor in its buffer's place at every call, instead of changing the old one."""
 
@@ -134,13 +107,23 @@ class Counting(Plain):
         return self.out(h - self.mean)
 
 
-def test_buffers_that_are_replaced_are_kept() -> None:
-    assert runners_agree((Counting, (9,)), 2, SAMPLERS["full"], SGD) == []
-    left, _ = trained(Fused(), GIST(Counting, (9,), 2), FULL, SGD)
-    assert left["mean"].abs().min() > 0
+MOMENTUM: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry", "clip_norm": 1.0}
+ADAM = {"weight_decay": 0.1, "optimizer_state": "carry"}  # no norm follows a bias: every gradient is above rounding
+OTHERS: list[tuple[Case, dict[str, Any]]] = [
+    *((some_models()[name], MOMENTUM) for name in ("pyg gcn layer_norm cat", "pyg gin batch_norm None", *USERS)),
+    ((OURS["graphsage"], (9, 7)), {"optimizer": "adam", **ADAM}),
+    ((PYG["gin"], 12), {"optimizer": "adamw", **ADAM}),
+    ((Frozen, (9,)), {"optimizer": "sgd", "weight_decay": 0.1}),
+    ((Counting, (9,)), {"optimizer": "sgd"}),
+]
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize(("case", "options"), OTHERS)
+def test_it_equals_the_in_turn_runner_for_other_models(case: Case, options: dict[str, Any]) -> None:
+    assert runners_agree(case, 3, SAMPLERS["full"], Training(9, lr=0.05, **options)) == []
+
+
+@pytest.mark.parametrize("name", ["graphsage", "gat"])
 def test_with_dropout_outputs_and_gradients_have_the_same_mean(name: str) -> None:
     """The means of 300 draws, of one module and of the same module in a stack, differ by their sampling errors."""
     draws, each = 300, 50
@@ -174,31 +157,6 @@ def test_the_baseline_is_the_in_turn_runner_s_and_nothing_is_said() -> None:
     assert all(torch.equal(fused[name], expected[name]) for name in expected)
     assert losses == own
     assert notes == []
-
-
-@pytest.mark.parametrize("runners", [("fused", "in-turn"), ("in-turn", "fused")])
-def test_another_runner_may_go_on(tmp_path: Path, runners: tuple[str, str]) -> None:
-    """Without dropout, with the same Θ but for rounding."""
-    saving = Saving(tmp_path / "checkpoints", resume=True)
-    options: dict[str, Any] = {
-        "optimizer": "sgd",
-        "optimizer_state": "carry",
-        "momentum": 0.9,
-        "lr": 0.05,
-        "epochs": 36,
-    }
-
-    def fitted(stop: int, runner: str) -> GIST:
-        gist = GIST(OURS["graphsage"], (9, 10), 3)
-        fit_resumable(gist, callbacks=after(stop), saving=saving, runner=runner, **options)
-        return gist
-
-    fitted(3, runners[0])
-    resumed = fitted(1000, runners[1])
-    saving = Saving(tmp_path / "others")
-    expected = fitted(1000, "in-turn")
-    assert resumed.next_round == expected.next_round == 6
-    torch.testing.assert_close(resumed.theta.tensors, expected.theta.tensors, rtol=1e-4, atol=1e-5)
 
 
 # What cannot be fused.
@@ -252,15 +210,33 @@ def test_what_vmap_cannot_do_trains_in_turn(case: Case, why: str) -> None:
     assert losses == own
 
 
-def test_batches_or_inputs_of_their_own_train_in_turn() -> None:
-    independent = ClusterBatches(DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 2, independent=True)
-    assert runners_agree((OURS["gcn"], (8,)), 2, independent, SGD) == [
-        "the sub-GCNs train in turn, not fused: their batches are independent"
-    ]
-    case: Case = lambda w: type(OURS["gcn"]((4,)))(w[0], w[1:], C), (F, 8)
-    assert runners_agree(case, 2, FullGraph(DOUBLE), SGD, input_axis=0) == [
-        "the sub-GCNs train in turn, not fused: the input features are partitioned"
-    ]
+def of_inputs(widths: tuple[int, ...]) -> nn.Module:
+    return GCN(widths[0], widths[1:], C)
+
+
+OWN = Training(9, optimizer=torch.optim.RAdam)
+INDEPENDENT = ClusterBatches(DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 2, independent=True)
+
+
+@pytest.mark.parametrize(
+    ("case", "sampler", "training", "options", "why"),
+    [
+        ((OURS["gcn"], (8,)), INDEPENDENT, SGD, {}, "their batches are independent"),
+        ((of_inputs, (F, 8)), FullGraph(DOUBLE), SGD, {"input_axis": 0}, "the input features are partitioned"),
+        (
+            (OURS["gcn"], (8,)),
+            FullGraph(DOUBLE),
+            Training(9, optimizer=torch.optim.RAdam),
+            {},
+            "the optimizer is RAdam",
+        ),
+    ],
+)
+def test_what_is_not_fused_trains_in_turn(
+    case: Case, sampler: Sampler, training: Training, options: dict[str, Any], why: str
+) -> None:
+    (note,) = runners_agree(case, 2, sampler, training, **options)
+    assert note.startswith(f"the sub-GCNs train in turn, not fused: {why}")
 
 
 @pytest.mark.parametrize("case", [(partial(OURS["gcn"], dropout=0.5, norm="batch"), (8, 7)), (Branching, (8,))])

@@ -32,14 +32,8 @@ def test_users_code_is_checked(tmp_path: Path) -> None:
         shutil.copy(path, tmp_path)
     for path in (ROOT / "examples").glob("*.ipynb"):
         (tmp_path / f"{path.stem}_notebook.py").write_text("\n".join(code_cells(path)))
-    words = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--no-error-summary",
-        "--hide-error-context",
-        *map(str, tmp_path.glob("*.py")),
-    ]
+    options = ("--no-error-summary", "--hide-error-context")
+    words = [sys.executable, "-m", "mypy", *options, *map(str, tmp_path.glob("*.py"))]
     out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300).stdout
     found = re.findall(r"^(.*)\.py:(\d+): error: .*\[(.*)\]$", out, flags=re.MULTILINE)
     lines = (HERE / "mistakes.py").read_text().splitlines()

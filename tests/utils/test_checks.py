@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+import gistgnn.nn
 from gistgnn.utils.checks import MOST, check_callable, check_count, check_flag, check_kind, check_number, shown
+from gistgnn.utils.lazy import Registry
+from gistgnn.utils.random_streams import check_seed
 from tests.helpers.refusals import refused
 
 
@@ -47,3 +50,20 @@ def test_values_in_messages_are_short_and_on_one_line() -> None:
     assert shown("a\nb") == r"'a\nb'"
     assert len(shown("a" * 5000)) == len(shown(list(range(5000)))) == 80
     assert shown(10**5000) == "a very long int"
+
+
+@pytest.mark.parametrize("seed", [-1, 1.0, True, "0", None])
+def test_a_bad_seed_is_refused(seed: Any) -> None:
+    with refused("seed is", repr(seed)):
+        check_seed(seed)
+
+
+def test_names_are_imported_at_their_first_use() -> None:
+    numbers = Registry[float]({"pi": "math:pi", "missing": "math:no_such_number"})
+    assert numbers["pi"] == math.pi
+    assert list(numbers) == ["pi", "missing"]
+    for lookup, error in ((lambda: numbers["missing"], AttributeError), (lambda: numbers["e"], KeyError)):
+        with pytest.raises(error):
+            lookup()
+    with pytest.raises(AttributeError, match=r"module 'gistgnn\.nn' has no attribute 'NoSuchModel'"):
+        _ = gistgnn.nn.NoSuchModel

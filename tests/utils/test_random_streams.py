@@ -1,10 +1,10 @@
-import pytest
+import contextlib
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gistgnn.utils.random_streams import check_seed, generator, torch_stream
-from tests.helpers.refusals import refused
+from gistgnn.utils.random_streams import generator, torch_stream
 
 keys = st.tuples(st.integers(0, 2**40), st.sampled_from(["a", "b", "blocks"]), st.integers(0, 99), st.integers(0, 99))
 
@@ -21,30 +21,9 @@ def test_streams_are_equal_exactly_if_the_keys_are(one: tuple, other: tuple) -> 
     assert torch.equal(first, second) == (one == other)
 
 
-def test_torch_stream_leaves_the_global_stream_as_it_was() -> None:
-    torch.manual_seed(3)
-    expected = torch.rand(2, 5)
-    torch.manual_seed(3)
-    first = torch.rand(5)
-    with torch_stream(1, "a"):
-        torch.rand(100)
-    assert torch.equal(torch.stack([first, torch.rand(5)]), expected)
-
-
-def test_torch_stream_restores_after_an_error() -> None:
+def test_torch_stream_leaves_the_global_stream_as_it_was_also_after_an_error() -> None:
     before = torch.random.get_rng_state()
-
-    def failing() -> None:
-        with torch_stream(1, "a"):
-            torch.rand(3)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        failing()
+    with contextlib.suppress(KeyError), torch_stream(1, "a"):
+        torch.rand(3)
+        raise KeyError
     assert torch.equal(torch.random.get_rng_state(), before)
-
-
-@pytest.mark.parametrize("seed", [-1, 1.0, True, "0", None])
-def test_bad_seed_is_refused(seed: object) -> None:
-    with refused("seed is", repr(seed)):
-        check_seed(seed)  # type: ignore[arg-type]

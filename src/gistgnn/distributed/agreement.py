@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gistgnn.distributed.world import World
 from gistgnn.errors import InputError
 from gistgnn.utils.checks import shown
 from gistgnn.utils.checksums import digest_of
+from gistgnn.utils.machine import version_of
 
 SAME_SETTINGS, SAME_MODEL = "start all ranks with the same settings", "give all ranks the same model"
 SAME_GRAPH = "give all ranks the same graph"
@@ -18,16 +18,8 @@ SAME_GRAPH = "give all ranks the same graph"
 def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse ranks whose values differ, or whose gistgnn or torch is of another version; all ranks call this.
 
-    The ranks exchange a digest. The values themselves are exchanged only where digests differ.
-
-    Args:
-        ranks: the processes of the run.
-        facts: this rank's values by name, as messages call them, under the advice for ranks that differ in one of them.
-            Values are anything that JSON can hold; entries of lists and dicts are compared one by one.
-
-    Raises:
-        InputError: a value differs. All ranks raise it. The message has the name of the first such value, its value on
-            rank 0, and that on the first rank where it is another.
+    The ranks exchange a digest, and the values themselves only if the digests differ. `facts` holds, under the advice
+    for ranks that differ, this rank's values by name: anything that JSON can hold.
     """
     if ranks.count == 1:
         return
@@ -37,18 +29,12 @@ def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
         return
     answers = ranks.gather(own)
     for advice in own:
-        if found := difference([answer[advice] for answer in answers]):
-            raise InputError(f"{found}: {advice}")
-
-
-def difference(ranks: Sequence[Mapping[str, str]]) -> str | None:
-    """Return the first difference between the values of several ranks in words; None: there is none."""
-    for name in dict.fromkeys(name for values in ranks for name in values):
-        first, *others = (values.get(name, "missing") for values in ranks)
-        for rank, other in enumerate(others, 1):
-            if other != first:
-                return f"{name} is {first} on rank 0 and {other} on rank {rank}"
-    return None
+        found = [answer[advice] for answer in answers]
+        for name in dict.fromkeys(name for values in found for name in values):
+            first, *others = (values.get(name, "missing") for values in found)
+            for rank, other in enumerate(others, 1):
+                if other != first:
+                    raise InputError(f"{name} is {first} on rank 0 and {other} on rank {rank}: {advice}")
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
@@ -69,10 +55,5 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 def _versions() -> dict[str, str]:
     """Return the versions of gistgnn and torch, without "+cpu" and the like: ranks may have different devices."""
-    found = {}
-    for name in ("gistgnn", "torch"):
-        try:
-            found[f"the version of {name}"] = version(name).partition("+")[0]
-        except PackageNotFoundError:  # run from its sources
-            found[f"the version of {name}"] = "unknown"
-    return found
+    versions = {name: version_of(name) or "unknown" for name in ("gistgnn", "torch")}
+    return {f"the version of {name}": found.partition("+")[0] for name, found in versions.items()}

@@ -51,10 +51,10 @@ class Ranks(World):
     ) -> None:
         super().__init__()
         self._device = usable_device(device)
+        names = [name for _, name in socket.if_nameindex()]
+        if interface is not None and interface not in names:
+            raise InputError(f"interface is '{interface}', expected one of this machine's: {', '.join(names)}")
         if interface is not None:
-            names = [name for _, name in socket.if_nameindex()]
-            if interface not in names:
-                raise InputError(f"interface is '{interface}', expected one of this machine's: {', '.join(names)}")
             os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
         self._timeout, self._answer = timeout, min(_ANSWER, timeout / 4)
         self._patience = timedelta(seconds=timeout - self._answer)  # of one exchange
@@ -75,11 +75,7 @@ class Ranks(World):
             dist.destroy_process_group()
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in order, on every rank; numbers arrive bit for bit.
-
-        Raises:
-            RankLostError: a rank does not answer; the message names it.
-        """
+        """Return the values of all ranks, in order, on every rank; numbers arrive bit for bit."""
         begun = time.perf_counter()
         own = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         with self.talking():
@@ -96,15 +92,9 @@ class Ranks(World):
     def exchange(
         self, given: Sequence[Sequence[Tensor]], expected: Sequence[Sequence[Form]], device: torch.device
     ) -> list[list[Tensor]]:
-        """Send tensors to every rank, and return what each rank has sent, on a device; one all-to-all of bytes.
+        """Send each rank its given tensors, and return what each rank has sent: one all-to-all of bytes.
 
-        Args:
-            given: the tensors for each rank.
-            expected: the shapes and types of the tensors that each rank sends to this one.
-            device: of the tensors that are returned.
-
-        Raises:
-            RankLostError: a rank has died or hangs.
+        `expected` has the shapes and types of what each rank sends to this one; it is returned on `device`.
         """
         begun = time.perf_counter()
         parts, sizes = [pack(tensors, device) for tensors in given], [packed_bytes(forms) for forms in expected]
@@ -151,11 +141,7 @@ class Ranks(World):
 
     @contextmanager
     def talking(self) -> Iterator[None]:
-        """Within the block the ranks exchange something by torch.distributed.
-
-        Raises:
-            RankLostError: another rank has died or hangs. Every rank that is left names it.
-        """
+        """Turn an error of torch.distributed in the block into a RankLostError that names the ranks that are lost."""
         try:
             yield
         except RuntimeError as error:

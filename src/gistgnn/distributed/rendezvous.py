@@ -32,10 +32,6 @@ def meet(patience: timedelta) -> tuple[Store, Store, int, int]:
     torchrun keeps one store for all restarts of a run. It still holds the addresses of dead ranks, which a new rank
     must not use. So every rank writes a random token. Rank 0 publishes the list of tokens under a name that is new at
     every start. When every rank has found its own token in the list, all of them use keys under that name only.
-
-    Raises:
-        NobodyCameError: some ranks have not arrived, or nobody answers at the address; the message says which.
-        RuntimeError: the store cannot be reached.
     """
     until = time.monotonic() + patience.total_seconds()
     where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
@@ -51,11 +47,7 @@ def meet(patience: timedelta) -> tuple[Store, Store, int, int]:
 
 
 def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
-    """Return the ranks that do not answer in time; every rank that is left calls this, by which it answers.
-
-    Raises:
-        RuntimeError: the store does not answer.
-    """
+    """Return the ranks that do not answer in time; every rank that is left calls this, by which it answers."""
 
     def look() -> list[int]:
         store.set(f"failed/{rank}", "")
@@ -89,11 +81,7 @@ def _wait_for_server(where: str, until: float) -> None:
 
 
 def _within(seconds: float, work: Callable[[], T], what: str) -> T:
-    """Return what some work returns, or raise its error; torch may wait for ever for a server that hangs.
-
-    Raises:
-        NobodyCameError: it does not return in time; its thread is left behind.
-    """
+    """Return what some work returns, or raise its error; a thread is left behind if torch waits for a dead server."""
     results: list[T] = []
     errors: list[Exception] = []
 

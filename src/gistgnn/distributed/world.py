@@ -56,12 +56,9 @@ class World:
         return any(self.gather(flag))
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
-        """Do some work on rank 0, and return its result, which JSON can hold, on all ranks.
+        """Do some work on rank 0, and return its result, which JSON can hold, on all ranks; all raise its GistError.
 
         The other ranks do something else meanwhile, which returns when rank 0 is done.
-
-        Raises:
-            GistError: the work has raised it; all ranks raise the same error.
         """
         result, error = None, None
         if self.leads:
@@ -73,11 +70,7 @@ class World:
         return cast(T, shared)
 
     def together(self, work: Callable[[], T]) -> T:
-        """Do some work on every rank, and return this rank's result.
-
-        Raises:
-            GistError: the work has raised it on some rank; all ranks raise the error of the first such rank.
-        """
+        """Do some work on every rank, and return this rank's result; all raise the first rank's GistError."""
         result, error = _attempt(work)
         raise_first(self.gather(error_message(error)), error)
         return cast(T, result)
@@ -150,10 +143,9 @@ class Costs:
 def costs(theta: int, slices: Sequence[float], ranks: int, local_steps: int, *, sharded: bool) -> Costs:
     """Count the bytes that W ranks send in a round.
 
-    With Θ sharded, the owners of a slice send it to the rank that trains it, and get it back. The rank owns 1/W of it
-    itself, so all ranks send 2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m entries: section 2.3.
-    With all of Θ on every rank, a trained slice goes to the W - 1 other ranks. An average over all ranks is a ring's:
-    2 (W - 1)/W |Θ| for each rank.
+    With Θ sharded, the owners of a slice send it to the rank that trains it, and get it back: all ranks send
+    2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m entries: section 2.3. With all of Θ on every
+    rank, a trained slice goes to W - 1 ranks. An average over all ranks is a ring's: 2 (W - 1)/W |Θ| for each rank.
 
     Args:
         theta: bytes of Θ.

@@ -25,10 +25,8 @@ class Auto:
 
     It gives the Θ of the in-turn runner, bit for bit, and saves time where a batch costs as much as a step of a narrow
     sub-GCN. The gradients and moments of all sub-GCNs are in memory at once, but the activations of one. Where Θ
-    streams, the batches are independent or the input features are partitioned, the sub-GCNs train in turn.
-
-    Attributes:
-        together: all sub-GCNs take a step on a batch before the next; expected before the first round, then known.
+    streams, the batches are independent or the input features are partitioned, the sub-GCNs train in turn, and
+    `together` is False.
     """
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ from torch.func import functional_call, vmap
 from torch.optim import Optimizer
 
 from gistgnn.errors import reason
+from gistgnn.layout.axes import named_tensors
 from gistgnn.round import Round
 from gistgnn.runners.in_turn import InTurn, keeps_moments
 from gistgnn.runners.registry import Losses
@@ -28,12 +29,8 @@ class Fused:
     """Trains all sub-GCNs of equal widths in one pass over each batch (see `Stack`).
 
     Without dropout it gives the Θ of the in-turn runner up to rounding; with dropout, one that is equal in
-    distribution. It holds the activations of all sub-GCNs at once, as much memory as those of the full model.
-
-    The first round shows whether this works. Otherwise the sub-GCNs train in turn, and a warning says why.
-
-    Attributes:
-        together: whether the sub-GCNs are fused; None before the first round.
+    distribution. It holds the activations of all sub-GCNs at once, as much memory as those of the full model. The first
+    round sets `together`. Where it cannot be, the sub-GCNs train in turn, and a warning says why.
     """
 
     def __init__(self) -> None:
@@ -68,11 +65,7 @@ class Fused:
 
 
 class Stack:
-    """Runs k modules of equal shapes in one pass over a batch: every matrix product is a batched one.
-
-    Args:
-        subs: the modules. Their parameters and buffers are copied; `write_back` copies them back.
-    """
+    """Runs k modules of equal shapes in one pass over a batch; `write_back` copies parameters and buffers back."""
 
     def __init__(self, subs: Sequence[nn.Module]) -> None:
         self.subs = subs
@@ -80,9 +73,8 @@ class Stack:
             name: torch.stack([sub.get_parameter(name).detach() for sub in subs]).requires_grad_(first.requires_grad)
             for name, first in subs[0].named_parameters()
         }
-        self.buffers = {
-            name: torch.stack([sub.get_buffer(name) for sub in subs]) for name, _ in subs[0].named_buffers()
-        }
+        names = [name for name, _ in subs[0].named_buffers()]
+        self.buffers = {name: torch.stack([sub.get_buffer(name) for sub in subs]) for name in names}
 
     def logits(self, batch: Batch) -> Tensor:
         """Return the outputs of all modules, [k, N, C]. Dropout differs between modules."""
@@ -110,10 +102,9 @@ class Stack:
         """Copy parameters and buffers into the modules."""
         with torch.no_grad():
             for i, sub in enumerate(self.subs):
-                for name, stacked in self.parameters.items():
-                    sub.get_parameter(name).copy_(stacked[i])
-                for name, stacked in self.buffers.items():
-                    sub.get_buffer(name).copy_(stacked[i])
+                tensors = named_tensors(sub)
+                for name, stacked in (*self.parameters.items(), *self.buffers.items()):
+                    tensors[name].copy_(stacked[i])
 
     def take_states(self, optimizer: Optimizer, carried: Optimizer) -> None:
         """Stack the states that an optimiser has of the modules into the optimiser of the stack."""
@@ -137,12 +128,11 @@ class Group:
 
     def __init__(self, round_: Round, places: list[int], training: Training) -> None:
         self.members, self._training = [round_.members[k] for k in places], training
-        subs = [round_.subs[k] for k in places]
-        self._stack = Stack(subs)
+        self._stack = Stack([round_.subs[k] for k in places])
         self._optimizer = training.make_optimizer(self._stack.parameters.values())
         self._carried: Optimizer | None = None
         if keeps_moments(round_, training):
-            self._carried = training.make_optimizer([p for sub in subs for p in sub.parameters()])
+            self._carried = training.make_optimizer([p for sub in self._stack.subs for p in sub.parameters()])
             for i in self.members:
                 round_.carry(i, self._carried)
             self._stack.take_states(self._optimizer, self._carried)
@@ -159,7 +149,7 @@ class Group:
         return losses.detach()
 
     def finish(self) -> None:
-        """Copy the trained parameters, and the carried moments, back into the sub-GCNs and their optimisers."""
+        """Copy what has been trained, and the carried moments, into the sub-GCNs and their optimisers."""
         self._stack.write_back()
         if self._carried:
             self._stack.give_states(self._optimizer, self._carried)

@@ -60,15 +60,7 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], expected: str, *, none: bool = False) -> None:
-    """Raise InputError unless a value is of one of some types, or None where that is allowed.
-
-    Args:
-        name: what the message calls the value.
-        value: any value.
-        kinds: the types.
-        expected: what the message expects, such as "an Evaluation".
-        none: None is allowed.
-    """
+    """Raise InputError unless a value is of one of some types, such as `expected` says; with `none`, or None."""
     if not (isinstance(value, kinds) or (none and value is None)):
         raise InputError(f"{name} is {shown(value)}, expected {expected}{', or None' if none else ''}")
 

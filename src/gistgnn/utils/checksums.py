@@ -11,12 +11,7 @@ from torch import Tensor
 
 
 def checksum(tensor: Tensor, start: int = 0) -> int:
-    """Return a checksum of 32 bits of a tensor's bytes.
-
-    Args:
-        tensor: of any shape and type, on any device.
-        start: the checksum of what comes before.
-    """
+    """Return a checksum of 32 bits of a tensor's bytes; `start` is the checksum of what comes before."""
     return xxhash.xxh32_intdigest(bytes_of(tensor), start)
 
 

@@ -81,13 +81,9 @@ def _log(task: str) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = ()) -> None:
-    """Print a table on standard output, under its title. It is as wide as its cells: no cell is broken or cut.
+    """Print a table on standard output, under its title, if it has one. No cell is broken or cut.
 
-    Args:
-        title: a line above the table; empty: none.
-        columns: the names of the columns.
-        rows: the cells of every row.
-        left: the columns that are aligned left; all others are aligned right.
+    The columns named in `left` are aligned left, all others right.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     if title:

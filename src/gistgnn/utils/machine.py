@@ -25,11 +25,7 @@ def describe_machine(device: str = "cpu", threads: int | None = None) -> str:
 
 
 def usable_device(name: str | torch.device) -> torch.device:
-    """Return a device; "cuda" alone is the GPU that torch uses now, by its number: threads begin with GPU 0.
-
-    Raises:
-        InputError: torch knows no such device, or finds no such GPU.
-    """
+    """Return a device that torch finds; "cuda" alone is the GPU in use, by its number: threads begin with GPU 0."""
     check_kind("device", name, (str, torch.device), "cpu, cuda or cuda:N")
     try:
         device = torch.device(name)
@@ -60,18 +56,13 @@ _GIT_SECONDS = 5  # a folder on a slow disk should not delay a result
 
 
 def provenance(device: str) -> dict[str, Any]:
-    """Describe this process and the device where the sub-GCNs train, as result.json holds it.
-
-    Returns:
-        "version" of gistgnn, "date" in UTC, "command" as it was typed, "machine", "libraries" with their versions, and
-        "git": the working directory's commit and whether files differ from it, or None outside a repository.
-    """
+    """Describe this process and the device where the sub-GCNs train, as result.json holds it."""
     return {
-        "version": _version("gistgnn"),
+        "version": version_of("gistgnn"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command(),
         "machine": describe_machine(device),
-        "libraries": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+        "libraries": {"python": platform.python_version(), **{name: version_of(name) for name in LIBRARIES}},
         "git": git_commit(Path.cwd()),
     }
 
@@ -81,9 +72,8 @@ def command() -> str:
     program = Path(sys.argv[0]).name
     if program in ("gistgnn", "gistgnn.exe"):
         return shlex.join(["gistgnn", *sys.argv[1:]])
-    if program == "__main__.py":  # python -m gistgnn
-        return shlex.join(["python", "-m", Path(sys.argv[0]).parent.name, *sys.argv[1:]])
-    return shlex.join(["python", *sys.argv]) if program else "python"
+    words = ["-m", Path(sys.argv[0]).parent.name, *sys.argv[1:]] if program == "__main__.py" else sys.argv
+    return shlex.join(["python", *(words if program else [])])
 
 
 def git_commit(folder: Path) -> dict[str, Any] | None:
@@ -103,7 +93,8 @@ def _git(folder: Path, *words: str) -> str | None:
     return done.stdout.strip()
 
 
-def _version(name: str) -> str | None:
+def version_of(name: str) -> str | None:
+    """Return the version of an installed package; None: it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

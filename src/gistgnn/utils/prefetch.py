@@ -1,8 +1,8 @@
 """Prefetching: a background thread prepares the next items of a loop."""
 
+from collections import deque
 from collections.abc import Generator, Iterable
-from queue import SimpleQueue
-from threading import Event, Semaphore, Thread
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -10,34 +10,17 @@ _END = object()
 
 
 def prefetch(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
-    """Yield the items while a thread prepares the next ones.
+    """Yield the items while a thread prepares the next ones: `depth` items, that in use included, exist at a time.
 
-    An error in ``items`` is raised at its place in the sequence. Closing the generator ends the thread; an early end of
-    a loop over the generator closes it. At most ``depth`` prepared items wait.
+    An error in `items` is raised at its place in the sequence. Closing the generator ends the thread.
     """
-    ready: SimpleQueue[object] = SimpleQueue()
-    room, stopped = Semaphore(depth), Event()
-    errors: list[BaseException] = []
-
-    def produce() -> None:
-        try:
-            iterator = iter(items)
-            while room.acquire() and not stopped.is_set():
-                ready.put(next(iterator, _END))
-        except BaseException as error:  # the consumer raises it
-            errors.append(error)
-            ready.put(_END)
-
-    thread = Thread(target=produce, name="gistgnn-prefetch", daemon=True)
-    thread.start()
+    iterator = iter(items)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="gistgnn-prefetch")
     try:
-        while (item := ready.get()) is not _END:
+        ready = deque(pool.submit(next, iterator, _END) for _ in range(depth))
+        while (item := ready.popleft().result()) is not _END:
             yield item  # type: ignore[misc]  # T, or the end
             del item  # do not keep it alive while waiting for the next one
-            room.release()
-        if errors:
-            raise errors[0]
+            ready.append(pool.submit(next, iterator, _END))
     finally:
-        stopped.set()
-        room.release()
-        thread.join()
+        pool.shutdown(cancel_futures=True)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -65,6 +66,7 @@ class Described:
                 check_count(self.name, number, setting.least, setting.most)
 
 
+@cache
 def described(kind: type) -> dict[str, Described]:
     """Return the fields of a dataclass that have a `Setting`, by name."""
     found = {}
@@ -80,5 +82,5 @@ def described(kind: type) -> dict[str, Described]:
 
 def check_settings(settings: Any) -> None:
     """Raise InputError unless every described field of a dataclass has a value that it may have."""
-    for name, field in described(type(settings)).items():
+    for name, field in described(type(settings)).items():  # type: ignore[arg-type]  # mypy: a type has no hash
         field.check(getattr(settings, name))
