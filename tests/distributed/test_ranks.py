@@ -11,7 +11,7 @@ import torch
 from gistgnn import GIST, DivergedError
 from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.layout.axes import named_tensors
-from gistgnn.phases import Phase
+from gistgnn.settings import Phase
 from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
 
