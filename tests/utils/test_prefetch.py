@@ -7,7 +7,7 @@ from gistgnn.utils.prefetch import prefetch
 
 
 def running() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "gistgnn-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("gistgnn-prefetch")]
 
 
 @pytest.mark.parametrize("items", [range(50), [], [None, 0, False]])
