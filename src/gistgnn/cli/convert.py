@@ -1,20 +1,29 @@
-"""`gistgnn convert`: write a graph of any size to a folder, from which it is read where it lies."""
+"""`gistgnn convert` and `gistgnn partition`: write a graph of any size to a folder; cut a graph into clusters."""
 
 import argparse
+import time
 from pathlib import Path
 from typing import Any
 
-from gistgnn.cli.options import add_data_root, add_json_option, gibibytes, print_json
+from gistgnn.cli.options import (
+    CLUSTER_METHODS,
+    add_data_options,
+    add_data_root,
+    add_json_option,
+    gibibytes,
+    print_json,
+    seed,
+)
 from gistgnn.cli.parser import add_command
-from gistgnn.errors import printable
+from gistgnn.errors import InputError, printable
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command's options."""
+    """Add the options of both commands."""
     parser = add_command(
         commands,
         "convert",
-        run,
+        _convert,
         "write a graph of any size to a folder",
         description="Write a graph to a folder of plain arrays that --dataset takes. The graph may be larger than the "
         "memory. If the command is killed, nothing is left at DEST; run it again.",
@@ -35,10 +44,10 @@ def add_parser(commands: Any) -> None:
     add("--memory", type=gibibytes, metavar="GIB", help=text)
     add_data_root(parser)
     add_json_option(parser)
+    _add_partition(commands)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
+def _convert(args: argparse.Namespace) -> int:
     import torch
 
     from gistgnn.graphs.conversion import convert
@@ -58,3 +67,102 @@ def run(args: argparse.Namespace) -> int:
     print(f"    on disk  {size(manifest.nbytes)}")
     print(f"       took  {duration(sum(made.seconds.values()))}, {size(peak)} of memory")
     return 0
+
+
+def _add_partition(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "partition",
+        _partition,
+        "cut a graph into clusters",
+        description="Cut a graph into clusters, keep them for later runs, and say how good the cut is. With --out, "
+        "write the graph of a folder to another one in the order of its clusters, without the graph in memory.",
+        example="gistgnn partition --dataset cora --clusters 50\n"
+        "gistgnn partition --dataset papers --clusters 4000 --out papers-clusters --memory 4",
+    )
+    add = parser.add_argument
+    add_data_options(parser, default="digits")
+    add("--clusters", type=int, required=True, metavar="C", help="number of clusters c")
+    text = "metis; stream, for large graphs; random; with --out also auto: METIS where its memory fits, otherwise "
+    text += "stream (default: metis; with --out: auto)"
+    add("--method", choices=("auto", *CLUSTER_METHODS), help=text)
+    text = "write the graph in the order of its clusters to this folder; it must not exist, or be empty"
+    add("--out", type=Path, metavar="DEST", help=text)
+    text = "with --out: memory that the process, and METIS's, may take (default: 2)"
+    add("--memory", type=gibibytes, metavar="GIB", help=text)
+    add("--inductive", action="store_true", help="cut the subgraph of the training nodes")
+    add("--seed", type=seed, default=0, help="seed of the later run (default: 0)")
+    add_json_option(parser)
+
+
+def _partition(args: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    facts, more = _cut_folder(args) if args.out else _cut_in_memory(args)
+    facts["seconds"] = time.perf_counter() - start
+    if args.json:
+        return print_json(facts)
+    nodes, sizes = f"{facts['nodes']:,} nodes in {facts['clusters']:,} clusters", facts["sizes"]
+    print(f"{facts['graph']}: {nodes}, in {facts['seconds']:.1f} s")
+    lines = {"nodes in a cluster": f"{sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}"}
+    lines |= {"edges inside clusters": f"{facts['edges_inside']:.1%}", **more}
+    for name, value in lines.items():
+        print(f"{name:>25}  {value}")
+    return 0
+
+
+def _cut_in_memory(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what --json prints of the clusters in memory, and what the text says besides."""
+    from gistgnn.graphs import load
+    from gistgnn.graphs.clustering import cluster
+    from gistgnn.sampling import training_subgraph, whole_graph
+    from gistgnn.utils.console import spinner
+
+    if args.method == "auto" or args.memory:
+        raise InputError(f"--{'memory' if args.memory else 'method auto'} is for a folder that is written: add --out")
+    graph, method = load(args.dataset, args.data_root), args.method or "metis"
+    batch = training_subgraph(graph) if args.inductive else whole_graph(graph)
+    edges = batch.csr
+    with spinner(f"clustering {graph.name}", shown=True):
+        clusters = cluster(edges, len(batch.x), args.clusters, method, args.seed)
+    facts = {"graph": graph.name, "inductive": args.inductive, "nodes": len(batch.x), "edges": edges.num_edges}
+    facts |= {"method": method, "seed": args.seed, **_sizes(clusters.sizes)}
+    facts |= {"edges_inside": clusters.kept_edges(edges), "cache": str(clusters.path) if clusters.path else None}
+    return facts, {"kept": printable(clusters.path or "no")}
+
+
+def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what --json prints of the folder that is written, and what the text says besides."""
+    import torch
+
+    from gistgnn.graphs.conversion import partition_folder
+    from gistgnn.graphs.named import find
+    from gistgnn.utils.formats import duration, size
+    from gistgnn.utils.process_memory import peak_memory_bytes, peak_memory_of_children
+
+    if args.inductive:
+        raise InputError(
+            "--inductive cuts the training nodes' subgraph, and --out writes the whole graph: leave one out"
+        )
+    if find(args.dataset) is not None or Path(args.dataset).expanduser().is_file():
+        raise InputError(
+            f"--out is for a graph folder, and {args.dataset} is none: make one with `gistgnn convert "
+            f"{args.dataset} FOLDER`, and give it as --dataset"
+        )
+    how = {"method": args.method or "auto", "memory": args.memory, "seed": args.seed}
+    made = partition_folder(args.dataset, args.out, args.clusters, **how, progress=True)
+    manifest, peak, children = made.manifest, peak_memory_bytes(torch.device("cpu")), peak_memory_of_children()
+    of_metis = children if children > peak else None  # a process begins with its parent's memory
+    facts = {"graph": manifest.name, "folder": str(args.out), "nodes": manifest.nodes, "edges": manifest.edges}
+    facts |= {"method": made.method, "seed": args.seed, **_sizes(made.sizes), "edges_inside": made.edges_inside}
+    facts |= {"bytes": manifest.nbytes, "passes": made.seconds, "peak_memory_bytes": peak}
+    memory = f"{size(peak)} of memory" + (f", METIS's process {size(of_metis)}" if of_metis else "")
+    lines = {"method": made.method, "took": f"{duration(sum(made.seconds.values()))}, {memory}"}
+    lines["written"] = f"{printable(args.out)}, {size(manifest.nbytes)}"
+    return {**facts, "metis_peak_memory_bytes": of_metis}, lines
+
+
+def _sizes(sizes: Any) -> dict[str, Any]:
+    """Return the number of clusters, and how many nodes they have."""
+    ordered = sorted(sizes.tolist())
+    spread = {"min": ordered[0], "median": ordered[(len(ordered) - 1) // 2], "max": ordered[-1]}
+    return {"clusters": len(ordered), "sizes": spread}

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, partition_graph, plan, reproduce, theory, train
+from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, plan, reproduce, theory, train
 from gistgnn.cli.parser import BAD_INPUT, Parser
 from gistgnn.cli.process import Interrupted, leads, raising, say, status_of
 from gistgnn.errors import GistError, lacks_memory, one_line, reason
@@ -34,7 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gistgnn", description=_DESCRIPTION, example=_EXAMPLE)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    for command in (train, compare, list_runs, plan, evaluate, datasets, convert, partition_graph, reproduce, theory):
+    for command in (train, compare, list_runs, plan, evaluate, datasets, convert, reproduce, theory):
         command.add_parser(commands)
     parser.set_defaults(commands=", ".join(commands.choices))
     return parser

@@ -16,11 +16,8 @@ _WIDE = 28  # columns before the help texts
 class Parser(argparse.ArgumentParser):
     """A parser that reports a wrong option in one line, and whose --help is short.
 
-    Args:
-        common: the options that --help shows, such as "--dataset"; --help-all shows the rest, too. Empty: --help shows
-            all of them.
-        example: commands, one a line, which both show.
-        options: as for `argparse.ArgumentParser`.
+    --help shows the `common` options alone, such as "--dataset", and --help-all the rest, too; without any, --help
+    shows all. Both show the `example`: commands, one a line.
     """
 
     def __init__(self, *, common: Sequence[str] = (), example: str = "", **options: Any) -> None:

@@ -86,11 +86,7 @@ class Row:
 
 
 def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) -> list[RunConfig]:
-    """Return the run of every row with seed 0, the baseline first: one device, then every method with every m above 1.
-
-    Raises:
-        InputError: there is nothing to compare with the baseline.
-    """
+    """Return the run of every row with seed 0: one device, the baseline, then every method with every m above 1."""
     several = [m for m in dict.fromkeys(sub_gcns) if m != 1]
     rows = [("gist", 1), *((method, m) for method in dict.fromkeys(methods) for m in several)]
     if len(rows) == 1:
@@ -118,10 +114,8 @@ def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
 def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5, details: Sequence[str] = ()) -> list[Row]:
     """Return one row for each group of records, over its seeds; the first group is the baseline.
 
-    Args:
-        records: the groups.
-        below: points below the baseline's final score, for the times to a fixed score.
-        details: what tells each group from the others beside method and m; none: nothing.
+    The times to a fixed score are to `below` points below the baseline's final score. `details` are what tells each
+    group from the others beside method and m.
     """
     every = zip(records, details or [""] * len(records), strict=True)
     return [_row(group, records[0], below, detail) for group, detail in every]

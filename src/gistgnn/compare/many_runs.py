@@ -200,16 +200,10 @@ def train_apart(
     threads: int,
     keep: Callable[[RunConfig, Record], None],
 ) -> list[str]:
-    """Train every run in a process of its own; return the runs whose processes were killed, in words.
+    """Train every run in a process of its own, `at_once` of them at a time; return those that were killed, in words.
 
-    Each run has an executor of its own, so that the others go on where a process is killed. An error ends all.
-
-    Args:
-        configs: the runs, in the order in which they begin.
-        train: trains one run in its process.
-        at_once: how many runs train at the same time.
-        threads: of torch, in every process.
-        keep: called with a run and its record as soon as the run is finished.
+    Each run has an executor of its own, so that the others go on where a process is killed. An error ends all. `keep`
+    is called with a run and its record as soon as the run is finished.
     """
 
     def apart(config: RunConfig) -> Record:

@@ -24,15 +24,9 @@ def store_of_ranks(store: RunStore, count: int) -> RunStore:
 
 
 def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int = 1) -> list[Record] | None:
-    """Return the records of some runs on the largest number of ranks that has trained all of them.
+    """Return the records of some runs, with "workers", on the largest number of ranks that has trained all of them.
 
-    Args:
-        store: of the runs on one device.
-        configs: the runs, such as one with every seed.
-        least: fewer ranks do not count.
-
-    Returns:
-        The records, with "workers" (see `RunsOnRanks`); None if no number of ranks has trained all runs.
+    Fewer ranks than `least` do not count. None: no number of ranks has trained all runs. See `RunsOnRanks`.
     """
     names = (path.name.removeprefix(RANKS_FOLDER) for path in store.directory.glob(f"{RANKS_FOLDER}*"))
     for count in sorted((int(name) for name in names if name.isdigit()), reverse=True):

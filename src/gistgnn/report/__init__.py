@@ -21,11 +21,7 @@ REPORT = "report.html"
 
 
 def write_report(path: Path, html: str) -> None:
-    """Write a page into a file, usually named `REPORT`, whole or not at all.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write a page, or another text, into a file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(html, encoding="utf-8", errors="backslashreplace")
 
@@ -37,13 +33,8 @@ def render(template: str, **context: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(__name__),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    blocks = {"trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, **blocks)
     for function in (formats.duration, formats.number, formats.percent, formats.plural, formats.size, formats.times):
         environment.filters[function.__name__] = function
     environment.filters["share"] = lambda part: f"< 1{formats.NBSP}%" if part < 0.005 else formats.percent(part, 0)

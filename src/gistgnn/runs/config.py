@@ -202,11 +202,7 @@ class RunConfig:
     def trainer(self, features: int, classes: int, out: Path | None = None, ranks: "World | None" = None) -> "GIST":
         """Return the object that trains this run: a `GIST`, or one of `gistgnn.baselines`.
 
-        Args:
-            features: number of features of a node.
-            classes: number of classes of the graph.
-            out: the run folder; a Θ on disk lies in it.
-            ranks: the processes that train together; None: this one alone.
+        A Θ on disk lies in the run folder `out`. `ranks` are the processes that train together; None: this one alone.
         """
         from gistgnn.fit.prepare import independent
         from gistgnn.theta.registry import Store

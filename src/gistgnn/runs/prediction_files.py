@@ -28,17 +28,11 @@ Array = npt.NDArray[Any]
 def write_predictions(
     path: Path, outputs: Iterable[Output], nodes: int, *, multi_label: bool, numbers: Tensor | None = None
 ) -> None:
-    """Write the predictions of a model, node by node, as a whole file or not at all.
+    """Write the predictions of a model for N nodes, which come in pieces that have every node once.
 
     A `.csv` has a node's number, class and the class's probability; with several labels a node, every label's
-    probability. A `.npz` has ``classes`` [N] or [N, K], and ``probabilities`` [N, C].
-
-    Args:
-        path: ends in one of `SUFFIXES`.
-        outputs: of the model, in pieces that have every node once.
-        nodes: N.
-        multi_label: whether a node has several labels.
-        numbers: [N], the numbers that the nodes have in the file; None: their own.
+    probability. A `.npz` has ``classes`` [N] or [N, K], and ``probabilities`` [N, C]. `numbers` [N] are the numbers
+    that the nodes have in the file; None: their own.
     """
     with replacing(path) as temporary, contextlib.ExitStack() as stack:
         classes = probabilities = np.empty(0)
@@ -64,11 +58,7 @@ def write_predictions(
 
 @contextlib.contextmanager
 def _array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Array]:
-    """Yield an array to be filled: in memory, or if it is large in a file beside ``path``, which is then removed.
-
-    Raises:
-        OSError: the disk is full.
-    """
+    """Yield an array to be filled: in memory, or if it is large in a file beside ``path``, which is then removed."""
     size = int(np.prod(shape)) * dtype.itemsize
     if size <= _LARGE:
         yield np.empty(shape, dtype)

@@ -82,11 +82,7 @@ def write_run(
 
 
 def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
-    """Prepare a folder for a run: remove what `overwrite` replaces. Nothing else is replaced.
-
-    Raises:
-        InputError: the folder cannot be written, or holds a run that is neither replaced nor resumed.
-    """
+    """Prepare a folder for a run: remove what `overwrite` replaces; refuse a run that is not replaced or resumed."""
     check_writable(out)
     checkpoints = Checkpoints(out / CHECKPOINTS)
     if overwrite:
