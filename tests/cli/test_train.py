@@ -292,7 +292,7 @@ def test_phases_follow_each_other(cli: Cli, as_json: Json, tmp_path: Path, own_g
     assert [entry["lr"] for entry in record["history"]][:3] == [0.01, 0.01, 0.005]
     assert "m = 4 (copies), 4, 2, 1" in (tmp_path / "run/report.html").read_text()
     assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
-    assert "epochs was 22.5, now 23.5" in cli(*train[:-1], "1:1.5", "--resume").stderr
+    assert "is of another run: training was" in cli(*train[:-1], "1:1.5", "--resume").stderr
 
 
 def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -> None:
