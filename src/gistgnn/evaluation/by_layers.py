@@ -187,37 +187,36 @@ class _LayerPass:
     ) -> None:
         self._batch, self._plan, self._layer, self._sizes, self._required = batch, plan, layer, sizes, required
         self._row, self._h, self._no_rows = sizes.row(batch.dtype.itemsize), h, h.rows(slice(0, 0))
-        self._received, self._sums = self._aggregate()
 
     def hidden(self, norm: nn.Module) -> NodeFeatures:
         """Return the activated output of a hidden layer."""
-        sums = self._sums
+        received, sums = self._aggregate()
         if sums is not None and len(sums.blocks) > 1 and sums.width == self._sizes.hidden:
             out = sums  # every row is read before it is written
         else:
             out = self._store(self._sizes.hidden, len(self._required))
-        for nodes, values in self._updated():
+        for nodes, values in self._updated(received):
             out.put(nodes, activate(norm, values))
-        self._close(out)
+        for used in (self._h, sums):
+            if used is not None and used is not out:
+                used.close()
         return out
 
     def outputs(self) -> Iterator[Output]:
         """Yield the output of the last layer for a chunk of nodes after another."""
+        received, sums = self._aggregate()
         every = self._required.nodes
-        for nodes, values in self._updated():
+        for nodes, values in self._updated(received):
             yield nodes if every is None else every[nodes], values
-        self._close()
+        for used in (self._h, sums):
+            if used is not None:
+                used.close()
 
-    def _updated(self) -> Iterator[tuple[slice, Tensor]]:
+    def _updated(self, received: Rows) -> Iterator[tuple[slice, Tensor]]:
         """Yield the layer's output for a chunk of nodes after another, in ascending order."""
         for nodes in self._chunks():
             x = self._own(self._h, nodes) if self._layer.update_reads_input else self._no_rows
-            yield nodes, self._layer.update(x, self._received(nodes))
-
-    def _close(self, out: NodeFeatures | None = None) -> None:
-        for used in (self._h, self._sums):
-            if used is not None and used is not out:
-                used.close()
+            yield nodes, self._layer.update(x, received(nodes))
 
     def _own(self, h: NodeFeatures, nodes: slice) -> Tensor | SparseMatrix:
         """Return the rows of ``h`` that belong to some of the layer's nodes."""
