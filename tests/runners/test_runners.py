@@ -174,9 +174,9 @@ def test_the_rate_follows_the_place_in_the_run() -> None:
     rates: list[float] = []
 
     class Watched(Training):
-        def rate(self, progress: float) -> float:
-            rates.append(progress)
-            return super().rate(progress)
+        def rate_at(self, step: int, steps: int) -> float:
+            rates.append(step / steps)
+            return super().rate_at(step, steps)
 
     InTurn()(GIST(OURS["gcn"], (9, 7), 2).begin_round(), FULL, Watched(8), StepRange(4, 3, 8), seed=0)
     assert rates == [4 / 8, 5 / 8, 6 / 8] * 2
