@@ -1,4 +1,7 @@
+from collections.abc import Callable
+from functools import cache
 from multiprocessing import forkserver
+from pathlib import Path
 
 import pytest
 
@@ -10,3 +13,17 @@ def forked_from_one() -> None:
     """Experiments fork their runs from the process that other tests fork theirs from, whichever comes first."""
     ready()
     forkserver.ensure_running()
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of an experiment that has run once at a tiny size, by its name."""
+    from tests.paper.test_reproduce import reproduce
+
+    @cache
+    def folder(name: str) -> Path:
+        out = tmp_path_factory.mktemp(name) / "out"
+        assert reproduce(name, out) == 0
+        return out
+
+    return folder

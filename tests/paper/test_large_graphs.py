@@ -42,19 +42,22 @@ def test_the_papers_numbers() -> None:
     assert {len(scores) for scores in published.TABLE1.values()} == {len(published.TABLE1_ROWS)} == {10}
 
 
-def test_smaller_graphs_have_batches_and_steps_in_proportion() -> None:
+def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
     assert clusters_of("reddit") == clusters_of("amazon2m") == 15_000
     assert clusters_of("synthetic:reddit@0.1") == 1_500
+    assert parts_of("amazon2m") == parts_of("synthetic:amazon2m") == 5000
+    assert parts_of("synthetic:amazon2m@0.02") == 100
+    assert parts_of("digits") == parts_of("own.npz") == 4
+    assert UltraWide.at("full").config("amazon2m", 2, 32768, 8).evaluation.parts == 5000
     small = Ladies.at("small").config("digits", 2, LADIES, 1)
     assert (small.training.local_steps, small.training.lr, small.inductive) == (50, 0.01, False)
     on_clusters = Ladies.at("full").config("reddit", 3, CLUSTERS, 4)
     assert on_clusters == Reddit.at("full").config("reddit", "graphsage", 256, 3, 4)
+    assert memory_size("32GB") == DEVICE_MEMORY
     for m in (1, 2, 4, 8):
-        run = large_run("synthetic:reddit@0.2", ModelConfig(), m, 80, 50, "cpu")
-        assert 24 <= 80 * 300 / m / 50 / run.training.evaluate_every <= 40
-
-
-def test_the_batches_of_the_public_scripts_can_be_chosen() -> None:
+        large = large_run("synthetic:reddit@0.2", ModelConfig(), m, 80, 50, "cpu")
+        assert 24 <= 80 * 300 / m / 50 / large.training.evaluate_every <= 40
+    # the batches of the public scripts can be chosen
     for experiment, expected in (
         (Reddit.at("full", clusters=1500, clusters_per_batch=20), {(1500, 20)}),
         (Reddit.at("small", clusters_per_batch=5), {(1500, 5), (150, 5)}),
@@ -133,24 +136,15 @@ def test_what_fits_the_papers_device_but_not_this_machine_is_not_run(
     assert held["what the paper says of F1 and time"] is None
 
 
-def test_parts_are_as_large_as_the_papers() -> None:
-    assert parts_of("amazon2m") == parts_of("synthetic:amazon2m") == 5000
-    assert parts_of("synthetic:amazon2m@0.02") == 100
-    assert parts_of("digits") == parts_of("own.npz") == 4
-    assert UltraWide.at("full").config("amazon2m", 2, 32768, 8).evaluation.parts == 5000
-    assert memory_size("32GB") == DEVICE_MEMORY
-
-
 def test_every_store_trains_the_same_and_leaves_no_files(tmp_path: Path) -> None:
-    tables = {}
+    tables = []
     for store in ("memory", "disk"):
         out = tmp_path / store
-        words = ("--datasets", "digits", "--widths", 16, "--epochs", 2, "--local-steps", 1, "--clusters", 40)
+        words = ("--datasets", "digits", "--widths", 16, "--epochs", 1, "--local-steps", 1, "--clusters", 10)
         assert run("reproduce", "ultrawide", *words, "--sub-gcns", 1, 4, "--store", store, "--out", out) == 0
-        assert [path.suffix for path in (out / "runs").iterdir()] == [".json"] * 2
-        record = json.loads((out / "experiment.json").read_text())
-        tables[store] = [line[4:6] for line in record["rows"]]
-        runs = [json.loads(path.read_text()) for path in (out / "runs").iterdir()]
-        assert {one["config"]["store"] for one in runs} == {store}
-        assert {one["evaluation"]["method"] for one in runs} == {"parts"}
-    assert tables["memory"] == tables["disk"]
+        paths = list((out / "runs").iterdir())
+        assert [path.suffix for path in paths] == [".json"] * 2
+        tables.append([line[4:6] for line in json.loads((out / "experiment.json").read_text())["rows"]])
+        runs = [json.loads(path.read_text()) for path in paths]
+        assert {(one["config"]["store"], one["evaluation"]["method"]) for one in runs} == {(store, "parts")}
+    assert tables[0] == tables[1]

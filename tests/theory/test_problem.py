@@ -26,36 +26,28 @@ from gistgnn.theory.problem import aggregation, gram, kernel, limit_gram, output
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
-SAMPLES = 10**6
+SAMPLES = 10**5
 
 
 def names_that_fail(p: Problem) -> set[str]:
     return {assumption.name for assumption in check(p, 2) if not assumption.holds}
 
 
-def test_a_bipartite_component_fails() -> None:
-    assert not names_that_fail(ring(8, 5)) | names_that_fail(complete(6))  # the problems of the other tests
-    assert names_that_fail(ring(8, 8, jumps=(1,))) == {"λ_min(Ā) ≠ 0", "λ_0 > 0"}  # an even ring
-    assert not names_that_fail(ring(9, 9, jumps=(1,)))
-
-
-def test_an_isolated_node_fails_the_balance_of_degrees_only_there() -> None:
-    p = ring(5, 4, jumps=(1,))
-    with_one_more = Problem(torch.cat([p.x, p.x[:1].flip(1)]) * 0.0 + 0.01, p.edge_index, torch.zeros(6).double())
-    assert with_one_more.degrees.tolist() == [2, 2, 2, 2, 2, 0]
-    failed = names_that_fail(with_one_more)
+def test_each_assumption_fails_where_it_has_to() -> None:
+    p = ring(8, 5)
+    assert not names_that_fail(p) | names_that_fail(complete(6)) | names_that_fail(ring(9, 9, jumps=(1,)))
+    assert names_that_fail(ring(8, 8, jumps=(1,))) == {"λ_min(Ā) ≠ 0", "λ_0 > 0"}  # an even ring is bipartite
+    assert names_that_fail(Problem(3.0 * p.x, p.edge_index, p.y)) == {"‖x_i‖ ≤ (1 − ε) / 2", "‖x̂_i‖ ≤ 1"}
+    edges = ring(5, 4, jumps=(1,)).edge_index
+    isolated = Problem(torch.full((6, 4), 0.01).double(), edges, torch.zeros(6).double())
+    assert isolated.degrees.tolist() == [2, 2, 2, 2, 2, 0]
+    failed = names_that_fail(isolated)
     assert "balanced degrees" in failed
     assert "λ_min(Ā) ≠ 0" not in failed
-
-
-def test_rows_that_are_long_or_parallel_fail() -> None:
-    p = ring(8, 5)
-    assert names_that_fail(Problem(3.0 * p.x, p.edge_index, p.y)) == {"‖x_i‖ ≤ (1 − ε) / 2", "‖x̂_i‖ ≤ 1"}
     x_hat = p.x_hat.clone() * 0.1
     x_hat[1] = 2.0 * x_hat[0]
     x = torch.linalg.solve(p.a_bar, x_hat)
-    # no two rows of X are parallel: the assumption on X does not give the property of X̂
-    assert smallest_angle(x) > 1e-3
+    assert smallest_angle(x) > 1e-3  # no parallel rows of X, which does not give the property of X̂
     assert {"no parallel x̂_i", "λ_0 > 0"} <= names_that_fail(Problem(x, p.edge_index, p.y))
     x_hat[1] = 0.0
     assert smallest_angle(x_hat) == 0.0
@@ -153,7 +145,7 @@ def test_a_basis_of_the_rows_of_x_leaves_what_training_depends_on(n: int, d: int
     torch.testing.assert_close(limit_kernel(same, 2), limit_kernel(p, 2))
 
 
-def test_closed_forms_are_the_expectations_over_a_million_neurons() -> None:
+def test_closed_forms_are_the_expectations_over_many_neurons() -> None:
     x_hat, m = ring(5, 4, 1).x_hat, 3
     x_hat[4] = -2.0 * x_hat[0]  # antiparallel: never active together
     z = x_hat @ torch.randn(4, SAMPLES, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -179,7 +171,7 @@ def test_the_diagonal_and_parallel_rows_are_exact() -> None:
 
 @pytest.mark.parametrize("m", [1, 4])
 def test_finite_kernels_converge_with_the_root_of_the_width(m: int) -> None:
-    p, widths = ring(8, 5), [64, 256, 1024, 4096]
+    p, widths = ring(8, 5), [64, 256, 1024]
     assert abs(exponent(widths, [measure_kernel_distance(p, d_1, m, 60) for d_1 in widths]) + 0.5) <= 0.1
 
 
