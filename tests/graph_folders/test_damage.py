@@ -11,12 +11,12 @@ import pytest
 
 from gistgnn import load
 from gistgnn.graphs.conversion import convert, partition_folder
-from gistgnn.graphs.folder import HEADER, MANIFEST, original_nodes, verify
+from gistgnn.graphs.folder import HEADER, MANIFEST, verify
 from gistgnn.sampling import whole_graph
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.refusals import refused
 
-from .folders import some_graph
+from .folders import put, some_graph
 
 ARRAYS = ("rowptr", "col", "x", "y", "split", "edge_weight", "node", "cluster_ptr")
 
@@ -99,14 +99,6 @@ def test_folders_that_are_no_graphs(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def put(path: Path, place: Any, value: int) -> None:
-    """Change a value; the header and the size stay."""
-    array = np.load(path)
-    begin = path.stat().st_size - array.nbytes
-    array[place] = value
-    path.write_bytes(path.read_bytes()[:begin] + array.tobytes())
-
-
 VALUES = [
     ("rowptr", 0, 1, "does not rise from 0 to 300"),
     ("rowptr", 3, 10**6, "does not rise from 0 to 300"),
@@ -129,12 +121,6 @@ def test_wrong_values_of_nodes_are_refused_when_a_folder_is_opened(made: Path) -
     put(made / "y.npy", slice(None), -1)
     with refused("split.npy is damaged", "has a node without a label in a split"):
         load(made)
-
-
-def test_old_numbers_of_nodes_are_checked_when_they_are_used(made: Path) -> None:
-    put(made / "node.npy", 3, 7)
-    with refused(f"{made / 'node.npy'} is damaged"):
-        original_nodes(load(made))
 
 
 def test_an_edge_from_no_node_is_refused_when_it_is_read(tmp_path: Path) -> None:

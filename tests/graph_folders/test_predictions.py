@@ -17,7 +17,7 @@ from gistgnn.sampling import whole_graph
 from tests.cli.in_process import run
 from tests.helpers.clustered_folders import make_clustered
 
-from .folders import some_graph
+from .folders import put, some_graph
 
 
 def outputs(nodes: int, classes: int, step: int) -> tuple[list[tuple[slice, torch.Tensor]], torch.Tensor]:
@@ -57,6 +57,11 @@ def test_the_command_gives_nodes_their_old_numbers(tmp_path: Path, capsys: pytes
     one, other = (np.load(tmp_path / f"{name}.npz") for name in ("folder", "memory"))
     np.testing.assert_allclose(one["probabilities"][clusters.order.numpy()], other["probabilities"], atol=1e-6)
     assert np.array_equal(one["classes"][clusters.order.numpy()], other["classes"])
+    put(tmp_path / "folder" / "node.npy", 3, 7)
+    words = ("--dataset", tmp_path / "folder", "--output", tmp_path / "damaged.npz")
+    assert run("predict", tmp_path / "run", *words) == 2
+    assert "node.npy is damaged: it does not hold every node once" in capsys.readouterr().err
+    assert not (tmp_path / "damaged.npz").exists()
 
 
 def test_an_evaluation_by_parts_comes_in_pieces(tmp_path: Path) -> None:

@@ -50,7 +50,11 @@ def assert_equal(one: Graph, other: Graph) -> None:
         left, right = getattr(one, name), getattr(other, name)
         assert left.dtype == right.dtype
         assert torch.equal(left, right), name
-    assert one.num_classes == other.num_classes
+    assert (one.num_classes, one.regression, one.num_edges) == (other.num_classes, other.regression, other.num_edges)
+    assert one.edge_data.keys() == other.edge_data.keys()
+    for name, value in one.edge_data.items():
+        assert torch.equal(value, other.edge_data[name]), name
+    assert one.checksum() == other.checksum()
 
 
 @st.composite

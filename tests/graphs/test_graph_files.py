@@ -5,7 +5,6 @@ import os
 import pickle
 import socket
 import struct
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
 from torch_geometric.data import Data
 
 from gistgnn.errors import InputError
@@ -23,7 +21,7 @@ from gistgnn.graphs import Graph, load_file, load_nodes, save_file
 from tests.helpers.edges import edge_graph
 from tests.helpers.refusals import refused
 
-from .samples import Malicious, arguments, arrays_of, as_data, assert_equal, graphs, tells_classes
+from .samples import Malicious, arguments, arrays_of, as_data, assert_equal
 
 EMPTY = torch.zeros(6, 2)
 SMALL = Graph.build(**arguments())
@@ -57,20 +55,6 @@ def written(folder: Path, suffix: str) -> Path:
     path = folder / f"g.{suffix}"
     save_file(SMALL, path) if suffix == "npz" else torch.save(as_data(SMALL), path)
     return path
-
-
-@given(graphs())
-def test_every_graph_comes_back(graph: Graph) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "mine.npz"
-        save_file(graph, path)
-        torch.save(as_data(graph), Path(folder) / "mine.pt")
-        loaded = load_file(path)
-        assert sorted(os.listdir(folder)) == ["mine.npz", "mine.pt"]
-        assert_equal(loaded, graph)
-        assert loaded.name == "mine"
-        if tells_classes(graph):
-            assert_equal(load_file(str(path.with_suffix(".pt"))), graph)
 
 
 def test_what_a_npz_may_hold(tmp_path: Path) -> None:

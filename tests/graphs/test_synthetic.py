@@ -9,7 +9,7 @@ import torch
 from gistgnn.graphs import DATASETS, Graph, find, load, synthetic
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.conversion import convert
-from gistgnn.graphs.synthetic import Level, cumulate, draw_edges, power_law, weighted_place
+from gistgnn.graphs.synthetic import power_law
 from gistgnn.graphs.synthetic_blocks import RECIPE, ROWS, TEST, Blocks
 from tests.helpers.flips import flipped
 from tests.helpers.refusals import refused
@@ -169,31 +169,6 @@ def test_any_block_is_made_alone(papers: Graph, blocks: Blocks, tmp_path: Path) 
     made = load(tmp_path / "made")
     assert_equal(made, papers)
     assert made.name == PAPERS
-
-
-@pytest.mark.parametrize("cap", [8.0, 1000.0])
-def test_places_are_drawn_by_weight(cap: float) -> None:
-    """The density at place r is proportional to min(r^(-7/11), cap)."""
-    drawn = weighted_place(np.random.default_rng(0).random(400_000), cap)
-    assert drawn.min() >= 0
-    assert drawn.max() <= 1
-    weight = np.minimum(((np.arange(1_000_000) + 0.5) / 1_000_000) ** (-7 / 11), cap)
-    expected = weight.reshape(10, -1).sum(axis=1) / weight.sum()
-    assert np.allclose(np.histogram(drawn, np.linspace(0, 1, 11))[0] / len(drawn), expected, atol=0.003)
-
-
-def test_edges_of_levels() -> None:
-    """30 nodes have 435 pairs; the inner level has only 3 · 45 pairs, fewer than the 300 edges."""
-    cumulated = cumulate(np.ones(30))
-    levels = [Level(0.9, np.array([0, 10, 20, 30]), cumulated), Level(0.1, np.array([0, 30]), cumulated)]
-    low, high = draw_edges(np.random.default_rng(0), levels, 300)
-    assert (low < high).all()
-    assert len({*zip(low.tolist(), high.tolist(), strict=True)}) == len(low) == 300
-    assert (low // 10 == high // 10).sum() == 135
-    cumulated = cumulate(np.array([1.0, 3.0] * 500))
-    low, high = draw_edges(np.random.default_rng(0), [Level(1.0, np.array([0, 500, 1000]), cumulated)], 5000)
-    assert ((low < 500) == (high < 500)).all()
-    assert np.mean(np.concatenate([low, high]) % 2) == pytest.approx(0.75, abs=0.02)
 
 
 def test_bad_fractions() -> None:

@@ -97,6 +97,12 @@ def test_what_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
     for use in (lambda path: check_digest(path, "", "do it again"), lambda path: read_tensors(path, "do it again")):
         with refused(str(tmp_path / "missing"), "No such file", "do it again"):
             use(tmp_path / "missing")
+    write_tensors(tmp_path / "t", {"a": torch.ones(3)})
+    whole = (tmp_path / "t").read_bytes()
+    for content, why in ((whole[:-4], "it is cut short"), (whole + bytes(4), "it is cut short"), (b"", "")):
+        (tmp_path / "t").write_bytes(content)
+        with refused(f"{tmp_path / 't'} cannot be read", why):
+            read_tensors(tmp_path / "t", "do it again")
     os.mkfifo(tmp_path / "pipe")
     with refused("is no regular file"):
         check_digest(tmp_path / "pipe", "", "do it again")

@@ -1,6 +1,7 @@
 import errno
 import os
 import signal
+import stat
 import time
 from pathlib import Path
 
@@ -21,6 +22,14 @@ def test_the_file_appears_whole_when_the_block_ends(tmp_path: Path) -> None:
         assert not path.exists()
     assert path.read_text() == "whole"
     assert list(path.parent.iterdir()) == [path]
+    for umask, mode in ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664)):
+        before = os.umask(umask)
+        try:
+            with replacing(path) as temporary:
+                temporary.write_text("x")
+        finally:
+            assert os.umask(before) == umask
+        assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
