@@ -57,4 +57,5 @@ for round in loop:
     for sub in round:
         train(sub)
 best = loop.best_model()
-print(f"Loop: test accuracy {accuracy(best, graph.test):.1%} at round {loop.best_round} of {loop.round}")
+progress = loop.progress
+print(f"Loop: test accuracy {accuracy(best, graph.test):.1%} at round {progress.best_round} of {progress.rounds}")

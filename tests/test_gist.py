@@ -10,6 +10,7 @@ from gistgnn import GIST
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN, Adjacency
+from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.models import USERS, C, F
@@ -75,13 +76,13 @@ def test_rounds_by_hand_are_fit(case: str) -> None:
 # The result follows from the seed.
 
 
-@pytest.mark.parametrize("m", [1, 3])
-def test_the_seed_decides_everything(m: int) -> None:
+@pytest.mark.parametrize(("m", "sampler"), [(1, None), (3, None), (3, ClusterSampling(6, 2))])
+def test_the_seed_decides_everything(m: int, sampler: ClusterSampling | None) -> None:
     runs = []
     for seed, noise in ((0, 1), (0, 2), (1, 1)):
         torch.manual_seed(noise)
         gist = GIST(gcn(dropout=0.5, norm="batch"), (8, 7), m, seed=seed)
-        result = fit(gist)
+        result = fit(gist, sampler=sampler)
         runs.append((theta(gist), quiet(result.progress.history)))
     assert same(runs[0][0], runs[1][0])
     assert runs[0][1] == runs[1][1]

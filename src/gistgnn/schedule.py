@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from gistgnn.accounting.costs import Operations
 from gistgnn.errors import InputError
@@ -48,23 +47,6 @@ class RoundPlan:
         return self.steps.rate(self.training, self.steps.count - 1)
 
 
-class _Part(NamedTuple):
-    """A phase, and how much of the run comes before it."""
-
-    training: Training
-    sub_gcns: int | None  # None: the m of the `GIST`, in a run without phases
-    workers: int
-    copies: bool
-    local_steps: int
-    evaluate_every: int
-    steps: int
-    rounds: range  # their numbers in the run
-    first_draw: int
-    epochs: float
-    steps_before: int
-    epochs_before: float
-
-
 class Schedule:
     """The rounds of a run.
 
@@ -75,7 +57,8 @@ class Schedule:
     def __init__(
         self, training: Training, steps_per_epoch: int, workers: int, operations: Operations | None = None
     ) -> None:
-        self._parts: list[_Part] = []
+        self._first = list[RoundPlan]()  # the first round of every phase
+        self._epochs = list[tuple[float, float]]()  # of every phase: the epochs before it, and its own
         self.rounds = 0  # T
         # Of every phase: the numbers of its rounds, the steps of each sub-GCN, and ζ.
         self.phases, self.steps, self.local_steps = list[range](), list[int](), list[int]()
@@ -95,9 +78,24 @@ class Schedule:
             # A phase that keeps its blocks begins with the last draw of the phase before.
             first_draw = draws if own.redraw_every else max(draws - 1, 0)
             draws = first_draw + (-(-len(rounds) // own.redraw_every) if own.redraw_every else 1)
-            own = replace(own, local_steps=zeta, evaluate_every=evaluate_every)
-            of_run = (rounds, first_draw, epochs, sum(self.steps), epochs_before)
-            self._parts.append(_Part(own, m, trained, copies, zeta, evaluate_every, steps, *of_run))
+            before = sum(self.steps)
+            self._first.append(
+                RoundPlan(
+                    training=replace(own, local_steps=zeta, evaluate_every=evaluate_every),
+                    local_steps=zeta,
+                    evaluate_every=evaluate_every,
+                    steps=StepRange(before, min(zeta, steps), steps, before),
+                    sub_gcns=m,
+                    workers=trained,
+                    draw=first_draw,
+                    copies=copies,
+                    lasting=own.redraw_every != 1,
+                    fresh=True,
+                    last=len(rounds) == 1,
+                    epoch=epochs_before + epochs * min(zeta, steps) / steps,
+                )
+            )
+            self._epochs.append((epochs_before, epochs))
             self.rounds, epochs_before = rounds.stop, epochs_before + epochs
             self.phases.append(rounds)
             self.steps.append(steps)
@@ -105,48 +103,41 @@ class Schedule:
 
     def plan(self, number: int) -> RoundPlan:
         """What round t does; the last round of a phase may be shorter."""
-        parts = iter(self._parts)
-        while number not in (part := next(parts)).rounds:
-            pass
-        place, zeta, every = number - part.rounds.start, part.local_steps, part.training.redraw_every
-        done = place * zeta  # steps of the phase before the round
-        count = min(zeta, part.steps - done)
-        carries = part.training.optimizer_state == "carry"
-        drawn = bool(every) and place % every == 0 and part.workers > 1
-        return RoundPlan(
-            training=part.training,
-            local_steps=zeta,
-            evaluate_every=part.evaluate_every,
-            steps=StepRange(part.steps_before + done, count, part.steps, part.steps_before),
-            sub_gcns=part.sub_gcns,
-            workers=part.workers,
-            draw=part.first_draw + (place // every if every else 0),
-            copies=part.copies,
-            lasting=every != 1,
-            fresh=place == 0 or (drawn and not carries and every != 1),
-            last=number == part.rounds[-1],
-            epoch=part.epochs_before + part.epochs * (done + count) / part.steps,
+        phase = next(phase for phase, rounds in enumerate(self.phases) if number in rounds)
+        first, rounds, (before, epochs) = self._first[phase], self.phases[phase], self._epochs[phase]
+        place, every, steps = number - rounds.start, first.training.redraw_every, first.steps
+        done = place * first.local_steps  # steps of the phase before the round
+        count = min(first.local_steps, steps.total - done)
+        redrawn = bool(every) and place % every == 0 and first.workers > 1
+        carries = first.training.optimizer_state == "carry"
+        return replace(
+            first,
+            steps=replace(steps, first=steps.first + done, count=count),
+            draw=first.draw + (place // every if every else 0),
+            fresh=place == 0 or (redrawn and not carries and every != 1),
+            last=number == rounds[-1],
+            epoch=before + epochs * (done + count) / steps.total,
         )
 
     def draws(self, rounds: int) -> Counter[tuple[tuple[int | None, int], ...]]:
         """How the first rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are."""
         found: Counter[tuple[tuple[int | None, int], ...]] = Counter()
         last, shared = -1, Counter[int | None]()  # the newest draw, which the next phase may keep
-        for part in self._parts:
-            m, every = part.sub_gcns, part.training.redraw_every
-            done = min(len(part.rounds), rounds - part.rounds.start)
+        for first, own in zip(self._first, self.phases, strict=True):
+            m, every = first.sub_gcns, first.training.redraw_every
+            done = min(len(own), rounds - own.start)
             if done <= 0:
                 break
             full, rest = divmod(done, every) if every else (0, done)
             if not rest:
                 full, rest = full - 1, every
-            if shared and part.first_draw != last:
+            if shared and first.draw != last:
                 found[tuple(shared.items())] += 1
                 shared = Counter()
             if full:
                 found[((m, every),)] += full
             shared[m] += rest
-            last = part.first_draw + full
+            last = first.draw + full
         if shared:
             found[tuple(shared.items())] += 1
         return found

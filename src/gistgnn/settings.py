@@ -23,19 +23,15 @@ if TYPE_CHECKING:
     from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
     from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
 
+# Settings that older records do not have.
 _NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_weights", "label_smoothing", "metric")
-"""Settings that older records do not have."""
-
 PRECISIONS = ("float32", "bf16")
-
+# The limits of a chosen ζ: shorter rounds learn worse; 20 is the paper's on Cora, CiteSeer and PubMed.
 SHORTEST_ROUND, LONGEST_ROUND = 5, 20
-"""The limits of a chosen ζ: shorter rounds learn worse; 20 is the paper's on Cora, CiteSeer and PubMed."""
-
+# Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights stay untrained.
 ROUNDS_PER_SUB_GCN = 4
-"""Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights stay untrained."""
-
+# The learning rate of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md).
 BUDGET_LR = 0.005
-"""The learning rate of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md)."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +63,9 @@ class Phase:
             check_count("redraw_every", self.redraw_every, least=0)
         check_flag("copies", self.copies)
         if self.copies and self.redraw_every:
-            found = f"redraw_every is {self.redraw_every} in a phase of copies"
-            raise InputError(f"{found}, which keep their blocks: use 0")
+            raise InputError(
+                f"redraw_every is {self.redraw_every} in a phase of copies, which keep their blocks: use 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -165,8 +162,7 @@ class Training:
     def __post_init__(self) -> None:
         """Check every value."""
         if self.phases != ():
-            listed = isinstance(self.phases, (list, tuple))
-            if not listed or not all(isinstance(phase, Phase) for phase in self.phases):
+            if not isinstance(self.phases, (list, tuple)) or not all(isinstance(phase, Phase) for phase in self.phases):
                 example = "a list of Phase, such as [Phase(sub_gcns=8, epochs=20)]"
                 raise InputError(f"phases is {shown(self.phases)}, expected {example}")
             object.__setattr__(self, "phases", tuple(self.phases))
@@ -262,10 +258,9 @@ class Training:
 
     def of_phase(self, phase: Phase) -> "Training":
         """Return the settings of one phase alone."""
-        own = {name: getattr(phase, name) for name in ("lr", "schedule", "redraw_every")}
-        if phase.copies:
-            own["redraw_every"] = 0
-        own = {name: value for name, value in own.items() if value is not None}
+        given = ("lr", "schedule", "redraw_every")
+        own: dict[str, Any] = {name: value for name in given if (value := getattr(phase, name)) is not None}
+        own |= {"redraw_every": 0} if phase.copies else {}
         return replace(self, phases=(), epochs=1, **own)
 
     def steps(self, steps_per_epoch: int, sub_gcns: int, epochs: float | None = None) -> int:

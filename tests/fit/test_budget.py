@@ -1,6 +1,7 @@
 """Runs with a budget of time: what is chosen, and whether the time is kept. The clock of these tests is simulated."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gistgnn.settings import BUDGET_LR
 from tests.helpers.models import OURS, C, F, tiny_graph
 
 GRAPH: Graph = tiny_graph()
-WIDE = 512
+WIDE, NARROW = 512, 32
 
 
 def make(width: int = WIDE, **options: Any) -> GIST:
@@ -32,6 +33,7 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float]) -> None:
         self.now, self.step = 0.0, step
+        monkeypatch.setattr(budget, "NARROWEST", NARROW // 4)
         monkeypatch.setattr(budget.time, "perf_counter", lambda: self.now)
         monkeypatch.setattr(budget, "step_seconds", self.measured)
         keep = Fit.after_round
@@ -51,8 +53,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Machine]]:
-    return lambda step: Machine(monkeypatch, step)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
+    return partial(Machine, monkeypatch)
 
 
 def phases_of(result: Result) -> list[dict[str, Any]]:
@@ -71,28 +73,28 @@ def test_cycles_double_and_make_all_steps(steps: int, first: int) -> None:
         assert lengths[-1] >= 2 * lengths[-2], "the last takes the rest"
 
 
-def test_parts_are_not_narrower_than_they_may_be() -> None:
+class Normed(nn.Module):
+    """Scales its features to length 1: copies side by side are shorter."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.leave(nn.functional.normalize(self.enter(x).relu()))
+
+
+def test_parts_are_not_narrower_than_they_may_be_and_have_copies() -> None:
     assert budget.candidates(make()) == [4, 2, 1]
-    assert budget.candidates(make(200)) == [1]
-    assert budget.candidates(make(2 * budget.NARROWEST + 1)) == [1], "two blocks would differ"
-    assert budget.candidates(make(whole=[0])) == [1]
-    assert budget.candidates(make(partition="categorical")) == [1], "blocks of random sizes have no copies"
-    inputs = GIST(lambda w: GCN(w[0], w[1:], C), (WIDE, WIDE), input_axis=0)
-    assert budget.candidates(inputs) == [1], "copies see all input features"
-
-
-def test_a_model_that_is_not_its_copies_is_trained_as_usual() -> None:
-    class Normed(nn.Module):
-        """Scales its features to length 1: copies side by side are shorter."""
-
-        def __init__(self, widths: tuple[int, ...]) -> None:
-            super().__init__()
-            self.enter, self.leave = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.leave(nn.functional.normalize(self.enter(x).relu()))
-
-    assert budget.candidates(GIST(Normed, (WIDE,))) == [1]
+    for gist in (
+        make(2 * budget.NARROWEST - 1),
+        make(2 * budget.NARROWEST + 1),  # two blocks would differ
+        make(whole=[0]),
+        make(partition="categorical"),  # blocks of random sizes have no copies
+        GIST(lambda w: GCN(w[0], w[1:], C), (WIDE, WIDE), input_axis=0),  # copies see all input features
+        GIST(Normed, (WIDE,)),  # the model is not its copies
+    ):
+        assert budget.candidates(gist) == [1]
 
 
 @pytest.mark.parametrize(("seconds", "chosen"), [(0.5, 4), (3, 4), (15, 2), (300, 1)])
@@ -100,7 +102,7 @@ def test_the_widest_part_with_enough_epochs_is_chosen(
     machine: Callable[..., Machine], seconds: float, chosen: int
 ) -> None:
     machine(lambda m, _: 0.04 / m**2)
-    gist, training = make(), Training(budget=seconds)
+    gist, training = make(NARROW), Training(budget=seconds)
     found = budget.choose(gist, FullGraph(whole_graph(GRAPH)), training, seconds)
     phases = found["training"]["phases"]
     assert {(phase["sub_gcns"], phase["copies"]) for phase in phases} == {(chosen, chosen > 1)}
@@ -119,7 +121,7 @@ def test_the_widest_part_with_enough_epochs_is_chosen(
 )
 def test_a_run_ends_with_its_budget(machine: Callable[..., Machine], step: Callable[[int, float], float]) -> None:
     clock = machine(step)
-    result = make().fit(GRAPH, budget=10.0, progress=False)
+    result = make(NARROW).fit(GRAPH, budget=10.0, progress=False)
     assert 9 <= clock.now <= 11
     assert result.history[-1]["lr"] < 0.1 * BUDGET_LR, "the rate falls to the end, which moves with the time"
     assert result.history[-1]["epoch"] == pytest.approx(sum(phase["epochs"] for phase in phases_of(result)))
@@ -127,7 +129,7 @@ def test_a_run_ends_with_its_budget(machine: Callable[..., Machine], step: Calla
 
 def test_what_was_taken_can_be_repeated_as_phases(machine: Callable[..., Machine]) -> None:
     machine(lambda m, _: 0.01 / m)
-    one, other = make(), make()
+    one, other = make(NARROW), make(NARROW)
     first = one.fit(GRAPH, budget=2.0, progress=False)
     assert first.budget is not None
     second = other.fit(GRAPH, Training.from_dict(first.budget["training"]), progress=False)
@@ -139,10 +141,10 @@ def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: Callable[..., Ma
     clock = machine(lambda m, _: 0.01 / m)
     asked = iter(range(1, 1000))
     stop = [InterruptWhen(lambda: next(asked) == 8)]
-    cut = make().fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", every=1), callbacks=stop)
+    cut = make(NARROW).fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", every=1), callbacks=stop)
     assert cut.interrupted
     used, clock.now = clock.now, 1000.0
-    rest = make().fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", resume=True))
+    rest = make(NARROW).fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", resume=True))
     assert [p["sub_gcns"] for p in phases_of(rest)] == [p["sub_gcns"] for p in phases_of(cut)]
     assert len(rest.history) > len(cut.history)
     assert rest.history[: len(cut.history)] == cut.history

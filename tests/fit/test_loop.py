@@ -51,29 +51,29 @@ def test_a_loop_trains_as_rounds_do_and_keeps_the_best() -> None:
     train(plain.rounds(6))
     loop = train(Loop(watched, 6, accuracy))
     assert same(watched.theta.copy(), plain.theta.copy())
-    scores = [entry["score"] for entry in loop.history]
-    assert [entry["round"] for entry in loop.history] == [1, 2, 3, 4, 5, 6]
-    assert loop.best_score == max(scores)
-    assert loop.best_round == scores.index(max(scores)) + 1
+    scores = [entry["score"] for entry in loop.progress.history]
+    assert [entry["round"] for entry in loop.progress.history] == [1, 2, 3, 4, 5, 6]
+    assert loop.progress.best_score == max(scores)
+    assert loop.progress.best_round == scores.index(max(scores)) + 1
     with torch.no_grad():
-        assert float(accuracy(loop.best_model())) == pytest.approx(loop.best_score)
-    assert (len(loop), loop.round, loop.stopped_early) == (6, 6, False)
+        assert float(accuracy(loop.best_model())) == pytest.approx(loop.progress.best_score)
+    assert (len(loop), loop.progress.rounds, loop.progress.stopped_early) == (6, 6, False)
 
 
 def test_patience_and_the_direction_of_the_score() -> None:
     falling: Iterator[float] = iter(range(100, 0, -1))
     loop = train(Loop(make(), 50, lambda model: next(falling), patience=3))
-    assert (loop.round, loop.best_round, loop.stopped_early) == (4, 1, True)
+    assert (loop.progress.rounds, loop.progress.best_round, loop.progress.stopped_early) == (4, 1, True)
     falling = iter(range(100, 0, -1))
     loop = train(Loop(make(), 7, lambda model: next(falling), patience=1, higher_is_better=False, evaluate_every=3))
-    assert [entry["round"] for entry in loop.history] == [3, 6, 7]
-    assert (loop.best_round, loop.stopped_early) == (7, False)
+    assert [entry["round"] for entry in loop.progress.history] == [3, 6, 7]
+    assert (loop.progress.best_round, loop.progress.stopped_early) == (7, False)
 
 
 def test_without_validate_the_model_is_the_last_one() -> None:
     gist = make()
     loop = train(Loop(gist, 2))
-    assert loop.history == []
+    assert loop.progress.history == []
     assert same(tensors(loop.best_model()), tensors(gist.model()))
 
 
@@ -84,10 +84,12 @@ def test_a_loop_that_was_left_is_resumed(tmp_path: Path, kind: str) -> None:
         return Loop(make(store=store), 5, accuracy, saving=Saving(tmp_path / "loop", every=1, resume=True))
 
     expected = train(Loop(make(), 5, accuracy))
-    assert train(again(), rounds=2).round == 2
+    assert train(again(), rounds=2).progress.rounds == 2
     loop = train(again())
-    assert loop.round == 5
-    assert [entry["score"] for entry in loop.history] == [entry["score"] for entry in expected.history]
+    assert loop.progress.rounds == 5
+    assert [entry["score"] for entry in loop.progress.history] == [
+        entry["score"] for entry in expected.progress.history
+    ]
     torch.testing.assert_close(tensors(loop.best_model()), tensors(expected.best_model()))
     assert list(again()) == []
     if kind == "memory":

@@ -34,7 +34,7 @@ from gistgnn.subtrain import subtrain
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
 from tests.helpers.refusals import refused
-from tests.helpers.resuming import fit, make, state
+from tests.helpers.resuming import fit, make
 
 GRAPH = tiny_graph()
 
@@ -160,16 +160,3 @@ def test_an_error_in_a_step_ends_the_thread() -> None:
     with pytest.raises(ZeroDivisionError):
         InTurn()(round_, sampler, Training(900, clip_norm=1.0), StepRange(0, 100, 900), seed=0)
     assert [thread for thread in threading.enumerate() if thread.name.startswith("gistgnn-prefetch")] == []
-
-
-def test_the_seed_decides_and_nothing_else() -> None:
-    def run(seed: int, sampler: Sampling) -> dict[str, Any]:
-        gist = make(seed=seed)
-        return state(gist, fit(gist, sampler=sampler))
-
-    sampler = ClusterSampling(6, 2)
-    expected = run(4, sampler)
-    torch.manual_seed(99)
-    assert run(4, sampler) == expected
-    assert run(5, sampler) != expected
-    assert run(4, ClusterSampling(6, 2, batches="independent")) != expected

@@ -1,4 +1,4 @@
-"""Runs that are saved: what is refused, torn, damaged, or does not fit on the disk."""
+"""Runs that are saved: what is of another run, torn, damaged by one flipped bit, or does not fit on the disk."""
 
 import json
 import resource
@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
-from gistgnn import GIST, Saving
+from gistgnn import GIST, Saving, load_run
+from gistgnn.fit.result import MODEL, RESULT
+from gistgnn.runs.run_folder import check_files, read_record
 from gistgnn.sampling import ClusterSampling
-from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
+from tests.cli.in_process import refused as command_refused
+from tests.cli.in_process import run
+from tests.helpers.flips import every_byte, flipped, some_bytes
 from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, fit, make, state
@@ -55,7 +61,7 @@ def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> No
     assert contents(path) == before
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.999])
 @pytest.mark.parametrize("kind", ["state.json", "*.safetensors"])
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_gone_on_from(
     tmp_path: Path, share: float, kind: str
@@ -67,7 +73,10 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_gone_on_from(
     file.write_bytes(whole[: int(share * len(whole))])
     with refused(str(newest(path)), f"delete {newest(path)} to resume from round-00000002"):
         fit(make(), saving=Saving(path, resume=True))
-    shutil.rmtree(newest(path))
+    if kind == "state.json":
+        file.unlink()  # a torn checkpoint is not looked at
+    else:
+        shutil.rmtree(newest(path))
     assert state(gist, fit(gist, saving=Saving(path, resume=True))) == state(unbroken, fit(unbroken))
 
 
@@ -87,16 +96,6 @@ def test_foreign_contents_are_refused(tmp_path: Path) -> None:
         file.write_bytes(byte * len(tensors))
         with refused(str(file), "is damaged"):
             fit(make(), saving=Saving(path, resume=True))
-
-
-def test_a_torn_checkpoint_is_not_looked_at(tmp_path: Path) -> None:
-    path, unbroken, gist = tmp_path / "checkpoints", make(), make()
-    fit(make(), callbacks=after(3), saving=Saving(path, every=2))
-    (newest(path) / "state.json").unlink()
-    expected = state(unbroken, fit(unbroken))
-    assert state(gist, fit(gist, callbacks=after(1), saving=Saving(path, resume=True)))["rest"][0] == 3
-    gist = make()
-    assert state(gist, fit(gist, saving=Saving(path, resume=True))) == expected
 
 
 def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
@@ -159,3 +158,74 @@ def test_tensors_are_written_while_the_next_round_trains(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(gist.partition, "blocks", blocks)
     assert state(gist, fit(gist, saving=Saving(tmp_path / "c", every=2))) == state(unbroken, fit(unbroken))
+
+
+# A flipped bit, and files of another run.
+
+TRAIN = ("train", "--hidden", 8, "--epochs", 4, "--local-steps", 2, "--sub-gcns", 2, "--device", "cpu")
+AGAIN = "train the run again"
+
+
+def build(widths: Any) -> nn.Module:
+    return OURS["gcn"](widths, dropout=0.4, norm="batch")
+
+
+def test_every_flipped_byte_of_a_model_is_refused(tmp_path: Path) -> None:
+    saved = fit(make()).save(tmp_path / "run")
+    path = saved / MODEL
+    for place in every_byte(path):
+        with flipped(path, place), refused(f"{path} ", AGAIN):
+            load_run(saved, build)
+    load_run(saved, build)
+
+
+def test_every_flipped_byte_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    saving = Saving(tmp_path / "checkpoints", every=1)
+    small = GIST(OURS["gcn"], (2,), 1)
+    fit(small, callbacks=after(2), saving=saving, evaluate_every=9)
+    place = newest(saving.path)
+    run_of = json.loads((place / "state.json").read_text())["run"]
+    for path in (tensors_of(place), place / "state.json"):
+        for at in every_byte(path)[:-1]:  # the last one is a newline
+            with flipped(path, at), refused(f"{path} ", f"; delete {place} to resume from round-00000001"):
+                Checkpoint(place, run_of)
+    Checkpoint(place, run_of)
+
+
+def tensors_of(place: Path) -> Path:
+    return next(place.glob("rank-00000-*.safetensors"))
+
+
+def test_a_checkpoint_s_file_of_another_run_or_round_is_refused(tmp_path: Path) -> None:
+    saving, other = (Saving(tmp_path / name, every=1, resume=True) for name in ("mine", "other"))
+    fit(make(), callbacks=after(2), saving=saving)
+    fit(make(seed=1), callbacks=after(2), saving=other)
+    before = Checkpoints(saving.path).whole()[0]
+    for source in (newest(other.path), before):
+        shutil.copy(tensors_of(source), tensors_of(newest(saving.path)))
+        with refused(f"{tensors_of(newest(saving.path))} is damaged, or of another run", "resume from round-00000001"):
+            fit(make(), saving=saving)
+
+
+def test_features_and_results_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, other = tmp_path / "run", tmp_path / "other"
+    for folder, seed in ((out, 0), (other, 1)):
+        assert run(*TRAIN, "--standardise", "--seed", seed, "--out", folder) == 0
+    features = out / "features.safetensors"
+    for at in every_byte(features):
+        with flipped(features, at), refused(f"{features} "):
+            check_files(out, read_record(out))
+    for name in (RESULT, "features.safetensors", MODEL):
+        for at in some_bytes(out / name, 5):
+            with flipped(out / name, at):
+                command_refused(capsys, name, "evaluate", out)
+        before = (out / name).read_bytes()
+        shutil.copy(other / name, out)
+        if name == MODEL:
+            said = f"{name} is damaged, or of another run"
+            command_refused(capsys, said, "evaluate", out)
+            command_refused(capsys, said, *TRAIN, "--standardise", "--out", out, "--resume")
+        elif name == RESULT:
+            command_refused(capsys, "of another run", "predict", out, "--output", tmp_path / "p.csv")
+        (out / name).write_bytes(before)
+    assert run("evaluate", out) == 0

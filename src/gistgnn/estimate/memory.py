@@ -61,7 +61,7 @@ class Memory:
     """What a phase of a run takes with Θ in one store, in bytes; ``stage`` is where the device holds most."""
 
     def __init__(self, run: RunShape, phase: PhaseShape, store: str, resources: Resources) -> None:
-        self._run, self._phase, self._resources = run, phase, resources
+        self.run, self.phase, self.resources, self.store = run, phase, resources, store
         self._device, self._streams = resources.device, STORES[store].streams
         self.home = {"device": self._device, "host": "cpu"}.get(STORES[store].holds, DISK)  # the place of Θ
         half = self.home == DISK and run.config.store_precision == "bf16"
@@ -86,10 +86,11 @@ class Memory:
         self.stage = max(stages, key=lambda stage: stages[stage][self._device])
         most = {place: max(each[place] for each in stages.values()) for place in resources.limits}
         self.peaks = {**most, "cpu": most["cpu"] + resources.base}
+        self.lacking = tuple(place for place, limit in resources.limits.items() if self.peaks[place] > limit)
 
     def _graph(self) -> tuple[Held, int]:
         """Return what the graph takes, and the bytes that reading it takes for a while."""
-        run, sizes = self._run, self._run.sizes
+        run, sizes = self.run, self.run.sizes
         if sizes.stored:
             sample = 8 * sizes.features * min(sizes.nodes, 2**17)
             scaled = (8 * sizes.train + 24 * sizes.features * min(sizes.train, 2**16)) * run.standardised
@@ -104,7 +105,7 @@ class Memory:
 
     def _batches(self) -> Held:
         """Return what the sampler, the operators and the batches that wait take."""
-        run, seen, sampler, batch = self._run, self._run.seen, self._run.config.sampler, self._run.expected
+        run, seen, sampler, batch = self.run, self.run.seen, self.run.config.sampler, self.run.expected
         sizes, features, own = run.sizes, run.sizes.features, run.factors
         product = round(4 * own.product * features)  # of each node, for Ā x
         held, host = 0, 0
@@ -127,8 +128,8 @@ class Memory:
 
     def _parameters(self) -> Held:
         """Return what Θ, the best Θ, moments, the model that is scored and the sub-GCNs with gradients take."""
-        phase = self._phase
-        moments = 4 * self._run.full * phase.moments * (sum(phase.carried) > 0)
+        phase = self.phase
+        moments = 4 * self.run.full * phase.moments * (sum(phase.carried) > 0)
         held = Counter({self.home: 2 * self._theta + moments})
         slices, carried = phase.slices[: phase.trained], phase.carried[: phase.trained]
         states = [4 * (1 + phase.moments) * count for count in phase.parameters[: phase.trained]]
@@ -141,7 +142,7 @@ class Memory:
             held["cpu"] += sum(slices[1 : 1 + _WAITING])
         else:
             training = sum(slices) + max(states) + sum(carried) - max(carried)
-        held[self._device] += training + (0 if self._streams else self._run.theta)
+        held[self._device] += training + (0 if self._streams else self.run.theta)
         held[self.home] += (sum(phase.slices) + sum(phase.carried)) * self._streams  # trained slices wait where Θ is
         if self.home != DISK:
             held[DISK] += _CHECKPOINTS * (2 * self._theta + moments)
@@ -149,7 +150,7 @@ class Memory:
 
     def _evaluation(self, held: Held) -> tuple[int, int]:
         """Choose the evaluation as `Evaluation.prepare` does; return its bytes, in memory and in files."""
-        run, phase, sizes, limits = self._run, self._phase, self._run.sizes, self._resources.limits
+        run, phase, sizes, limits = self.run, self.phase, self.run.sizes, self.resources.limits
         wanted, stored = run.config.evaluation, bool(sizes.stored)
         model = phase.narrow if phase.first.copies else run.model
         gnn = as_gnn(model)
@@ -158,7 +159,7 @@ class Memory:
         # Where less is left than the least, the run does not fit.
         least = max(Costs(gnn, shape, cached).least for cached in (0, 2**62)) if gnn else 0
         places = dict.fromkeys(("cpu", self._device))
-        left = [limits[place] - held[place] - self._resources.base * (place == "cpu") for place in places]
+        left = [limits[place] - held[place] - self.resources.base * (place == "cpu") for place in places]
         budget = Budget(*(wanted.memory or max(room // 2, least) for room in left))
         if wanted.parts is not None:
             return scores + self._parts(model, shape, budget, left[-1]), 0
@@ -176,7 +177,7 @@ class Memory:
 
     def _parts(self, model: nn.Module, shape: GraphShape, budget: Budget, left: int) -> int:
         """Return what an evaluation of parts of the graph takes: some at once, and all batches where they fit."""
-        parts, sample = self._run.config.evaluation.parts or 1, self._run.config.evaluation.sample
+        parts, sample = self.run.config.evaluation.parts or 1, self.run.config.evaluation.sample
         nodes = max(min(nodes_at_once(model, shape, budget), shape.nodes), -(-shape.nodes // parts))
         part = replace(shape, nodes=nodes, edges=shape.edges * nodes // shape.nodes, stored=False)
         kept = (sample or parts) * (8 * shape.nodes * shape.features + 40 * shape.edges) // parts
@@ -186,4 +187,4 @@ class Memory:
         """Return what a pass takes; of a user's own model as three hidden layers of all sub-GCNs."""
         if gnn := as_gnn(model):
             return whole_graph_bytes(gnn, shape)
-        return 12 * shape.nodes * max(map(max, self._phase.hidden)) * len(self._phase.slices)
+        return 12 * shape.nodes * max(map(max, self.phase.hidden)) * len(self.phase.slices)

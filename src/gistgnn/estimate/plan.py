@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -12,8 +13,8 @@ import torch
 from gistgnn.distributed import costs
 from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import DISK, Memory, Resources
-from gistgnn.estimate.shapes import PhaseShape, RunShape
-from gistgnn.estimate.time import Rates, seconds_of
+from gistgnn.estimate.shapes import RunShape
+from gistgnn.estimate.time import Rates
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -22,8 +23,7 @@ from gistgnn.utils.formats import rough_duration, size
 from gistgnn.utils.process_memory import peak_memory_bytes
 
 PLANNED = [name for name, place in STORES.items() if not place.shared]  # the stores that one process can use
-_SUB_GCNS = (1, 2, 4, 8, 16)
-_TRIED = (*_SUB_GCNS, 32)  # for a run that does not fit
+_SUB_GCNS = (1, 2, 4, 8, 16)  # and 32, where a run does not fit
 _PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
@@ -135,15 +135,14 @@ class Plan:
         """Count the bytes that each of W ranks holds of a sharded Θ, and sends in a round, for every W and m >= W."""
         if self.phased:
             raise InputError("ranks are given, but a run with phases cannot be projected on them: leave --ranks out")
-        every = {option.sub_gcns: option for option in self.options}
-        if (most := max(ranks)) > max(every):
-            raise InputError(f"ranks is {most}, more than any m ({max(every)}): each rank trains one at least")
-        pairs = [(w, option) for w in ranks for m, option in sorted(every.items()) if m >= w]
-        sent = [costs(self.theta, [own.moved_by_all / 2], w, own.local_steps, sharded=True) for w, own in pairs]
-        return [
-            {"ranks": w, "sub_gcns": own.sub_gcns, "theta": -(-self.theta // w), "costs": asdict(each)}
-            for (w, own), each in zip(pairs, sent, strict=True)
-        ]
+        every, found = {option.sub_gcns: option for option in self.options}, []
+        if max(ranks) > max(every):
+            raise InputError(f"ranks is {max(ranks)}, more than any m ({max(every)}): each rank trains one at least")
+        for w, (m, own) in product(ranks, sorted(every.items())):
+            if m >= w:
+                sent = costs(self.theta, [own.moved_by_all / 2], w, own.local_steps, sharded=True)
+                found.append({"ranks": w, "sub_gcns": m, "theta": -(-self.theta // w), "costs": asdict(sent)})
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `gistgnn plan --json` prints."""
@@ -171,8 +170,7 @@ def make_plan(
         stores: of `PLANNED`.
         timed: measure the machine, for about a second.
     """
-    runs = list[RunShape]()
-    phased = bool(config.training.phases)
+    runs, phased = list[RunShape](), bool(config.training.phases)
     for m in [config.sub_gcns] if phased else sub_gcns or _SUB_GCNS:
         try:
             runs.append(RunShape(replace(config, sub_gcns=m), sizes))
@@ -180,11 +178,10 @@ def make_plan(
             if sub_gcns or not runs:
                 raise
     rates, options, totals = Rates(config.device, sizes.stored) if timed else None, list[Option](), list[Total]()
-    for store in stores:
-        for run in runs:
-            own = [_option(run, n, phase, store, resources, rates) for n, phase in enumerate(run.phases, 1)]
-            options += own
-            totals.append(_total(own, resources))
+    for store, run in product(stores, runs):
+        own = [_option(Memory(run, phase, store, resources), rates) for phase in run.phases]
+        options += own
+        totals.append(_total(own))
     first, half = runs[0], stores[0] == "disk" and config.store_precision == "bf16"
     batch, theta = first.expected.sizes(first.seen), first.theta // 2 if half else first.theta
     disk = rates.disk if rates else None
@@ -197,17 +194,17 @@ def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
     return _plan_of(config.planned, sizes, resources).totals[0].peaks[resources.device]
 
 
-def _option(
-    run: RunShape, number: int, phase: PhaseShape, store: str, resources: Resources, rates: Rates | None
-) -> Option:
+def _option(memory: Memory, rates: Rates | None) -> Option:
     """Return what a phase takes; without rates the seconds are left out."""
-    first, memory = phase.first, Memory(run, phase, store, resources)
+    run, phase, first = memory.run, memory.phase, memory.phase.first
     held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
     moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written
     return Option(
         sub_gcns=len(held),
-        store=store,
-        **_peaks(memory.peaks, resources),
+        store=memory.store,
+        peaks=memory.peaks,
+        lacking=memory.lacking,
+        fits=not memory.lacking,
         rounds=len(phase.rounds),
         evaluations=phase.evaluations,
         parameters=max(phase.parameters),
@@ -220,32 +217,29 @@ def _option(
         moved_by_all=sum(moved),
         data_parallel=2 * (first.workers - 1) * run.theta * first.local_steps,
         phase=memory.stage,
-        number=number,
+        number=phase.number,
         copies=first.copies,
         epochs=phase.epochs,
         phased=bool(run.config.training.phases),
         local_steps=first.local_steps,
-        seconds=seconds_of(run, phase, memory, rates, sum(moved)) if rates else None,
+        seconds=rates.seconds(memory, sum(moved)) if rates else None,
     )
 
 
-def _total(phases: Sequence[Option], resources: Resources) -> Total:
+def _total(phases: Sequence[Option]) -> Total:
     """Add up the phases of a run."""
     seconds = [each.seconds["total"] for each in phases if each.seconds]
     return Total(
         sub_gcns=phases[0].sub_gcns,
         store=phases[0].store,
-        **_peaks({place: max(each.peaks[place] for each in phases) for place in resources.limits}, resources),
+        peaks={place: max(each.peaks[place] for each in phases) for place in phases[0].peaks},
+        lacking=tuple(place for place in phases[0].peaks if any(place in each.lacking for each in phases)),
+        fits=all(each.fits for each in phases),
         rounds=sum(each.rounds for each in phases),
         evaluations=sum(each.evaluations for each in phases),
         moved=sum(each.rounds * each.moved_by_all for each in phases),
         seconds=sum(seconds) if seconds else None,
     )
-
-
-def _peaks(peaks: dict[str, int], resources: Resources) -> dict[str, Any]:
-    lacking = tuple(place for place, limit in resources.limits.items() if peaks[place] > limit)
-    return {"peaks": peaks, "lacking": lacking, "fits": not lacking}
 
 
 def _plan_of(config: RunConfig, sizes: GraphSizes, resources: Resources) -> Plan:
@@ -259,8 +253,8 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
     A run of a model of the user's own is not refused: what it holds in a step is not known.
     """
     method, own, config = config.method, config.model.own, config.planned
-    option = None if own else next((each for each in _plan_of(config, sizes, resources).options if each.lacking), None)
-    if option is None:
+    options = [] if own else _plan_of(config, sizes, resources).options
+    if (option := next((each for each in options if each.lacking), None)) is None:
         return
     short = option.lacking[0]
     run = option.name if method == "gist" else f"{method}, {option.name},"
@@ -291,7 +285,7 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: 
     own, phased = config.sub_gcns, bool(config.training.phases)
     stores = [store for store in PLANNED if STORES[store].holds != "host" or config.device != "cpu"]
     for store in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
-        for m in dict.fromkeys((own, *(() if phased else _TRIED))):
+        for m in dict.fromkeys((own, *(() if phased else (*_SUB_GCNS, 32)))):
             with suppress(InputError):  # more sub-GCNs than features
                 if _plan_of(replace(config, sub_gcns=m, store=store), sizes, resources).totals[0].fits:
                     changed = [f"--sub-gcns {m}"] * (not phased) + [f"--store {store}"] * (store != config.store)

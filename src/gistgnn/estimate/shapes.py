@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -40,6 +41,7 @@ FACTORS = {
 class PhaseShape(NamedTuple):
     """A phase of a run; a run without phases has one."""
 
+    number: int  # from 1
     first: RoundPlan  # of its first round
     rounds: range
     epochs: float
@@ -81,7 +83,7 @@ class RunShape:
     def phases(self) -> list[PhaseShape]:
         """The phases of the run."""
         epochs = [phase.epochs for phase in self.config.training.phases] or [self.config.training.epochs]
-        return [self._phase(*each) for each in zip(self.schedule.phases, epochs, strict=True)]
+        return [self._phase(*each) for each in zip(itertools.count(1), self.schedule.phases, epochs)]
 
     def activations(self, phase: PhaseShape, sub: int = 0) -> int:
         """Bytes that a step of a sub-GCN holds, beside parameters: features for the gradient, and the gradient.
@@ -100,7 +102,7 @@ class RunShape:
         outputs = 3 * batch.nodes[-1] * self.sizes.classes
         return round(4 * (most + attending + first * self.sizes.features + outputs))
 
-    def _phase(self, rounds: range, epochs: float) -> PhaseShape:
+    def _phase(self, number: int, rounds: range, epochs: float) -> PhaseShape:
         gist, first = self._gist, self.schedule.plan(rounds.start)
         counts = gist._partition_of(first).sizes(first.draw)
         widths = [gist.layout.widths(each) for each in counts]
@@ -110,6 +112,7 @@ class RunShape:
         keeps = first.training.optimizer_state == "carry" or first.lasting or len(counts) == 1
         moments, every = moments_of(first.training), first.evaluate_every
         return PhaseShape(
+            number=number,
             first=first,
             rounds=rounds,
             epochs=epochs,

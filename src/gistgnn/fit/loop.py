@@ -43,6 +43,11 @@ class Loop:
         patience: the loop ends after this many scores without a better one; None: never.
         saving: where and how often the state is saved, and whether to resume. Θ, its best and carried moments are
             saved; your own random numbers are not.
+
+    Attributes:
+        progress: how far the loop has come, as `Result.progress` says it of a run: `rounds` that are over; `history`,
+            one entry for each score with round, score and seconds since the loop began; `best_score`, None before the
+            first one; `best_round`, counted from 1, or -1; `stopped_early`, whether `patience` has ended the loop.
     """
 
     def __init__(
@@ -73,7 +78,7 @@ class Loop:
         self._gist, self._rounds, self._validate = gist, rounds, validate
         self._metric = Metric(lambda score, _: score, "validate", higher_is_better)
         self._every, self._patience = evaluate_every, patience
-        self._state = Progress()
+        self.progress = Progress()
         if gist.ranks.count > 1:
             own: dict[str, Any] = {"rounds": rounds, "validate": "missing" if validate is None else "given"}
             own |= {"higher_is_better": higher_is_better, "evaluate_every": evaluate_every, "patience": patience}
@@ -83,34 +88,9 @@ class Loop:
         self._running = Running(gist.theta, gist._spec)
         self._saver = saving and Saver(gist.theta, gist.ranks, saving, identity_of_model(gist, saving))
         if self._saver and (state := self._saver.begin()):
-            self._state = state
+            self.progress = state
             state.rounds = gist.next_round = gist.theta.round  # of Θ on disk, perhaps one later
             state.stopped_early = False  # the patience may be longer now
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """One entry for each score: round, score, seconds (since the loop began)."""
-        return self._state.history
-
-    @property
-    def round(self) -> int:
-        """How many rounds are over."""
-        return self._state.rounds
-
-    @property
-    def best_score(self) -> float | None:
-        """The best score so far; None before the first one."""
-        return self._state.best_score
-
-    @property
-    def best_round(self) -> int:
-        """The round of the best score, counted from 1; -1 before the first one."""
-        return self._state.best_round
-
-    @property
-    def stopped_early(self) -> bool:
-        """Whether `patience` has ended the loop."""
-        return self._state.stopped_early
 
     def best_model(self) -> nn.Module:
         """Return the full model of the best score, in evaluation mode; without scores, the model as it is now."""
@@ -122,7 +102,7 @@ class Loop:
 
     def __iter__(self) -> Iterator[Round]:
         """Yield the rounds that are left."""
-        state, begun = self._state, time.perf_counter()
+        state, begun = self.progress, time.perf_counter()
         try:
             while state.rounds < self._rounds and not state.stopped_early:
                 round_ = self._gist.begin_round()
@@ -144,7 +124,7 @@ class Loop:
             with evaluation_mode(self._running.module):
                 return self._metric.number(validate(self._running.module))
 
-        state = self._state
+        state = self.progress
         self._running.refresh()
         score = self._gist.ranks.lead(score_of_model)
         state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
