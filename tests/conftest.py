@@ -1,7 +1,11 @@
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
+
+hypothesis.settings.register_profile("tests", deadline=None)  # a first call, and a busy machine, may be slow
+hypothesis.settings.load_profile("tests")
 
 NO_GPU = "The tests marked cuda were not run: torch finds no GPU here. `make bench-gpu` runs them where there is one."
 

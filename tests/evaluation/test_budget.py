@@ -61,7 +61,7 @@ from gistgnn.sampling import Batch, forward
 torch.set_num_threads(1)
 name, budget = sys.argv[1], int(sys.argv[2])
 nodes, options = 30_000, {"heads": 2} if "gat" in name else {}
-x, edge_index = torch.randn(nodes, 16), torch.randint(nodes, (2, 240_000))
+x, edge_index = torch.randn(nodes, 16), torch.randint(nodes, (2, 80_000))
 batch = Batch(x, edge_index, torch.zeros(nodes), torch.arange(0))
 width = 256 if "gat" in name else 512
 model = MODELS[name](16, (width, width), 8, norm="layer", **options).eval()

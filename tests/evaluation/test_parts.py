@@ -8,8 +8,8 @@ from torch import nn
 from torch_geometric.nn import GCNConv
 
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation import by_parts as parts_module
-from gistgnn.evaluation.by_parts import ByParts
+from gistgnn.evaluation import inference as parts_module
+from gistgnn.evaluation.inference import ByParts
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import MODELS as OURS

@@ -24,7 +24,7 @@ def graphs(draw: st.DrawFn) -> tuple[Tensor, int]:
 
 widths = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 
-examples = settings(max_examples=50, deadline=None)  # the first call of a product can be slow
+examples = settings(max_examples=50)
 
 K = 3  # sub-GCNs
 

@@ -65,10 +65,11 @@ def layers_of(batch: Batch) -> list[Any]:
 
 
 def adjacency(batch: Batch) -> Dense:
-    """A: 1 at (target, source)."""
+    """A: the weight, or 1, at (target, source)."""
     a = [[0.0] * len(batch.x) for _ in range(len(batch.x))]
-    for source, target in batch.edge_index.t().tolist():
-        a[target][source] += 1.0
+    weights = batch.edge_data.get("edge_weight", torch.ones(batch.adj.num_edges)).tolist()
+    for (source, target), weight in zip(batch.edge_index.t().tolist(), weights, strict=True):
+        a[target][source] += weight
     return a
 
 

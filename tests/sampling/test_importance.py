@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -20,12 +21,12 @@ from tests.sampling import reference
 from tests.sampling.reference import converges, features, graphs, layers_of, nodes_of, random_graph
 
 WHOLE = random_graph(30, 90)
-SOME = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.tensor([2, 7, 11, 20]), sparse=False)  # four outputs
+SOME = replace(WHOLE, loss_nodes=torch.tensor([2, 7, 11, 20]))  # four outputs
 A = reference.adjacency(WHOLE)
 EXACT = {"gcn": torch.tensor(reference.laplacian(A)).double(), "mean": torch.tensor(reference.mean(A)).double()}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(graphs(), st.data())
 def test_probabilities_are_the_papers(whole: Batch, data: st.DataObject) -> None:
     nodes = whole.x.shape[0]
@@ -66,17 +67,12 @@ def test_ladies_weighs_by_its_probabilities(s: int) -> None:
 
 @pytest.mark.parametrize("sampling", [LadiesSampling, FastGCNSampling])
 def test_without_normalised_rows_draws_are_counted(sampling: type[LadiesSampling]) -> None:
-    s = 6
+    """That sums are unbiased then, as `test_samplers` shows, means that nodes are drawn with these probabilities."""
     p = reference.ladies(A, SOME.loss_nodes.tolist()) if sampling is LadiesSampling else reference.fastgcn(A)
-    times = Counter[int]()
-    for batch in sampling(nodes_per_layer=(s,), row_normalise=False).sampler(SOME, 0).batches(0, 400):
+    for batch in sampling(nodes_per_layer=(6,), row_normalise=False).sampler(SOME, 0).batches(0, 100):
         for node, weight in weights_of(batch).items():
-            drawn = weight * s * p[node]
+            drawn = weight * 6 * p[node]
             assert drawn == pytest.approx(round(drawn), abs=1e-3)
-            times[node] += round(drawn)
-    for node, count in times.items():  # binomial
-        expected = 400 * s * p[node]
-        assert abs(count - expected) < 5 * (expected * (1 - p[node])) ** 0.5
 
 
 def sums_of_two_layers(sampling: LadiesSampling | FastGCNSampling, x: Tensor) -> Iterator[tuple[Tensor]]:

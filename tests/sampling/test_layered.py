@@ -31,7 +31,7 @@ each_sampling = pytest.mark.parametrize("sampling", LAYERED.values(), ids=LAYERE
 
 
 @each_sampling
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(whole=graphs(), step=st.integers(0, 5))
 def test_a_batch_is_made_of_edges_of_the_graph(sampling: Sampling, whole: Batch, step: int) -> None:
     edges = set(map(tuple, whole.edge_index.t().tolist()))
@@ -108,7 +108,7 @@ def test_the_number_of_layers_has_to_fit() -> None:
         NeighborSampling().sampler(WHOLE, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs(), st.integers(1, 6), st.integers(0, 99))
 def test_neighbours_are_distinct_and_as_many_as_there_are(whole: Batch, fanout: int, seed: int) -> None:
     structure, nodes = Structure(whole), np.arange(whole.x.shape[0])

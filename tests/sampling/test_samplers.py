@@ -1,4 +1,4 @@
-"""What holds for every sampler: seeds and steps, sub-GCNs, columns, refused settings, and unbiased sums."""
+"""What holds for every sampler: seeds and steps, sub-GCNs, columns, refused settings, unbiased sums, and sizes."""
 
 import subprocess
 import sys
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from gistgnn import sampling as kinds
+from gistgnn.graphs import load
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling import Batch, Sampling, whole_graph
 from gistgnn.sampling.registry import SAMPLERS as SAMPLERS_BY_NAME
 from gistgnn.sampling.sampler import RandomBatches
@@ -94,12 +96,16 @@ def test_bad_settings(sampling: type[Sampling], options: dict[str, object], said
 
 
 SPARSE, DENSE, DIRECTED = random_graph(30, 60), random_graph(30, 90), random_graph(30, 120, both_ways=False)
+WEIGHTED = replace(DENSE, edge_data={"edge_weight": torch.rand(DENSE.adj.num_edges) + 0.1})
 FOUR, HALF = torch.tensor([2, 7, 11, 20]), torch.arange(0, 30, 2)
 CASES: dict[str, tuple[Sampling, Batch, Tensor]] = {
     "ladies": (kinds.LadiesSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
     "fastgcn": (kinds.FastGCNSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
     "neighbor": (kinds.NeighborSampling((2,), batch_size=30), DIRECTED, torch.arange(30)),
+    "neighbor, weighted": (kinds.NeighborSampling((2,), batch_size=30), WEIGHTED, torch.arange(30)),
+    "fastgcn, weighted": (kinds.FastGCNSampling(nodes_per_layer=(8,), row_normalise=False), WEIGHTED, FOUR),
     "saint-node": (kinds.SaintNodeSampling(batch_size=12), SPARSE, HALF),
+    "saint-edge, weighted": (kinds.SaintEdgeSampling(batch_size=9), WEIGHTED, HALF),
     "saint-edge": (kinds.SaintEdgeSampling(batch_size=7), SPARSE, HALF),
     "saint-rw": (kinds.SaintWalkSampling(batch_size=5, walk_length=2, sample_coverage=20_000), SPARSE, HALF),
 }
@@ -111,7 +117,7 @@ def test_sums_at_the_outputs_are_unbiased(name: str, operator: str) -> None:
     sampling, graph, outputs = CASES[name]
     a = reference.adjacency(graph)
     exact = torch.tensor(reference.laplacian(a) if operator == "gcn" else reference.mean(a)).double()
-    x, whole = features(graph.x), Batch(graph.x, graph.edges, graph.y, outputs, sparse=False)
+    x, whole = features(graph.x), replace(graph, loss_nodes=outputs)
 
     def samples() -> Iterator[tuple[Tensor, Tensor]]:
         with closing(sampling.sampler(whole, 3).batches(0, 10**6)) as batches:
@@ -133,3 +139,47 @@ def test_the_registry_is_read_without_torch() -> None:
 def test_every_settings_class_is_registered_by_its_name() -> None:
     assert {SAMPLERS_BY_NAME[name].name for name in SAMPLERS_BY_NAME} == {*SAMPLERS_BY_NAME}
     assert {type(sampling) for sampling in SAMPLERS.values()} == {SAMPLERS_BY_NAME[name] for name in SAMPLERS_BY_NAME}
+
+
+LARGE = random_graph(3000, 20_000)  # as the formulas take graphs to be
+LARGE = replace(LARGE, loss_nodes=torch.arange(0, 3000, 2))
+SIZES = GraphSizes(3000, LARGE.adj.num_edges, 1500)
+EXPECTED: dict[str, tuple[Sampling, float]] = {  # with the factor by which edges may be more or fewer
+    "random": (kinds.ClusterSampling(30, 5, "random"), 1.2),
+    "ladies": (kinds.LadiesSampling(batch_size=100, nodes_per_layer=80), 2.0),
+    "fastgcn": (kinds.FastGCNSampling(batch_size=100, nodes_per_layer=(200, 80, 80)), 2.5),
+    "neighbor": (kinds.NeighborSampling(5, batch_size=40), 1.3),
+    "all neighbours": (kinds.NeighborSampling(-1, batch_size=3), 1.3),
+    "saint-node": (kinds.SaintNodeSampling(batch_size=400), 1.3),
+    "saint-edge": (kinds.SaintEdgeSampling(batch_size=200), 1.3),
+    "saint-rw": (kinds.SaintWalkSampling(batch_size=100, walk_length=3), 2.0),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_batches_are_about_as_large_as_expected(name: str) -> None:
+    sampling, factor = EXPECTED[name]
+    expected = sampling.expected(SIZES, 3)
+    sampler = sampling.sampler(LARGE, 0, layers=3)
+    assert sampler.steps_per_epoch == pytest.approx(expected.steps, rel=0.2)
+    nodes, edges, loss_nodes = [], [], []
+    for batch in sampler.batches(0, 5):
+        layers = layers_of(batch)
+        nodes.append([layer.num_nodes for layer in layers] + [len(batch.y)] * (len(layers) > 1))
+        edges.append([layer.num_edges for layer in layers])
+        loss_nodes.append(len(batch.loss_nodes))
+    found = torch.tensor(nodes).float().mean(dim=0), torch.tensor(edges).float().mean(dim=0)
+    torch.testing.assert_close(found[0], torch.tensor(expected.nodes).float(), rtol=0.35, atol=1)
+    ratio = found[1] / torch.tensor(expected.edges)
+    assert ((ratio > 1 / factor) & (ratio < factor)).all(), (found, expected)
+    assert sum(loss_nodes) / 5 == pytest.approx(expected.loss_nodes, rel=0.35)
+
+
+@pytest.mark.parametrize("sampling", [kinds.NeighborSampling(5, batch_size=40), kinds.LadiesSampling(100, 200)])
+def test_on_other_graphs_no_batch_is_much_larger_than_expected(sampling: Sampling) -> None:
+    digits = load("digits")  # neighbours of neighbours are neighbours
+    expected = sampling.expected(GraphSizes(digits.num_nodes, digits.num_edges, int(digits.train.sum())), 3)
+    for batch in sampling.sampler(whole_graph(digits), 0, layers=3).batches(0, 5):
+        layers = layers_of(batch)
+        assert all(layer.num_nodes <= 1.1 * said for layer, said in zip(layers, expected.nodes, strict=False))
+        assert all(layer.num_edges <= 1.2 * said for layer, said in zip(layers, expected.edges, strict=True))

@@ -12,7 +12,7 @@ from torch import nn
 from gistgnn.accounting.costs import free_disk
 from gistgnn.estimate.shapes import PhaseShape, RunShape
 from gistgnn.evaluation.budget import Budget, Costs, GraphShape, plan_layers, whole_graph_bytes
-from gistgnn.evaluation.by_parts import nodes_at_once
+from gistgnn.evaluation.inference import nodes_at_once
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.runs.config import THETA
 from gistgnn.theta.registry import STORES

@@ -90,10 +90,7 @@ def _rowptr(adj: Adjacency, nodes: Tensor) -> Tensor:
 
 
 class NodeFeatures:
-    """The features of all nodes, in one matrix [N, f] per block of columns; a single one may be sparse.
-
-    They are in memory, or mapped from a temporary file. They are read on ``device`` and as ``dtype``.
-    """
+    """The features of all nodes, in memory or a file: a matrix [N, f] per block of columns; one may be sparse."""
 
     def __init__(self, parts: list[Tensor] | list[SparseMatrix], device: torch.device, dtype: torch.dtype) -> None:
         self.parts, self._device, self._dtype = parts, device, dtype

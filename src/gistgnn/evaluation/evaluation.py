@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_layers import ByLayers, required_nodes
-from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
-from gistgnn.evaluation.inference import EnsembleAverage, Inference, WholeGraph
+from gistgnn.evaluation.inference import ByParts, EnsembleAverage, Inference, WholeGraph, nodes_at_once
 from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of
 from gistgnn.sampling import Batch
 from gistgnn.utils.checks import MOST, check_count, shown

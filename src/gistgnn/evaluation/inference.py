@@ -1,20 +1,30 @@
-"""`Inference`: a way to run models on every node of one graph; all nodes at once, and the members of an ensemble."""
+"""`Inference`: a way to run models on every node of one graph: at once, by parts, or the members of an ensemble."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from gistgnn.nn.gnn import members_of
-from gistgnn.sampling import Batch, forward
+from gistgnn.errors import InputError
+from gistgnn.evaluation.budget import WORK, Budget, Costs, GraphShape
+from gistgnn.graphs.clustering import Clusters, cluster
+from gistgnn.nn.gnn import as_gnn, members_of
+from gistgnn.sampling import Batch, ClusterBatches, forward
+from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.random_streams import generator
 
+Array = npt.NDArray[Any]
 Output = tuple[slice | Tensor, Tensor]
 """Some nodes, as a range or by number, and their logits: [n, C]."""
+_ENTRY = 64  # bytes per edge while the operators are computed
 
 
 class Inference(ABC):
@@ -66,11 +76,100 @@ class WholeGraph(Inference):
         return forward(model, self._batch)
 
 
-class EnsembleAverage(Inference):
-    """Runs the members of an ensemble one after another and averages their outputs.
+class ByParts(Inference):
+    """Runs a model on one part of the graph after the other, without the edges between parts.
 
-    ``prepare`` is called once for every shape of members.
+    The paper evaluates models wider than 4096 in this way, with 5000 parts, and averages their F1 (appendix A.5; see
+    `gistgnn.evaluation.scores.mean_f1`). The parts are METIS clusters; METIS may find fewer. ``sample`` of them run;
+    None: all. The seed is of METIS and of the sample. Parts are joined, without the edges between them, up to
+    ``at_once`` nodes per forward pass. Their batches stay in memory if they need less than a quarter of what is
+    available.
     """
+
+    def __init__(self, batch: Batch, parts: int, seed: int, sample: int | None = None, at_once: int = 1) -> None:
+        count, features = batch.x.shape
+        super().__init__(count)
+        if parts > count:
+            raise InputError(f"parts is {parts}, expected 1 to {count}, the nodes of the graph")
+        self._clusters = _parts_of(batch, parts, seed)
+        self.parts = self._clusters.assignment
+        chosen = np.arange(len(self._clusters))
+        if sample is not None:
+            chosen = np.sort(generator(seed, "parts").permutation(chosen)[:sample])
+            self.nodes = torch.from_numpy(np.isin(self.parts.numpy(), chosen)).to(batch.device)
+        self._groups = _groups(chosen, self._clusters.sizes.numpy(), at_once)
+        self._record = {"method": "parts", "exact": False, "parts": len(self._clusters)}
+        if self.nodes is not None:
+            self._record |= {"sample": len(chosen), "nodes": self._scored(batch, self.nodes, len(chosen))}
+        self._order = self._clusters.order.to(batch.device)
+        y = torch.empty(count, 0, device=batch.device)
+        unlabelled = replace(batch, y=y, product=None, sparse=batch.is_sparse)
+        clusters = self._clusters if batch.cluster_ptr is None else None
+        self._graph = ClusterBatches(unlabelled, clusters, 1, precompute=False, alone=True)
+        # features, their products, operators
+        size = 2 * count * features * batch.dtype.itemsize + 40 * batch.adj.num_edges
+        share = len(chosen) / len(self._clusters)
+        self._cached = (
+            list(map(self._graph.make, self._groups)) if share * size < available_bytes(batch.device) // 4 else None
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the method as in result.json."""
+        return dict(self._record)
+
+    def outputs(self, model: nn.Module) -> Iterator[Output]:
+        """Yield the output for some parts after another."""
+        order, ptr = self._order, self._clusters.ptr.tolist()
+        for group, batch in zip(self._groups, self._cached or map(self._graph.make, self._groups), strict=True):
+            yield torch.cat([order[ptr[part] : ptr[part + 1]] for part in group]), forward(model, batch)
+
+    def _scored(self, batch: Batch, nodes: Tensor, sample: int) -> dict[str, int]:
+        """Return how many nodes of each split are in the sample."""
+        scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items()}
+        if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
+            raise InputError(
+                f"the sample of {sample} of {len(self._clusters)} parts has no {empty} node: raise the sample, or "
+                "leave it out"
+            )
+        return scored
+
+
+def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
+    """Return the METIS clusters of a graph; of one in a folder of clusters, these."""
+    if batch.cluster_ptr is None:
+        return cluster(batch.csr, len(batch.x), parts, "metis", seed)
+    if parts != (there := len(batch.cluster_ptr) - 1):
+        raise InputError(f"parts is {parts}, but the folder of the graph has {there} clusters: set parts to {there}")
+    return Clusters(torch.arange(len(batch.x)), batch.cluster_ptr)
+
+
+def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> int:
+    """Return how many nodes one forward pass of a model should take: enough to keep a processor busy."""
+    gnn = as_gnn(model)
+    if gnn is None:
+        return 1  # one part at a time: the model may treat a batch as a whole
+    graph = GraphShape.of(batch)
+    degree = graph.edges / graph.nodes + 1
+    layers = Costs(gnn, graph, largest_cached=0).layers
+    node = max(layer.row(graph.size) + degree * 3 * graph.size * layer.heads for layer in layers)
+    return max(int(min(WORK, budget.compute) / (node + _ENTRY * degree)), 1)
+
+
+def _groups(chosen: Array, sizes: Array, most: int) -> list[Array]:
+    """Group consecutive parts: at most ``most`` nodes per group, or one part."""
+    groups: list[list[int]] = []
+    held = most
+    for part in chosen.tolist():
+        if held + sizes[part] > most:
+            groups.append([])
+            held = 0
+        groups[-1].append(part)
+        held += int(sizes[part])
+    return [np.array(group) for group in groups]
+
+
+class EnsembleAverage(Inference):
+    """Averages the outputs of an ensemble's members; ``prepare`` is called once for every shape of members."""
 
     def __init__(self, members: Sequence[nn.Module], nodes: int, prepare: Callable[[nn.Module], Inference]) -> None:
         super().__init__(nodes)
@@ -93,10 +192,7 @@ class EnsembleAverage(Inference):
 def put(
     into: Tensor | None, nodes: slice | Tensor, piece: Tensor, count: int, fill: float, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Write the rows of some nodes into a tensor for ``count`` nodes, and return it; None: make it, all ``fill``.
-
-    A piece with the rows of all nodes is returned itself.
-    """
+    """Write some rows into a tensor for ``count`` nodes; None: make it, all ``fill``. All nodes' rows come back."""
     if isinstance(nodes, slice) and nodes == slice(0, count):
         return piece
     if into is None:

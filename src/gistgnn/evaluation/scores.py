@@ -30,10 +30,7 @@ class Predictions:
 
     @classmethod
     def of(cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None) -> Predictions:
-        """Collect a model's output for all nodes. Nodes that are in no piece have NaN as logits, and class 0.
-
-        ``metric`` is a further score than those of the graph's task.
-        """
+        """Collect the output for all nodes: without one, NaN and class 0; ``metric``: a score beyond the task's."""
         labels = logits = None
         few = torch.int16 if graph.num_classes <= 2**15 else torch.int32  # there is one label for every node
         for nodes, piece in outputs:
@@ -126,10 +123,7 @@ def score_predictions(
     inference: Inference | None = None,
     metric: Metric | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return the scores of predictions on the splits of a graph, each over all nodes of the split at once.
-
-    ``inference`` says which nodes have an output, and in which part each node is; None: all nodes have one.
-    """
+    """Return the scores on the splits; ``inference`` says which nodes have an output, and the parts."""
     labels, logits = found.labels, found.logits
     sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
     numbers = graph.regression and logits is not None and logits.shape[1] == graph.num_classes

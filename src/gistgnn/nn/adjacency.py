@@ -70,10 +70,7 @@ class Adjacency:
     def from_csr(
         cls, edges: CSR, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None, *, by_rows: bool = False
     ) -> Adjacency:
-        """Return the graph whose edges are the entries (target, source) of ``edges``: [N, N], without a copy.
-
-        ``edge_weight``: [E], in the order of the entries; None: 1.
-        """
+        """Return the graph of entries (target, source), without a copy; ``edge_weight``: [E] in their order."""
         adjacency = cls.__new__(cls)
         adjacency.pattern, adjacency.dtype, adjacency.by_rows = edges, dtype, by_rows
         adjacency.edge_weight = None if edge_weight is None else edge_weight.to(dtype)
@@ -134,10 +131,7 @@ class Adjacency:
 
     @cached_property
     def gcn(self) -> SparseMatrix:
-        """Ā = D̃^-1/2 (A + I) D̃^-1/2 of eq. 1: [N, N], with one self-loop per node and D̃ the in-degrees of A + I.
-
-        With weights, A holds them, and a given self-loop keeps its own.
-        """
+        """Ā = D̃^-1/2 (A + I) D̃^-1/2 of eq. 1: [N, N], with one self-loop per node; a given one keeps its weight."""
         return self._rows("gcn", None)
 
     @cached_property

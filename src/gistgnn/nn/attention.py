@@ -27,10 +27,7 @@ def edge_scores(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> T
 
 
 def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float) -> Tensor:
-    """Return ⟨a, LeakyReLU(source[j] + target[i])⟩ at every entry (i, j), for every head: [heads, nnz].
-
-    ``source``: [C, heads·d] and ``target``: [R, heads·d] are features; ``vectors``: [heads, d] is every head's a.
-    """
+    """Return ⟨a, LeakyReLU(source[j] + target[i])⟩, a row of ``vectors``, for features [·, heads·d]: [heads, nnz]."""
     scores: Tensor = _Dynamic.apply(_to_float(source), _to_float(target), _to_float(vectors), pattern, slope)
     return scores
 
@@ -142,11 +139,7 @@ class _Dynamic(Function):
 
 
 class _Attend(_Together):
-    """Softmax, dropout and weighted sum of all heads: [heads, C, d], [heads, nnz] to [heads, R, d].
-
-    Sums of features are divided by the softmax's denominators, not the entries. Backward: one product with the
-    transpose, and one sampled at the pattern's entries.
-    """
+    """Softmax, dropout and weighted sum of all heads: [heads, C, d], [heads, nnz] to [heads, R, d]."""
 
     @staticmethod
     def forward(features: Tensor, scores: Tensor, pattern: CSR, dropout: float) -> tuple[Tensor, ...]:

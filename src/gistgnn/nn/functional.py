@@ -117,10 +117,7 @@ def scale_of(dropped: int) -> float:
 
 
 def draw_kept(x: Tensor, dropped: int) -> Tensor:
-    """Draw for every element of ``x`` whether it is kept: 1, or 0 with probability ``dropped`` / 2^16, as a float.
-
-    torch draws 64 slow random bits per element on the CPU. Here one 64-bit draw serves four elements.
-    """
+    """Draw 1, or 0 with probability ``dropped`` / 2^16, like ``x``: one slow 64-bit draw serves four elements."""
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)
     return torch.ge(draws, dropped - _DRAWS // 2, out=torch.empty(x.shape, dtype=x.dtype))
@@ -141,11 +138,7 @@ def activate(norm: nn.Module, x: Tensor, p: float = 0.0, training: bool = False)
 
 
 class _Activate(Function):
-    """Layer norm without parameters, ReLU and dropout of ``x``: [..., N, d]; an ``eps`` of None means no norm.
-
-    The gradient needs no mask: where the result is 0, so is the gradient. The mean and 1 / deviation of rows are
-    results too.
-    """
+    """Layer norm (``eps``; None: none), ReLU and dropout of [..., N, d]; where the result is 0, so is the gradient."""
 
     @staticmethod
     def forward(x: Tensor, eps: float | None, dropped: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -199,10 +192,7 @@ def rows(x: Tensor, index: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return the mean over the nodes, or the sum with ``weights``: [n], of their cross-entropies.
-
-    ``logits``: [n, C], or [m, n, C] of m sub-GCNs, whose results are [m]. ``targets``: [n], the classes of the nodes.
-    """
+    """Return the mean over the nodes, or the weighted sum, for [n, C], or [m, n, C] of m sub-GCNs: [m]."""
     if weights is None:
         weights = logits.new_full(targets.shape, 1 / max(len(targets), 1))
     out: Tensor = _CrossEntropy.apply(logits, targets.expand(logits.shape[:-1]).unsqueeze(-1), weights)

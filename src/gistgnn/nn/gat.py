@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -144,6 +145,8 @@ class GAT(GNN):
         InputError: as for `GNN`, or ``heads`` is below 1.
     """
 
+    layer: ClassVar[type[Any]] = GATLayer
+
     def __init__(
         self,
         in_features: int,
@@ -160,13 +163,12 @@ class GAT(GNN):
         super().__init__(in_features, widths, out_features, dropout=dropout, norm=norm)
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        """Return a `GATLayer`."""
-        return GATLayer(in_features, width, self.heads, concat=not last, dropout=self.dropout)
+        """Return a layer with heads."""
+        layer: Layer = type(self).layer(in_features, width, self.heads, concat=not last, dropout=self.dropout)
+        return layer
 
 
 class GATv2(GAT):
     """GATv2 of Brody et al.: which source a node attends to most depends on the node. Arguments: see `GAT`."""
 
-    def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        """Return a `GATv2Layer`."""
-        return GATv2Layer(in_features, width, self.heads, concat=not last, dropout=self.dropout)
+    layer = GATv2Layer

@@ -51,10 +51,7 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        """Return what ``nodes`` receive of the messages' ``columns``: [n, f], given ``z``: [N, f] and all scores.
-
-        A layer that does not cut messages gets all columns.
-        """
+        """Return what ``nodes`` receive of the messages' ``columns``, ``z``: [N, f], or of all that are not cut."""
 
     @abstractmethod
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:

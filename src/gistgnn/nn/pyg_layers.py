@@ -31,11 +31,7 @@ _SAME: dict[tuple[Any, ...], bool] = {}  # by kind of model and layers: whether 
 
 
 class Products:
-    """The CSR matrices of a batch with the features ``x``: [N, F], each made once.
-
-    PyG's layers make edges of their own, anew in every layer: with self-loops and normalised weights. So edges are
-    recognised by their values.
-    """
+    """The matrices of a batch by the values of edges, which PyG's layers make anew; ``x``: [N, F] are its features."""
 
     def __init__(self, x: Tensor) -> None:
         self.x = x

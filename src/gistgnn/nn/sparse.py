@@ -22,10 +22,7 @@ class _ByPosition(Signature):
 
 
 class Function(torch.autograd.Function):
-    """torch's `Function`, for a ``forward`` that is called with all arguments, by position.
-
-    torch binds the arguments to the signature of ``forward`` in every call, which takes longer than a small product.
-    """
+    """torch's `Function`, without binding arguments to ``forward``'s signature, which takes longer than a product."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -220,10 +217,7 @@ def loop_weights(pattern: CSR, weight: Tensor, own: Tensor | None = None) -> Ten
 
 
 def looped(pattern: CSR, weight: Tensor, loops: Tensor | None = None, own: Tensor | None = None) -> tuple[CSR, Tensor]:
-    """Return the entries with exactly one self-loop in every row, and their weights.
-
-    ``weight``: [nnz] is of the entries, ``loops``: [R] of the self-loops; None: 1.
-    """
+    """Return the entries with one self-loop in every row, and their weights; ``loops``: [R], the self-loops'."""
     with_loops, keep, place = pattern.looped(own)
     value = weight.new_ones(with_loops.num_edges)
     value[place] = weight[keep]

@@ -187,10 +187,7 @@ def whole_graph(graph: Graph) -> Batch:
 
 
 def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operator) -> Tensor:
-    """Return Ā x: [N, F] float32, mapped from the graph's folder, or from a temporary file if that cannot be written.
-
-    If it is missing, it is computed first: as many columns of x at once as fit into half of the available memory.
-    """
+    """Return Ā x: [N, F] float32, mapped from the graph's folder, where it is computed if it is missing."""
     nodes, features = x.shape
 
     def fill(out: npt.NDArray[np.float32]) -> None:

@@ -223,10 +223,7 @@ class Recent:
 
 
 def multiply_when_called(model: nn.Module, recent: Recent) -> None:
-    """Let PyG's layers in a model multiply (see `sparse_layers`) whenever it is called with features and edges.
-
-    So a loop of the user's own takes the steps of `fit`, bit for bit. Copies of the model pass messages.
-    """
+    """Let PyG's layers in a model multiply as in `fit` whenever it is called; copies pass messages."""
     if model not in _CALLED and signature(model).structure == "edge_index" and multiplies(model):
         calls = _CALLED[model] = _Calls(recent)
         model.register_forward_pre_hook(calls.begin, with_kwargs=True)

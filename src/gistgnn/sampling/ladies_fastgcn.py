@@ -144,10 +144,7 @@ class FastGCNSampling(ImportanceSampling):
 
 
 def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw nodes with probabilities p in proportion to weights, whose cumulated sums are ``cumulated``: [N] float64.
-
-    Return the distinct nodes, and for each of them (times drawn) / (count · p).
-    """
+    """Draw nodes by weight; return the distinct ones, and (times drawn) / (count · p) of each."""
     drawn = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
     nodes, times = np.unique(drawn, return_counts=True)
     return nodes, (times * cumulated[-1] / (count * weights[nodes])).astype(np.float32)

@@ -28,10 +28,7 @@ ALL = -1  # neighbours
 
 
 class LayeredSampling(Sampling):
-    """Settings of a sampler that draws the edges of every layer.
-
-    One setting, named by `per_layer`, is a number for each layer of the model, or one for all.
-    """
+    """Settings of a sampler that draws the edges of every layer: `per_layer` names one number, or one a layer."""
 
     per_layer: ClassVar[str]
     also: ClassVar[int | None] = None  # a value of that setting below 1, which means all there are; so do large ones
@@ -79,10 +76,7 @@ class LayeredSampling(Sampling):
     def draw_layers(
         self, structure: Structure, outputs: Array, numbers: tuple[int, ...], rng: np.random.Generator
     ) -> Layers:
-        """Return the first layer's input nodes, every layer's edges, and edge data where layers share their edges.
-
-        ``outputs`` are the output nodes of the last layer, ``numbers`` has the setting `per_layer` of each layer.
-        """
+        """Return the first layer's input nodes, every layer's edges, and edge data where layers share their edges."""
 
 
 class LayeredBatches(RandomBatches):
@@ -192,10 +186,7 @@ def _cut(
 
 
 def draw_edges(structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw ``fanout`` edges into each node without replacement, or all of them where there are no more, or for -1.
-
-    Returns the entries of `Structure.edges` that were drawn, node by node, and their number for each node: [n].
-    """
+    """Draw ``fanout`` edges into each node without replacement, or all; return their entries, and how many: [n]."""
     fanout = min(fanout, structure.most_neighbours)
     starts = structure.edges.indptr[nodes].astype(np.int64)
     degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
@@ -211,11 +202,7 @@ def draw_edges(structure: Structure, nodes: Array, fanout: int, rng: np.random.G
 
 
 def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw for each size n > count a random set of ``count`` distinct numbers in 0..n-1: [., count].
-
-    Floyd's algorithm for all sizes at once: the t-th number is one of 0..n-count+t; the largest of these where the
-    number has been drawn before.
-    """
+    """Draw ``count`` distinct numbers in 0..n-1 for each size n, by Floyd's algorithm for all at once: [., count]."""
     chosen = np.empty((len(sizes), count), np.int64)
     for t in range(count):
         last = sizes - count + t

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
@@ -24,90 +24,8 @@ from gistgnn.utils.transfer import to_device
 _CHUNK = 2**20  # walks that are counted at once
 
 
-class Draw:
-    """Draws the nodes of one random walk of ``length`` steps from a random node, each to a random in-neighbour."""
-
-    touches: Array  # a_v, the probability that one draw touches node v: [N] float64
-    edges: sp.csr_matrix  # of the graph; `WalkDraw` holds a_uv in place of the entries 1, for `together`
-    length: int
-
-    def nodes(self, count: int, rng: np.random.Generator) -> Array:
-        """Return the nodes that ``count`` draws touch, in any order, with repetitions."""
-        return np.concatenate(_walks(self.edges, count, self.length, rng))
-
-    def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array | float:
-        """Return a_uv, the probability that one draw touches both ends of an edge: [nnz], or one number for all.
-
-        ``part`` is `edges` among ``nodes``, and ``rows`` the row of each of its entries.
-        """
-        return 0.0  # a draw of one node
-
-
-class NodeDraw(Draw):
-    """Draws one node u with probability P(u) ∝ Σ_v Ã_vu², where Ã = D̃^-1 (A + I) (GraphSAINT, section 3.3).
-
-    GraphSAINT uses D^-1 A, which never draws a node without outgoing edges.
-    """
-
-    length = 0
-
-    def __init__(self, structure: Structure) -> None:
-        looped = structure.counts.numpy() + structure.missing_loops  # in-degrees in A + I; edge weights do not count
-        inverse = (1 / looped).astype(np.float64) ** 2
-        squares = structure.edges.T @ inverse + structure.missing_loops * inverse
-        self.touches, self.edges = squares / squares.sum(), structure.edges
-        self._cumulated = self.touches.cumsum()
-
-    def nodes(self, count: int, rng: np.random.Generator) -> Array:
-        """Return the nodes of ``count`` draws."""
-        return np.searchsorted(self._cumulated, rng.random(count) * self._cumulated[-1], side="right")
-
-
-class EdgeDraw(Draw):
-    """Draws both ends of one edge with probability ∝ 1/deg(u) + 1/deg(v) (GraphSAINT, section 3.3).
-
-    That is a walk of one step. A node without in-neighbours comes alone.
-    """
-
-    length = 1
-
-    def __init__(self, structure: Structure) -> None:
-        self.edges = structure.edges
-        degree = np.diff(self.edges.indptr)
-        self._chosen = 1 / (len(degree) * np.maximum(degree, 1))  # 1 / (N deg), of each in-edge of a node
-        loops = self.edges.diagonal() * self._chosen  # they touch one node, not two
-        self.touches = 1 / len(degree) + self.edges.T @ self._chosen - loops
-
-    def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array:
-        """Return the chance of the edge, plus the chance of the edge in the other direction."""
-        part.sort_indices()  # the sum below is sorted
-        back = (part + part.multiply(part.T)).data - 1
-        chosen = self._chosen[nodes]
-        return chosen[rows] + back * chosen[part.indices]
-
-
-class WalkDraw(Draw):
-    """Draws a walk. Its probabilities have no closed form.
-
-    Before training they are counted over ``coverage`` walks from every node: weights are exact up to that noise.
-    """
-
-    def __init__(self, structure: Structure, length: int, coverage: int, seed: int) -> None:
-        edges = structure.edges
-        counts = _counted(edges, length, coverage, generator(seed, "counted walks"))
-        self.length, self.touches = length, counts["touches"].numpy()
-        self.edges = sp.csr_matrix((counts["together"].numpy(), edges.indices, edges.indptr), shape=edges.shape)
-
-    def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array:
-        """Return the counted shares."""
-        return part.data.astype(np.float64)
-
-
 def _walks(edges: sp.csr_matrix, roots: int | Array, length: int, rng: np.random.Generator) -> list[Array]:
-    """Return where walks are after 0, 1, ..., length steps, [n] each; ``roots`` may be a number of random ones.
-
-    A step goes to a random in-neighbour, or stays where there is none.
-    """
+    """Return where walks are after 0, ..., length steps to random in-neighbours; ``roots``: [n], or how many."""
     walks = [rng.integers(edges.shape[0], size=roots) if isinstance(roots, int) else roots]
     for _ in range(length):
         starts = edges.indptr[walks[-1]]
@@ -118,7 +36,7 @@ def _walks(edges: sp.csr_matrix, roots: int | Array, length: int, rng: np.random
     return walks
 
 
-def _counted(edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Generator) -> dict[str, Tensor]:
+def _counted(edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Return the shares of walks that touch each node, [N] float64, and both ends of each edge, [E] float32."""
     nodes = edges.shape[0]
     visits, together = np.zeros(nodes, np.int64), np.zeros(edges.nnz, np.float32)
@@ -137,11 +55,11 @@ def _counted(edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Ge
                 for one, other in ((walks[s][both], walk[both]), (walk[both], walks[s][both])):
                     entries = np.asarray(numbers[one, other]).ravel()
                     np.add.at(together, entries[entries > 0] - 1, 1)
-    return {"touches": torch.from_numpy(visits / len(roots)), "together": torch.from_numpy(together / len(roots))}
+    return visits / len(roots), together / len(roots)
 
 
 class SaintBatches(RandomBatches):
-    """Subgraphs that are induced by the nodes of r = ``count`` independent draws.
+    """Subgraphs that are induced by the nodes of r = ``batch_size`` independent draws.
 
     A batch holds node v with probability p_v = 1 - (1 - a_v)^r, and both ends of an edge with probability
     p_uv = p_u + p_v - 1 + (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv: the sum over v's neighbours
@@ -149,10 +67,12 @@ class SaintBatches(RandomBatches):
     losses is an unbiased estimate of the mean loss over the whole graph.
     """
 
-    def __init__(self, structure: Structure, draw: Draw, count: int, seed: int = 0, independent: bool = False) -> None:
-        super().__init__(seed, independent=independent)
-        self._structure, self._draw, self._count = structure, draw, count
-        self.sampled = self._in_any_draw(draw.touches)
+    def __init__(self, structure: Structure, settings: SaintSampling, seed: int = 0) -> None:
+        super().__init__(seed, independent=settings.batches == "independent")
+        self._structure, self._settings = structure, settings
+        self.touches, self.edges = settings.probabilities(structure, seed)
+        self.sampled = self._in_any_draw(self.touches)
+        self._cumulated = self.touches.cumsum()
         self._trains = np.zeros(structure.nodes, bool)
         self._trains[structure.train] = True
         expected = float(self.sampled[structure.train].sum())  # training nodes of a batch
@@ -161,18 +81,23 @@ class SaintBatches(RandomBatches):
     def _in_any_draw(self, probability: Array) -> Array:
         """Return the probability of an event in any of the r draws, from its probability in one draw."""
         with np.errstate(divide="ignore"):  # one draw may be certain to do it
-            return -np.expm1(self._count * np.log1p(-np.minimum(probability, 1)))
+            return -np.expm1(self._settings.batch_size * np.log1p(-np.minimum(probability, 1)))
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[int]:
         return iter(range(first_step, first_step + steps))
 
     def make(self, step: int) -> Batch:
         """Return the subgraph of the step's draws."""
-        structure, y = self._structure, self._structure.y
+        structure, y, rng = self._structure, self._structure.y, self._generator("layers", step)
         chosen = np.zeros(structure.nodes, bool)
-        chosen[self._draw.nodes(self._count, self._generator("layers", step))] = True
+        if self._settings.length:
+            walks = _walks(self.edges, self._settings.batch_size, self._settings.length, rng)
+            chosen[np.concatenate(walks)] = True
+        else:
+            draws = rng.random(self._settings.batch_size) * self._cumulated[-1]
+            chosen[np.searchsorted(self._cumulated, draws, side="right")] = True
         nodes = np.flatnonzero(chosen)
-        part = _within(self._draw.edges, nodes)
+        part = _within(self.edges, nodes)
         where, weights = torch.from_numpy(nodes), torch.from_numpy(self.weights(part, nodes))
         data = structure.data_of(_within(structure.entries, nodes).data) if structure.edge_data else {}
         if "edge_weight" in data:
@@ -191,12 +116,12 @@ class SaintBatches(RandomBatches):
         )
 
     def weights(self, part: sp.csr_matrix, nodes: Array) -> Array:
-        """Return p_v / p_uv of every edge among some nodes: [nnz] float32; ``part`` as for `Draw.together`."""
+        """Return p_v / p_uv of every edge among some nodes: [nnz] float32, in the order of ``part``."""
         rows = np.arange(len(nodes)).repeat(np.diff(part.indptr))
-        sampled, touches = self.sampled[nodes], self._draw.touches[nodes]
+        sampled, touches = self.sampled[nodes], self.touches[nodes]
+        together = self._settings.together(part, rows, self._structure.counts.numpy()[nodes], self._structure.nodes)
         into, out = sampled[rows], sampled[part.indices]
-        either = touches[rows] + touches[part.indices] - self._draw.together(part, rows, nodes)
-        both = into + out - self._in_any_draw(either)
+        both = into + out - self._in_any_draw(touches[rows] + touches[part.indices] - together)
         return np.where(rows == part.indices, 1, into / both).astype(np.float32)
 
 
@@ -209,11 +134,22 @@ def _within(matrix: sp.csr_matrix, nodes: Array) -> sp.csr_matrix:
 
 @dataclass(frozen=True)
 class SaintSampling(Sampling):
-    """The settings that the three kinds have in common."""
-
-    draws: ClassVar[type[NodeDraw | EdgeDraw]]
+    """What the three kinds have in common: a draw is a random node, or a walk from one along the edges."""
 
     batch_size: int = 6000
+
+    @property
+    def length(self) -> int:
+        """Steps of a walk; 0: a draw is one node."""
+        return 0
+
+    @abstractmethod
+    def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
+        """Return a_v, the probability that one draw touches node v: [N] float64, and the edges: [N, N]."""
+
+    def together(self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int) -> Array | float:
+        """Return a_uv, the probability that a draw touches both ends of an edge of ``part``: [nnz], or one for all."""
+        return 0.0
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> SaintBatches:
         """Return the sampler; see `Sampling.sampler`."""
@@ -223,21 +159,12 @@ class SaintSampling(Sampling):
                 f"{structure.repeats} edges join nodes that another edge joins, and {self.name} draws pairs of nodes: "
                 "join such edges, by PyG's coalesce(), or train by full, clusters or neighbor"
             )
-        check_draws("batch_size", self.batch_size, structure.nodes, each=1 + self._steps)
-        draw = self._draw(structure, seed)
-        return SaintBatches(structure, draw, self.batch_size, seed, self.batches == "independent")
-
-    def _draw(self, structure: Structure, seed: int) -> Draw:
-        return self.draws(structure)
-
-    @property
-    def _steps(self) -> int:
-        """Edges that a draw follows."""
-        return self.draws.length
+        check_draws("batch_size", self.batch_size, structure.nodes, each=1 + self.length)
+        return SaintBatches(structure, self, seed)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count the subgraph of as many random nodes as the draws touch; some of them are reached along an edge."""
-        followed = self._steps * self.batch_size
+        followed = self.length * self.batch_size
         share = -math.expm1(-(self.batch_size + followed) / graph.nodes)
         edges = graph.edges * share**2 + 2 * followed
         return Expected.subgraph(graph, graph.nodes * share, edges, sampled=True)
@@ -245,7 +172,9 @@ class SaintSampling(Sampling):
 
 @dataclass(frozen=True)
 class SaintNodeSampling(SaintSampling):
-    """GraphSAINT's node sampler; see `NodeDraw` and `SaintBatches`.
+    """GraphSAINT's node sampler: node u has probability P(u) ∝ Σ_v Ã_vu², where Ã = D̃^-1 (A + I) (section 3.3).
+
+    GraphSAINT uses D^-1 A, which never draws a node without outgoing edges. See `SaintBatches`.
 
     Args:
         batch_size: draws for a batch; some nodes are drawn more than once.
@@ -253,12 +182,20 @@ class SaintNodeSampling(SaintSampling):
     """
 
     name = "saint-node"
-    draws = NodeDraw
+
+    def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
+        """Return P(u)."""
+        looped = structure.counts.numpy() + structure.missing_loops  # in-degrees in A + I; edge weights do not count
+        inverse = (1 / looped).astype(np.float64) ** 2
+        squares = structure.edges.T @ inverse + structure.missing_loops * inverse
+        return squares / squares.sum(), structure.edges
 
 
 @dataclass(frozen=True)
 class SaintEdgeSampling(SaintSampling):
-    """GraphSAINT's edge sampler; see `EdgeDraw` and `SaintBatches`.
+    """GraphSAINT's edge sampler: both ends of an edge, with probability ∝ 1/deg(u) + 1/deg(v) (section 3.3).
+
+    That is a walk of one step. A node without in-neighbours comes alone. See `SaintBatches`.
 
     Args:
         batch_size: edges drawn for a batch; their ends are its nodes.
@@ -266,14 +203,40 @@ class SaintEdgeSampling(SaintSampling):
     """
 
     name = "saint-edge"
-    draws = EdgeDraw
 
     batch_size: int = 4000
+
+    @property
+    def length(self) -> int:
+        """One step."""
+        return 1
+
+    def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
+        """Count a node as the start of a step, and as its end, but a self-loop once."""
+        chosen = _chance(structure.counts.numpy(), structure.nodes)
+        loops = structure.edges.diagonal() * chosen
+        return 1 / structure.nodes + structure.edges.T @ chosen - loops, structure.edges
+
+    def together(self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int) -> Array:
+        """Return the chance of the edge, plus the chance of the edge in the other direction."""
+        part.sort_indices()  # the sum below is sorted
+        back = (part + part.multiply(part.T)).data - 1
+        chosen = _chance(degrees, nodes)
+        return chosen[rows] + back * chosen[part.indices]
+
+
+def _chance(degrees: Array, nodes: int) -> Array:
+    """Return the chance 1 / (N deg) of each edge into some nodes: [n] float64."""
+    chance: Array = 1 / (float(nodes) * np.maximum(degrees, 1))
+    return chance
 
 
 @dataclass(frozen=True)
 class SaintWalkSampling(SaintSampling):
-    """GraphSAINT's random-walk sampler; see `WalkDraw` and `SaintBatches`.
+    """GraphSAINT's random-walk sampler. Its probabilities have no closed form.
+
+    Before training they are counted over some walks from every node: weights are exact up to that noise. See
+    `SaintBatches`.
 
     Args:
         batch_size: walks of a batch.
@@ -291,8 +254,18 @@ class SaintWalkSampling(SaintSampling):
     sample_coverage: int = 20
 
     @property
-    def _steps(self) -> int:
+    def length(self) -> int:
+        """Steps of a walk."""
         return self.walk_length
 
-    def _draw(self, structure: Structure, seed: int) -> Draw:
-        return WalkDraw(structure, self.walk_length, self.sample_coverage, seed)
+    def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
+        """Return the counted shares; those of edges are the entries."""
+        touches, together = _counted(
+            structure.edges, self.walk_length, self.sample_coverage, generator(seed, "counted walks")
+        )
+        edges = structure.edges
+        return touches, sp.csr_matrix((together, edges.indices, edges.indptr), shape=edges.shape)
+
+    def together(self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int) -> Array:
+        """Return the counted shares."""
+        return part.data.astype(np.float64)

@@ -22,16 +22,20 @@ class Structure:
     """A graph's edges on the host, and its features and labels on their device; it refuses negative weights."""
 
     def __init__(self, whole: Batch) -> None:
-        host = _on_host(whole)
-        rowptr, col = host["rowptr"].numpy(), host["col"].numpy()
-        self.nodes = whole.x.shape[0]
-        # A: 1 at (target, source); `values` has the edges' weights instead
-        self.edges = sp.csr_matrix((host["ones"].numpy(), col, rowptr), shape=(self.nodes, self.nodes))
-        self.edge_data = {name: host[name] for name in whole.edge_data}  # in the order of the entries of `edges`
-        self.values, weight = self.edges, host.get("weight")
-        if weight is not None:
-            self.values = sp.csr_matrix((weight.numpy(), col, rowptr), shape=self.edges.shape)
-        self.degrees = Degrees(host["own"], host["looped"], loops=host.get("loops"))
+        pattern, self.nodes = whole.csr, whole.x.shape[0]
+        self.edges = _matrix(pattern, torch.ones(pattern.num_edges, dtype=torch.int8))  # A: 1 at (target, source)
+        self.values = self.edges  # with weights, these
+        self.edge_data = {name: value.cpu() for name, value in whole.edge_data.items()}  # in the order of the entries
+        own = pattern.rowptr.diff()
+        looped = own - torch.from_numpy(self.edges.diagonal()).to(own.dtype) + 1
+        self.degrees = Degrees(own.to(whole.dtype), looped.to(whole.dtype))
+        if "edge_weight" in self.edge_data:  # degrees are sums of weights
+            weight = self.edge_data["edge_weight"].to(whole.dtype)
+            check_weights(weight)
+            self.values = _matrix(pattern, weight)
+            sums, loops, given = row_sums(pattern, weight), loop_weights(pattern, weight), self_loops(pattern)
+            others = sums - row_sums(pattern, weight * given)
+            self.degrees = Degrees(without_zeros(sums), without_zeros(others + loops), loops=loops)
         self.y, self.train = whole.y, whole.loss_nodes.cpu().numpy()
         self._device, self._dtype = whole.device, whole.dtype
         self.sparse = whole.is_sparse  # features are gathered as sparse matrices
@@ -78,10 +82,7 @@ class Structure:
         return self._weighted_squares(self.values, np.arange(self.nodes)) * self._inverse
 
     def squares_above_zero(self, rows: sp.csr_matrix, nodes: Array) -> tuple[Array, Array]:
-        """Return the nodes j, ascending, whose Σ_i Ā_ij² over ``nodes`` i is not 0, and these sums: [n] float32.
-
-        ``rows`` are the rows of `values` at ``nodes``.
-        """
+        """Return the nodes j whose Σ_i Ā_ij² over ``nodes`` i, with ``rows`` of `values`, is not 0, and these sums."""
         sums = self._weighted_squares(rows, nodes)
         found = np.flatnonzero(sums > 0)  # a mask: numpy finds the true entries several times faster than the others
         return found, sums[found] * self._inverse[found]
@@ -127,18 +128,5 @@ def pattern_of(rows: sp.csr_matrix) -> CSR:
     return CSR(torch.from_numpy(rows.indptr).to(dtype), torch.from_numpy(rows.indices).to(dtype), rows.shape)
 
 
-def _on_host(whole: Batch) -> dict[str, Tensor]:
-    pattern = whole.csr
-    own, ones = pattern.rowptr.diff(), torch.ones(pattern.num_edges, dtype=torch.int8)
-    edges = sp.csr_matrix((ones.numpy(), pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)
-    looped = own - torch.from_numpy(edges.diagonal()).to(own.dtype) + 1
-    degrees = {"own": own.to(whole.dtype), "looped": looped.to(whole.dtype)}
-    data = {name: value.cpu() for name, value in whole.edge_data.items()}
-    if "edge_weight" in data:  # degrees are sums of weights
-        weight = data["edge_weight"].to(whole.dtype)
-        check_weights(weight)
-        sums, loops, given = row_sums(pattern, weight), loop_weights(pattern, weight), self_loops(pattern)
-        others = sums - row_sums(pattern, weight * given)
-        degrees = {"own": without_zeros(sums), "looped": without_zeros(others + loops)}
-        degrees |= {"weight": weight, "loops": loops}
-    return {"rowptr": pattern.rowptr, "col": pattern.col, "ones": ones, **degrees, **data}
+def _matrix(pattern: CSR, values: Tensor) -> sp.csr_matrix:
+    return sp.csr_matrix((values.numpy(), pattern.col.numpy(), pattern.rowptr.numpy()), shape=pattern.shape)
