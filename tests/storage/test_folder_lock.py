@@ -6,7 +6,7 @@ import socket
 import time
 from pathlib import Path
 
-from gistgnn.storage.folder_lock import FolderInUseError, FolderLock, locked
+from gistgnn.storage.folder_lock import FolderInUseError, FolderLock
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
 from tests.storage.waiting import wait_for
@@ -15,7 +15,7 @@ from tests.storage.waiting import wait_for
 def hold(folder: str, seconds: float) -> int:
     """Lock a folder for some time; the status says whether it was refused."""
     try:
-        with locked(Path(folder)):
+        with FolderLock(Path(folder)):
             Path(folder, f"won-{os.getpid()}").touch()
             time.sleep(seconds)
     except FolderInUseError as error:
@@ -36,7 +36,7 @@ def test_a_folder_in_use_is_refused_with_its_holder(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert (tmp_path / "run/.gistgnn.lock").exists()  # but nobody holds it
-    with locked(tmp_path / "run"):
+    with FolderLock(tmp_path / "run"):
         pass
     assert not (tmp_path / "run/.gistgnn.lock").exists()
 
@@ -51,12 +51,11 @@ def test_of_several_processes_one_wins(tmp_path: Path) -> None:
 
 def test_a_lock_leaves_no_trace(tmp_path: Path) -> None:
     folder = tmp_path / "new/deep"
-    with locked(folder) as found, locked(folder), locked(folder, beside=True):
-        assert found == folder
+    with FolderLock(folder), FolderLock(folder), FolderLock(folder, beside=True):
         assert sorted(path.name for path in folder.parent.iterdir()) == [".gistgnn-deep.lock", "deep"]
         assert (folder / ".gistgnn.lock").exists()
     assert list(tmp_path.iterdir()) == []
-    with locked(folder):
+    with FolderLock(folder):
         (folder / "result").touch()
     assert [path.name for path in folder.iterdir()] == ["result"]
 

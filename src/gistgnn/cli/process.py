@@ -187,10 +187,10 @@ def load_torch(module: str = "torch", title: str = "") -> None:
 @contextmanager
 def own_directory(out: Path) -> Iterator[Path]:
     """Yield a folder that no other process writes while the block lasts, without what killed processes left there."""
-    from gistgnn.storage.folder_lock import locked
+    from gistgnn.storage.folder_lock import FolderLock
     from gistgnn.storage.whole_files import remove_leftovers
 
-    with locked(out, advice="give another --out"):
+    with FolderLock(out, advice="give another --out"):
         remove_leftovers(out, WRITTEN)
         yield out
 

@@ -11,7 +11,7 @@ from torch import nn
 from gistgnn.errors import InputError
 from gistgnn.fit.scorer import ScoreTable
 from gistgnn.report import REPORT, names, write_report
-from gistgnn.storage.folder_lock import locked
+from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import write_tensors
 from gistgnn.storage.whole_files import replacing
@@ -156,7 +156,7 @@ class Result:
             raise InputError(f"{folder} already holds a result: choose another folder, or overwrite=True")
         record = self.as_dict()
         origin = provenance(record["config"].get("device", "cpu"))
-        with locked(folder):
+        with FolderLock(folder):
             write_result(folder, {**record, "provenance": origin}, self.model)
         return folder
 

@@ -32,11 +32,7 @@ def cache_folder() -> Path | None:
 
 
 def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
-    """Return the graph that ``build`` makes, from the cache if it was made before with this name and key.
-
-    The key is everything that decides the graph, such as the `fingerprint` of raw files. A damaged folder in the cache
-    is replaced. If the cache cannot be written, the graph is built every time.
-    """
+    """Return the graph of a name and a key from the cache; ``build`` makes it if it is missing or damaged."""
     if (folder := cache_folder()) is None:
         return build()
     digest = hashlib.sha256(f"folder {key}".encode()).hexdigest()[:16]

@@ -65,10 +65,7 @@ def _plain(value: Tensor, name: str) -> Tensor:
 
 
 def check_features(value: ArrayLike, first: int = 0) -> Tensor:
-    """Return ``x`` as [N, F] float32, finite, with N and F at least 1; without a copy if possible.
-
-    ``first`` is the number of the first node, for messages.
-    """
+    """Return ``x`` as [N, F] float32, finite; messages number its nodes from ``first`` on."""
     x = to_tensor(value, "x")
     if x.ndim != 2 or 0 in x.shape:
         expected = "[nodes, features]" if x.ndim != 2 else "at least one node and one feature"
@@ -85,10 +82,7 @@ def check_features(value: ArrayLike, first: int = 0) -> Tensor:
 def check_edges(
     value: ArrayLike, num_nodes: int, data: Mapping[str, ArrayLike | None] | None = None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return ``edge_index`` as [2, E] int64, sorted by (target, source), and the edge data in its order, by name.
-
-    Repeated edges become one; with edge data they are kept, because they may differ in their data.
-    """
+    """Return ``edge_index`` sorted by (target, source), int64, and the edge data; without data, each edge once."""
     edges = _valid_edges(value, num_nodes)
     given = {name: own for name, own in (data or {}).items() if own is not None}
     checked = {name: _check_edge_data(name, own, edges.shape[1]) for name, own in given.items()}

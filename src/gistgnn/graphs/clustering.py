@@ -144,10 +144,7 @@ def _without_loops(edges: CSR) -> sp.csr_matrix:
 def _kept(
     method: str, key: tuple[Part, Part], count: int, seed: int, cut: Callable[[], tuple[Part, bool]]
 ) -> tuple[Part, bool, Path | None]:
-    """Return what ``cut`` returns, from the cache if it is there, and its file.
-
-    ``key`` is rowptr and col of the graph; ``cut`` returns every node's cluster and whether the graph is symmetric.
-    """
+    """Return what ``cut`` returns, and its file, from the cache if it is there; ``key`` is rowptr and col."""
     if (folder := cache_folder()) is None:
         return *cut(), None
     nodes = len(key[0]) - 1

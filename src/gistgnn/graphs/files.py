@@ -26,10 +26,7 @@ _KEYS = ("edge_index", "x", "y", "train", "val", "test")
 
 @contextlib.contextmanager
 def reading_file(path: Path) -> Iterator[None]:
-    """Turn whatever a parser raises in the block into one line that names the file. Warnings are not shown.
-
-    A pipe or a device is refused: a parser would wait for it.
-    """
+    """Turn whatever a parser raises into one line that names the file; refuse pipes and devices, which it waits for."""
     try:
         if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
             raise InputError("is a pipe, a socket or a device; expected a file: write the graph to a disk first")
@@ -63,10 +60,7 @@ def reading_raw(name: str, folder: Path) -> Iterator[None]:
 
 
 def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays ``keys``, and those of ``optional`` that are there, from a file of `numpy.savez`.
-
-    Call it in `reading_file`: damaged bytes raise anything.
-    """
+    """Read the arrays ``keys``, and those of ``optional`` that are there; call it in `reading_file`."""
     with zipfile.ZipFile(path) as archive:
         present = [name.removesuffix(".npy") for name in archive.namelist()]
         if missing := [key for key in keys if key not in present]:
@@ -88,10 +82,7 @@ def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) 
 
 
 def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
-    """Read attributes of a PyG `Data`, by name, from a file of `torch.save`; their values are checked later.
-
-    An attribute that is missing or None is left out. Call it in `reading_file`.
-    """
+    """Read attributes of a PyG `Data` that are there, by name, unchecked; call it in `reading_file`."""
     from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage
 

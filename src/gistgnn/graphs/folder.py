@@ -22,7 +22,7 @@ from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.splits import SPLITS, masks_of
-from gistgnn.storage.folder_lock import locked
+from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.tensors import map_array
 from gistgnn.storage.whole_files import TEMPORARY, sync, unwritable
 
@@ -265,16 +265,12 @@ def write_graph(graph: Graph, folder: Path, dtype: str = "float32") -> None:
 
 @contextlib.contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder beside ``target``. It becomes ``target`` if the block ends without an error, or it goes.
-
-    What a killed process left is removed first. ``target`` must not exist, or be an empty folder; a link stands for the
-    place that it leads to.
-    """
+    """Yield a new folder that becomes ``target``, a new or empty one, if the block ends without an error."""
     target = Path(os.path.realpath(target))
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"{target} is there already: choose another folder, or remove it")
-        with locked(target, beside=True, advice="choose another folder"):
+        with FolderLock(target, beside=True):
             folder = target.with_name(f"{TEMPORARY}convert-{target.name}")
             shutil.rmtree(folder, ignore_errors=True)
             try:

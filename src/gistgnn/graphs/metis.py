@@ -39,11 +39,7 @@ def metis_bytes(nodes: int, edges: int) -> int:
 
 
 def partition(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:
-    """Return the part of every node: [N], from 0 to count − 1. Few edges are between parts; some parts may be empty.
-
-    ``graph`` is symmetric, without self-loops. ``weight``: [N] positive integers: the size of a part is the sum of its
-    nodes' weights, and the values of ``graph`` are the weights of its edges. None: all weights are 1.
-    """
+    """Return the part of every node: [N]. With ``weight``: [N], the values of ``graph`` weigh its edges."""
     with tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name:
         folder = Path(name)
         try:

@@ -62,11 +62,7 @@ def is_ogb(folder: Path) -> bool:
 
 
 class OgbFiles:
-    """The raw files of a node classification data set of OGB, such as in `data/ogbn_arxiv`.
-
-    They are `edge.csv.gz` and others, without names of columns; or `data.npz` and `node-label.npz`, as of
-    ogbn-papers100M, in ``folder/raw``; and one folder in ``folder/split``. A label that is NaN means unlabelled.
-    """
+    """The raw files of OGB in a folder: tables in CSV, or two `.npz` as of ogbn-papers100M; NaN is no label."""
 
     classes, undirected = None, True
 

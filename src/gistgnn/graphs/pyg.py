@@ -56,10 +56,7 @@ def _join(splits: Sequence[list[Data]]) -> Data:
 
 
 class _FromRaw(InMemoryDataset):
-    """In front of PyG's data set class: parses the raw files, and collects the graphs instead of saving them.
-
-    A subclass has these attributes, and an empty folder ``processed_dir``: PyG may unpickle what it finds there.
-    """
+    """In front of PyG's data set class: parses the raw files, and collects the graphs instead of saving them."""
 
     info: DatasetInfo
     graphs: list[list[Data]]

@@ -33,7 +33,11 @@ def draw_split(num_nodes: int, train: int, val: int) -> tuple[Tensor, Tensor, Te
     return masks[0], masks[1], masks[2]
 
 
+def both_ways(one: Array, other: Array) -> Array:
+    """Return ``edge_index``: [2, E] of edges that are given once, by their ends: [E / 2]."""
+    return np.stack([np.concatenate([one, other]), np.concatenate([other, one])])
+
+
 def undirected_graph(x: Array, one: Array, other: Array, y: Array, split: Array, **facts: Any) -> Graph:
     """Build a graph of edges that are given once, by their ends ``one`` and ``other``: [E / 2]; see `Graph.build`."""
-    edges = np.stack([np.concatenate([one, other]), np.concatenate([other, one])])
-    return Graph.build(x, edges, y, **masks_of(split), **facts)
+    return Graph.build(x, both_ways(one, other), y, **masks_of(split), **facts)

@@ -49,17 +49,7 @@ def stream_bytes(nodes: int, edges: int) -> int:
 
 
 def partition(edges: CSR, count: int, seed: int, seen: Callable[[float], None] = lambda share: None) -> Part:
-    """Assign every node to a cluster: [N] int32, from 0 to count − 1; some may be empty.
-
-    Args:
-        edges: the edges into every node, in memory or mapped. Best in both directions.
-        count: c.
-        seed: the same seed gives the same clusters.
-        seen: called with the share of the work that is done.
-
-    Raises:
-        InputError: METIS failed.
-    """
+    """Assign every node to a cluster: [N] int32; some may be empty. ``seen`` gets the share of the work done."""
     nodes, part = edges.num_nodes, np.arange(edges.num_nodes, dtype=np.int32)
     small = max(nodes // (count * _SMALLER), 2 if nodes >= 4 * count else 1)  # nodes of a small cluster, at most
     most = max(-(-nodes // count), int(LARGEST * nodes / count))
@@ -141,10 +131,7 @@ class Rows:
 
 
 def row_blocks(edges: CSR, most_edges: int, most_nodes: int, longest: int) -> Iterator[Rows]:
-    """Yield all edges in blocks of at most so many edges and nodes. A node with more edges has its own block.
-
-    Of a node with more than ``most_edges`` edges, the edges beyond ``longest`` are left out.
-    """
+    """Yield all edges in blocks; of a node alone in a block, at most ``longest`` or ``most_edges`` edges."""
     col = edges.col.numpy()
     for begin in range(0, edges.num_nodes, _POINTERS):
         ptr = edges.rowptr[begin : begin + _POINTERS + 1]
@@ -174,11 +161,7 @@ class Labels:
         return cls(of, np.bincount(of, minlength=clusters), most)
 
     def propagate(self, rows: Rows, rng: np.random.Generator, least: int, loss: int = 0) -> None:
-        """Let the nodes of a block move to where most of their neighbours are; ``rng`` breaks ties.
-
-        A move gains at least ``least`` edges inside clusters; out of a cluster with too many nodes, it may lose
-        ``loss`` edges.
-        """
+        """Move nodes to where most neighbours are, if ``least`` edges gain; full clusters may lose ``loss`` edges."""
         node, label, count = self._counted(rows)
         if not len(node):
             return
@@ -255,11 +238,7 @@ class Labels:
 
 
 def packed(part: Part, most: int, clusters: int) -> Part:
-    """Put the smallest clusters together until there are few enough, and number them from 0 without gaps.
-
-    Clusters that are put together have at most ``most`` nodes. There may be ``clusters`` of them, or about 2 N /
-    ``most`` if that is more.
-    """
+    """Put the smallest clusters together, up to ``most`` nodes, until about ``clusters`` are left; renumber them."""
     part, small = _renumbered(part), 0
     sizes = np.bincount(part)
     while len(sizes) > clusters and small < most // 2:

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from gistgnn.graphs.cache import cached
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.named import DatasetInfo
-from gistgnn.graphs.splits import draw_split
+from gistgnn.graphs.splits import both_ways, draw_split
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
 
@@ -96,7 +94,7 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     community = np.empty(info.nodes, np.int64)
     community[place] = np.arange(communities).repeat(np.diff(bounds))
     ends = draw_edges(generator(SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
-    edges = _both_ways(place, *ends)
+    edges = both_ways(*(place[end] for end in ends))
     del ends  # makes room for the features
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
     rng, x = generator(SEED, "synthetic features"), np.empty((info.nodes, info.features), np.float32)
@@ -125,17 +123,6 @@ def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
     groups = np.append(bounds[:-1][:: recipe.group], nodes)
     anywhere = Level(1 - recipe.inside - recipe.nearby, np.array([0, nodes]), wide)
     return [Level(recipe.inside, bounds, inside), Level(recipe.nearby, groups, wide), anywhere]
-
-
-def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:
-    """Return ``edge_index``: [2, E], with shuffled node numbers, sorted by (target, source)."""
-    nodes, one, other = len(place), place[one], place[other]
-    keys = np.concatenate([one * nodes + other, other * nodes + one])
-    keys.sort()
-    edges = np.empty((2, len(keys)), np.int64)
-    np.floor_divide(keys, nodes, out=edges[1])
-    np.remainder(keys, nodes, out=edges[0])
-    return torch.from_numpy(edges)
 
 
 def community_classes(communities: int, classes: int) -> Ints:
@@ -181,19 +168,13 @@ def draw_features(rng: np.random.Generator, recipe: Recipe, centres: Singles, vi
 
 
 def power_law(rng: np.random.Generator, count: int, cap: float) -> Floats:
-    """Draw ``count`` weights with density ∝ w^−2.6, from 1 to ``cap``.
-
-    Square roots alone give this exponent. They are rounded in the same way on every machine; powers are not.
-    """
+    """Draw weights with density ∝ w^−2.6, from 1 to ``cap``, by square roots: powers round differently elsewhere."""
     root = np.sqrt(1.0 - rng.random(count))  # u^(1/2); u is in (0, 1]
     return np.minimum(1.0 / (root * np.sqrt(np.sqrt(root))), cap)  # u^(−5/8): a tail of w^(−8/5)
 
 
 def weighted_place(uniform: Floats, cap: float) -> Floats:
-    """Return places in [0, 1], drawn by weight: the weight at place r is r^(-7/11), from 1 to ``cap``.
-
-    ``uniform`` is [n], uniform in [0, 1).
-    """
+    """Return places r in [0, 1], drawn by weight r^(-7/11), at most ``cap``, from numbers in [0, 1): [n]."""
     power = 1 - 1 / _POWER  # 7/11
     flat = cap ** (-1 / power)  # places up to here have the largest weight
     root, in_flat = flat ** (1 - power), flat * cap

@@ -64,10 +64,7 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 
 
 class Blocks:
-    """The parts of a graph, each of which is drawn alone. It is a source of `gistgnn.graphs.conversion`.
-
-    ``info`` has its name and sizes, of the whole graph or of a fraction; ``recipe`` decides everything else.
-    """
+    """The parts of a graph, each drawn alone: a source of `gistgnn.graphs.conversion`."""
 
     undirected, nodes_in, edges_in = True, "", ""
 
@@ -111,11 +108,7 @@ class Blocks:
         return "SELECT source, target FROM drawn"
 
     def group_edges(self, group: int) -> tuple[Ints, Ints]:
-        """Draw the undirected edges that a group owns: both ends of each, [n] numbers of nodes.
-
-        No other group owns one of them: an edge between two groups is owned by the one from which the other is at most
-        half of all groups ahead.
-        """
+        """Draw the edges that a group owns; of two groups, the one at most half of all groups behind owns an edge."""
         rng, nodes = generator(SEED, "block edges", group), self.info.nodes
         inside, nearby, anywhere = self._counts(group)
         draws = ((self._within_community, inside), (self._within_group, nearby), (self._to_other_groups, anywhere))

@@ -35,10 +35,7 @@ _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN)
 
 @contextlib.contextmanager
 def database(folder: Path | None = None, memory: int | None = None) -> Iterator[Any]:
-    """Open a database in memory, and turn DuckDB's errors into one line.
-
-    DuckDB's buffers get ``memory`` bytes, and what does not fit goes to ``folder``. None: DuckDB decides; all must fit.
-    """
+    """Open a database in memory with ``memory`` bytes, the rest in ``folder``; its errors become one line."""
     try:
         import duckdb
         import pyarrow  # noqa: F401  (results come as Arrow's tables)

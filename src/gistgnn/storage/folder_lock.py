@@ -6,8 +6,7 @@ import contextlib
 import os
 import socket
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,7 +26,7 @@ class FolderLock:
     The lock is a file that names its holder: its process, its host and the time. It is `.gistgnn.lock` in the folder,
     which is made; or, ``beside`` a folder that is replaced, `.gistgnn-NAME.lock`. If another process holds it, a
     FolderInUseError names the holder and ends with the ``advice``. ``free()`` frees it, and removes folders that were
-    made for it and are still empty.
+    made for it and are still empty; so does the end of a ``with`` block.
     """
 
     def __init__(self, folder: Path, *, beside: bool = False, advice: str = "choose another folder") -> None:
@@ -47,15 +46,11 @@ class FolderLock:
             raise unwritable(folder, error) from error
         self.free = weakref.finalize(self, _free, lock, path, made, os.getpid())
 
+    def __enter__(self) -> FolderLock:
+        return self
 
-@contextmanager
-def locked(folder: Path, *, beside: bool = False, advice: str = "choose another folder") -> Iterator[Path]:
-    """Lock a folder within the block, and yield it; see `FolderLock`."""
-    lock = FolderLock(folder, beside=beside, advice=advice)
-    try:
-        yield folder
-    finally:
-        lock.free()
+    def __exit__(self, *_: object) -> None:
+        self.free()
 
 
 def _free(lock: FileLock, path: Path, made: Sequence[Path], holder: int) -> None:

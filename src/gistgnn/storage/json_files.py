@@ -47,11 +47,7 @@ def plain(content: Any) -> Any:
 
 
 def read_json(path: Path, kind: type[T], advice: str) -> T:
-    """Read a file that `write_json` has written as a struct, or as another type that msgspec knows.
-
-    A missing file is a FileNotFoundError. Damage, and other entries than those of the type, are an InputError, which
-    ends with the advice.
-    """
+    """Read a file of `write_json` as a struct; damage is an InputError that ends with the advice."""
     try:
         if path.exists() and not path.is_file():  # a pipe would wait for ever
             raise ValueError("is no regular file")

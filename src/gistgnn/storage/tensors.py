@@ -40,10 +40,7 @@ Specs = Mapping[str, tuple[torch.Size, torch.dtype]]  # the shape and type of ev
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
-    """Write a safetensors file, wait until it is on the disk, and return its digest.
-
-    After an OSError nothing of the file is left.
-    """
+    """Write a safetensors file to the disk, or leave nothing and raise an OSError; return its digest."""
     for name, tensor in tensors.items():
         if tensor.dtype not in NAMES:
             raise InputError(f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
@@ -63,10 +60,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def read_tensors(path: Path, advice: str) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, mapped; a change of a tensor does not reach the file.
-
-    A missing or damaged file is an InputError, which ends with the advice.
-    """
+    """Return the tensors of a safetensors file, mapped privately; errors end with the advice."""
     try:
         return map_tensors(path, shared=False)
     except Exception as error:  # damaged bytes raise anything
@@ -93,10 +87,7 @@ def check_digest(path: Path, digest: str, advice: str) -> None:
 
 
 def allocate(path: Path, specs: Specs) -> None:
-    """Make a safetensors file of zeros that has its room on the disk: writing to its pages cannot fail.
-
-    OSError says that there is no room; nothing of the file is left.
-    """
+    """Make a safetensors file of zeros that has its room on the disk, or leave nothing and raise an OSError."""
     header, end = dict[str, Any](), 0
     for name, (shape, dtype) in sorted(specs.items(), key=lambda item: -item[1][1].itemsize):  # aligns the numbers
         begin, end = end, end + shape.numel() * dtype.itemsize

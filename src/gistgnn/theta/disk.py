@@ -17,7 +17,7 @@ from gistgnn.distributed import World
 from gistgnn.errors import InputError, reason
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
-from gistgnn.storage.folder_lock import FolderLock, locked
+from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import LargeTensorsInFiles, allocate, assign, map_tensors, read_tensors, write_tensors
 from gistgnn.storage.whole_files import remove_leftovers, replacing, sync
@@ -77,7 +77,7 @@ class OnDisk(InMemory):
         """Make Θ with the model's initial values in the store's folder."""
         folder = store.folder
         assert folder is not None
-        with locked(folder, beside=True):
+        with FolderLock(folder, beside=True):
             if not replace and folder.exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
             write_new(folder, spec, half=store.precision == "bf16")

@@ -6,6 +6,7 @@ import logging
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,6 +25,7 @@ from gistgnn.utils.formats import size
 from gistgnn.utils.progress import TaskProgress
 from gistgnn.utils.random_streams import check_seed
 
+Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 FOLDER_METHODS = ("auto", *METHODS)
@@ -99,7 +101,7 @@ def partition_folder(
             else:
                 parts = cluster(graph.edges, graph.num_nodes, clusters, method, seed)
         with timed(seconds, "renumbering", shown):
-            manifest, inside = _Renumbering(source, parts, room).write(made)
+            manifest, inside = _write_renumbered(source, parts, room, made)
         return Partitioned(manifest, method, parts.sizes.numpy(), inside, seconds)
 
 
@@ -122,60 +124,53 @@ def _chosen(method: str, edges: CSR, room: int) -> str:
     return method
 
 
-class _Renumbering:
-    """Writes the arrays of a folder in the order of clusters, in blocks of new nodes, within ``room`` bytes.
+def _write_renumbered(source: Path, clusters: Clusters, room: int, folder: Path) -> tuple[Manifest, float]:
+    """Write a folder in the order of clusters, in blocks; return its manifest and the share of edges inside clusters.
 
     The rows of a block are read from the mapped arrays in ascending order of the old numbers.
     """
+    manifest, tensors = open_arrays(source)
+    old, node = {name: tensor.numpy() for name, tensor in tensors.items()}, clusters.order.numpy()
+    most = min(max((room - _RENUMBERED * len(node)) // 4, _LEAST), _MOST)  # bytes in memory at once
+    arrays, inside = _write_edges(old, clusters, most // _ENTRY, folder)
+    for name in ("x", "y", "split"):
+        array, file = old[name], _like(old[name], folder, name)
+        rows = max(most // array[:1].nbytes, 1)
+        for start in range(0, len(node), rows):
+            numbers = node[start : start + rows]
+            ascending = np.argsort(numbers)
+            block = np.empty((len(numbers), *array.shape[1:]), array.dtype)
+            block[ascending] = array[numbers[ascending]]
+            file.append(block)
+        arrays[name] = file.finish()
+    arrays["node"] = write_array(folder, "node", node)
+    arrays["cluster_ptr"] = write_array(folder, "cluster_ptr", clusters.ptr.numpy())
+    made = msgspec.structs.replace(manifest, arrays={name: arrays[name] for name in _ARRAYS if name in arrays})
+    made.write(folder)
+    return made, inside / made.edges
 
-    def __init__(self, source: Path, clusters: Clusters, room: int) -> None:
-        self._manifest, arrays = open_arrays(source)
-        self._arrays = {name: array.numpy() for name, array in arrays.items()}
-        self._edges = CSR(arrays["rowptr"], arrays["col"])
-        self._order, self._ptr = clusters.order.numpy(), clusters.ptr.numpy()
-        left = room - _RENUMBERED * len(self._order)
-        self._block = min(max(left // 4, _LEAST), _MOST)  # bytes in memory at once
 
-    def write(self, folder: Path) -> tuple[Manifest, float]:
-        """Write the new folder; return its manifest, and the share of the edges inside clusters."""
-        arrays, inside = self._write_edges(folder)
-        for name in ("x", "y", "split"):
-            array, file = self._arrays[name], self._writer(folder, name)
-            rows = max(self._block // array[:1].nbytes, 1)
-            for start in range(0, len(array), rows):
-                old = self._order[start : start + rows]
-                ascending = np.argsort(old)
-                block = np.empty((len(old), *array.shape[1:]), array.dtype)
-                block[ascending] = array[old[ascending]]
-                file.append(block)
-            arrays[name] = file.finish()
-        arrays["node"] = write_array(folder, "node", self._order)
-        arrays["cluster_ptr"] = write_array(folder, "cluster_ptr", self._ptr)
-        made = msgspec.structs.replace(
-            self._manifest, arrays={name: arrays[name] for name in _ARRAYS if name in arrays}
-        )
-        made.write(folder)
-        return made, inside / made.edges
+def _write_edges(
+    old: dict[str, Array], clusters: Clusters, most: int, folder: Path
+) -> tuple[dict[str, ArrayEntry], int]:
+    """Write the arrays of the edges, about ``most`` edges at once; return how many edges are inside clusters, too."""
+    files = {name: _like(old[name], folder, name) for name in ("col", *EDGE_DATA) if name in old}
+    order, edges = clusters.order.numpy(), CSR(torch.from_numpy(old["rowptr"]), torch.from_numpy(old["col"]))
+    cluster_of = np.arange(len(clusters), dtype=np.int32).repeat(clusters.sizes)  # by new numbers
+    place = np.empty(len(order), old["col"].dtype)
+    place[order] = np.arange(len(place), dtype=place.dtype)
+    rowptr = np.concatenate([[0], np.cumsum(np.diff(old["rowptr"])[order])])
+    inside = 0
+    for nodes in row_chunks(torch.from_numpy(rowptr), most, most):
+        part, held = edges.rows(clusters.order[nodes])
+        source, target = place[part.col.numpy()], part.targets().numpy() + nodes.start
+        inside += int((cluster_of[source] == cluster_of[target]).sum())
+        sorting = np.lexsort((source, target))  # equal edges keep their order, as their data may differ
+        for name, file in files.items():
+            file.append(source[sorting] if name == "col" else old[name][np.asarray(held)[sorting]])
+    entries = {name: file.finish() for name, file in files.items()}
+    return entries | {"rowptr": write_array(folder, "rowptr", rowptr)}, inside
 
-    def _writer(self, folder: Path, name: str) -> ArrayWriter:
-        return ArrayWriter(folder, name, self._arrays[name].dtype, self._arrays[name].shape[1:])
 
-    def _write_edges(self, folder: Path) -> tuple[dict[str, ArrayEntry], int]:
-        """Return the arrays of the edges, and how many edges are inside clusters."""
-        col, data = self._arrays["col"], [name for name in EDGE_DATA if name in self._arrays]
-        files = {name: self._writer(folder, name) for name in ("col", *data)}
-        place = np.empty(len(self._order), col.dtype)
-        place[self._order] = np.arange(len(place), dtype=place.dtype)
-        cluster_of = np.arange(len(self._ptr) - 1, dtype=np.int32).repeat(np.diff(self._ptr))
-        rowptr = np.concatenate([[0], np.cumsum(np.diff(self._arrays["rowptr"])[self._order])])
-        most, inside = self._block // _ENTRY, 0
-        for nodes in row_chunks(torch.from_numpy(rowptr), most, most):
-            edges, held = self._edges.rows(torch.from_numpy(self._order[nodes]))
-            source, target = place[edges.col.numpy()], edges.targets().numpy() + nodes.start
-            inside += int((cluster_of[source] == cluster_of[target]).sum())
-            order = np.lexsort((source, target))  # equal edges keep their order, as their data may differ
-            files["col"].append(source[order])
-            for name in data:
-                files[name].append(self._arrays[name][np.asarray(held)[order]])
-        entries = {name: file.finish() for name, file in files.items()}
-        return entries | {"rowptr": write_array(folder, "rowptr", rowptr)}, inside
+def _like(array: Array, folder: Path, name: str) -> ArrayWriter:
+    return ArrayWriter(folder, name, array.dtype, array.shape[1:])
