@@ -1,11 +1,12 @@
 from collections import Counter
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chi2
+from scipy.stats import chisquare
 
 from gistgnn.partition import Partition
 from tests.helpers.refusals import refused
@@ -22,24 +23,16 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], int]:
 
 
 @examples
-@given(case=cases(), seed=st.integers(0, 2**40), number=st.integers(0, 10**6))
-def test_balanced_blocks_split_every_axis_evenly(case: tuple[tuple[int, ...], int], seed: int, number: int) -> None:
-    features, m = case
-    blocks = Partition(features, m, seed=seed).blocks(number)
+@given(case=cases(), kind=kinds, seed=st.integers(0, 2**40), number=st.integers(0, 10**6))
+def test_blocks_split_every_axis(case: tuple[tuple[int, ...], int], kind: str, seed: int, number: int) -> None:
+    features, m = case if kind == "balanced" else (tuple(d + 20 for d in case[0]), min(case[1], 3))
+    blocks = Partition(features, m, kind=kind, seed=seed).blocks(number)
     assert len(blocks) == m
     for axis, d in enumerate(features):
         own = [b[axis] for b in blocks]
         assert sorted(torch.cat(own).tolist()) == list(range(d))
-        assert max(map(len, own)) - min(map(len, own)) <= 1
-        assert all(torch.equal(b, b.sort().values) and b.dtype == torch.long for b in own)
-
-
-@examples
-@given(d=st.integers(8, 60), m=st.integers(1, 3), seed=st.integers(0, 99), number=st.integers(0, 10**6))
-def test_categorical_blocks_split_every_axis(d: int, m: int, seed: int, number: int) -> None:
-    own = [b[0] for b in Partition((d,), m, kind="categorical", seed=seed).blocks(number)]
-    assert sorted(torch.cat(own).tolist()) == list(range(d))
-    assert all(len(b) and torch.equal(b, b.sort().values) for b in own)
+        assert all(len(b) and torch.equal(b, b.sort().values) and b.dtype == torch.long for b in own)
+        assert kind == "categorical" or max(map(len, own)) - min(map(len, own)) <= 1
 
 
 @examples
@@ -74,26 +67,17 @@ def test_blocks_follow_from_seed_and_round_alone(kind: str, seed: int, number: i
     assert as_lists(Partition((64, 48), 3, kind=kind, seed=seed + other), number) != fresh
 
 
-def chi_square(counts: list[int], expected: list[float]) -> float:
-    """The probability of counts at least as far from what is expected."""
-    statistic = sum((c - e) ** 2 / e for c, e in zip(counts, expected, strict=True))
-    return float(chi2.sf(statistic, len(counts) - 1))
-
-
-def test_balanced_blocks_are_uniform() -> None:
-    partition = Partition((6,), 2, seed=5)
-    seen = Counter(tuple(partition.blocks(t)[0][0].tolist()) for t in range(ROUNDS))
+def test_all_balanced_blocks_are_equally_likely_and_categorical_sizes_are_binomial() -> None:
+    """Without the empty blocks. The probability of counts at least as far from what is expected is not tiny."""
+    balanced, categorical = Partition((6,), 2, seed=5), Partition((6,), 2, kind="categorical", seed=7)
+    seen = Counter(tuple(balanced.blocks(t)[0][0].tolist()) for t in range(ROUNDS))
     every = list(combinations(range(6), 3))
     assert set(seen) == set(every)
-    assert chi_square([seen[b] for b in every], [ROUNDS / len(every)] * len(every)) > 1e-3
-
-
-def test_categorical_sizes_are_binomial_without_the_empty_ones() -> None:
-    partition = Partition((6,), 2, kind="categorical", seed=7)
-    seen = Counter(len(partition.blocks(t)[0][0]) for t in range(ROUNDS))
-    sizes = range(1, 6)
-    assert set(seen) == set(sizes)
-    assert chi_square([seen[k] for k in sizes], [ROUNDS * comb(6, k) / (2**6 - 2) for k in sizes]) > 1e-3
+    assert chisquare([seen[b] for b in every]).pvalue > 1e-3
+    sizes = Counter(len(categorical.blocks(t)[0][0]) for t in range(ROUNDS))
+    assert set(sizes) == set(range(1, 6))
+    expected = [ROUNDS * comb(6, k) / (2**6 - 2) for k in range(1, 6)]
+    assert chisquare([sizes[k] for k in range(1, 6)], expected).pvalue > 1e-3
 
 
 @examples
@@ -133,23 +117,19 @@ def test_split_into_is_the_partition_into_another_number(
     assert split.split == partition.split == list(range(len(whole), len(features)))
 
 
-def test_refusals() -> None:
-    for m in (0, -1, 1.5, "2"):
-        with refused("sub_gcns is", repr(m)):
-            Partition((8,), m)  # type: ignore[arg-type]
-    with refused("sub_gcns is 9", "8 features of axis 1", "at most 8"):
-        Partition((16, 8), 9)
-    with refused("sub_gcns is 9", "8 features of d_2", "at most 8"):
-        Partition((16, 8), 9, names=["d_1", "d_2"])
-    with refused("partition is 'even'", "balanced", "categorical"):
-        Partition((8,), 2, kind="even")
-    with refused("axis 2", "0 to 1"):
-        Partition((8, 8), 2, whole=[2])
-    with refused("seed is -1"):
-        Partition((8,), 2, seed=-1)
+REFUSED: dict[tuple[str, ...], dict[str, Any]] = {
+    **{("sub_gcns is", repr(m)): {"sub_gcns": m} for m in (0, -1, 1.5, "2")},
+    ("sub_gcns is 9", "8 features of axis 1", "at most 8"): {"features": (16, 8), "sub_gcns": 9},
+    ("sub_gcns is 9", "8 features of d_2"): {"features": (16, 8), "sub_gcns": 9, "names": ["d_1", "d_2"]},
+    ("partition is 'even'", "balanced", "categorical"): {"kind": "even"},
+    ("axis 2", "0 to 1"): {"features": (8, 8), "whole": [2]},
+    ("seed is -1",): {"seed": -1},
+    ("30 features", "30 sub-GCNs", "fewer"): {"features": (30,), "sub_gcns": 30, "kind": "categorical"},
+}
+
+
+def test_what_cannot_be_split_is_refused() -> None:
+    for said, own in REFUSED.items():
+        with refused(*said):
+            Partition(**{"features": (8,), "sub_gcns": 2, **own})
     assert Partition((16, 8), 16, whole=[1]).sub_gcns == 16
-
-
-def test_a_categorical_partition_that_never_comes_is_refused() -> None:
-    with refused("30 features", "30 sub-GCNs", "fewer"):
-        Partition((30,), 30, kind="categorical").blocks(0)

@@ -111,14 +111,8 @@ def test_several_labels_train_on_binary_cross_entropy() -> None:
 
 
 def test_a_pyg_data_is_taken() -> None:
-    data = Data(
-        x=GRAPH.x,
-        edge_index=GRAPH.edge_index,
-        y=GRAPH.y,
-        train_mask=GRAPH.train,
-        val_mask=GRAPH.val,
-        test_mask=GRAPH.test,
-    )
+    masks = {f"{name}_mask": getattr(GRAPH, name) for name in ("train", "val", "test")}
+    data = Data(x=GRAPH.x, edge_index=GRAPH.edge_index, y=GRAPH.y, **masks)
     gist = GIST(gcn(), (8, 7), 2)
     ours = fit(gist)
     theirs = fit(gist, data)  # type: ignore[arg-type]
@@ -128,12 +122,8 @@ def test_a_pyg_data_is_taken() -> None:
 # What is refused.
 
 
-class Steep(nn.Module):
+class Steep(Counting):
     """Each step multiplies the parameters by about the learning rate to a power."""
-
-    def __init__(self, widths: tuple[int, ...]) -> None:
-        super().__init__()
-        self.enter, self.leave = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.leave((self.enter(x) ** 7).relu())

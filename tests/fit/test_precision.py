@@ -23,14 +23,7 @@ OPTIONS: dict[str, Any] = {"epochs": 120, "local_steps": 10, "lr": 0.02, "optimi
 
 @pytest.mark.parametrize(
     ("name", "runner"),
-    [
-        ("gcn", "auto"),
-        ("gcn", "fused"),
-        ("graphsage", "in-turn"),
-        ("gat", "auto"),
-        ("pyg gcn", "auto"),
-        ("pyg gat", "fused"),
-    ],
+    [("gcn", "fused"), ("graphsage", "in-turn"), ("gat", "auto"), ("pyg gcn", "auto"), ("pyg gat", "fused")],
 )
 def test_it_learns_as_float32_does_and_keeps_float32(name: str, runner: str) -> None:
     case = CASES[name]

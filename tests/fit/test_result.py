@@ -50,14 +50,11 @@ def test_a_result_shows_itself() -> None:
     assert len(figure.axes) == 2
     evil = trained(metric=type("E", (), {"__call__": lambda *_: 0.5, "name": "<b>"})())
     assert "<b>" not in evil._repr_html_()
-
-
-def test_a_result_without_scores_shows_itself() -> None:
-    result = trained(epochs=2, callbacks=[InterruptWhen(lambda: True)], evaluate_every=9)
-    result.progress.best = {}
-    assert result.test == {}
-    assert "no score" in repr(result)
-    assert "test" not in result.summary().split()[:1]
+    unscored = trained(epochs=2, callbacks=[InterruptWhen(lambda: True)], evaluate_every=9)
+    unscored.progress.best = {}
+    assert unscored.test == {}
+    assert "no score" in repr(unscored)
+    assert "test" not in unscored.summary().split()[:1]
 
 
 def test_a_saved_result_is_read_again(tmp_path: Path) -> None:

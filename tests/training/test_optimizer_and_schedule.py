@@ -3,13 +3,12 @@
 import math
 import subprocess
 import sys
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import lr_scheduler
 
 from gistgnn import Training
@@ -29,35 +28,23 @@ def test_an_optimiser_gets_the_settings_that_are_not_zero() -> None:
     assert Training(1, optimizer=partly).as_dict()["optimizer"] == "SGD(nesterov=True)"
 
 
-def without_lr(parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.1)
+WRONG: dict[str, Any] = {
+    "cannot be made": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    "has the learning rate 0.1, not lr, which is 0.01": lambda parameters, lr: torch.optim.SGD(parameters, lr=10 * lr),
+    "cannot take a step": torch.optim.LBFGS,
+    "gave a Linear": lambda parameters, lr: nn.Linear(2, 2),
+}
 
 
-def other_lr(parameters: Iterable[Tensor], lr: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=10 * lr)
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "message"),
-    [
-        (without_lr, "cannot be made"),
-        (other_lr, "has the learning rate 0.1, not lr, which is 0.01"),
-        (torch.optim.LBFGS, "cannot take a step"),
-        (lambda parameters, lr: nn.Linear(2, 2), "gave a Linear"),
-    ],
-)
-def test_what_is_no_optimiser_of_a_round_is_refused(optimizer: Any, message: str) -> None:
-    with refused("the optimizer", message):
-        check_optimizer(optimizer, 0.01, 0.0, 0.0)
+def test_what_is_no_optimiser_of_a_round_is_refused() -> None:
+    for message, optimizer in WRONG.items():
+        with refused("the optimizer", message):
+            check_optimizer(optimizer, 0.01, 0.0, 0.0)
 
 
 def rates(schedule: Any, steps: int = 20, lr: float = 0.5) -> list[float]:
     training = Training(1, schedule=schedule, lr=lr)
     return [training.rate_at(step, steps) for step in range(steps)]
-
-
-def test_a_function_of_the_progress() -> None:
-    assert rates(lambda progress: 1 - progress) == pytest.approx([0.5 * (1 - k / 20) for k in range(20)])
 
 
 @pytest.mark.parametrize(
@@ -79,7 +66,8 @@ def test_a_scheduler_of_torch_gives_the_rates_of_a_plain_loop(make: Any) -> None
     assert rates(make) == expected
 
 
-def test_the_number_of_steps_is_filled_in() -> None:
+def test_a_function_is_given_the_progress_and_a_scheduler_the_number_of_steps() -> None:
+    assert rates(lambda progress: 1 - progress) == pytest.approx([0.5 * (1 - k / 20) for k in range(20)])
     cosine = [0.25 * (1 + math.cos(math.pi * k / 20)) for k in range(20)]
     assert rates(lr_scheduler.CosineAnnealingLR) == pytest.approx(cosine)
     cycle = rates(partial(lr_scheduler.OneCycleLR, max_lr=0.5, cycle_momentum=False))
