@@ -16,7 +16,7 @@ from gistgnn.evaluation import evaluation_mode
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import members_of
 from gistgnn.paper import large_graphs as large
-from gistgnn.paper.experiment import Curve, CurveChart, Verdict
+from gistgnn.paper.experiment import Claim, Curve, CurveChart, Verdict, judge
 from gistgnn.paper.large_graphs import GroupedExperiment, GroupKey, Groups, Line, RunGroup
 from gistgnn.paper.published import TABLE6, TABLE7, WORKERS, paper_cells
 from gistgnn.runs import RunConfig
@@ -56,23 +56,18 @@ class AppendixB(GroupedExperiment):
         """Return the cells between the training time and the paper's numbers."""
 
     @abstractmethod
-    def _judge(self, where: str, gist: Line, other: Line) -> Verdict:
-        """Judge what the paper says of the times of GIST and of the other method, with as many workers."""
+    def _times_claim(self, gist: Line, other: Line) -> Claim:
+        """Return what the paper says of the times of GIST and of the other method, with as many workers."""
 
     def verdicts(self, groups: Groups) -> list[Verdict]:
         """Judge the paper's claims for every m; of scores: "GIST outperform[s]" the rival "in all cases"."""
         verdicts = []
         for (dataset,), group in groups.items():
             for m in WORKERS:
-                gist, other, where = (
-                    group.line("gist", m),
-                    group.line(self.rival, m),
-                    f"{dataset}, {self.each.format(m)}",
-                )
-                verdicts.append(self._judge(where, gist, other))
+                gist, other = group.line("gist", m), group.line(self.rival, m)
                 ours, theirs = gist.shown.row.mean, other.shown.row.mean
-                scores = f"{ours:.2f} against {theirs:.2f}"
-                verdicts.append(Verdict(f"{where}: GIST has the higher F1", ours > theirs, scores))
+                higher = Claim("GIST has the higher F1", ours > theirs, f"{ours:.2f} against {theirs:.2f}")
+                verdicts += judge(f"{dataset}, {self.each.format(m)}", [self._times_claim(gist, other), higher])
         return verdicts
 
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
@@ -107,9 +102,9 @@ class AppendixB(GroupedExperiment):
         paper = "" if self.scale == "full" else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
         return (
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the best validation "
-            f"score, after {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at 0.01, dropout "
-            f"0.2; {self.seeds} seed(s). {large.describe_clusters(self.datasets)}. On one machine the runs follow one "
-            f"another, and so do the workers of a run. {paper}{self.explained}"
+            f"score, {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; "
+            f"{self.seeds} seed(s). {large.describe_clusters(self.datasets)}. On one machine, workers train one after "
+            f"another. {paper}{self.explained}"
         )
 
 
@@ -125,21 +120,18 @@ class LocalSgdTable(AppendixB):
         *("paper: F1", "time"),
     )
     explained = (
-        "Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in the authors' code. The "
-        "time divided by the number of workers is what as many such machines would take without the network. What a "
-        "worker sends in the whole run is computed by formula. The paper's times are on as many GPUs as workers and "
-        "include the network."
+        "Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in the authors' code. What "
+        "a worker sends is computed by formula. The paper's times are on as many GPUs as workers, with the network."
     )
 
     def _times(self, line: Line) -> list[str]:
         row = line.shown.row
         return [duration(row.time / row.sub_gcns) if line.alone else large.NONE, size(row.bytes)]
 
-    def _judge(self, where: str, gist: Line, other: Line) -> Verdict:
+    def _times_claim(self, gist: Line, other: Line) -> Claim:
         ours, theirs = gist.shown.row, other.shown.row
         times = f"{duration(ours.time)} against {duration(theirs.time)}"
-        claim = f"{where}: GIST trains faster than local SGD"
-        return large.if_trained(claim, [ours, theirs], ours.time < theirs.time, times)
+        return Claim("GIST trains faster than local SGD", ours.time < theirs.time, times, [ours, theirs])
 
 
 @dataclass(frozen=True)
@@ -155,11 +147,10 @@ class EnsembleTable(AppendixB):
     }
     columns = ("data set", "m", "method", "F1", "time", "inference", "each model alone", "paper: F1", "inference")
     explained = (
-        "Each member of an ensemble counts as it was at its best validation score; logits are averaged. An ensemble's "
-        "members are scored after every round of ζ steps. Inference is one pass over the whole graph, the median of "
-        "the passes during training. There, the first sum over neighbours, of the input features, is computed once "
-        'for all members and passes, and members are narrow. "Each model alone" computes everything again for every '
-        f"model, as if m models ran one after another (median of {PASSES} passes)."
+        "Each member of an ensemble counts as it was at its best validation score; logits are averaged. Inference is "
+        "one pass over the whole graph, the median of the passes during training: members share the first sum over "
+        'neighbours. "Each model alone" computes everything again for every model '
+        f"(median of {PASSES} passes)."
     )
 
     def _measure(self, runs: Sequence[RunConfig], store: RunStore) -> RunGroup:
@@ -178,31 +169,27 @@ class EnsembleTable(AppendixB):
         verdicts = super().verdicts(groups)
         for (dataset,), group in groups.items():
             seconds = {m: group.line("gist", m).inference or 0.0 for m in WORKERS}
-            most = f"the longest is at most {SAME_TIME:g} times the shortest"
-            claim = f"{dataset}: GIST's inference takes as long for every m ({most})"
+            text = "GIST's inference takes as long for every m "
+            text += f"(the longest is at most {SAME_TIME:g} times the shortest)"
             times = ", ".join(f"m = {m}: {duration(inference)}" for m, inference in seconds.items())
             same = max(seconds.values()) <= SAME_TIME * min(seconds.values())
-            verdicts.append(Verdict(claim, same, times))
+            verdicts += judge(dataset, [Claim(text, same, times)])
         return verdicts
 
-    def _judge(self, where: str, gist: Line, other: Line) -> Verdict:
-        """Judge "inference time for sub-GCN ensembles becomes burdensome as the number of sub-GCNs is increased"."""
+    def _times_claim(self, gist: Line, other: Line) -> Claim:
+        """Its "inference time for sub-GCN ensembles becomes burdensome as the number of sub-GCNs is increased"."""
         m, ours, theirs = gist.name[1], gist.shown.row.inference, other.shown.row.inference
         shared = f"{theirs / ours:.2f}" if theirs and ours else large.NONE
         ratio = (other.inference or 0.0) / (gist.inference or 1.0)
         (_, ensemble), (_, single) = (TABLE7[method][WORKERS.index(m)] for method in ("ensemble", "gist"))
-        return Verdict(
-            f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)",
-            ratio >= 0.75 * m,
-            f"{ratio:.2f} times; {shared} if members share the first sum; {ensemble / single:.2f} times in the paper",
-        )
+        text = "an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)"
+        paper = f"{ensemble / single:.2f} times in the paper"
+        return Claim(text, ratio >= 0.75 * m, f"{ratio:.2f} times; {shared} if members share the first sum; {paper}")
 
 
 def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:
-    """Return the seconds that the models of each run take for a graph if they share nothing, not even the adjacency.
-
-    The seconds are medians of several passes, of models with new weights, because times do not depend on the weights.
-    """
+    """Return the seconds that the models of each run take for a graph if they share nothing (median of passes)."""
+    # Models have new weights: times do not depend on the weights.
     trainers = [run.trainer(graph.num_features, graph.num_classes) for run in runs]
     models = [[member.to(graph.x.device) for member in members_of(trainer.model())] for trainer in trainers]
     seconds: list[list[float]] = [[] for _ in models]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from gistgnn import InputError
-from gistgnn.compare import Record, RunStore, as_markdown
+from gistgnn.compare import Record, Row, RunStore, as_markdown
 from gistgnn.paper.registry import SCALES
 from gistgnn.report import REPORT, write_experiment_report
 from gistgnn.storage import replacing
@@ -26,6 +26,25 @@ class Verdict:
     claim: str
     holds: bool | None
     measured: str
+
+
+class Claim(NamedTuple):
+    """What the paper says of some runs, whether it holds in ours, and the numbers that show it; see `judge`."""
+
+    text: str
+    holds: bool | None
+    numbers: str
+    timed: Iterable[Row] = ()  # whose times the claim compares
+
+
+def judge(where: str, claims: Iterable[Claim]) -> list[Verdict]:
+    """Return verdicts on claims about `where`; none on times where training diverged."""
+    verdicts = []
+    for text, holds, numbers, timed in claims:
+        if any(row.speedup is None for row in timed):
+            holds, numbers = None, f"training diverged: {numbers}"
+        verdicts.append(Verdict(f"{where}: {text}", holds, numbers))
+    return verdicts
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from gistgnn import Training
 from gistgnn.compare import Record, Row, RunsOnRanks, RunStore, compare, records_on_ranks, rows_of, speedup, with_seeds
 from gistgnn.distributed import World
 from gistgnn.graphs import find
-from gistgnn.paper.experiment import RUNS, CurveChart, Experiment, Outcome, Verdict
+from gistgnn.paper.experiment import RUNS, Claim, CurveChart, Experiment, Outcome, Verdict
 from gistgnn.report import COSTLY
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -25,18 +25,16 @@ CLUSTERS, NODES = 15_000, {"reddit": 232_965, "amazon2m": 2_449_029}  # the pape
 NONE = "–"  # there was no such run, or it has no such number
 COLUMNS = ("ranks", "on ranks: F1", "time of a worker", "of it exchange", "speed-up")
 NOTE_ON_WORKERS = (
-    'Rows with a number under "ranks" were also trained by so many processes at the same time, started by torchrun: '
-    "sub-GCN i on rank i mod W. The time of a worker is the training time of the slowest rank, without evaluation. It "
-    'includes the exchange of the sub-GCNs and the waiting for other ranks; "of it exchange" is the time of sending '
-    "and receiving. The speed-up is one device's time over it. With as many ranks as sub-GCNs this is the time that "
-    "the paper measures. Runs on ranks train one after another."
+    'Rows with a number under "ranks" were also trained by W processes at the same time, sub-GCN i on rank i mod W. '
+    "The time of a worker is the training time of the slowest rank, without evaluation, with the exchange and the "
+    "waiting for other ranks. With as many ranks as sub-GCNs it is what the paper measures."
 )
 COMPARABLE = f"at most {COSTLY:g} point of F1"  # "Parenthesis are placed around speedups ... at a cost of >1" (Table 2)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A run that is trained: its row, and its records by seed. On ranks, the row's seconds are a worker's."""
+    """A trained run, with its records by seed. On ranks, the row's seconds are a worker's."""
 
     row: Row
     records: Sequence[Record]
@@ -263,13 +261,6 @@ def large_run(
     )
 
 
-def if_trained(claim: str, rows: Iterable[Row], holds: bool, measured: str) -> Verdict:
-    """Return the verdict on a claim about times; it is not shown if training diverged in one of the rows."""
-    if any(row.speedup is None for row in rows):
-        return Verdict(claim, None, f"training diverged: {measured}")
-    return Verdict(claim, holds, measured)
-
-
 def faster(row: Row) -> float:
     """Return a row's speed-up with the two digits that the paper prints; 0 if there is none."""
     return round(row.speedup or 0.0, 2)
@@ -285,9 +276,10 @@ def points_lost(base: Row, rows: Iterable[Row]) -> str:
     return "points lost: " + ", ".join(f"m = {row.sub_gcns}: {lost(base, row):.2f}" for row in rows)
 
 
-def gains_more(claim: str, heavy: RunGroup, light: RunGroup) -> Verdict:
-    """Judge whether every m speeds up the first group by more than the second."""
+def gains_more(text: str, heavy: RunGroup, light: RunGroup | None, missing: str = "") -> Claim:
+    """Claim that every m speeds up the first group by more than the second; `missing` names the second."""
+    if light is None:
+        return Claim(text, None, f"{missing} was not run")
     pairs = [(row, light.gist[m]) for m, row in heavy.gist.items()]
     each = ", ".join(f"m = {row.sub_gcns}: {faster(row):.2f}x against {faster(less):.2f}x" for row, less in pairs)
-    rows = [row for pair in pairs for row in pair]
-    return if_trained(claim, rows, all(faster(row) > faster(less) for row, less in pairs), each)
+    return Claim(text, all(faster(row) > faster(less) for row, less in pairs), each, [row for p in pairs for row in p])

@@ -34,10 +34,7 @@ _RATES = ("lr", "weight_decay", "epochs")  # settings of training that make no o
 
 
 def rehearse(experiment: Experiment, data_root: str, command: str, report: Callable[[str], None]) -> str:
-    """Rehearse an experiment; report one line on each setting, and return one on all of them.
-
-    Data sets are not read, unless they are a user's files. An InputError names the setting that cannot be trained.
-    """
+    """Rehearse an experiment; report a line on each setting, return one on all. Reads the user's own files alone."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="gistgnn-rehearsal-") as folder:
         store = RehearsedRuns(Path(folder), data_root, report)
@@ -52,10 +49,9 @@ def rehearse(experiment: Experiment, data_root: str, command: str, report: Calla
 
 
 class RehearsedRuns(RunStore):
-    """Stands for the finished runs of an experiment: a run that is asked for takes two steps and is scored once.
+    """Stands for finished runs: trains two steps of a setting that is asked for, whatever its seed, ζ and rates.
 
-    Runs that differ in their seed, ζ, epochs or rates alone share one. `ran` settings have taken their steps; the
-    experiment has left out `planned`, which are too large by the plan.
+    `ran` counts the settings that were trained, and `planned` those that are too large by the plan.
     """
 
     def __init__(self, directory: Path, data_root: str, report: Callable[[str], None]) -> None:
@@ -163,14 +159,13 @@ def stand_in(info: DatasetInfo) -> Graph:
     return Graph.build(x, torch.cat([edges, edges.flip(0)], dim=1), y, **masks, num_classes=info.classes)
 
 
+def _two_steps(config: RunConfig) -> RunConfig:
+    """Return a run with one step in a round, which is scored after two."""
+    return replace(config, training=replace(config.training, local_steps=1, evaluate_every=STEPS, patience=None))
+
+
 def _key(config: RunConfig) -> str:
     """Return what makes a setting another one."""
     identity = _two_steps(config).identity
     identity["training"] = {key: value for key, value in identity["training"].items() if key not in _RATES}
     return json.dumps([{**identity, "seed": 0}, config.store], sort_keys=True)
-
-
-def _two_steps(config: RunConfig) -> RunConfig:
-    """Return a run with one step in a round, which is scored after two."""
-    short = replace(config.training, local_steps=1, evaluate_every=STEPS, patience=None)
-    return replace(config, training=short)

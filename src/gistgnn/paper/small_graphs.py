@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from gistgnn import Training
 from gistgnn.compare import Record, RunStore, by_seeds, score_of
-from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict
+from gistgnn.paper.experiment import Claim, Curve, CurveChart, Experiment, Outcome, Verdict, judge
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.utils import mean_sd, plural
 
@@ -126,8 +126,8 @@ class GridFigure(Experiment):
             "Test accuracy in percent at the best validation score, mean ± standard deviation over "
             f"{plural(self.seeds, 'seed')}. {self.settings.format(epochs=self.epochs)} Each cell chooses its learning "
             f"rate, in brackets, from {listed(rates)} by the mean validation accuracy of these seeds. Adam with weight "
-            f"decay {WEIGHT_DECAY:g}, a step schedule, full batch, dropout {DROPOUT:g} on hidden features. The paper "
-            "shows curves and gives no numbers; its text gives neither learning rates nor dropout.",
+            f"decay {WEIGHT_DECAY:g}, a step schedule, dropout {DROPOUT:g}. The paper shows curves; its "
+            "text gives neither learning rates nor dropout.",
             [verdict for dataset in self.datasets for verdict in self.verdicts(dataset, means)],
             charts,
         )
@@ -164,11 +164,12 @@ class DepthWidth(GridFigure):
         depths = "best width of each: " + ", ".join(f"{L} layers {score:.2f}" for L, score in best.items())
         deeper = best[max(best)] <= best[fewest] if several else None
         two = best[fewest] == max(best.values()) if fewest == 2 and several else None
-        return [
-            Verdict(f"{dataset}: wider models score higher", wide > narrow if ends[0] < ends[1] else None, widths),
-            Verdict(f"{dataset}: deeper models are no better", deeper, depths),
-            Verdict(f"{dataset}: two layers perform best", two, depths),
+        claims = [
+            Claim("wider models score higher", wide > narrow if ends[0] < ends[1] else None, widths),
+            Claim("deeper models are no better", deeper, depths),
+            Claim("two layers perform best", two, depths),
         ]
+        return judge(dataset, claims)
 
 
 @dataclass(frozen=True)
@@ -198,13 +199,14 @@ class LocalIterations(GridFigure):
     def verdicts(self, dataset: str, means: Means) -> list[Verdict]:
         """See `GridFigure`; "test accuracy decreases slightly as ζ increases" (appendix A.3)."""
         ends = min(self.local_steps), max(self.local_steps)
-        several, verdicts = ends[0] < ends[1], []
+        several, verdicts = ends[0] < ends[1], list[Verdict]()
         for m in self.sub_gcns:
             scores = [means[dataset, m, zeta] for zeta in self.local_steps]
             low, high = min(scores), max(scores)
-            claim = f"{dataset}, m = {m}: accuracy hardly depends on ζ (at most {ROBUST:g} points)"
-            verdicts.append(Verdict(claim, high - low <= ROBUST if several else None, f"{low:.2f} to {high:.2f}"))
+            text = f"accuracy hardly depends on ζ (at most {ROBUST:g} points)"
+            holds = high - low <= ROBUST if several else None
+            verdicts += judge(f"{dataset}, m = {m}", [Claim(text, holds, f"{low:.2f} to {high:.2f}")])
         few, many = (statistics.fmean(means[dataset, m, zeta] for m in self.sub_gcns) for zeta in ends)
-        claim = f"{dataset}: accuracy falls slightly as ζ grows (by at most {ROBUST:g} points)"
+        text = f"accuracy falls slightly as ζ grows (by at most {ROBUST:g} points)"
         numbers = f"mean over m: ζ = {ends[0]} {few:.2f}, ζ = {ends[1]} {many:.2f}"
-        return [*verdicts, Verdict(claim, 0 < few - many <= ROBUST if several else None, numbers)]
+        return [*verdicts, *judge(dataset, [Claim(text, 0 < few - many <= ROBUST if several else None, numbers)])]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from gistgnn import InputError
 from gistgnn.compare import Record, RunStore, score_of
-from gistgnn.paper.experiment import Experiment, Outcome, Verdict
+from gistgnn.paper.experiment import Claim, Experiment, Outcome, Verdict, judge
 from gistgnn.paper.published import TABLE1 as PAPER
 from gistgnn.paper.published import TABLE1_ROWS as ROWS
 from gistgnn.paper.published import WORKERS
@@ -72,7 +72,10 @@ class Table1(Experiment):
             dataset: {row: statistics.mean(scores[dataset, index]) for index, row in enumerate(ROWS)}
             for dataset in self.datasets
         }
-        return [*(verdict for item in ours.items() for verdict in _judge(*item)), _often_better(ours)]
+        return [
+            *(verdict for name, own in ours.items() for verdict in judge(name, _claims(name, own))),
+            _often_better(ours),
+        ]
 
     def config(self, dataset: str, index: int, lr: float, weight_decay: float, seed: int) -> RunConfig:
         """Return the run of one of ROWS."""
@@ -97,13 +100,11 @@ class Table1(Experiment):
             searched += f", two more of the best {finalists} (seeds {SEARCH_SEEDS[1]} and {SEARCH_SEEDS[2]})"
         rates, decays = map(listed, zip(*CANDIDATES[self.scale], strict=True))
         return (
-            f"Test accuracy in percent of a three-layer GCN (256, 256), {self.epochs} epochs, split over the sub-GCNs "
-            f"(section 2.2), dropout {DROPOUT:g} on hidden features (the paper does not give it), features "
-            "row-normalised if the data set's loader does so, mean ± standard deviation over "
-            f"{self.seeds} seeds. A tick marks a partitioned dimension. "
-            '"accuracy" is taken at the best validation score; "best over rounds" is the best test score '
-            "of all evaluations, which is what the authors' scripts print. Each row's learning rate and weight decay "
-            f"are chosen from {rates} and {decays} by validation accuracy: {searched}."
+            f"Test accuracy in percent of a three-layer GCN (256, 256), {self.epochs} epochs split over the sub-GCNs, "
+            f"dropout {DROPOUT:g} on hidden features (the paper does not give it), mean ± standard deviation over "
+            f'{self.seeds} seeds. A tick marks a partitioned dimension. "accuracy" is taken at the best validation '
+            'score; "best over rounds" is the best test score, which the authors\' scripts print. Each row chooses '
+            f"learning rate and weight decay from {rates} and {decays} by validation accuracy: {searched}."
         )
 
 
@@ -118,31 +119,29 @@ def _row(
     return [dataset, "baseline" if m == 1 else str(m), *ticks, *scores, *(f"{value:g}" for value in chosen)]
 
 
-def _judge(dataset: str, means: Means) -> Iterator[Verdict]:
-    """Judge what section 5.1 says of a data set, beside the paper's own numbers."""
+def _claims(dataset: str, means: Means) -> Iterator[Claim]:
+    """Yield what section 5.1 says of a data set, beside the paper's own numbers."""
     paper = dict(zip(ROWS, PAPER[dataset], strict=True))
     # "other feature dimensions cause no performance deterioration when partitioned". The table itself loses up to 5.04
     # points, on ogbn-arxiv, so what it loses there is allowed.
     allowed, losses = {m: max(NO_LOSS, loss) for m, loss in _losses(paper).items()}, _losses(means)
-    most = ", ".join(f"{points:g}" for points in allowed.values())
-    claim = f"{dataset}: partitioning d_1 and d_2 costs at most {most} points with m = 2, 4, 8"
-    base = f"baseline {means[BASELINE]:.2f}"
-    yield Verdict(claim, all(losses[m] <= allowed[m] for m in WORKERS), f"{base}; points lost: {_each(losses)}")
+    most, base = ", ".join(f"{points:g}" for points in allowed.values()), f"baseline {means[BASELINE]:.2f}"
+    text = f"partitioning d_1 and d_2 costs at most {most} points with m = 2, 4, 8"
+    yield Claim(text, all(losses[m] <= allowed[m] for m in WORKERS), f"{base}; points lost: {_each(losses)}")
     # "all models trained with GIST perform similarly for practical settings of m"
     spread, scores = max(NO_LOSS, _spread(paper)), {m: means[m, HIDDEN] for m in WORKERS}
-    claim = f"{dataset}: GIST performs similarly for every m (within {spread:g} points)"
-    yield Verdict(claim, _spread(means) <= spread, _each(scores))
+    text = f"GIST performs similarly for every m (within {spread:g} points)"
+    yield Claim(text, _spread(means) <= spread, _each(scores))
     # "Partitioning on all hidden layers except the input layer leads to optimal performance" (caption)
-    claim = f"{dataset}: partitioning d_1 and d_2 alone is best, with every m (no other is {NEARLY:g} points better)"
+    text = f"partitioning d_1 and d_2 alone is best, with every m (no other is {NEARLY:g} points better)"
     ahead = _ahead(means, WITH_INPUTS)
-    yield Verdict(claim, all(points >= -NEARLY for points in ahead.values()), f"ahead of the next by {_each(ahead)}")
+    yield Claim(text, all(points >= -NEARLY for points in ahead.values()), f"ahead of the next by {_each(ahead)}")
     for dims in WITH_INPUTS:
         # "Partitioning input features (d_0) significantly degrades test accuracy ..., more ... with larger m"
         names, costs = ", ".join(f"d_{dim}" for dim in dims), _ahead(means, [dims])
         grows = all(before < after for before, after in itertools.pairwise(costs.values()))
-        claim = f"partitioning {names} costs more with larger m, and {SIGNIFICANT:g} points or more at m = 8"
-        yield Verdict(
-            f"{dataset}: {claim}",
+        yield Claim(
+            f"partitioning {names} costs more with larger m, and {SIGNIFICANT:g} points or more at m = 8",
             grows and round(means[BASELINE] - means[8, dims], 2) >= SIGNIFICANT,
             f"{base}, m = 8 {means[8, dims]:.2f}; against d_1 and d_2 alone: {_each(costs)}",
         )

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from gistgnn.compare import score_of, seconds_to
 from gistgnn.paper import large_graphs as large
-from gistgnn.paper.experiment import Curve, CurveChart, Verdict
+from gistgnn.paper.experiment import Claim, Curve, CurveChart, Verdict, judge
 from gistgnn.paper.large_graphs import GroupedExperiment, GroupKey, Groups, Line, RunGroup
 from gistgnn.paper.published import SUB_GCNS, TABLE2_AMAZON2M, TABLE2_REDDIT, Rows, published_cells
 from gistgnn.runs import ModelConfig, RunConfig
@@ -83,12 +83,10 @@ class LargeGraphs(GroupedExperiment):
     def _note(self) -> str:
         clusters = large.describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)
         return (
-            f"Micro-F1 on the test nodes in percent at the best validation score, after {self.epochs} epochs split "
-            f"over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). A speed-up "
-            "in parentheses costs more than 1 point. Times are training times without evaluation on one machine, "
-            "where the sub-GCNs train together in one pass over each batch; the paper trains them on 8 V100. The runs "
-            f"of a group follow one another, seed by seed. {clusters} (the paper's text: 15,000 of the whole graph, "
-            f"{large.IN_BATCH} in a batch). {self.differences[self.scale]}"
+            f"Micro-F1 on the test nodes in percent at the best validation score, {self.epochs} epochs split over the "
+            f"sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). A speed-up in "
+            "parentheses costs more than 1 point. Times are of training on one machine, sub-GCNs fused; the paper has "
+            f"8 V100. {clusters} (the paper: 15,000 of the whole graph, 10 in a batch). {self.differences[self.scale]}"
         )
 
 
@@ -111,10 +109,9 @@ class Reddit(LargeGraphs):
     }
     differences: ClassVar[dict[str, str]] = {
         "small": "The paper's numbers are for Reddit itself, 80 epochs, ζ = 500; the synthetic graph has Reddit's "
-        "shape and a fifth of its edges. These runs see 20 to 30 times fewer nodes than the paper's, which is why "
-        f"GraphSAGE loses so much at m = 4 and 8 (benchmarks.reddit_steps). {HEADS} and layer norms. Its batches are "
-        "ten times as large, because a node has few neighbours in a small batch and many in the whole graph. It gets "
-        f"{GAT_FACTOR} times as many epochs, a ζ {GAT_FACTOR} times smaller, and a learning rate of 0.001.",
+        "shape and a fifth of its edges, and these runs see 20 to 30 times fewer nodes. "
+        f"{HEADS}, layer norms, batches ten times as large, {GAT_FACTOR} times as many epochs, a ζ {GAT_FACTOR} times "
+        "smaller, and a learning rate of 0.001.",
         "full": f"{HEADS}.",
     }
 
@@ -142,19 +139,17 @@ class Reddit(LargeGraphs):
         """See `GroupedExperiment`."""
         verdicts: list[Verdict] = []
         for key, group in groups.items():
-            verdicts += [_trains_faster(key, group), _is_comparable(key, group), *_on_reddit(key, group)]
-        for (dataset, model, width, layers), gat in groups.items():
+            dataset, model, width, layers = key
+            verdicts += judge(_where(key), [_trains_faster(group), _is_comparable(group), *_on_reddit(model, group)])
             if model == "gat":
                 # "the speedup ... is more significant for models ... with larger compute requirements", such as GAT
-                claim = f"{dataset}, L = {layers}: GAT gains more speed than GraphSAGE, with every m"
                 sage = groups.get((dataset, "graphsage", width, layers))
-                verdicts.append(
-                    large.gains_more(claim, gat, sage) if sage else Verdict(claim, None, "GraphSAGE was not run")
-                )
+                more = large.gains_more("GAT gains more speed than GraphSAGE, with every m", group, sage, "GraphSAGE")
+                verdicts += judge(f"{dataset}, L = {layers}", [more])
         for dataset in dict.fromkeys(key[0] for key in groups):
             rows = [row for key, group in groups.items() if key[0] == dataset for row in group.gist.values()]
-            least, claim = min(map(large.faster, rows)), f"{dataset}: every speed-up is at least {SIGNIFICANT:.2f}x"
-            verdicts.append(large.if_trained(claim, rows, least >= SIGNIFICANT, f"the least is {least:.2f}x"))
+            least, text = min(map(large.faster, rows)), f"every speed-up is at least {SIGNIFICANT:.2f}x"
+            verdicts += judge(dataset, [Claim(text, least >= SIGNIFICANT, f"the least is {least:.2f}x", rows)])
         return [*verdicts, _up_to(groups, "the largest speed-up", LARGEST, ("gat", 256, 4))]
 
 
@@ -189,15 +184,16 @@ class Amazon2M(LargeGraphs):
         verdicts: list[Verdict] = []
         for key, group in groups.items():
             dataset, model, width, layers = key
-            verdicts.append(_trains_faster(key, group))
+            claims = [_trains_faster(group)]
             if width == narrow:
-                verdicts += _narrow(key, group)
+                verdicts += judge(f"{_where(key)} (narrow)", _narrow(group))
             elif width == wide:
-                verdicts.append(_is_comparable(key, group))
+                claims += [_is_comparable(group), *([_same_score_sooner(group)] if layers == 2 else [])]
                 if narrow is not None:
-                    verdicts += _wide_against_narrow(key, group, narrow, groups[dataset, model, narrow, layers])
-                if layers == 2:
-                    verdicts.append(_same_score_sooner(key, group))
+                    less = groups[dataset, model, narrow, layers]
+                    more = _wide_against_narrow(width, group, narrow, less)
+                    verdicts += judge(f"{dataset}, {model}, L = {layers}", more)
+            verdicts += judge(_where(key), claims)
         return [*verdicts, _up_to(groups, "the wide model's largest speed-up", WIDE_LARGEST, ("graphsage", WIDE, 3))]
 
 
@@ -205,63 +201,60 @@ def _where(key: GroupKey) -> str:
     return "{}, {} {}, L = {}".format(*key)
 
 
-def _trains_faster(key: GroupKey, group: RunGroup) -> Verdict:
-    """Judge "Models trained with GIST train more quickly" (caption)."""
-    claim = f"{_where(key)}: GIST trains faster than one device, with every m"
-    return large.if_trained(
-        claim, group.every, all(large.faster(row) > 1 for row in group.gist.values()), group.speedups
-    )
+def _trains_faster(group: RunGroup) -> Claim:
+    """Models trained with GIST train more quickly (caption)."""
+    holds = all(large.faster(row) > 1 for row in group.gist.values())
+    return Claim("GIST trains faster than one device, with every m", holds, group.speedups, group.every)
 
 
-def _is_comparable(key: GroupKey, group: RunGroup) -> Verdict:
-    """Judge "and achieve comparable F1 score" (caption), "tends to achieve comparable F1 score" (wide models)."""
-    claim = f"{_where(key)}: some m trains faster at a cost of {large.COMPARABLE}"
+def _is_comparable(group: RunGroup) -> Claim:
+    """They "achieve comparable F1 score" (caption); wide models "tend[] to"."""
     cheap = any(large.faster(row) > 1 and not row.costs_too_much(group.base) for row in group.gist.values())
-    return large.if_trained(claim, group.every, cheap, large.points_lost(group.base, group.gist.values()))
+    text = f"some m trains faster at a cost of {large.COMPARABLE}"
+    return Claim(text, cheap, large.points_lost(group.base, group.gist.values()), group.every)
 
 
-def _on_reddit(key: GroupKey, group: RunGroup) -> Iterator[Verdict]:
-    where, gist = _where(key), group.gist
+def _on_reddit(model: str, group: RunGroup) -> Iterator[Claim]:
+    gist = group.gist
     two, four = gist[2], gist[4]
     # "performs best in terms of F1 score with m = 2 (i.e., m = 4 yields further speedups but F1 decreases)"
     scores = ", ".join(f"m = {m}: {row.mean:.2f}" for m, row in gist.items())
-    best = max(gist.values(), key=lambda row: row.mean)
-    yield Verdict(f"{where}: GIST has its highest F1 with m = 2", best is two, scores)
+    yield Claim("GIST has its highest F1 with m = 2", max(gist.values(), key=lambda row: row.mean) is two, scores)
     both = ", ".join(f"{large.faster(row):.2f}x and {row.mean:.2f}" for row in (two, four))
     more = large.faster(four) > large.faster(two) and four.mean < two.mean
-    yield large.if_trained(f"{where}: m = 4 is faster than m = 2 and has a lower F1", [two, four], more, both)
-    if key[1] == "gat":  # "the GAT architecture ... achieve[s] a near-linear speedup with respect to m"
-        claim = f"{where}: the speed-up is nearly linear in m ({NEARLY_LINEAR:g} m or more)"
+    yield Claim("m = 4 is faster than m = 2 and has a lower F1", more, both, [two, four])
+    if model == "gat":  # "the GAT architecture ... achieve[s] a near-linear speedup with respect to m"
         linear = all(large.faster(row) >= NEARLY_LINEAR * m for m, row in gist.items())
-        yield large.if_trained(claim, group.every, linear, group.speedups)
+        text = f"the speed-up is nearly linear in m ({NEARLY_LINEAR:g} m or more)"
+        yield Claim(text, linear, group.speedups, group.every)
 
 
-def _narrow(key: GroupKey, group: RunGroup) -> Iterator[Verdict]:
-    """Judge "Narrow models trained with GIST have a lower F1 score ..., but training time is significantly reduced"."""
-    where, gist = f"{_where(key)} (narrow)", group.gist.values()
+def _narrow(group: RunGroup) -> Iterator[Claim]:
+    """Narrow models "have a lower F1 score ..., but training time is significantly reduced"."""
+    gist = group.gist.values()
     lower = all(row.mean < group.base.mean for row in gist)
-    yield Verdict(f"{where}: GIST has a lower F1, with every m", lower, large.points_lost(group.base, gist))
-    claim = f"{where}: every m reduces training time significantly ({SIGNIFICANT:.2f}x or more)"
-    yield large.if_trained(claim, group.every, all(large.faster(row) >= SIGNIFICANT for row in gist), group.speedups)
+    yield Claim("GIST has a lower F1, with every m", lower, large.points_lost(group.base, gist))
+    text = f"every m reduces training time significantly ({SIGNIFICANT:.2f}x or more)"
+    yield Claim(text, all(large.faster(row) >= SIGNIFICANT for row in gist), group.speedups, group.every)
 
 
-def _wide_against_narrow(key: GroupKey, wide: RunGroup, width: int, narrow: RunGroup) -> Iterator[Verdict]:
-    """Judge "for wider models, GIST provides a more significant speedup ... GIST works best with wider models"."""
-    dataset, model, d, layers = key
-    where, other = f"{dataset}, {model}, L = {layers}", narrow.base
-    yield large.gains_more(f"{where}: d = {d} gains more speed than d = {width}, with every m", wide, narrow)
+def _wide_against_narrow(d: int, wide: RunGroup, width: int, narrow: RunGroup) -> Iterator[Claim]:
+    """For "wider models, GIST provides a more significant speedup ... GIST works best with wider models"."""
+    other = narrow.base
+    yield large.gains_more(f"d = {d} gains more speed than d = {width}, with every m", wide, narrow)
     pairs = [(m, large.lost(wide.base, row), large.lost(other, narrow.gist[m])) for m, row in wide.gist.items()]
-    yield Verdict(
-        f"{where}: d = {d} loses less F1 than d = {width}, with every m",
-        all(loss < more for _, loss, more in pairs),
-        ", ".join(f"m = {m}: {loss:.2f} against {more:.2f} points" for m, loss, more in pairs),
-    )
-    claim = f"{where}: GIST trains d = {d} to a higher F1 than one device trains d = {width}, in no more time"
+    points = ", ".join(f"m = {m}: {loss:.2f} against {more:.2f} points" for m, loss, more in pairs)
+    less = all(loss < more for _, loss, more in pairs)
+    yield Claim(f"d = {d} loses less F1 than d = {width}, with every m", less, points)
     in_time = [row for row in wide.gist.values() if row.time <= other.time]
     best = max(in_time, key=lambda row: row.mean, default=None)
     shown = f"m = {best.sub_gcns}: {best.mean:.2f} in {duration(best.time)}" if best else "no m takes so little"
-    numbers = f"d = {width}: {other.mean:.2f} in {duration(other.time)}; {shown}"
-    yield large.if_trained(claim, [other, *wide.gist.values()], best is not None and best.mean > other.mean, numbers)
+    yield Claim(
+        f"GIST trains d = {d} to a higher F1 than one device trains d = {width}, in no more time",
+        best is not None and best.mean > other.mean,
+        f"d = {width}: {other.mean:.2f} in {duration(other.time)}; {shown}",
+        [other, *wide.gist.values()],
+    )
 
 
 def _up_to(groups: Groups, what: str, paper: float, needed: tuple[str, int, int]) -> Verdict:
@@ -274,15 +267,15 @@ def _up_to(groups: Groups, what: str, paper: float, needed: tuple[str, int, int]
     return Verdict(claim, largest >= paper, f"the largest is {largest:.2f}x")
 
 
-def _same_score_sooner(key: GroupKey, group: RunGroup, m: int = 8) -> Verdict:
-    """Judge "(m = 8) reaches ... 88.86 in ~4,000 seconds, while ... standard methodology take[s] ~10,000 seconds"."""
-    claim = f"{_where(key)}: one device takes {SOONER:g} times as long to the F1 that m = {m} reaches"
+def _same_score_sooner(group: RunGroup, m: int = 8) -> Claim:
+    """GIST "(m = 8) reaches ... 88.86 in ~4,000 seconds, while ... standard methodology take[s] ~10,000 seconds"."""
+    text = f"one device takes {SOONER:g} times as long to the F1 that m = {m} reaches"
     gist, base = (group.line("gist", k).alone for k in (m, 1))
     if not gist or not base:
-        return Verdict(claim, None, f"m = {m} was not run")
+        return Claim(text, None, f"m = {m} was not run")
     goals = list(map(score_of, gist.records))
     times = [[seconds_to(*pair) for pair in zip(run.records, goals, strict=True)] for run in (gist, base)]
     ours, theirs = (None if None in each else sum(s or 0.0 for s in each) / len(goals) for each in times)
     when = ["never" if seconds is None else f"in {duration(seconds)}" for seconds in (ours, theirs)]
     reached = f"{statistics.fmean(goals):.2f} with m = {m} {when[0]}, on one device {when[1]}"
-    return large.if_trained(claim, [gist.row, base.row], theirs is None or theirs >= SOONER * (ours or 0.0), reached)
+    return Claim(text, theirs is None or theirs >= SOONER * (ours or 0.0), reached, [gist.row, base.row])

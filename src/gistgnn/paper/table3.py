@@ -16,8 +16,8 @@ from gistgnn.compare import Row, RunStore, compare
 from gistgnn.estimate import Resources, make_plan
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import GraphSizes, find, load
-from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict
-from gistgnn.paper.large_graphs import NODES, describe_clusters, graphsage, if_trained, large_run
+from gistgnn.paper.experiment import Claim, Curve, CurveChart, Experiment, Outcome, Verdict, judge
+from gistgnn.paper.large_graphs import NODES, describe_clusters, graphsage, large_run
 from gistgnn.paper.published import TABLE3, TABLE3_WIDTHS, paper_cells
 from gistgnn.runs import RunConfig
 from gistgnn.utils import duration, mean_sd, plural, size
@@ -143,16 +143,17 @@ class UltraWide(Experiment):
 
         `fitting` are the sizes that fit in the device's memory; None: those in `rows`.
         """
-        where, fitting = f"{dataset}, L = {layers}", set(rows if fitting is None else fitting)
-        verdicts = [_fits_as_in_the_paper(where, fitting, self._in_paper(dataset, layers))]
-        if missing := fitting - set(rows):
-            claim = f"{where}: what the paper says of F1 and time"
-            reason = f"{plural(len(missing), 'run')} of those that fit need another machine"
-            return [*verdicts, Verdict(claim, None, reason)]
+        fitting = set(rows if fitting is None else fitting)
+        claims = [_fits_as_in_the_paper(fitting, self._in_paper(dataset, layers))]
         several = sorted(m for m in self.sub_gcns if m > 1)
-        if 1 in self.sub_gcns and several:
-            verdicts += _against_one_device(where, layers, rows, sorted(self.widths), several)
-        return [*verdicts, *(_rises_with_width(where, m, rows) for m in several)]
+        if missing := fitting - set(rows):
+            reason = f"{plural(len(missing), 'run')} of those that fit need another machine"
+            claims.append(Claim("what the paper says of F1 and time", None, reason))
+        else:
+            if 1 in self.sub_gcns and several:
+                claims += _against_one_device(layers, rows, sorted(self.widths), several)
+            claims += [_rises_with_width(m, rows) for m in several]
+        return judge(f"{dataset}, L = {layers}", claims)
 
     def _chart(self, dataset: str, layers: int, rows: Rows) -> CurveChart:
         series = []
@@ -164,15 +165,14 @@ class UltraWide(Experiment):
 
     def _note(self) -> str:
         room, parts = size(self.device_memory), ", ".join(f"{parts_of(name)} of {name}" for name in self.datasets)
-        paper = "" if self.scale == "full" else "The paper's numbers are for Amazon2M itself, 400 epochs, ζ = 5000. "
+        paper = "" if self.scale == "full" else " The paper's numbers are for Amazon2M itself, 400 epochs, ζ = 5000."
         return (
-            f"GraphSAGE after {self.epochs} epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, "
-            f"dropout 0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on test nodes in percent, at "
-            f"the best validation score (parts: {parts}); pooled F1: of all test nodes together. OOM: the run takes "
-            f"more than {room} of the device, by the plan, with parameters in: {self.store} (--store). not run: it "
-            f"fits in {room}, but not on this machine. {DIFFERS}: plan and paper differ on whether the run fits. "
-            f"{describe_clusters(self.datasets, self.clusters)}. Times are training times without evaluation on one "
-            f"machine; the paper's are on 8 V100. {paper}"
+            f"GraphSAGE, {self.epochs} epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout "
+            f"0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on test nodes in percent, at the best "
+            f"validation score (parts: {parts}); pooled F1: of all test nodes. OOM: by the plan, the run takes "
+            f"more than {room} of the device (--store {self.store}). not run: it does not fit on this machine. "
+            f"{DIFFERS}: plan and paper differ. {describe_clusters(self.datasets, self.clusters)}. Times are of "
+            f"training on one machine; the paper has 8 V100.{paper}"
         )
 
 
@@ -182,78 +182,72 @@ def parts_of(dataset: str) -> int:
     return max(FEWEST_PARTS, round(PARTS * info.nodes / NODES["amazon2m"])) if info else FEWEST_PARTS
 
 
-def _fits_as_in_the_paper(where: str, fitting: Collection[Size], paper: Mapping[Size, bool]) -> Verdict:
-    """Judge "OOM marks experiments that cause out-of-memory errors" (caption). `paper`: {} if not comparable."""
-    claim = f"{where}: the same runs as in the paper fit in the memory of a device, by the plan"
+def _fits_as_in_the_paper(fitting: Collection[Size], paper: Mapping[Size, bool]) -> Claim:
+    """The mark "OOM marks experiments that cause out-of-memory errors" (caption). `paper`: {} if not comparable."""
+    text = "the same runs as in the paper fit in the memory of a device, by the plan"
     if not paper:
-        return Verdict(claim, None, "another graph or another memory than in the paper")
+        return Claim(text, None, "another graph or another memory than in the paper")
     differing = sorted((d, m) for (m, d), fits in paper.items() if fits != ((m, d) in fitting))
     each = [f"d = {d}, m = {m} {'fits' if (m, d) in fitting else 'does not fit'}" for d, m in differing]
-    return Verdict(claim, not differing, "; ".join(each) or f"all {len(paper)} agree")
+    return Claim(text, not differing, "; ".join(each) or f"all {len(paper)} agree")
 
 
-def _against_one_device(
-    where: str, layers: int, rows: Rows, widths: list[int], several: list[int]
-) -> Iterator[Verdict]:
+def _against_one_device(layers: int, rows: Rows, widths: list[int], several: list[int]) -> Iterator[Claim]:
     alone = max((d for m, d in rows if m == 1), default=0)
     widest = max((d for m, d in rows if m > 1), default=0)
-    claim = f"{where}: GIST trains widths that one device cannot"
+    text = "GIST trains widths that one device cannot"
     if widths[-1] <= alone:
-        yield Verdict(claim, None, "every width fits on one device")
+        yield Claim(text, None, "every width fits on one device")
         return
     both = f"one device: up to d = {alone}, GIST: up to d = {widest}"
-    yield Verdict(claim, widest > alone, both)
+    yield Claim(text, widest > alone, both)
     if layers == 2:
-        claim, tried = (
-            f"{where}: GIST trains a width {FACTOR} times one device's widest",
-            widths[-1] >= FACTOR * alone > 0,
-        )
-        yield Verdict(claim, widest >= FACTOR * alone if tried else None, both if tried else "no such width was tried")
+        text, tried = f"GIST trains a width {FACTOR} times one device's widest", widths[-1] >= FACTOR * alone > 0
+        yield Claim(text, widest >= FACTOR * alone if tried else None, both if tried else "no such width was tried")
     if alone:
-        yield _best_is_beyond(where, rows, alone)
-        yield _double_width(where, layers, rows, alone, {(m, d) for m in several for d in widths})
+        yield _best_is_beyond(rows, alone)
+        yield _double_width(layers, rows, alone, {(m, d) for m in several for d in widths})
 
 
-def _best_is_beyond(where: str, rows: Rows, alone: int) -> Verdict:
-    """Judge "GIST enables training of higher-performing, ultra-wide models" (caption)."""
-    claim = f"{where}: the best model that only GIST can train beats the best one of one device"
+def _best_is_beyond(rows: Rows, alone: int) -> Claim:
+    """The method "enables training of higher-performing, ultra-wide models" (caption)."""
+    text = "the best model that only GIST can train beats the best one of one device"
     beyond = {key: row for key, row in rows.items() if key[1] > alone}
     if not beyond:
-        return Verdict(claim, None, f"no model wider than d = {alone} fits")
+        return Claim(text, None, f"no model wider than d = {alone} fits")
     best = max(row.mean for (m, _), row in rows.items() if m == 1)
     (m, d), wide = max(beyond.items(), key=lambda item: item[1].mean)
-    return Verdict(claim, wide.mean > best, f"d = {d}, m = {m}: {wide.mean:.2f}; one device: {best:.2f}")
+    return Claim(text, wide.mean > best, f"d = {d}, m = {m}: {wide.mean:.2f}; one device: {best:.2f}")
 
 
-def _double_width(where: str, layers: int, rows: Rows, alone: int, tried: Collection[Size]) -> Verdict:
-    """Judge "With GIST (m = 2), we achieve a higher F1 score ... (i.e., a 1.86x speedup) using d = 8192".
+def _double_width(layers: int, rows: Rows, alone: int, tried: Collection[Size]) -> Claim:
+    """With "GIST (m = 2), we achieve a higher F1 score ... (i.e., a 1.86x speedup) using d = 8192".
 
     "Similar patterns are observed for deeper models."
     """
     score = "a higher F1" if layers == 2 else f"a similar F1 (at most {SIMILAR:g} points lower)"
-    claim = f"{where}: GIST trains twice one device's best width, m = {DOUBLE_M}, {SOONER:g}x faster to {score}"
+    text = f"GIST trains twice one device's best width, m = {DOUBLE_M}, {SOONER:g}x faster to {score}"
     (_, d), base = max(((key, row) for key, row in rows.items() if key[0] == 1), key=lambda item: item[1].mean)
     double = rows.get((DOUBLE_M, 2 * d))
     if d != alone:
-        return Verdict(claim, None, f"one device's best width, d = {d}, is not its widest, d = {alone}")
+        return Claim(text, None, f"one device's best width, d = {d}, is not its widest, d = {alone}")
     if (DOUBLE_M, 2 * d) not in tried:
-        return Verdict(claim, None, f"needs m = {DOUBLE_M} with d = {2 * d}")
+        return Claim(text, None, f"needs m = {DOUBLE_M} with d = {2 * d}")
     if double is None:
-        return Verdict(claim, False, f"d = {2 * d} does not fit with m = {DOUBLE_M}")
+        return Claim(text, False, f"d = {2 * d} does not fit with m = {DOUBLE_M}")
     higher = double.mean > base.mean if layers == 2 else round(base.mean - double.mean, 2) <= SIMILAR
     sooner = round(base.time / double.time, 2)
-    cells = ((2 * d, double), (d, base))
-    measured = "; ".join(f"d = {width}: {row.mean:.2f} in {duration(row.time)}" for width, row in cells)
-    return if_trained(claim, [base, double], higher and sooner >= SOONER, f"{measured}; {sooner:.2f}x")
+    shown = "; ".join(f"d = {w}: {row.mean:.2f} in {duration(row.time)}" for w, row in ((2 * d, double), (d, base)))
+    return Claim(text, higher and sooner >= SOONER, f"{shown}; {sooner:.2f}x", [base, double])
 
 
-def _rises_with_width(where: str, m: int, rows: Rows) -> Verdict:
-    """Judge "utilizing larger hidden dimensions yields further performance improvements"."""
-    claim = f"{where}: with m = {m}, F1 rises with the width (a fall of {TIE:g} points counts as none)"
+def _rises_with_width(m: int, rows: Rows) -> Claim:
+    """Larger "hidden dimensions yields further performance improvements"."""
+    text = f"with m = {m}, F1 rises with the width (a fall of {TIE:g} points counts as none)"
     scores = {d: row.mean for (parts, d), row in sorted(rows.items()) if parts == m}
     if len(scores) < 2:
-        return Verdict(claim, None, "fewer than two widths fit")
+        return Claim(text, None, "fewer than two widths fit")
     values = list(scores.values())
     falls = [round(before - after, 2) for before, after in itertools.pairwise(values)]
     rises = max(falls) <= TIE and values[-1] > values[0]
-    return Verdict(claim, rises, ", ".join(f"d = {d}: {score:.2f}" for d, score in scores.items()))
+    return Claim(text, rises, ", ".join(f"d = {d}: {score:.2f}" for d, score in scores.items()))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from gistgnn import InputError, theory
 from gistgnn.compare import RunStore
-from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict
+from gistgnn.paper.experiment import Claim, Curve, CurveChart, Experiment, Outcome, Verdict, judge
 from gistgnn.paper.theory_laws import SAMPLES, SPLITS, Laws
 from gistgnn.theory import Problem, least_eigenvalue, recommended_step
 
@@ -112,24 +112,25 @@ class Theory(Experiment):
         ends = [run for run, _ in compared if run]
         measured = f"after {_span(ends)} rounds" if ends else "in no run"
         judged, kept = (sum(result[key] for result in results) for key in ("lazy_runs", "lazy_held"))
-        return [
-            Verdict(
-                f"{name}: the theorem: the mean error is never above the bound",
+        claims = [
+            Claim(
+                "the theorem: the mean error is never above the bound",
                 None if failing else under,
                 f"{len(results)} settings; assumptions that fail: {', '.join(failing) or 'none'}",
             ),
-            Verdict(
-                f"{name}: the theorem: the rate is linear, at least as fast as γ + (1−γ)(1 − ηλ_0/2)^ζ",
+            Claim(
+                "the theorem: the rate is linear, at least as fast as γ + (1−γ)(1 − ηλ_0/2)^ζ",
                 all(run is not None and run <= theorem for run, theorem in compared) if compared else None,
                 f"{SHARE:.0%} of the initial error {measured}; the theorem says "
                 f"{_span([theorem for _, theorem, _ in reached])} rounds",
             ),
-            Verdict(
-                f"{name}: the proved bound (a posteriori) holds in every run in which ρ < λ_0 is measured",
+            Claim(
+                "the proved bound (a posteriori) holds in every run in which ρ < λ_0 is measured",
                 kept == judged if judged else None,
                 f"{kept} of {judged} such runs, among {self.seeds * len(results)}",
             ),
         ]
+        return judge(name, claims)
 
     def _charts(self, name: str, by_cell: Mapping[Cell, Measured]) -> list[CurveChart]:
         lines = self._lines(name)
@@ -146,15 +147,13 @@ class Theory(Experiment):
         sizes = ", ".join(f"{name} ({problem.n} nodes, {problem.d} features)" for name, problem in problems.items())
         return (
             "GIST trains the one-hidden-layer GCN of the analysis with gradient descent, in float64 with categorical "
-            f"masks. Every sub-GCN takes {self.epochs} local steps with η = 1/(λ_max(G^∞) + λ_0/2). All numbers are "
-            f"means over {self.seeds} seeds of Θ_0, a and the masks. Graphs: {sizes}; the longest row of X is "
-            "(1 − ε)/2. Where nodes have more features than there are nodes, X is given in an orthonormal basis of its "
-            f"rows, which changes no distribution.\n\nRounds to {SHARE:.0%} of the initial error: measured; by the "
-            "rate of the theorem, without its error term; predicted, which is the error at infinite width plus what "
-            "GIST adds to leading order in 1/d_1 (heuristic, for rounds far below d_1). Error left at the end: "
-            "measured; predicted; the bound of the theorem with its constants as printed, and corrected "
-            "(docs/explanation/theory.md); the proved bound, as a mean over the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0, "
-            "because it says nothing about the others. γ = 1/2."
+            f"masks: {self.epochs} local steps of every sub-GCN, η = 1/(λ_max(G^∞) + λ_0/2), means over {self.seeds} "
+            f"seeds. Graphs: {sizes}; the longest row of X is (1 − ε)/2, and X is in a basis of its rows where it has "
+            f"more features than nodes.\n\nRounds to {SHARE:.0%} of the initial error: measured; by the rate of the "
+            "theorem, without its error term; predicted: the error at infinite width plus what GIST adds to leading "
+            "order in 1/d_1 (heuristic, for rounds far below d_1). Error left at the end: measured; predicted; the "
+            "theorem's bound with its constants as printed, and corrected (docs/explanation/theory.md); the proved "
+            "bound, as a mean over the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0. γ = 1/2."
         )
 
 

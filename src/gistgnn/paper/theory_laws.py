@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gistgnn import theory
-from gistgnn.paper.experiment import Curve, CurveChart, Verdict
+from gistgnn.paper.experiment import Claim, Curve, CurveChart, Verdict, judge
 from gistgnn.theory import LeadingOrder, Problem, exponent, recommended_step
 
 KERNEL_WIDTHS, KERNEL_SPLITS = (64, 256, 1024, 4096), (1, 2, 4)  # d_1 and m of the kernels
@@ -26,7 +26,6 @@ LEADING_TOLERANCE = 0.25  # how far a measurement may be from the leading order
 TRANSIENT = 0.1  # the largest share that the initial error may have in what is measured as the remaining error
 
 Measured = Mapping[str, float]  # "measured", "leading" (to leading order), "transient" (the rest of the initial error)
-Claim = tuple[str, bool | None, str]  # what is claimed, whether it holds, and the numbers that show it
 
 
 class Line(NamedTuple):
@@ -110,7 +109,7 @@ class Laws:
         """Judge the claims by the results of all measurements."""
         found = self._by_line(results)
         claims = [*_kernel_claims(found, results), *self._plateau_claims(found), *_round_claims(found)]
-        return [Verdict(f"{self.dataset}: {claim}", holds, numbers) for claim, holds, numbers in claims]
+        return judge(self.dataset, claims)
 
     def charts(self, results: Mapping[str, Any]) -> list[CurveChart]:
         """Return charts of the measurements and of the claims or the leading order (dashed)."""
@@ -147,35 +146,35 @@ class Laws:
         numbers = ", ".join(f"{slope:.3f} for m = {m}, ζ = {zeta}" for (m, zeta), slope in pairs) or "one width"
         falls = abs(slopes[0] + 1.0) <= ONE_TOLERANCE if several else None
         claim = f"falls as 1/d_1 (exponent within {ONE_TOLERANCE:g}; m = {m}, ζ = {zeta})"
-        yield f"the plateau, in rounds well below d_1, {claim}", *((falls, numbers) if settled else unsettled)
+        yield Claim(f"the plateau, in rounds well below d_1, {claim}", *((falls, numbers) if settled else unsettled))
         first, longer, wider = (line[-1] for line in lines)
         as_zeta, as_m = "the plateau grows with ζ", "the plateau grows with m, as (m−1)²/m²"
         by_zeta = _grows("ζ", (1, 4), [first, longer], float) if settled else unsettled
         by_m = _grows_with_m((2, 4), [first, wider]) if settled else unsettled
-        yield f"{as_zeta} (small steps, η/{GENTLE})", *_grows("ζ", GENTLE_STEPS, found["gentle ζ"], float)
-        yield f"{as_zeta} (η as recommended)", *by_zeta
-        yield f"{as_m} (η/{GENTLE})", *_grows_with_m(SPLITS, found["gentle m"])
-        yield f"{as_m} (η as recommended, which grows with m)", *by_m
+        yield Claim(f"{as_zeta} (small steps, η/{GENTLE})", *_grows("ζ", GENTLE_STEPS, found["gentle ζ"], float))
+        yield Claim(f"{as_zeta} (η as recommended)", *by_zeta)
+        yield Claim(f"{as_m} (η/{GENTLE})", *_grows_with_m(SPLITS, found["gentle m"]))
+        yield Claim(f"{as_m} (η as recommended, which grows with m)", *by_m)
         own = f"{as_m} (η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN})"
-        yield own, *_grows_with_m(SPLITS, found["own m"])
+        yield Claim(own, *_grows_with_m(SPLITS, found["own m"]))
         small, large = found["gentle ζ"][0], found["remaining 2 1"][self.widths.index(self.middle)]
         ratio, leading = (small[kind] / large[kind] for kind in ("measured", "leading"))
         depends = f"η/{GENTLE} leaves {ratio:.3g} times as much; to leading order {leading:.3g}, claimed 1"
         same = abs(ratio - 1.0) <= CLAIM_TOLERANCE, depends
         claim = f"the plateau does not depend on η (η/{GENTLE} and η; d_1 = {self.middle:,}, m = 2, ζ = 1)"
-        yield claim, *(same if _settled(large) else unsettled)
+        yield Claim(claim, *(same if _settled(large) else unsettled))
 
 
 def _round_claims(found: Mapping[str, list[Measured]]) -> Iterator[Claim]:
     slope = exponent(STEPS[:3], _numbers(found["added short"][:3]))
     grows = f"what a round adds grows with ζ, as ζ (η/{SHORT})"
-    yield grows, abs(slope - 1.0) <= ONE_TOLERANCE, f"exponent {slope:.3f} for ζ = 1 to 4"
-    yield f"what a round adds grows with m, as (m−1)²/m² (η/{SHORT})", *_grows_with_m(SPLITS, found["added m"])
+    yield Claim(grows, abs(slope - 1.0) <= ONE_TOLERANCE, f"exponent {slope:.3f} for ζ = 1 to 4")
+    yield Claim(f"what a round adds grows with m, as (m−1)²/m² (η/{SHORT})", *_grows_with_m(SPLITS, found["added m"]))
     widest = [found[f"remaining {m} {zeta}"][-1] for m, zeta in REMAINING]
     judged = [*filter(_settled, widest), *found["gentle ζ"], *found["gentle m"][1:], *found["own m"]]
     judged += [result for name in ("added short", "added long", "added m") for result in found[name]]
     ratios = [result["measured"] / result["leading"] for result in judged]
-    yield (
+    yield Claim(
         f"ours (heuristic): in rounds well below d_1, the measurements are the leading order in 1/d_1, within "
         f"{LEADING_TOLERANCE:.0%}",
         all(abs(ratio - 1.0) <= LEADING_TOLERANCE for ratio in ratios),
@@ -185,7 +184,7 @@ def _round_claims(found: Mapping[str, list[Measured]]) -> Iterator[Claim]:
 
 def _kernel_claims(found: Mapping[str, list[float]], results: Mapping[str, Measured]) -> Iterator[Claim]:
     slopes = {m: exponent(KERNEL_WIDTHS, found[f"kernel {m}"]) for m in KERNEL_SPLITS}
-    yield (
+    yield Claim(
         f"finite kernels approach G^∞ as d_1^-1/2 (exponent within {HALF_TOLERANCE:g})",
         all(abs(slope + 0.5) <= HALF_TOLERANCE for slope in slopes.values()),
         ", ".join(f"{slope:.3f} for m = {m}" for m, slope in slopes.items()),
@@ -193,12 +192,12 @@ def _kernel_claims(found: Mapping[str, list[float]], results: Mapping[str, Measu
     local, lemma = results["local"], results["lemma"]
     times = (1 - local["slowest"]) / (1 - local["factor"])
     slowest = f"; the slowest step contracts {times:.2f} times as much" if local["met"] else ""
-    yield (
+    yield Claim(
         "Lemma local_converge: if its conditions hold, a local step contracts by 1 − ηλ_0/2 or more",
         local["slowest"] <= local["factor"] if local["met"] else None,
         f"{local['met']} of {local['trained']} sub-GCNs meet them{slowest}",
     )
-    yield (
+    yield Claim(
         "Lemma error_term_bound: the disagreement of the sub-GCNs falls no faster than it allows, as d_1 → ∞ "
         "(an example; it fails for every y where the error is small, and the theorem is then neither proved nor "
         "refuted)",

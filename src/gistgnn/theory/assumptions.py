@@ -18,30 +18,18 @@ ROUNDING = 1e-10  # smaller eigenvalues of Ā, angles and excesses are zero up t
 
 @dataclass(frozen=True)
 class Check:
-    """One assumption, checked on one graph.
-
-    Attributes:
-        name: the assumption.
-        holds: whether it holds.
-        value: the number that decides it.
-        detail: one line that says what the number is, and what it is compared with.
-    """
+    """One assumption, checked on one graph."""
 
     name: str
     holds: bool
-    value: float
-    detail: str
+    value: float  # the number that decides it
+    detail: str  # what the number is, and what it is compared with
 
 
 def check(graph: Graph | Problem, sub_gcns: int = 1) -> list[Check]:
     """Check every assumption of the theorem on a graph: the last, λ_0 > 0, follows from the others.
 
-    Args:
-        graph: a problem, or a graph, whose classes become targets as in `Problem.from_graph`.
-        sub_gcns: m; λ_0 is proportional to 1/m.
-
-    Raises:
-        InputError: see `Problem.from_graph`.
+    The classes of a `Graph` become targets as in `Problem.from_graph`, which may refuse it.
     """
     problem = graph if isinstance(graph, Problem) else Problem.from_graph(graph)
     epsilon, p = degree_balance(problem.degrees)

@@ -62,20 +62,15 @@ class Bound:
     """The theorem: E‖y − ŷ(t)‖² <= (1 − α)^t E‖y − ŷ(0)‖² + (error of a round) / α.
 
     Args:
-        problem: n, d, ‖Ā²‖_{1,1} and λ_0.
-        sub_gcns: m.
-        local_steps: ζ.
-        step_size: η, for the gradient of ½‖y − ŷ‖².
-        d_1: the width.
         gamma: γ in (0, 1), which is free.
         printed: whether to use the constants as the paper prints them; else they are corrected.
 
     Attributes:
         alpha: α = (1 − γ)(1 − (1 − ηλ_0/2)^ζ).
-        contraction: 1 − α = γ + (1 − γ)(1 − ηλ_0/2)^ζ, the factor of a round.
+        contraction: 1 − α, the factor of a round.
         round_error: the error that every round adds (Lemma error_term_bound): 16 η (m−1)² ζ ‖Ā²‖²_{1,1} n d /
             (γ λ_0 m² d_1). Printed: 64 η (m−1)² ζ ‖Ā²‖_{1,1} n d / (γ m² d_1).
-        neighbourhood: `round_error` / α, the limit of the bound as t → ∞: the sum of the errors of all rounds.
+        neighbourhood: `round_error` / α, the limit of the bound as t → ∞.
 
     Raises:
         InputError: λ_0 is not positive, γ or ηλ_0 / 2 is not in (0, 1), or the bound does not fit in a float64.
@@ -116,11 +111,7 @@ class Bound:
     def width(self, rounds: int, delta: float, initial: float) -> int:
         """Return the width d_1 that the proof needs: hypothesis (1) at t = 0, with R = λ_0 / (192 n) (printed: 96).
 
-        The hypothesis is (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R. initial is E‖y − ŷ(0)‖², and delta the
-        probability δ that the bound fails.
-
-        Raises:
-            InputError: δ is not in (0, 1), or so small that the width does not fit in a float64.
+        The hypothesis is (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R, where `initial` is E‖y − ŷ(0)‖².
         """
         check_fraction("delta", delta)
         m, n = self.sub_gcns, self.problem.n
@@ -144,14 +135,11 @@ class ProvedBound:
     posteriori, because ρ is measured in the run. In a round, ‖y − ŷ(t+1)‖ <= c ‖y − ŷ(t)‖ + κ V_t.
 
     Args:
-        lambda_0: λ_min(G^∞).
         rho: ρ, the largest ‖Ĝ − G^∞‖ of the run's steps, or a bound on it by `GuaranteedWidth`.
-        step_size: η, at most 1/λ_max(G^∞).
-        local_steps: ζ.
 
     Attributes:
-        contraction: c = (1 − η(λ_0 − ρ))^ζ, the factor of the norm in a round; the squared error has the factor c².
-        kappa: κ = c − (1 − ηλ_0)^ζ, the share of the deviations of the sub-GCNs that a round leaves; 0 if ρ is 0.
+        contraction: c = (1 − η(λ_0 − ρ))^ζ, the factor of the norm in a round.
+        kappa: κ = c − (1 − ηλ_0)^ζ, the share of the deviations of the sub-GCNs that a round leaves.
 
     Raises:
         InputError: λ_0 is not positive, ρ is not below λ_0, or η is not in (0, 1/λ_0].
@@ -194,16 +182,7 @@ class GuaranteedWidth:
 
     By induction over the steps both hold if d_1 is so large that the second is at most the R of the first.
 
-    Args:
-        problem: the graph, X and y, with λ_0 > 0.
-        sub_gcns: m.
-        local_steps: ζ.
-        step_size: η, at most 1/λ_max(G^∞).
-        rounds: T.
-        delta: δ, the probability that the guarantee fails.
-
     Attributes:
-        lambda_0: λ_0 = λ_min(G^∞).
         radius: R = √(π/2) m λ_0 / (8α²μ), which gives neurons that change their sign λ_0/4 of ρ.
 
     Raises:

@@ -43,11 +43,7 @@ class OneHiddenGCN(nn.Module):
 
 
 def make_gist(problem: Problem, d_1: int, sub_gcns: int, seed: int = 0) -> GIST:
-    """Return `GIST` as the theory has it: a `OneHiddenGCN` with categorical masks.
-
-    Raises:
-        InputError: m < 1, or there are too few neurons for m.
-    """
+    """Return `GIST` as the theory has it: a `OneHiddenGCN` with categorical masks."""
     d = problem.d
     return GIST(lambda widths: OneHiddenGCN(d, widths[0], d_1), (d_1,), sub_gcns, partition="categorical", seed=seed)
 
@@ -91,10 +87,6 @@ def train_round(gist: GIST, problem: Problem, local_steps: int, step_size: float
     """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure).
 
     The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` comes from `make_gist`.
-
-    Raises:
-        InputError: ζ < 1, or η is not positive.
-        DivergedError: the weights became infinite.
     """
     if local_steps < 1:
         raise InputError(f"local_steps is {local_steps}, expected at least 1")

@@ -100,9 +100,6 @@ def predicted_error(
     """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus what GIST adds.
 
     It is heuristic, and for rounds well below d_1. The first part has an error of order d_1^-1/2.
-
-    Raises:
-        InputError: see `LeadingOrder.of`.
     """
     added = LeadingOrder.of(problem, d_1, sub_gcns, local_steps, step_size, samples=samples)
     return limit_error(problem, sub_gcns, local_steps, step_size, rounds) + added.after(rounds)

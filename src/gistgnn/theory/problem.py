@@ -45,18 +45,13 @@ def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
 class Problem:
     """Scalar regression on the n nodes of an undirected graph.
 
-    Attributes:
-        x: X, [n, d] float64, the input features.
-        edge_index: [2, E] int64, every edge in both directions.
-        y: [n] float64, the targets.
-
     Raises:
         InputError: x is not [n, d] float64 with n and d at least 1, y is not [n] float64, or the graph is directed.
     """
 
-    x: Tensor
-    edge_index: Tensor
-    y: Tensor
+    x: Tensor  # X, [n, d] float64
+    edge_index: Tensor  # [2, E] int64, every edge in both directions
+    y: Tensor  # the targets, [n] float64
 
     def __post_init__(self) -> None:
         for name, tensor, shape in (("x", self.x, "[n, d]"), ("y", self.y, "[n]")):
