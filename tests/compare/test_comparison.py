@@ -8,8 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gistgnn.compare.comparison import rows_of, speedup, table_record
-from gistgnn.compare.from_runs import compare_runs
+from gistgnn.compare.comparison import compare_runs, rows_of, speedup, table_record
 from gistgnn.report.pages import comparison_table
 from tests.cli.in_process import refused, run, wait_until
 from tests.helpers.commands import command, start

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
-from gistgnn.cli.parser import Parser, add_command
 from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
 from gistgnn.cli.training_options import add_training_options, config_of, title_of
 from gistgnn.errors import InputError, printable
@@ -30,7 +29,7 @@ _COMMON = (
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = add_command(
+    parser = options.add_command(
         commands,
         "compare",
         lambda args: run(parser, args),
@@ -60,7 +59,7 @@ def add_parser(commands: Any) -> None:
     options.add_memory_option(group)
 
 
-def run(parser: Parser, args: argparse.Namespace) -> int:
+def run(parser: options.Parser, args: argparse.Namespace) -> int:
     """Run the command."""
     if args.runs:  # training options could not change these runs
         used = ("runs", "out", "below", "json", "help")
@@ -72,7 +71,7 @@ def run(parser: Parser, args: argparse.Namespace) -> int:
         if not args.runs:
             return _write(_train(args), args)
         load_torch()
-        from gistgnn.compare.from_runs import compare_runs
+        from gistgnn.compare.comparison import compare_runs
 
         return _write(compare_runs(args.runs, args.below)[1], args)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from gistgnn.cli.options import (
     CLUSTER_METHODS,
+    add_command,
     add_data_options,
     add_data_root,
     add_json_option,
@@ -14,7 +15,6 @@ from gistgnn.cli.options import (
     print_json,
     seed,
 )
-from gistgnn.cli.parser import add_command
 from gistgnn.errors import InputError, printable
 
 

@@ -5,8 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gistgnn.cli.options import add_data_root, add_json_option, print_json
-from gistgnn.cli.parser import add_command
+from gistgnn.cli.options import add_command, add_data_root, add_json_option, print_json
 from gistgnn.errors import InputError
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.parser import add_command
 from gistgnn.cli.process import load_torch, say
 from gistgnn.errors import InputError, printable
 
@@ -26,7 +25,7 @@ def add_parser(commands: Any) -> None:
         ("predict", _predict, "classify every node of a graph", "Classify every node of the run's graph,"),
     ):
         scores = name == "evaluate"
-        parser = add_command(
+        parser = options.add_command(
             commands,
             name,
             run,

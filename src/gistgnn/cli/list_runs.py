@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gistgnn.cli.options import add_json_option, print_json
-from gistgnn.cli.parser import add_command
+from gistgnn.cli.options import add_command, add_json_option, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
 from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name

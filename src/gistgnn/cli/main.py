@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, plan, reproduce, theory, train
-from gistgnn.cli.parser import BAD_INPUT, Parser
+from gistgnn.cli.options import BAD_INPUT, Parser
 from gistgnn.cli.process import Interrupted, leads, raising, say, status_of
 from gistgnn.errors import GistError, lacks_memory, one_line, reason
 

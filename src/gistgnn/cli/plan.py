@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.parser import add_command
 from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_of
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
@@ -26,7 +25,7 @@ _COMMON = (
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = add_command(
+    parser = options.add_command(
         commands,
         "plan",
         run,

@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.parser import Parser, add_command
+from gistgnn.cli.options import Parser, add_command
 from gistgnn.cli.process import joined, own_directory, refuse_torchrun, say, status_of, stopping
 from gistgnn.errors import printable
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry

@@ -4,8 +4,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import add_data_root, add_json_option, count, print_json
-from gistgnn.cli.parser import Parser, add_command
+from gistgnn.cli.options import Parser, add_command, add_data_root, add_json_option, count, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
 from gistgnn.utils.formats import plural

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.parser import add_command
 from gistgnn.cli.process import Stop, joined, own_directory, say, status_of, stopping
 from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_of, seconds_left, title_of
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
@@ -31,7 +30,7 @@ _COMMON = (
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = add_command(
+    parser = options.add_command(
         commands,
         "train",
         run,
@@ -80,10 +79,14 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
 
     `folder` frees the folder of the run, and stops handling signals, when all is written.
     """
+    import torch
+
     from gistgnn.distributed import load_on_ranks
+    from gistgnn.estimate import out_of_memory
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
     from gistgnn.fit.tensorboard import FOLDER, Events, require_tensorboard
+    from gistgnn.graphs.sizes import GraphSizes
     from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, write_run
     from gistgnn.utils.console import spinner
 
@@ -113,10 +116,15 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     try:
         saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
         hooks = {"saving": saving, "callbacks": callbacks, "max_seconds": seconds_left(args.max_seconds)}
-        with _planned(config, graph):
-            result = _within_budget(config).fit(gist, graph, progress=first, **hooks)
+        # What is left of a budget, which began with the process; result.json has all of it.
+        left = replace(config, training=replace(config.training, budget=seconds_left(config.training.budget)))
+        result = left.fit(gist, graph, progress=first, **hooks)
     except DivergedError as error:
         diverged, result = error, error.result
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        raise out_of_memory(config, GraphSizes.of_graph(graph), torch.device(config.device), error) from error
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
 
@@ -201,28 +209,6 @@ def _read_graph(
         require_room(config, GraphSizes.of_graph(graph), resources)
     scale = config.scale(graph)
     return scale.graph(graph) if scale else graph, scale
-
-
-def _within_budget(config: RunConfig) -> RunConfig:
-    """Return the run with what is left of its budget, which began with the process."""
-    left = seconds_left(config.training.budget)
-    return config if left is None else replace(config, training=replace(config.training, budget=left))
-
-
-@contextmanager
-def _planned(config: RunConfig, graph: "Graph") -> "Iterator[None]":
-    """Give an error for want of memory within the block the numbers of the run's plan."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not lacks_memory(error):
-            raise
-        import torch
-
-        from gistgnn.estimate import out_of_memory
-        from gistgnn.graphs.sizes import GraphSizes
-
-        raise out_of_memory(config, GraphSizes.of_graph(graph), torch.device(config.device), error) from error
 
 
 def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:

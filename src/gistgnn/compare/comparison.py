@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gistgnn.compare.many_runs import Record, RunStore, with_seeds
 from gistgnn.errors import InputError
-from gistgnn.report.names import COSTLY, bytes_sent, main_score, method_name, method_of
+from gistgnn.report.names import COSTLY, bytes_sent, is_share, main_score, method_name, method_of, model_title
 from gistgnn.runs.config import RunConfig
+from gistgnn.runs.run_folder import read_record
 from gistgnn.utils.machine import provenance
 
 TIMES = (
@@ -25,35 +28,25 @@ NOTES = (
 )
 
 
+# They are not named in a row: the table has columns for two, and the others do not decide the result.
+_NOT_NAMED = ("seed", "device", "evaluation", "store", "store_precision", "runner", "standardise")
+
+
 @dataclass(frozen=True)
 class Row:
-    """One method with one m, over all seeds. Tuples hold one value per seed.
+    """One method with one m, over all seeds. Tuples hold one value per seed."""
 
-    Args:
-        method: "gist", "phases", or one of `gistgnn.baselines`.
-        sub_gcns: m, or the number of workers or members.
-        score: test score at the best validation score, in percent; 0 if training diverged before the first score.
-        seconds: training time, without evaluation.
-        speedup: the baseline's mean time divided by this row's; None if a run of either diverged.
-        bytes: what one worker sends in a run, on average.
-        inference_seconds: time of one pass over the graph; runs that measured none are left out.
-        peak_memory_bytes: the peak of the run's process.
-        seconds_to: training time until the test score came within a margin of the baseline's final one; None: never.
-        speedup_to: as `speedup`, but for `seconds_to`; None if it is None for a seed of either.
-        detail: what else tells the row from the others, such as its learning rate; empty: nothing.
-    """
-
-    method: str
-    sub_gcns: int
-    score: tuple[float, ...]
-    seconds: tuple[float, ...]
-    speedup: float | None
-    bytes: float
-    inference_seconds: tuple[float, ...]
+    method: str  # "gist", "phases", or one of `gistgnn.baselines`
+    sub_gcns: int  # m, or the number of workers or members
+    score: tuple[float, ...]  # test score at the best validation score, in percent; 0: diverged before the first score
+    seconds: tuple[float, ...]  # training time, without evaluation
+    speedup: float | None  # the baseline's mean time divided by this row's; None if a run of either diverged
+    bytes: float  # what one worker sends in a run, on average
+    inference_seconds: tuple[float, ...]  # of one pass over the graph; runs that measured none are left out
     peak_memory_bytes: tuple[int, ...]
-    seconds_to: tuple[float | None, ...]
-    speedup_to: float | None
-    detail: str = ""
+    seconds_to: tuple[float | None, ...]  # training time until the test score was near the baseline's last; None: never
+    speedup_to: float | None  # as `speedup`, but for `seconds_to`; None if it is None for a seed of either
+    detail: str = ""  # what else tells the row from the others, such as its learning rate
 
     @property
     def name(self) -> str:
@@ -217,3 +210,71 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str
     """Return a table in Markdown, followed by a note."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{note}\n"
+
+
+def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict[str, Any]]:
+    """Compare runs on one graph. Runs that differ in the seed alone share a row.
+
+    The first row is the baseline: ordinary training of the full model if one of the runs is that, else the first run.
+    Returns the rows, and the content of comparison.json. For `below` see `rows_of`.
+    """
+    records, groups = {folder: read_record(folder) for folder in folders}, dict[str, list[Record]]()
+    for folder, record in records.items():
+        if not is_share(record, score := main_score(record)):
+            raise InputError(f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn list")
+        groups.setdefault(json.dumps(_settings(record), sort_keys=True), []).append(record)
+    if len(groups) < 2:
+        raise InputError(f"there is nothing to compare in {folders[0]}: give the folders of two different runs or more")
+    first = records[folders[0]]["graph"]
+    for folder, record in records.items():
+        graph = record["graph"]
+        if any(graph[key] != first[key] for key in ("name", "nodes", "edges", "classes")):
+            graphs = f"{folders[0]} is of the graph {first['name']}, {folder} of {graph['name']}"
+            raise InputError(f"{graphs}: compare runs on one graph")
+    ordered = sorted(
+        groups.values(), key=lambda group: (method_of(group[0]), group[0]["config"]["sub_gcns"]) != ("gist", 1)
+    )
+    rows = rows_of(ordered, below, _details([_settings(group[0]) for group in ordered]))
+    origins = [(record.get("provenance") or {}).get("machine") for record in records.values()]
+    machines, notes = list(dict.fromkeys(machine or "a machine that is not recorded" for machine in origins)), []
+    for folder, record in records.items():
+        if record.get("interrupted"):
+            notes.append(f"{folder} was interrupted: its scores and times are those so far.")
+        if "diverged" in record:
+            notes.append(f"{folder} diverged: {record['diverged']}.")
+    if len(machines) > 1:
+        notes.append("The runs were made on different machines: their times cannot be compared.")
+    own = {
+        "machine": "; ".join(machines),
+        "provenance": provenance("cpu"),
+        "notes": [*notes, TIMES],
+        "config": {str(folder): record["config"] for folder, record in records.items()},
+    }
+    title = f"{len(records)} runs on {first['name']}"
+    return rows, {**table_record(title, rows, ordered, below), **own}
+
+
+def _settings(record: Record) -> dict[str, Any]:
+    """Return the settings of a run that decide its result, but for the seed, without the levels of config."""
+    config = record["config"]
+    model = {key: value for key, value in config["model"].items() if key not in ("name", "hidden")}
+    sampler = config.get("sampler") or {"name": "full"}
+    text = " ".join(map(str, sampler.values())) if isinstance(sampler, dict) else sampler
+    own = {key: value for key, value in config.items() if key not in (*_NOT_NAMED, "model", "training", "sampler")}
+    return {"model": model_title(config), **model, **config["training"], "sampler": text, **own}
+
+
+def _details(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Return for every row the settings, beside method and m, that differ between the rows."""
+    names = dict.fromkeys(name for each in settings for name in each if name not in ("method", "sub_gcns"))
+    differing = [name for name in names if len({json.dumps(each.get(name)) for each in settings}) > 1]
+    return [", ".join(_setting(name, each.get(name)) for name in differing) for each in settings]
+
+
+def _setting(name: str, value: Any) -> str:
+    """Return a setting in a few words; the model and the sampler name themselves."""
+    if name in ("model", "sampler"):
+        return f"{'sampler ' if name == 'sampler' else ''}{value}"
+    shown = {True: "yes", False: "no", None: "default"}.get(value) if isinstance(value, bool | None) else None
+    text = json.dumps(value) if isinstance(value, list | dict) else f"{value:g}" if isinstance(value, float) else value
+    return f"{name.replace('_', ' ')} {shown or text}"

@@ -47,10 +47,7 @@ Record = dict[str, Any]
 class RunStore:
     """A directory of finished runs, one JSON file for each, looked up by configuration.
 
-    Args:
-        directory: of the files.
-        data_root: of the data sets.
-        trains: runs that are missing are trained; otherwise there are only the finished ones.
+    `trains`: runs that are missing are trained; otherwise there are only the finished ones.
     """
 
     def __init__(self, directory: Path, data_root: str, *, trains: bool = True) -> None:
@@ -70,11 +67,8 @@ class RunStore:
     def measured(self, wanted: Mapping[str, tuple[Mapping[str, Any], Callable[[], Any]]], label: str) -> dict[str, Any]:
         """Make the measurements that are missing, and return all by name; an interruption keeps the finished ones.
 
-        Args:
-            wanted: for each name the arguments that tell the measurement from others, and a function that makes it;
-                both consist of what JSON can hold. The first word of a name is the kind of the measurement: those of
-                one kind with equal arguments are the same.
-            label: of the progress bar.
+        `wanted` has for each name the arguments that tell the measurement from others, as JSON holds them, and a
+        function that makes it. The first word of a name is its kind: those of one kind with equal arguments are equal.
         """
         results = {}
         with TaskProgress(label, len(wanted)) as progress:
@@ -107,15 +101,8 @@ class RunStore:
     def run_all(self, configs: Iterable[RunConfig], jobs: int | None, label: str) -> list[Record]:
         """Train the runs that are missing, those with the first seed first; return the records of all, in order.
 
-        An interruption keeps finished runs, and the checkpoints of the others.
-
-        Args:
-            configs: the runs.
-            jobs: how many train at the same time, with one thread each; None: one, with all threads.
-            label: of the progress bar.
-
-        Raises:
-            InputError: a data set cannot be read, a run is refused, or its process was killed.
+        `jobs` of them train at the same time, with one thread each; None: one, with all threads. An interruption keeps
+        finished runs, and the checkpoints of the others.
         """
         configs = list(configs)
         missing = {self._path(config): config for config in configs if self.get(config) is None}

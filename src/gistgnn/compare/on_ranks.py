@@ -39,18 +39,11 @@ def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int =
 class RunsOnRanks:
     """Trains runs on W ranks; every rank makes one, and makes the same calls.
 
-    A run with m = 1 trains on rank 0 alone: it is one device's. A run with m >= W trains on all ranks, sub-GCN i on
-    rank i mod W. Runs with fewer sub-GCNs than ranks are left out. So are runs in phases, where one part trains at a
-    time.
+    A run with m = 1 trains on rank 0 alone: it is one device's, and `store` keeps it. A run with m >= W trains on all
+    ranks. Runs with fewer sub-GCNs than ranks, and runs in phases, are left out. `stop` is asked after every round.
 
-    The record of a run on ranks has "workers": "ranks" is W; "train_seconds", "step_seconds" and "exchange_seconds"
-    have a number for every rank: the training time without evaluation, and of it the seconds of training steps, and of
-    sending and receiving slices. Its own "train_seconds" is the largest of the ranks': the time of a worker.
-
-    Args:
-        store: of the runs of one device.
-        ranks: the processes.
-        stop: asked after every round; True saves the state and ends the run, on all ranks.
+    The record of a run on ranks has "workers": W, and for every rank the seconds of training, of its steps, and of
+    sending and receiving slices. Its own "train_seconds" is the largest of the ranks'.
     """
 
     def __init__(self, store: RunStore, ranks: World, stop: Callable[[], bool]) -> None:
