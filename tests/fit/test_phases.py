@@ -1,4 +1,4 @@
-"""Runs in phases: the same Θ in every store, and resumed at every round."""
+"""Runs in phases: the same Θ in every store and by every runner, and the moments between rounds."""
 
 import math
 from pathlib import Path
@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from gistgnn import GIST, Saving
+from gistgnn import GIST
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.sampling import ClusterSampling, LadiesSampling, Sampling
 from gistgnn.settings import Phase
 from tests.helpers.phases import FEWER, REDRAWN, ROUNDS, fit, make
-from tests.helpers.refusals import refused
-from tests.helpers.resuming import after, state
+from tests.helpers.resuming import state
 from tests.theta.stores import store, values
 
 # Every way of training.
@@ -110,14 +109,3 @@ def test_a_phase_begins_without_the_moments_of_the_one_before(tmp_path: Path, ki
         for blocks in (each for draw in draws for each in gist.partition.split_into(4).blocks(draw)):
             squares[torch.meshgrid(blocks[1], blocks[0], indexing="ij")] = 0
         assert not squares.count_nonzero()
-
-
-def test_a_checkpoint_of_other_phases_is_refused(tmp_path: Path) -> None:
-    saving = Saving(tmp_path, resume=True)
-    fit(make(), saving=saving, callbacks=after(2))
-    for phases in (FEWER[:-1], (*FEWER[:-1], Phase(1, 4)), REDRAWN):
-        with refused("of another run"):
-            fit(make(), phases, saving=saving)
-    with refused("of another run", "redraw_every was None, now 3"):
-        fit(make(), redraw_every=3, saving=saving)
-    assert fit(make(), saving=saving).progress.rounds == ROUNDS

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from torch import nn
 
-from gistgnn import GIST, Saving, load_run
+from gistgnn import GIST, Phase, Saving, load_run
 from gistgnn.fit.result import MODEL, RESULT
 from gistgnn.runs.run_folder import check_files, read_record
 from gistgnn.sampling import ClusterSampling
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
 from tests.cli.in_process import refused as command_refused
 from tests.cli.in_process import run
+from tests.helpers import phases
 from tests.helpers.flips import every_byte, flipped, some_bytes
 from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
@@ -59,6 +60,13 @@ def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> No
     with refused("another run", "graph was"):
         make().fit(tiny_graph(27), progress=False, epochs=33, local_steps=2, lr=0.05, evaluate_every=2, saving=saving)
     assert contents(path) == before
+    saving = Saving(tmp_path / "phases", resume=True)
+    phases.fit(phases.make(), saving=saving, callbacks=after(2))
+    for other in (phases.FEWER[:-1], (*phases.FEWER[:-1], Phase(1, 4)), phases.REDRAWN):
+        with refused("of another run"):
+            phases.fit(phases.make(), other, saving=saving)
+    with refused("of another run", "redraw_every was None, now 3"):
+        phases.fit(phases.make(), redraw_every=3, saving=saving)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.999])
