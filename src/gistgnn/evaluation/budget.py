@@ -112,13 +112,9 @@ class GraphShape:
 class Costs:
     """The memory that a model needs on a graph, in bytes.
 
-    Attributes:
-        resident: always needed: operators, a cached product, scores and, unless it is used in pieces, the output.
-        preparing: peak while the operators are computed.
-        least_work: the smallest possible chunk of nodes.
-        widest: columns of the widest messages.
-        narrowest: the fewest columns of messages that have to be on the model's device at once.
-        least: the smallest memory on the model's device that evaluation layer by layer needs.
+    `resident` is always needed, `preparing` while operators are computed, and `least` on the model's device at least.
+    `least_work` is the smallest chunk of nodes; `widest` and `narrowest` are the columns of messages that may
+    and have to be on the device at once.
     """
 
     @torch.no_grad()

@@ -136,13 +136,10 @@ class NodeFeatures:
 
 
 class ByLayers(Inference):
-    """Runs one layer for all nodes, then the next.
+    """Runs one layer for all nodes, then the next; between them, features are on the host, in memory or in files.
 
-    Messages and updates are computed for a chunk of nodes at a time. Aggregation runs over a chunk of nodes and a block
-    of columns; all nodes' messages of this block are in memory. Between the layers, the features of all nodes are on
-    the host, in memory or in temporary files.
-
-    ``plan`` is for models of the same shapes, ``required`` has the nodes that each layer computes.
+    Messages and updates are computed for a chunk of nodes at a time, sums for a chunk and a block of columns, of which
+    all messages are in memory. ``required`` has the nodes that each layer computes.
     """
 
     def __init__(self, batch: Batch, plan: Plan, required: list[RequiredNodes]) -> None:

@@ -79,11 +79,8 @@ class WholeGraph(Inference):
 class ByParts(Inference):
     """Runs a model on one part of the graph after the other, without the edges between parts.
 
-    The paper evaluates models wider than 4096 in this way, with 5000 parts, and averages their F1 (appendix A.5; see
-    `gistgnn.evaluation.scores.mean_f1`). The parts are METIS clusters; METIS may find fewer. ``sample`` of them run;
-    None: all. The seed is of METIS and of the sample. Parts are joined, without the edges between them, up to
-    ``at_once`` nodes per forward pass. Their batches stay in memory if they need less than a quarter of what is
-    available.
+    The paper evaluates its widest models so, with 5000 parts (appendix A.5; see `gistgnn.evaluation.scores.mean_f1`).
+    Parts are METIS clusters, ``sample`` of them (None: all). One forward pass takes up to ``at_once`` nodes.
     """
 
     def __init__(self, batch: Batch, parts: int, seed: int, sample: int | None = None, at_once: int = 1) -> None:

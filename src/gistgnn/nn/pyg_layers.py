@@ -69,10 +69,8 @@ def sparse_layers(
 ) -> Iterator[None]:
     """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block.
 
-    A layer does so if PyG says that it may (`message_and_aggregate`), and its messages are features of the sources,
-    perhaps times a constant weight of the edge. Output and gradients of each kind of model are compared on the first
-    batch. Where they differ, and for all other models, nothing happens. The model is called with ``positional`` and
-    ``by_name`` inside the block.
+    A layer does so if PyG allows it (`message_and_aggregate`) and messages are the sources' features, perhaps times a
+    constant weight, if output and gradients of this kind of model agree on the first batch called with these arguments.
     """
     layers = multiplies(model)
     same = bool(layers) and _same(model, layers, products, positional, by_name)

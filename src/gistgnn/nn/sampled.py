@@ -42,16 +42,12 @@ class Degrees:
 class SampledAdjacency(Adjacency):
     """Sampled edges from input nodes to output nodes, with operators that estimate the whole graph's.
 
-    An operator's entry is the whole graph's entry times the edge's weight. If the weight is 1 / (probability that the
-    edge is sampled), or the number of times it was drawn over the expected number, then the mean of Ā H over many
-    samples is the whole graph's Ā H. A node's self-loop in Ā is always present. In a graph with edge weights,
-    ``weight`` is multiplied by them, and ``degrees`` are their sums. If `Degrees.row_sums` is given, every row is
-    scaled to the sum of the whole graph's row (LADIES, section 3.2): that is biased, but has a lower variance.
-
-    ``pattern``: [N_out, N_in] has the entries (target, source); the output nodes are the first input nodes. ``degrees``
-    are of the input nodes, ``weight``: [nnz] of the entries (None: 1). ``above`` are the structures of the second
-    layer, the third, ..., if every layer has its own. ``refuses`` is the end of an error message: why these edges do
-    not suit models that attend or take an edge_index; None: they do.
+    An operator's entry is the whole graph's times the edge's ``weight``: [nnz] (None: 1), with the graph's own. The
+    mean of Ā H over samples is the whole graph's if that is one over the chance, or times drawn over times expected. A
+    node's self-loop in Ā is always there. `Degrees.row_sums` scale every row to the whole graph's sum (LADIES, section
+    3.2): biased, with a lower variance. The output nodes are the first input nodes, whose ``degrees`` are given.
+    ``above`` are the structures of the higher layers, if every layer has its own. ``refuses`` is the end of an error
+    message: why models that attend or take an edge_index cannot use these edges; None: they can.
     """
 
     def __init__(

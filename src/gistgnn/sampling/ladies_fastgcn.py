@@ -151,10 +151,9 @@ def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.rando
 
 
 def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw nodes without replacement, each time in proportion to the weights that are left; more than ``count`` > 0.
+    """Draw ``count`` nodes one after another in proportion to the weights that are left; there are more than these.
 
-    It first draws from all nodes and ignores repetitions. Where few nodes have most of the weight, that takes too long;
-    then it draws the rest by exponential clocks of these rates.
+    It ignores repetitions. Where few nodes have most of the weight, it draws the rest by exponential clocks.
     """
     found = np.empty(0, np.int64)
     for _ in range(_TRIES):

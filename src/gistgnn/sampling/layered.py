@@ -80,11 +80,9 @@ class LayeredSampling(Sampling):
 
 
 class LayeredBatches(RandomBatches):
-    """Batches in which every layer has its own edges, from its input nodes to its output nodes.
+    """Batches in which every layer has its own edges; its output nodes are the first of its input nodes.
 
-    An epoch is a random permutation of the training nodes, cut into groups of `batch_size`. A group is the output
-    nodes of the last layer, on which the loss is. A layer's input nodes are the output nodes of the layer below; its
-    own output nodes are the first of them.
+    An epoch is a random permutation of the training nodes, cut into groups: the last layer's output nodes.
     """
 
     def __init__(self, structure: Structure, settings: LayeredSampling, numbers: tuple[int, ...], seed: int) -> None:

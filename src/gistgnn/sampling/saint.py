@@ -226,8 +226,8 @@ class SaintEdgeSampling(SaintSampling):
 
 
 def _chance(degrees: Array, nodes: int) -> Array:
-    """Return the chance 1 / (N deg) of each edge into some nodes: [n] float64."""
-    chance: Array = 1 / (float(nodes) * np.maximum(degrees, 1))
+    """Return the chance 1 / (N deg) of each edge into some nodes, whose ``degrees`` are int64: [n] float64."""
+    chance: Array = 1 / (nodes * np.maximum(degrees, 1))
     return chance
 
 
