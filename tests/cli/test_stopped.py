@@ -70,8 +70,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (signal.SIGINT, "memory"),
         (signal.SIGKILL, "disk"),
         (signal.SIGTERM, "memory"),
-        (signal.SIGHUP, "disk"),
-        (signal.SIGUSR1, "memory"),
+        (signal.SIGUSR1, "disk"),
     ],
 )
 def test_a_stopped_run_goes_on_to_the_same_model(
