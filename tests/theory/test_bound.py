@@ -51,6 +51,8 @@ def test_what_is_proved_holds_in_every_round(m: int, zeta: int) -> None:
     assert bound.contraction < 1
     assert errors[-1] < 0.5 * errors[0] <= 0.5 * lazy.start_bound(d_1)
     assert (bound.neighbourhood(max(V)) > 0) == (m > 1)
+    settled = bound.neighbourhood(max(V)) ** 0.5  # a round leaves it as it is
+    assert bound.after(settled, max(V)) == pytest.approx(settled)
     moved = max(
         float((theta - start[:, block]).norm(dim=0).max())
         for own, trace in zip(blocks, traces, strict=True)
