@@ -101,6 +101,11 @@ def test_cutting_in_two_steps_cuts_no_more_edges(structure: sp.csr_matrix, monke
     assert np.array_equal(metis.partition_here(structure, count, 1), two)  # on one core
 
 
+def test_clusters_are_divided_among_parts_in_proportion() -> None:
+    assert metis.shares(np.array([10, 20, 30]), 12).tolist() == [2, 4, 6]
+    assert metis.shares(np.array([7, 11, 13]), 20).tolist() == [5, 7, 8]  # of 4.5, 7.1 and 8.4
+
+
 def kill(part: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

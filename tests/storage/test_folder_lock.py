@@ -55,7 +55,8 @@ def test_a_lock_leaves_no_trace(tmp_path: Path) -> None:
         assert sorted(path.name for path in folder.parent.iterdir()) == [".gistgnn-deep.lock", "deep"]
         assert (folder / ".gistgnn.lock").exists()
     assert list(tmp_path.iterdir()) == []
-    with FolderLock(folder):
+    lock = FolderLock(folder)
+    with lock:
         (folder / "result").touch()
     assert [path.name for path in folder.iterdir()] == ["result"]
 
