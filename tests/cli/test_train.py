@@ -97,13 +97,20 @@ def test_a_run_leaves_result_model_and_curves(as_json: Json, tmp_path: Path, own
 WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of some of them
     "--model graphsage --norm layer --optimizer-state reset --schedule cosine": {"model.norm": "layer"},
     "--model gat --heads 2 --norm batch --optimizer adamw --weight-decay 0.01": {"model.heads": 2},
-    "--partition-dims 0 1 --schedule step --clip-norm 1": {"partitioned": [0, 1]},
+    "--partition-dims 0 1 --schedule step --clip-norm 1 --class-weights balanced --label-smoothing 0.1": {
+        "partitioned": [0, 1],
+        "training.class_weights": "balanced",
+    },
     "--optimizer sgd --momentum 0.9 --lr 0.1 --patience 2 --evaluate-every 2": {"training.momentum": 0.9},
     "--runner fused --precision bf16": {"runner": "fused", "training.precision": "bf16"},
     f"--model gin {LADIES} --runner fused --evaluation layers": {"model.norm": "layer", "sampler.batch_size": 5},
     "--model gatv2 --heads 2 --store disk": {"model.norm": "none", "store": "disk"},
-    f"{CLUSTERS} --batches independent --runner fused": {"sampler.clusters": 6, "sampler.clusters_per_batch": 2},
-    f"{CLUSTERS} --cluster-method random --no-precompute": {"sampler.precompute": False, "sampler.method": "random"},
+    f"{CLUSTERS} --batches independent --runner fused --cluster-method random --no-precompute": {
+        "sampler.clusters": 6,
+        "sampler.clusters_per_batch": 2,
+        "sampler.precompute": False,
+        "sampler.method": "random",
+    },
     f"{CLUSTERS} --inductive": {"sampler.precompute": True, "inductive": True},
     "--sampler fastgcn --batch-size 5 --nodes-per-layer 6 7 8": {"sampler.nodes_per_layer": [6, 7, 8]},
     "--sampler neighbor --batch-size 5 --fanout -1 2 2": {"sampler.fanouts": [-1, 2, 2]},
@@ -113,7 +120,6 @@ WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of som
     f"--method data-parallel {CLUSTERS}": {"method": "data-parallel"},
     f"--method local-sgd {CLUSTERS}": {"method": "local-sgd"},
     f"--method ensemble {CLUSTERS}": {"method": "ensemble", "training.optimizer_state": "carry"},
-    "--class-weights balanced --label-smoothing 0.1": {"training.class_weights": "balanced"},
 }
 
 

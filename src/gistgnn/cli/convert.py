@@ -140,9 +140,7 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
     from gistgnn.utils.process_memory import peak_memory_bytes, peak_memory_of_children
 
     if args.inductive:
-        raise InputError(
-            "--inductive cuts the training nodes' subgraph, and --out writes the whole graph: leave one out"
-        )
+        raise InputError("--inductive cuts the training nodes' subgraph, --out writes the whole graph: leave one out")
     if find(args.dataset) is not None or Path(args.dataset).expanduser().is_file():
         raise InputError(
             f"--out is for a graph folder, and {args.dataset} is none: make one with `gistgnn convert "

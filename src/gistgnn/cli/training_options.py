@@ -7,7 +7,7 @@ import argparse
 import time
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
@@ -180,8 +180,14 @@ def _training(args: argparse.Namespace, sub_gcns: int) -> Training:
     settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
     if settings["epochs"] is None:
         settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs
-    if settings["class_weights"]:
-        settings["class_weights"] = _class_weights(settings["class_weights"])
+    if (words := settings["class_weights"]) and words != ["balanced"]:
+        try:
+            settings["class_weights"] = [float(word) for word in words]
+        except ValueError as error:
+            expected = "expected balanced, or a number for each class"
+            raise InputError(f"--class-weights is {' '.join(words)}, {expected}") from error
+    elif words:
+        settings["class_weights"] = "balanced"
     if settings["lr"] is None:
         settings["lr"] = _learning_rate(args, sub_gcns)
     return Training(**settings)
@@ -223,15 +229,6 @@ def _sampler(args: argparse.Namespace) -> "Sampling | None":
             raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
         values = {"clusters_per_batch": min(10, there), **values, "clusters": there}
     return SAMPLERS[args.sampler](**values) if args.sampler != FULL else None
-
-
-def _class_weights(words: list[str]) -> "Literal['balanced'] | list[float]":
-    """Return the weights of the classes: `balanced`, or one number for each."""
-    try:
-        return "balanced" if words == ["balanced"] else [float(word) for word in words]
-    except ValueError as error:
-        expected = "expected balanced, or a number for each class"
-        raise InputError(f"--class-weights is {' '.join(words)}, {expected}") from error
 
 
 def _learning_rate(args: argparse.Namespace, sub_gcns: int) -> float:
