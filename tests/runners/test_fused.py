@@ -1,6 +1,7 @@
 """The fused runner does what the in-turn runner does, where it can; elsewhere it trains in turn, and says so."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gistgnn import GIST
+from gistgnn import GIST, Saving
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
@@ -22,6 +23,7 @@ from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
+from tests.helpers.resuming import after, fit
 
 from .comparing import DOUBLE, FULL, SGD, WHOLE, in_double, runners_agree, trained
 
@@ -157,6 +159,22 @@ def test_the_baseline_is_the_in_turn_runner_s_and_nothing_is_said() -> None:
     assert all(torch.equal(fused[name], expected[name]) for name in expected)
     assert losses == own
     assert notes == []
+
+
+@pytest.mark.parametrize("runners", [("fused", "in-turn"), ("in-turn", "fused")])
+def test_another_runner_may_go_on(tmp_path: Path, runners: tuple[str, str]) -> None:
+    """Without dropout, with the same Θ but for rounding."""
+    options: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry", "lr": 0.05}
+
+    def fitted(folder: str, stop: int, runner: str) -> GIST:
+        gist, saving = GIST(OURS["graphsage"], (9, 10), 3), Saving(tmp_path / folder, resume=True)
+        fit(gist, epochs=24, callbacks=after(stop), saving=saving, runner=runner, **options)
+        return gist
+
+    assert fitted("cut", 2, runners[0]).next_round == 2
+    resumed, expected = fitted("cut", 1000, runners[1]), fitted("whole", 1000, "in-turn")
+    assert resumed.next_round == expected.next_round == 4
+    torch.testing.assert_close(resumed.theta.tensors, expected.theta.tensors, rtol=1e-4, atol=1e-5)
 
 
 # What cannot be fused.

@@ -139,6 +139,20 @@ def test_a_loop_of_one_s_own_goes_on_in_another_process(tmp_path: Path) -> None:
     assert equal(values(second.theta), values(plain.theta))
 
 
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_sub_gcns_that_a_loop_leaves_out_stay_as_they_are(tmp_path: Path, kind: str) -> None:
+    gist = make(4, store=store(kind, tmp_path))
+    before = values(gist.theta)["convs.1.weight"]
+    for round_ in gist.rounds(1):
+        for i, sub in enumerate(round_):
+            named_tensors(sub)["convs.1.weight"].detach().add_(1)
+            if i == 1:
+                break
+    for i, own in enumerate(round_.blocks):
+        moved = values(gist.theta)["convs.1.weight"][own[1]][:, own[0]] - before[own[1]][:, own[0]]
+        assert bool(moved.all()) if i <= 1 else not moved.any()
+
+
 def test_a_round_that_streams_is_gone_through_once(tmp_path: Path) -> None:
     gist = GIST(OURS["gcn"], (8, 4), 4, store=store("disk", tmp_path))
     round_ = gist.begin_round()
