@@ -120,7 +120,7 @@ class Watched:
 
 def cut(edges: CSR, count: int, method: str) -> npt.NDArray[Any]:
     if method == "stream":
-        return streaming.partition(edges, count, 0)
+        return streaming.stream_clusters(edges, count, 0)
     os.environ["GISTGNN_CACHE"] = f"/tmp/gistgnn-no-cache-{os.getpid()}"  # nothing is read from it
     part = cluster(edges, edges.num_nodes, count, "metis", 0).assignment.numpy()
     shutil.rmtree(os.environ["GISTGNN_CACHE"], ignore_errors=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.training import names
-from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, Absent, name_of
+from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, Absent, named_as
 from gistgnn.utils.checks import LONGEST, MOST, check_count, check_flag, check_number, shown
 from gistgnn.utils.setting import Setting, check_settings
 
@@ -192,7 +192,7 @@ class Training:
             if getattr(self, name) != getattr(Training, name):
                 raise InputError(f"{name} is given beside a budget, which chooses it: leave one out")
         if self.schedule not in ("constant", "cosine"):
-            raise InputError(f"schedule is {name_of(self.schedule)!r}, but a budget trains by cosine cycles: leave it")
+            raise InputError(f"schedule is {named_as(self.schedule)!r}, but a budget trains by cosine cycles: leave it")
 
     def _check_phases(self) -> None:
         total = sum(phase.epochs for phase in self.phases)
@@ -236,7 +236,7 @@ class Training:
             if field.name == "phases":
                 value = tuple(map(asdict, value))
             elif field.name in NAMES:
-                value = name_of(value)
+                value = named_as(value)
             if field.name not in _NEWER or value != field.default:
                 found[field.name] = value
         return found

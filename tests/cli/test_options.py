@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.main import make_parser
-from gistgnn.cli.training_options import config_of
+from gistgnn.cli.training_options import config_from_args
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
@@ -23,7 +23,7 @@ from .in_process import run
 
 
 def test_without_options_every_value_is_the_default() -> None:
-    config = config_of(make_parser().parse_args(["train", "--device", "cpu"]), 1)
+    config = config_from_args(make_parser().parse_args(["train", "--device", "cpu"]), 1)
     assert config == RunConfig("digits", standardise=True)
     assert config.training == Training(epochs=400, schedule="cosine", optimizer_state="carry")
     assert config.model == ModelConfig()
@@ -46,7 +46,7 @@ def test_without_options_every_value_is_the_default() -> None:
 )
 def test_the_learning_rate_grows_as_sub_gcns_become_narrower(words: str, sub_gcns: int, lr: float) -> None:
     args = make_parser().parse_args(["train", "--device", "cpu", *words.split()])
-    assert config_of(args, sub_gcns).training.lr == pytest.approx(lr)
+    assert config_from_args(args, sub_gcns).training.lr == pytest.approx(lr)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_learning_rate_grows_as_sub_gcns_become_narrower(words: str, sub_gcn
     ],
 )
 def test_features_and_norm_are_those_that_suit(words: str, standardise: bool | None, norm: str) -> None:
-    config = config_of(make_parser().parse_args(["train", "--device", "cpu", *words.split()]), 1)
+    config = config_from_args(make_parser().parse_args(["train", "--device", "cpu", *words.split()]), 1)
     assert (config.standardise, config.model.norm) == (standardise, norm)
 
 
@@ -74,7 +74,9 @@ def test_every_setting_of_training_is_an_option() -> None:
     instead = {"phases", "budget"}  # of epochs; see test_phases.py
     assert values.keys() == {field.name for field in fields(Training)} - instead == described(Training).keys()
     words = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    assert config_of(make_parser().parse_args(["train", "--device", "cpu", *words]), 1).training == Training(**values)
+    assert config_from_args(make_parser().parse_args(["train", "--device", "cpu", *words]), 1).training == Training(
+        **values
+    )
 
 
 @given(st.data())

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.evaluation.budget import Budget, Costs, plan_layers, whole_graph_bytes
+from gistgnn.evaluation.budget import Budget, LayerCosts, plan_layers, whole_graph_bytes
 from gistgnn.graphs.csr import row_chunks
 from gistgnn.nn import MODELS
 from tests.helpers.refusals import refused
@@ -30,7 +30,7 @@ def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
 @given(st.sampled_from(sorted(MODELS)), widths, st.booleans(), st.integers(0, 10**6))
 def test_the_stated_memory_suffices(name: str, widths: list[int], sparse: bool, more: int) -> None:
     batch, model = random_batch(sparse=sparse), random_model(name, widths)
-    least = Costs(model, batch, 0).least
+    least = LayerCosts(model, batch, 0).least
     with refused("layer by layer this model needs"):
         plan_layers(model, batch, Budget(least - 1))
     for budget in (Budget(least + more), Budget(more, least)):
@@ -43,7 +43,7 @@ def test_the_stated_memory_suffices(name: str, widths: list[int], sparse: bool, 
 def test_more_memory_needs_no_file() -> None:
     batch, model = random_batch(400), random_model("gcn", [64, 64])
     whole(model, batch)  # makes the operators
-    least = Costs(model, batch, 0).least
+    least = LayerCosts(model, batch, 0).least
     plans = [plan_layers(model, batch, Budget(least * times // 4)) for times in range(4, 160)]
     assert [plan.in_file for plan in plans] == sorted([plan.in_file for plan in plans], reverse=True)
     assert plans[0].in_file

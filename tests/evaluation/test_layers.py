@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.budget import Budget, Costs, Plan, plan_layers
+from gistgnn.evaluation.budget import Budget, LayerCosts, LayerPlan, plan_layers
 from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, required_nodes
 from gistgnn.nn import MODELS
 from gistgnn.nn.gnn import GNN
@@ -28,7 +28,7 @@ from .cases import random_batch, random_model, whole
 PLENTY = Budget(2**30)
 
 
-def everything(model: GNN, batch: Batch, plan: Plan) -> ByLayers:
+def everything(model: GNN, batch: Batch, plan: LayerPlan) -> ByLayers:
     return ByLayers(batch, plan, required_nodes(model, batch.adj, None))
 
 
@@ -94,7 +94,7 @@ def test_any_budget_gives_the_whole_and_uses_the_announced_disk_space(monkeypatc
         for sizes in ([4, 12], [12, 4, 4], [5]):
             batch, model = random_batch(20, 100, sparse=sizes == [5]), random_model(name, sizes, "layer")
             expected = whole(model, batch)  # computes the operators, so they need no memory of the budget
-            costs = Costs(model, batch, 0)
+            costs = LayerCosts(model, batch, 0)
             for memory in (costs.least, 3 * costs.least, 2**24):
                 plan = plan_layers(model, batch, Budget(memory))
                 assert plan.columns >= costs.narrowest

@@ -57,8 +57,8 @@ def test_every_node_is_in_a_cluster_that_is_not_too_large(data: st.DataObject) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metis, "partition", in_process)
         patch.setattr(streaming, "_EDGES", (data.draw(st.integers(1, 8)), 8))
-        part = streaming.partition(edges, count, seed)
-        assert np.array_equal(part, streaming.partition(edges, count, seed))
+        part = streaming.stream_clusters(edges, count, seed)
+        assert np.array_equal(part, streaming.stream_clusters(edges, count, seed))
     assert part.shape == (nodes,)
     assert part.min() >= 0
     assert part.max() < count
@@ -79,11 +79,11 @@ def test_it_cuts_at_most_half_as_many_edges_more_than_metis() -> None:
 @pytest.mark.parametrize("directed", [False, True])
 def test_communities_are_found(directed: bool, quick_metis: None, monkeypatch: pytest.MonkeyPatch) -> None:
     edges = communities(20, 100, directed=directed)
-    part = streaming.partition(edges, 20, 0)
+    part = streaming.stream_clusters(edges, 20, 0)
     assert cut_share(edges, part) < 0.14
-    assert not np.array_equal(part, streaming.partition(edges, 20, 1))
+    assert not np.array_equal(part, streaming.stream_clusters(edges, 20, 1))
     monkeypatch.setattr(streaming, "PAIRS", 1000)  # there are more pairs of clusters than may be counted
-    assert cut_share(edges, streaming.partition(edges, 20, 0)) < 0.2
+    assert cut_share(edges, streaming.stream_clusters(edges, 20, 0)) < 0.2
 
 
 def test_pairs_with_many_edges_stay_in_proportion() -> None:
@@ -121,5 +121,5 @@ def test_a_node_with_very_many_edges_is_looked_at_in_part(quick_metis: None, mon
     assert (len(first.source), first.rowptr.tolist()) == (60, [0, 60])
     assert sum(len(rows.source) for rows in row_blocks(star, 50, 100, 10**6)) == star.num_edges
     monkeypatch.setattr(streaming, "_LONGEST", 20)
-    part = streaming.partition(star, 5, 0)
+    part = streaming.stream_clusters(star, 5, 0)
     assert np.bincount(part).max() <= 103

@@ -12,7 +12,7 @@ from gistgnn.compare import RunStore
 from gistgnn.graphs import GraphSizes, find
 from gistgnn.paper import published
 from gistgnn.paper.experiment import Outcome
-from gistgnn.paper.large_graphs import clusters_of, large_run
+from gistgnn.paper.large_graphs import default_clusters, large_run
 from gistgnn.paper.published import SUB_GCNS, TABLE2_AMAZON2M, TABLE2_REDDIT, TABLE3, TABLE3_WIDTHS, TABLE4, Published
 from gistgnn.paper.table2 import Reddit
 from gistgnn.paper.table3 import DEVICE_MEMORY, UltraWide, parts_of
@@ -43,8 +43,8 @@ def test_the_papers_numbers() -> None:
 
 
 def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
-    assert clusters_of("reddit") == clusters_of("amazon2m") == 15_000
-    assert clusters_of("synthetic:reddit@0.1") == 1_500
+    assert default_clusters("reddit") == default_clusters("amazon2m") == 15_000
+    assert default_clusters("synthetic:reddit@0.1") == 1_500
     assert parts_of("amazon2m") == parts_of("synthetic:amazon2m") == 5000
     assert parts_of("synthetic:amazon2m@0.02") == 100
     assert parts_of("digits") == parts_of("own.npz") == 4

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gistgnn import load
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.budget import Costs
+from gistgnn.evaluation.budget import LayerCosts
 from gistgnn.graphs import Graph
 from gistgnn.graphs.clustering import Clusters
 from gistgnn.graphs.standardise import Standardisation
@@ -120,7 +120,7 @@ def test_evaluation_is_that_of_the_graph_in_memory(name: str, some: bool, memory
     whole, stored = whole_graph(same), whole_graph(load(tmp_path / "graph"))
     with torch.no_grad():
         expected = Evaluation("whole").prepare(model, whole).logits(model)
-        room = None if memory is None else round(memory * Costs(model, stored, 0).least)
+        room = None if memory is None else round(memory * LayerCosts(model, stored, 0).least)
         inference = Evaluation("auto", room).prepare(model, stored, wanted=wanted)
         logits, pieces = inference.logits(model), len(list(inference.outputs(model)))
     assert inference.describe()["method"] == "layers"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
 from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
-from gistgnn.cli.training_options import add_training_options, config_of, title_of
+from gistgnn.cli.training_options import add_training_options, config_from_args, title_of
 from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     args.seed, sub_gcns = 0, args.sub_gcns or SUB_GCNS
     if args.phases:
         raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
-    base = config_of(args, 1, title=title_of(args, *sub_gcns))
+    base = config_from_args(args, 1, title=title_of(args, *sub_gcns))
     from gistgnn.compare.comparison import compare, runs_of, table_record, training_record
     from gistgnn.compare.many_runs import RunStore
     from gistgnn.utils.console import spinner

@@ -53,7 +53,7 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
     """Return the configuration of a run, its result.json, its model on the device, its evaluation and the data root."""
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device, note_on, open_run, read_record
-    from gistgnn.training.names import find as imported
+    from gistgnn.training.names import find_named as imported
 
     record = read_record(args.directory)
     model, dataset = record["config"]["model"], record["config"]["dataset"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_of
+from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_from_args
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.budget:
         return _choose(args)
-    config = config_of(args, chosen_sub_gcns(args) if args.phases else 1)
+    config = config_from_args(args, chosen_sub_gcns(args) if args.phases else 1)
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
     sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(args.dataset, args.data_root))
@@ -88,7 +88,7 @@ def _choose(args: argparse.Namespace) -> int:
     given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
     if unused := next((name for name, value in given.items() if value is not None), None):
         raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
-    config = config_of(args, chosen_sub_gcns(args))
+    config = config_from_args(args, chosen_sub_gcns(args))
     graph = load_scaled(config, args.data_root)
     gist = config.trainer(graph.num_features, graph.num_classes)
     sampler = make_sampler(gist, graph.to(gist.device), config.sampler, config.inductive)

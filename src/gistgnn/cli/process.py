@@ -204,7 +204,7 @@ def refuse_torchrun(what: str, more: str = "") -> None:
 
 
 @contextmanager
-def joined(args: "Namespace", device: str) -> "Iterator[World]":
+def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
     """Join the other ranks while the block lasts; `Alone` if torchrun has not started this process."""
     from gistgnn.distributed import Alone, Ranks, started_by_torchrun
 

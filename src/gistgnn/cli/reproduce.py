@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
 from gistgnn.cli.options import Parser, add_command
-from gistgnn.cli.process import joined, own_directory, refuse_torchrun, say, status_of, stopping
+from gistgnn.cli.process import join_ranks, own_directory, refuse_torchrun, say, status_of, stopping
 from gistgnn.errors import printable
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
 from gistgnn.theta.registry import STORES
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.out)
         print(rehearse(experiment, args.data_root, shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)))
         return 0
-    with joined(args, experiment.device) as ranks, ExitStack() as folder:
+    with join_ranks(args, experiment.device) as ranks, ExitStack() as folder:
         settings = {name: value for name, value in vars(experiment).items() if name != "device"}
         require_same(ranks, {SAME_SETTINGS: {"experiment": experiment.name, **settings}})
         ranks.lead(lambda: str(folder.enter_context(own_directory(args.out))))

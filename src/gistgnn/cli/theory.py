@@ -47,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
         what = "no graph is given" if args.graph is None else f"two graphs are given, {args.graph} and {args.dataset}"
         raise InputError(f"{what}: name one, such as --dataset karate")
     load_torch()
-    from gistgnn.theory import check, check_settings, least_eigenvalue, load_problem, predict
+    from gistgnn.theory import check, check_prediction, least_eigenvalue, load_problem, predict
     from gistgnn.utils.console import spinner
 
     graph, sizes = args.graph or args.dataset, (args.sub_gcns, args.local_steps, args.width)
     chosen = {name: getattr(args, name) for name in ("step_size", "gamma", "rounds", "delta")}
-    check_settings(*sizes, **chosen)
+    check_prediction(*sizes, **chosen)
     problem = load_problem(graph, args.data_root, nodes=args.nodes, scaled=args.scale)
     with spinner("computing eigenvalues", shown=not args.json):
         checks = check(problem, args.sub_gcns)

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.process import Stop, joined, own_directory, say, status_of, stopping
-from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_of, seconds_left, title_of
+from gistgnn.cli.process import Stop, join_ranks, own_directory, say, status_of, stopping
+from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_from_args, seconds_left, title_of
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import plural
@@ -65,12 +65,12 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     m = chosen_sub_gcns(args)
     args.title = title_of(args) if args.budget or args.phases else title_of(args, m)
-    config = config_of(args, m, args.store, args.title)
+    config = config_from_args(args, m, args.store, args.title)
     from gistgnn.utils.process_memory import limit_memory
 
     if config.device == "cpu":
         limit_memory(args.memory)  # what this process plans to take of the host's memory
-    with joined(args, config.device) as ranks, ExitStack() as folder:
+    with join_ranks(args, config.device) as ranks, ExitStack() as folder:
         return _train(args, config, ranks, folder)
 
 
@@ -218,7 +218,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     if as_json:
         return options.print_json(record)
     from gistgnn.cli.evaluate import print_scores
-    from gistgnn.report.names import model_title, sub_gcns_name, times
+    from gistgnn.report.names import model_title, sub_gcns_name, with_times
 
     config = record["config"]
     method = config.get("method", "gist")
@@ -231,7 +231,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     title = f"{record['graph']['name']}, {model_title(config)}, {named}{sub_gcns_name(record)}"
     print_scores(title, scores, record["evaluation"])
     rounds = f"{plural(record['rounds'], 'round')} (ζ = {', '.join(map(str, record['local_steps']))})"
-    print(f"{rounds}, {plural(record['steps'], 'step')}, {times(record)}")
+    print(f"{rounds}, {plural(record['steps'], 'step')}, {with_times(record)}")
     written = (out / name for name in ("result.json", "model.safetensors", "curves.png", "report.html"))
     print(f"written: {', '.join(map(printable, written))}")
     return 0

@@ -153,7 +153,7 @@ def title_of(args: argparse.Namespace, *sub_gcns: int) -> str:
     return f"{model}{split}, on {args.dataset}"
 
 
-def config_of(args: argparse.Namespace, sub_gcns: int, store: str = "memory", title: str = "") -> RunConfig:
+def config_from_args(args: argparse.Namespace, sub_gcns: int, store: str = "memory", title: str = "") -> RunConfig:
     """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe.
 
     Settings are checked before torch is imported; the log says `title` first.

@@ -11,7 +11,7 @@ from torch import nn
 
 from gistgnn.accounting.costs import free_disk
 from gistgnn.estimate.shapes import PhaseShape, RunShape
-from gistgnn.evaluation.budget import Budget, Costs, GraphShape, plan_layers, whole_graph_bytes
+from gistgnn.evaluation.budget import Budget, GraphShape, LayerCosts, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.inference import nodes_at_once
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.runs.config import THETA
@@ -157,7 +157,7 @@ class Memory:
         shape = GraphShape(sizes.nodes, sizes.edges, sizes.features, sparse=run.sparse, stored=stored)
         scores = _SCORED * (sizes.scored_nodes if stored else sizes.nodes)
         # Where less is left than the least, the run does not fit.
-        least = max(Costs(gnn, shape, cached).least for cached in (0, 2**62)) if gnn else 0
+        least = max(LayerCosts(gnn, shape, cached).least for cached in (0, 2**62)) if gnn else 0
         places = dict.fromkeys(("cpu", self._device))
         left = [limits[place] - held[place] - self.resources.base * (place == "cpu") for place in places]
         budget = Budget(*(wanted.memory or max(room // 2, least) for room in left))
@@ -169,7 +169,7 @@ class Memory:
             computed = run.config.sampler is None and not run.config.inductive  # by training
             return scores + self._whole(model, replace(shape, computed=computed)), 0
         self.method = "layers"
-        plan, costs = plan_layers(gnn, shape, budget), Costs(gnn, shape, budget.compute // 4)
+        plan, costs = plan_layers(gnn, shape, budget), LayerCosts(gnn, shape, budget.compute // 4)
         self.blocks = max(layer.block_count(plan.columns) for layer in plan.layers)
         features = costs.column(plan.columns) if plan.in_file else costs.features(plan.columns)
         taken = max(costs.preparing, costs.resident + plan.work + features)

@@ -77,7 +77,7 @@ class LayerSizes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class LayerPlan:
     """How to evaluate a model layer by layer."""
 
     in_file: bool  # hidden features are in temporary files, not in memory
@@ -109,7 +109,7 @@ class GraphShape:
         return cls(nodes, adj.num_edges, features, batch.dtype.itemsize, batch.is_sparse, batch.is_stored, adj)
 
 
-class Costs:
+class LayerCosts:
     """The memory that a model needs on a graph, in bytes.
 
     `resident` is always needed, `preparing` while operators are computed, and `least` on the model's device at least.
@@ -152,7 +152,7 @@ class Costs:
 def whole_graph_bytes(gnn: GNN, batch: Batch | GraphShape) -> int:
     """Estimate the peak memory of a forward pass on the whole graph, with the operators."""
     graph = GraphShape.of(batch)
-    costs = Costs(gnn, graph, largest_cached=2**62)
+    costs = LayerCosts(gnn, graph, largest_cached=2**62)
     entries = graph.edges + costs.nodes
     between = max(
         costs.column(layer.stored + layer.messages + layer.sent + 2 * layer.output)
@@ -162,9 +162,9 @@ def whole_graph_bytes(gnn: GNN, batch: Batch | GraphShape) -> int:
     return max(costs.preparing, costs.resident + between)
 
 
-def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> Plan:
+def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> LayerPlan:
     """Choose where features are stored and how large the chunks are; refuse a budget that is too small."""
-    costs = Costs(gnn, batch, budget.compute // 4)
+    costs = LayerCosts(gnn, batch, budget.compute // 4)
     if budget.compute < costs.least:
         raise InputError(
             f"evaluation has {formats.size(budget.compute)} of memory, layer by layer this model needs "
@@ -180,7 +180,7 @@ def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> Plan:
         columns = room // costs.column()
         in_file = costs.features(columns) > budget.host
     columns = min(columns, costs.widest)
-    return Plan(in_file, columns, work, costs.layers, costs.features(columns) if in_file else 0)
+    return LayerPlan(in_file, columns, work, costs.layers, costs.features(columns) if in_file else 0)
 
 
 def _sizes(gnn: GNN, graph: GraphShape, cache_product: bool) -> Iterator[LayerSizes]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from gistgnn.evaluation.budget import ENTRY, READ_ENTRY, LayerSizes, Plan
+from gistgnn.evaluation.budget import ENTRY, READ_ENTRY, LayerPlan, LayerSizes
 from gistgnn.evaluation.inference import Inference, Output
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.nn import GNN, Adjacency, SparseMatrix
@@ -142,7 +142,7 @@ class ByLayers(Inference):
     all messages are in memory. ``required`` has the nodes that each layer computes.
     """
 
-    def __init__(self, batch: Batch, plan: Plan, required: list[RequiredNodes]) -> None:
+    def __init__(self, batch: Batch, plan: LayerPlan, required: list[RequiredNodes]) -> None:
         super().__init__(len(batch.x))
         self._batch, self._plan, self._required = batch, plan, required
         if (last := required[-1].nodes) is not None:
@@ -177,7 +177,7 @@ class _LayerPass:
     """One layer for the nodes that it computes. Its input ``h`` is closed when nothing reads it any more."""
 
     def __init__(
-        self, batch: Batch, plan: Plan, layer: Layer, sizes: LayerSizes, required: RequiredNodes, h: NodeFeatures
+        self, batch: Batch, plan: LayerPlan, layer: Layer, sizes: LayerSizes, required: RequiredNodes, h: NodeFeatures
     ) -> None:
         self._batch, self._plan, self._layer, self._sizes, self._required = batch, plan, layer, sizes, required
         self._row, self._h, self._no_rows = sizes.row(batch.dtype.itemsize), h, h.rows(slice(0, 0))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import WORK, Budget, Costs, GraphShape
+from gistgnn.evaluation.budget import WORK, Budget, GraphShape, LayerCosts
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.nn.gnn import as_gnn, members_of
 from gistgnn.sampling import Batch, ClusterBatches, forward
@@ -147,7 +147,7 @@ def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -
         return 1  # one part at a time: the model may treat a batch as a whole
     graph = GraphShape.of(batch)
     degree = graph.edges / graph.nodes + 1
-    layers = Costs(gnn, graph, largest_cached=0).layers
+    layers = LayerCosts(gnn, graph, largest_cached=0).layers
     node = max(layer.row(graph.size) + degree * 3 * graph.size * layer.heads for layer in layers)
     return max(int(min(WORK, budget.compute) / (node + _ENTRY * degree)), 1)
 

@@ -14,7 +14,7 @@ from gistgnn.accounting.coverage import coverage_of, partition_of
 from gistgnn.errors import DivergedError
 from gistgnn.fit.budget import Clock, choose
 from gistgnn.fit.callbacks import ProgressBar, Run
-from gistgnn.fit.identity import config_of, describe_graph, identity_of, require_same_training
+from gistgnn.fit.identity import describe_graph, identity_of, require_same_training, settings_of
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
@@ -186,7 +186,7 @@ class Fit(Run):
             budget=progress.chosen,
             local_steps=self.schedule.local_steps,
             metric=setup.metric.as_dict(),
-            config=config_of(setup),
+            config=settings_of(setup),
             graph=describe_graph(setup.graph),
             identify=lambda: run_id(identity_of(setup)),
         )

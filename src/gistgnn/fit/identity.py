@@ -26,7 +26,7 @@ OWN = ("dataset", "device", "data_root")
 """Settings that may differ: the same graph may lie in another file, and every rank has a device of its own."""
 
 
-def config_of(setup: Setup) -> dict[str, Any]:
+def settings_of(setup: Setup) -> dict[str, Any]:
     """Return the entry "config" of result.json for a run from Python; the command line has its own."""
     gist = setup.gist
     model = type(gist._full_spec.on_meta()).__name__
@@ -94,7 +94,7 @@ def identity_of(setup: Setup) -> dict[str, Any]:
 
 def require_same_training(setup: Setup) -> None:
     """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this."""
-    settings = flat_settings(config_of(setup))
+    settings = flat_settings(settings_of(setup))
     for name, value in (("budget", setup.given.budget), ("max_seconds", setup.max_seconds)):
         settings[name] = "missing" if value is None else "given"  # what is left of it differs
     require_same_models(setup.gist, setup.saving, settings, setup.init, {SAME_GRAPH: graph_facts(setup.graph)})

@@ -64,7 +64,7 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
     """Partition the nodes of a graph into ``count`` clusters of about equal size.
 
     "metis" cuts few edges. It sees the graph with every edge in both directions, without self-loops. "stream" cuts
-    about as few, and takes less time and memory on large graphs (see `gistgnn.graphs.streaming.partition`). "random"
+    about as few, and takes less time and memory on large graphs (see `graphs.streaming.stream_clusters`). "random"
     assigns nodes at random, with sizes that differ by at most one.
 
     Empty clusters are dropped, so there may be fewer than ``count``. The result is cached, except of "random", which
@@ -100,7 +100,9 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
 
     def cut() -> tuple[Part, bool]:
         return (
-            (streaming.partition(edges, count, seed), True) if structure is None else _by_metis(structure, count, seed)
+            (streaming.stream_clusters(edges, count, seed), True)
+            if structure is None
+            else _by_metis(structure, count, seed)
         )
 
     part, symmetric, path = _kept(method, key, count, seed, cut)
@@ -119,7 +121,7 @@ def _by_metis(structure: sp.csr_matrix, count: int, seed: int) -> tuple[Part, bo
     del reverse
     takes = f"a separate process takes about {size(metis.metis_bytes(nodes, entries))} of memory"
     log.info(f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: {takes}")
-    return metis.partition(structure, count, int(generator(seed, "metis").integers(2**31))), symmetric
+    return metis.metis_clusters(structure, count, int(generator(seed, "metis").integers(2**31))), symmetric
 
 
 def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clusters:

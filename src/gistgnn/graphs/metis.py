@@ -38,7 +38,7 @@ def metis_bytes(nodes: int, edges: int) -> int:
     return BASE_BYTES + BYTES_PER_NODE * nodes + BYTES_PER_EDGE * edges
 
 
-def partition(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:
+def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:
     """Return the part of every node: [N]. With ``weight``: [N], the values of ``graph`` weigh its edges."""
     with tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name:
         folder = Path(name)

@@ -48,7 +48,7 @@ def stream_bytes(nodes: int, edges: int) -> int:
     return metis.metis_bytes(nodes // _FEWER, 2 * pairs) + _PAIR * pairs + _NODE * nodes + _BLOCK_BYTES
 
 
-def partition(edges: CSR, count: int, seed: int, seen: Callable[[float], None] = lambda share: None) -> Part:
+def stream_clusters(edges: CSR, count: int, seed: int, seen: Callable[[float], None] = lambda share: None) -> Part:
     """Assign every node to a cluster: [N] int32; some may be empty. ``seen`` gets the share of the work done."""
     nodes, part = edges.num_nodes, np.arange(edges.num_nodes, dtype=np.int32)
     small = max(nodes // (count * _SMALLER), 2 if nodes >= 4 * count else 1)  # nodes of a small cluster, at most
@@ -73,7 +73,7 @@ def partition(edges: CSR, count: int, seed: int, seen: Callable[[float], None] =
         part = packed(part, small, nodes // _FEWER)
     sizes, rng = np.bincount(part), streams[_COARSEN]
     graph = contracted(blocks(_COARSEN), part, len(sizes), PAIRS, rng)
-    part = metis.partition(graph, count, int(rng.integers(2**31)), sizes).astype(np.int32)[part]
+    part = metis.metis_clusters(graph, count, int(rng.integers(2**31)), sizes).astype(np.int32)[part]
     for number, loss in enumerate(_LOSSES, _COARSEN + 1):
         labels = Labels.counted(part, count, most)
         for rows in blocks(number):

@@ -93,7 +93,7 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     place = generator(SEED, "synthetic places").permutation(info.nodes)  # node numbers, community by community
     community = np.empty(info.nodes, np.int64)
     community[place] = np.arange(communities).repeat(np.diff(bounds))
-    ends = draw_edges(generator(SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
+    ends = draw_pairs(generator(SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
     edges = both_ways(*(place[end] for end in ends))
     del ends  # makes room for the features
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
@@ -192,7 +192,7 @@ def cumulate(weights: Floats) -> Floats:
     return cumulated
 
 
-def draw_edges(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
+def draw_pairs(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
     """Draw distinct undirected edges without self-loops; return their lower and higher ends, ascending: [count] each.
 
     Every edge draws a level by share, one end by weight among all nodes, and the other end by weight among the nodes

@@ -214,7 +214,7 @@ def graphsage(width: int, layers: int) -> ModelConfig:
     return ModelConfig("graphsage", (width,) * layers, dropout=0.2, norm="layer")
 
 
-def clusters_of(dataset: str) -> int:
+def default_clusters(dataset: str) -> int:
     """Return the number of clusters that gives batches as large as the paper's; unknown graphs get 40."""
     shape = "amazon2m" if "amazon2m" in dataset or "products" in dataset else "reddit"
     info = find(dataset)
@@ -223,7 +223,7 @@ def clusters_of(dataset: str) -> int:
 
 def describe_clusters(datasets: Iterable[str], clusters: int | None = None, in_batch: int = IN_BATCH) -> str:
     """Say how many clusters each data set has, and each batch; None: as many as `clusters_of` gives."""
-    counts = ", ".join(f"{clusters or clusters_of(dataset)} of {dataset}" for dataset in datasets)
+    counts = ", ".join(f"{clusters or default_clusters(dataset)} of {dataset}" for dataset in datasets)
     return f"Clusters: {counts}, {in_batch} in a batch"
 
 
@@ -245,7 +245,7 @@ def large_run(
     The epochs are split over the sub-GCNs. The model is scored about `evaluations` times, whatever m is. None as the
     number of clusters is as `clusters_of` gives.
     """
-    sampler = ClusterSampling(clusters or clusters_of(dataset), clusters_per_batch)
+    sampler = ClusterSampling(clusters or default_clusters(dataset), clusters_per_batch)
     rounds = epochs * sampler.clusters / sampler.clusters_per_batch / sub_gcns / local_steps
     every = max(1, round(rounds / evaluations))
     return RunConfig(

@@ -122,7 +122,7 @@ class Reddit(LargeGraphs):
         """See `LargeGraphs`; at the small scale GAT trains as `differences` says."""
         if self.scale == "full" or name != "gat":
             return super().config(dataset, name, width, layers, m)
-        clusters = max(40, (self.clusters or large.clusters_of(dataset)) // 10)
+        clusters = max(40, (self.clusters or large.default_clusters(dataset)) // 10)
         return large.large_run(
             dataset,
             _gat(width, layers, norm="layer"),

@@ -36,7 +36,7 @@ TIE = 0.05  # points of F1; a fall of at most this much is no fall: the paper's 
 
 
 @dataclass(frozen=True)
-class Cell:
+class UltraWideCell:
     """A width with an m: what the plan says of its run, and what the run has shown."""
 
     needed: int  # bytes of the device
@@ -93,10 +93,10 @@ class UltraWide(Experiment):
         run = large_run(dataset, graphsage(width, layers), m, *settings)
         return replace(run, evaluation=Evaluation("parts", parts=parts_of(dataset)), store=self.store)
 
-    def _train(self, dataset: str, layers: int, store: RunStore) -> Mapping[Size, Cell]:
+    def _train(self, dataset: str, layers: int, store: RunStore) -> Mapping[Size, UltraWideCell]:
         known = find(dataset)
         sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(dataset, store.data_root))
-        cells: dict[Size, Cell] = {}
+        cells: dict[Size, UltraWideCell] = {}
         for width in self.widths:
             configs = {m: self.config(dataset, layers, width, m) for m in sorted(self.sub_gcns)}
             planned = {m: self._plan(config, sizes, store) for m, config in configs.items()}
@@ -111,16 +111,16 @@ class UltraWide(Experiment):
             cells |= {(m, width): cell for m, cell in planned.items()}
         return cells
 
-    def _plan(self, config: RunConfig, sizes: GraphSizes, store: RunStore) -> Cell:
+    def _plan(self, config: RunConfig, sizes: GraphSizes, store: RunStore) -> UltraWideCell:
         """Plan a run within the device's memory, and compare the plan with what this machine has."""
         device = "cpu" if self.device == "cpu" else "cuda"
         within, here = (Resources.here(self.device, store.directory, room) for room in (self.device_memory, None))
         option = make_plan(config, sizes, within, [config.sub_gcns], [self.store], timed=False).options[0]
         short = next((place for place, room in here.limits.items() if option.peaks[place] > room), None)
         lacking = f"; here {size(here.limits[short])} of {PLACES[short]}" if short else ""
-        return Cell(option.peaks[device], device not in option.lacking, lacking)
+        return UltraWideCell(option.peaks[device], device not in option.lacking, lacking)
 
-    def _line(self, dataset: str, layers: int, key: Size, cell: Cell) -> list[str]:
+    def _line(self, dataset: str, layers: int, key: Size, cell: UltraWideCell) -> list[str]:
         m, d = key
         measured = ["not run" if cell.fits else "OOM", "–", "–"]
         if row := cell.row:

@@ -28,7 +28,7 @@ TRANSIENT = 0.1  # the largest share that the initial error may have in what is 
 Measured = Mapping[str, float]  # "measured", "leading" (to leading order), "transient" (the rest of the initial error)
 
 
-class Line(NamedTuple):
+class LawLine(NamedTuple):
     """Measurements along d_1, m or ζ: the values, what measures the problem, and its settings at a value."""
 
     values: Sequence[int]
@@ -54,7 +54,7 @@ class Laws:
         """The d_1 of what does not depend on several."""
         return self.widths[len(self.widths) // 2]
 
-    def lines(self) -> dict[str, Line]:
+    def lines(self) -> dict[str, LawLine]:
         """Return what is measured, by name; "gentle" and "added" with what varies."""
         eta, seeds, draws = recommended_step(self.problem, 2), self.seeds, min(25, 6 * self.seeds + 1)
 
@@ -78,17 +78,17 @@ class Laws:
         def added(step_size: float, m: int, zeta: int) -> dict[str, Any]:
             return at(m, zeta, step_size, 2 * seeds, draws=draws)
 
-        kernels = {m: Line(KERNEL_WIDTHS, theory.measure_kernel_distance, partial(kernel, m)) for m in KERNEL_SPLITS}
-        plateaus = {(m, zeta): Line(self.widths, _remaining, partial(remaining, m, zeta)) for m, zeta in REMAINING}
+        kernels = {m: LawLine(KERNEL_WIDTHS, theory.measure_kernel_distance, partial(kernel, m)) for m in KERNEL_SPLITS}
+        plateaus = {(m, zeta): LawLine(self.widths, _remaining, partial(remaining, m, zeta)) for m, zeta in REMAINING}
         return {
             **{f"kernel {m}": line for m, line in kernels.items()},
             **{f"remaining {m} {zeta}": line for (m, zeta), line in plateaus.items()},
-            "gentle ζ": Line(GENTLE_STEPS, _remaining, partial(gentle, 2)),
-            "gentle m": Line(SPLITS, _remaining, partial(gentle, zeta=1)),
-            "own m": Line(SPLITS, _remaining, own),
-            "added long": Line(STEPS, _added, partial(added, eta, 2)),
-            "added short": Line(STEPS, _added, partial(added, eta / SHORT, 2)),
-            "added m": Line(SPLITS, _added, partial(added, eta / SHORT, zeta=1)),
+            "gentle ζ": LawLine(GENTLE_STEPS, _remaining, partial(gentle, 2)),
+            "gentle m": LawLine(SPLITS, _remaining, partial(gentle, zeta=1)),
+            "own m": LawLine(SPLITS, _remaining, own),
+            "added long": LawLine(STEPS, _added, partial(added, eta, 2)),
+            "added short": LawLine(STEPS, _added, partial(added, eta / SHORT, 2)),
+            "added m": LawLine(SPLITS, _added, partial(added, eta / SHORT, zeta=1)),
         }
 
     def wanted(self) -> dict[str, tuple[Mapping[str, Any], Callable[[], Any]]]:

@@ -116,10 +116,10 @@ def one_line(record: dict[str, Any]) -> str:
         if record[split]
     ]
     place = [f"round {record['best_round']} of {record['rounds']}"] if scores else ["no score"]
-    return ", ".join([*scores, *place, times(record)])
+    return ", ".join([*scores, *place, with_times(record)])
 
 
-def times(record: dict[str, Any]) -> str:
+def with_times(record: dict[str, Any]) -> str:
     """Return the time of training and, with preparing, evaluating and saving, that of the whole run."""
     training, whole = record["train_seconds"], sum(record["seconds"].values())
     return f"{duration(training)} of training" + (f", {duration(whole)} in all" if whole > training else "")
@@ -136,7 +136,7 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
         found.append(("best", f"round {record['best_round']} of {record['rounds']}"))
     zeta = ", ".join(map(str, record["local_steps"]))
     steps = f"{plural(record['rounds'], 'round')} (ζ = {zeta}), {plural(record['steps'], 'step')}"
-    found.append(("training", f"{steps}, {times(record)}"))
+    found.append(("training", f"{steps}, {with_times(record)}"))
     found.append(("peak memory", size(record["peak_memory_bytes"])))
     if never := record["coverage"]["counts"].get("0"):
         found.append(("never trained", f"{percent(never)} of the parameters"))

@@ -19,7 +19,7 @@ from gistgnn.sampling import Batch, Sampler, arguments, forward, multiplying
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
-from gistgnn.training.names import NAMES, name_of
+from gistgnn.training.names import NAMES, named_as
 from gistgnn.utils.random_streams import torch_stream
 
 log = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Traini
     if round_.input_columns(0) is not None:
         return "the input features are partitioned"
     if training.optimizer not in NAMES["optimizer"]:  # what it does to an entry may depend on the others
-        return f"the optimizer is {name_of(training.optimizer)}, not one of {', '.join(NAMES['optimizer'])}"
+        return f"the optimizer is {named_as(training.optimizer)}, not one of {', '.join(NAMES['optimizer'])}"
     with closing(sampler.batches(steps.first, 1)) as batches:
         batch = next(batches)
     device = batch.x.device

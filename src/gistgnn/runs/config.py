@@ -14,7 +14,7 @@ from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.settings import PRECISIONS, Training
 from gistgnn.theta.registry import STORES
-from gistgnn.training.names import find
+from gistgnn.training.names import find_named
 from gistgnn.utils.checks import LARGEST_SEED, WIDEST
 from gistgnn.utils.setting import Setting, check_settings
 
@@ -76,7 +76,7 @@ class ModelConfig:
     def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> "nn.Module":
         """Return the model at the given sizes."""
         if self.own:
-            model: nn.Module = find("model", self.name)(in_features, hidden, classes, **self.args)
+            model: nn.Module = find_named("model", self.name)(in_features, hidden, classes, **self.args)
             return model
         options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm}
         if self.name in WITH_HEADS:

@@ -20,11 +20,11 @@ from gistgnn.theory.model import (
     train,
     train_round,
 )
-from gistgnn.theory.prediction import LeadingOrder, check_settings, limit_error, predict, predicted_error, rounds_to
+from gistgnn.theory.prediction import LeadingOrder, check_prediction, limit_error, predict, predicted_error, rounds_to
 from gistgnn.theory.problem import Problem, expected_initial_error, least_eigenvalue, limit_kernel, recommended_step
 
 __all__ = ["Bound", "Check", "GuaranteedWidth", "LeadingOrder", "OneHiddenGCN", "Problem", "ProvedBound"]
-__all__ += ["check", "check_settings", "complete", "expected_initial_error", "exponent", "global_weights"]
+__all__ += ["check", "check_prediction", "complete", "expected_initial_error", "exponent", "global_weights"]
 __all__ += ["in_basis_of_rows", "is_built_in", "karate", "least_eigenvalue", "limit_error", "limit_error_term"]
 __all__ += ["limit_kernel", "load_problem", "make_gist", "mean_of_second_half", "measure_added_error"]
 __all__ += ["measure_contraction", "measure_convergence", "measure_kernel_distance", "measure_remaining_error"]

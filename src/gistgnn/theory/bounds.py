@@ -14,7 +14,7 @@ from gistgnn.theory.problem import (
     Problem,
     check_fraction,
     check_lambda_0,
-    check_sizes,
+    check_problem,
     greatest_eigenvalue,
     least_eigenvalue,
     least_width,
@@ -192,7 +192,7 @@ class GuaranteedWidth:
     def __init__(
         self, problem: Problem, sub_gcns: int, local_steps: int, step_size: float, rounds: int, delta: float
     ) -> None:
-        check_sizes(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
+        check_problem(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
         self.lambda_0 = check_lambda_0(least_eigenvalue(problem, sub_gcns))
         check_fraction("delta", delta)
         most = 1.0 / greatest_eigenvalue(problem, sub_gcns)

@@ -25,7 +25,7 @@ from gistgnn.theory.problem import (
     Problem,
     check_fraction,
     check_lambda_0,
-    check_sizes,
+    check_problem,
     check_stable,
     expected_initial_error,
     greatest_eigenvalue,
@@ -147,9 +147,9 @@ def predict(
     If step_size is None, η is `recommended_step`. Where η > 1/λ_max(G^∞), what needs a smaller one is None.
 
     Raises:
-        InputError: λ_0 is 0, η is not below 2/λ_max(G^∞), or `check_settings` or `Bound` refuses a value.
+        InputError: λ_0 is 0, η is not below 2/λ_max(G^∞), or `check_prediction` or `Bound` refuses a value.
     """
-    check_settings(sub_gcns, local_steps, width, step_size, gamma, rounds, delta)
+    check_prediction(sub_gcns, local_steps, width, step_size, gamma, rounds, delta)
     m, zeta = sub_gcns, local_steps
     lambda_0, lambda_max = check_lambda_0(least_eigenvalue(problem, m)), greatest_eigenvalue(problem, m)
     eta = recommended_step(problem, m) if step_size is None else check_stable(problem, m, step_size)
@@ -182,11 +182,11 @@ def predict(
     }
 
 
-def check_settings(
+def check_prediction(
     sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float, rounds: int, delta: float
 ) -> None:
     """Raise InputError if a number is out of range for every graph."""
-    check_sizes(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
+    check_problem(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
     if not sub_gcns <= width <= LARGEST:
         raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {LARGEST}")
     if step_size is not None and not 0 < step_size < math.inf:

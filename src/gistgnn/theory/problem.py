@@ -244,7 +244,7 @@ def check_fraction(name: str, value: float) -> None:
         raise InputError(f"{name} is {value}, expected a number between 0 and 1")
 
 
-def check_sizes(**sizes: int) -> None:
+def check_problem(**sizes: int) -> None:
     """Raise InputError if m, ζ or T is out of range."""
     for name, value in sizes.items():
         if not 1 <= value <= LARGEST:

@@ -12,7 +12,7 @@ from gistgnn.layout.axes import Layout, named_tensors
 from gistgnn.storage.tensors import assign
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import Trained, check_fits, fill, gather, gather_into, name_of, shape_of, values_by_key
+from gistgnn.theta.slices import Trained, check_slice_fits, fill, gather, gather_into, name_of, shape_of, values_by_key
 from gistgnn.theta.theta import Exchange, Theta
 
 
@@ -58,7 +58,7 @@ class InMemory(Theta):
     def load(self, i: int, sub: nn.Module) -> None:
         """Copy the slice of Θ that belongs to sub-GCN i into its module, without another copy on the way."""
         cuts = self._cuts[i]
-        check_fits(sub, {name: shape_of(tensor.shape, cuts[name]) for name, tensor in self.tensors.items()})
+        check_slice_fits(sub, {name: shape_of(tensor.shape, cuts[name]) for name, tensor in self.tensors.items()})
         for name, target in named_tensors(sub).items():
             gather_into(target.detach(), self.tensors[name], cuts[name])
 

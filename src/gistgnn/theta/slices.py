@@ -171,13 +171,13 @@ def values_by_key(subs: Sequence[Trained], shapes: Mapping[str, torch.Size]) -> 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy tensors into a module's parameters and buffers of the same names."""
-    check_fits(module, shapes_of(tensors))
+    check_slice_fits(module, shapes_of(tensors))
     with torch.no_grad():
         for name, target in named_tensors(module).items():
             target.copy_(tensors[name], non_blocking=True)
 
 
-def check_fits(module: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
+def check_slice_fits(module: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
     """Raise InputError unless a sub-GCN's parameters and buffers have the shapes of its slice."""
     own = shapes_of(named_tensors(module))
     check_shapes(own, shapes, "the sub-GCN", "its slice of Θ", "build the same layers at every width")

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, users_code
-from gistgnn.training.names import find, name_of, parameters_of
+from gistgnn.training.names import find_named, named_as, parameters_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Returns one number or one for each node, of the logits [n, C] and the targets of n nodes."""
@@ -77,14 +77,16 @@ def make_criterion(
     """
     if loss is None and class_weights is None and not label_smoothing and not regression:
         return None
-    record = {"loss": name_of(loss), "class_weights": class_weights, "label_smoothing": label_smoothing}
-    found = find("loss", loss)
+    record = {"loss": named_as(loss), "class_weights": class_weights, "label_smoothing": label_smoothing}
+    found = find_named("loss", loss)
     if callable(found):
         if isinstance(found, nn.Module):
             if any(p.requires_grad for p in found.parameters()):
-                raise InputError(f"the loss {name_of(loss)} has parameters, which nobody trains: put them in the model")
+                raise InputError(
+                    f"the loss {named_as(loss)} has parameters, which nobody trains: put them in the model"
+                )
             found = found.to(targets.device)
-        return Criterion(found, name_of(loss) or "", record)
+        return Criterion(found, named_as(loss) or "", record)
     name = found or ("mse" if regression else "binary-cross-entropy" if targets.dim() == 2 else "cross-entropy")
     _check_suits(name, targets, regression)
     if label_smoothing and name != "cross-entropy":

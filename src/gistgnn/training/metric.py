@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason, users_code
-from gistgnn.training.names import CLASS_METRICS, METRICS, check_choice, find, name_of
+from gistgnn.training.names import CLASS_METRICS, METRICS, check_choice, find_named, named_as
 from gistgnn.utils.checks import shown
 
 
@@ -38,7 +38,7 @@ class Metric:
         if not callable(self.function):
             raise InputError(f"metric is {shown(self.function)}, expected a function of (logits, targets)")
         if not self.name:
-            object.__setattr__(self, "name", name_of(self.function))
+            object.__setattr__(self, "name", named_as(self.function))
         if self.higher_is_better is None:
             own = getattr(self.function, "higher_is_better", None)
             object.__setattr__(self, "higher_is_better", own is not False)
@@ -79,7 +79,7 @@ class Metric:
 def as_metric(metric: "Metric | Callable[[Tensor, Tensor], Any] | str") -> Metric:
     """Return the metric that was given by name, as `package.module:function`, as a function or as a `Metric`."""
     check_choice("metric", metric)
-    found = find("metric", metric)
+    found = find_named("metric", metric)
     if isinstance(found, str):
         return NAMED[found]
     return found if isinstance(found, Metric) else Metric(found, name=metric if isinstance(metric, str) else "")

@@ -68,7 +68,7 @@ def check_choice(setting: str, value: Any) -> None:
     raise InputError(f"{setting} is {shown(value)}, expected one of {names}, or {_CONTRACTS[setting]}")
 
 
-def find(setting: str, value: Any) -> Any:
+def find_named(setting: str, value: Any) -> Any:
     """Return the function that `package.module:function` or `path/to/file.py:function` names; any other value as it is.
 
     Modules in the working directory are found as well, as by `python -m`. A file finds the modules beside it.
@@ -115,7 +115,7 @@ def parameters_of(function: Any) -> list[str]:
         return []
 
 
-def name_of(value: Any) -> str | None:
+def named_as(value: Any) -> str | None:
     """Return what records and messages call a loss, a metric, an optimiser or a schedule.
 
     A partial has its plain keywords as well: `cross_entropy(label_smoothing=0.1)`. A name stays as it is.
@@ -124,7 +124,7 @@ def name_of(value: Any) -> str | None:
         return value
     if isinstance(value, partial):
         plain = (f"{key}={v!r}" for key, v in value.keywords.items() if isinstance(v, (bool, int, float, str)))
-        return f"{name_of(value.func)}({', '.join(plain)})"
+        return f"{named_as(value.func)}({', '.join(plain)})"
     own = getattr(value, "name", None) or getattr(value, "__qualname__", None)
     return str(own).rpartition("<locals>.")[2] if isinstance(own, str) else type(value).__name__
 
@@ -151,4 +151,4 @@ def check_functions(settings: Any) -> None:
         raise InputError(f"class_weights is {shown(weights)}, expected balanced, or a number for each class")
     if (weights is not None or smoothing) and (callable(loss) or ":" in (loss or "")):
         name = "label_smoothing" if weights is None else "class_weights"
-        raise InputError(f"{name} is given beside the loss {name_of(loss)}: set it in that loss")
+        raise InputError(f"{name} is given beside the loss {named_as(loss)}: set it in that loss")

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from gistgnn.errors import InputError, users_code
-from gistgnn.training.names import find, name_of, parameters_of
+from gistgnn.training.names import find_named, named_as, parameters_of
 from gistgnn.utils.checks import check_number
 
 MakeOptimizer = Callable[..., Optimizer]
@@ -31,7 +31,7 @@ def make_optimizer(
     optimizer: str | MakeOptimizer, parameters: Iterable[Tensor], lr: float, weight_decay: float, momentum: float
 ) -> Optimizer:
     """Return a new optimiser of the parameters; the arguments are settings of `Training`."""
-    make: Any = find("optimizer", optimizer)
+    make: Any = find_named("optimizer", optimizer)
     if isinstance(make, str):
         own = {"momentum": momentum} if make == "sgd" else {}
         # fused: one pass over the parameters in a step, on the CPU as well
@@ -42,7 +42,7 @@ def make_optimizer(
 
 def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: float, momentum: float) -> None:
     """Raise InputError unless the user's function makes an optimiser that can take a step in a round."""
-    parameter, name = nn.Parameter(torch.zeros(2, 2)), name_of(optimizer)
+    parameter, name = nn.Parameter(torch.zeros(2, 2)), named_as(optimizer)
     advice = "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
     with users_code(f"the optimizer {name} cannot be made", advice):
         made = make_optimizer(optimizer, [parameter], lr, weight_decay, momentum)
@@ -83,16 +83,16 @@ def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
         return 0.1 ** ((progress >= 0.5) + (progress >= 0.75))
     if schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * progress))
-    function: Any = find("schedule", schedule)
-    with users_code(f"the schedule {name_of(schedule)} fails at progress {progress:g}"):
+    function: Any = find_named("schedule", schedule)
+    with users_code(f"the schedule {named_as(schedule)} fails at progress {progress:g}"):
         value = float(function(progress))
-    check_number(f"the factor of the schedule {name_of(schedule)} at progress {progress:g}", value)
+    check_number(f"the factor of the schedule {named_as(schedule)} at progress {progress:g}", value)
     return value
 
 
 def scheduler_of(schedule: str | Factor | MakeScheduler) -> MakeScheduler | None:
     """Return the function that makes a scheduler of torch, if its first argument is called `optimizer`; else None."""
-    found: Any = find("schedule", schedule)
+    found: Any = find_named("schedule", schedule)
     return found if callable(found) and parameters_of(found)[:1] == ["optimizer"] else None
 
 
@@ -105,7 +105,7 @@ def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
     """
     optimizer = eager(torch.optim.SGD)([torch.nn.Parameter(torch.zeros(1))], lr=lr)
     given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)
-    failure = f"the schedule {name_of(make)} cannot give the rates of {steps} steps"
+    failure = f"the schedule {named_as(make)} cannot give the rates of {steps} steps"
     with users_code(failure, "expected a scheduler that needs the optimizer and the number of steps alone"):
         scheduler = make(optimizer, **{name: steps for name in STEPS if name in given and given[name].default in empty})
         rates = []
@@ -114,7 +114,7 @@ def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
             optimizer.step()
             scheduler.step()
     for value in rates:
-        check_number(f"a learning rate of the schedule {name_of(make)}", value)
+        check_number(f"a learning rate of the schedule {named_as(make)}", value)
     return rates
 
 

@@ -96,7 +96,7 @@ def partition_folder(
         method = _chosen(method, graph.edges, room)
         with timed(seconds, "clusters", shown):
             if method == "stream":  # it is not kept in the cache
-                part = streaming.partition(graph.edges, clusters, seed, shown.within if shown else lambda _: None)
+                part = streaming.stream_clusters(graph.edges, clusters, seed, shown.within if shown else lambda _: None)
                 parts = clusters_of_parts(part, clusters)
             else:
                 parts = cluster(graph.edges, graph.num_nodes, clusters, method, seed)
