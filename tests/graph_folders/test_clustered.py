@@ -79,7 +79,7 @@ def test_any_graph_is_the_same_with_new_numbers(graph: Graph, dtype: str, method
         place = Path(name)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(partitioning, "_MOST", data.draw(st.integers(64, 1000)))
-            patch.setattr(metis, "partition", in_process)
+            patch.setattr(metis, "metis_clusters", in_process)
             convert(graph, place / "graph", dtype=dtype)
             count = data.draw(st.integers(1, graph.num_nodes))
             made = partition_folder(place / "graph", place / "made", count, method=method, seed=3)

@@ -30,7 +30,7 @@ def slowly(place: str) -> None:
     folder = Path(place)
     (folder / "started").touch()
     with small_steps(numbers=300, edges=2000), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metis, "partition", in_process)
+        patch.setattr(metis, "metis_clusters", in_process)
         if not (folder / "made").exists():
             convert(folder / "edges.csv", folder / "made", nodes=folder / "nodes.csv", undirected=True)
         partition_folder(folder / "made", folder / "clusters", 40, method="stream")

@@ -49,7 +49,7 @@ def check(clusters: Clusters, nodes: int) -> None:
 @pytest.fixture
 def quick_metis(monkeypatch: pytest.MonkeyPatch) -> None:
     """METIS runs in this process."""
-    monkeypatch.setattr(metis, "partition", metis.partition_here)
+    monkeypatch.setattr(metis, "metis_clusters", metis.partition_here)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -166,7 +166,7 @@ def test_the_cache_is_read_first(monkeypatch: pytest.MonkeyPatch, cache_folder: 
     clusters = cluster(ring(), 60, 5, seed=3)
     assert clusters.path is not None
     assert clusters.path.parent == cache_folder
-    monkeypatch.setattr(metis, "partition", no_metis)
+    monkeypatch.setattr(metis, "metis_clusters", no_metis)
     shuffled = ring()[:, torch.randperm(120, generator=torch.Generator().manual_seed(0))]
     for edge_index in (ring(), shuffled):
         again = cluster(edge_index, 60, 5, seed=3)

@@ -18,7 +18,7 @@ from gistgnn.graphs.streaming import Rows, packed, row_blocks
 
 @pytest.fixture
 def quick_metis(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metis, "partition", in_process)
+    monkeypatch.setattr(metis, "metis_clusters", in_process)
 
 
 def csr(pairs: Any, nodes: int) -> CSR:
@@ -55,7 +55,7 @@ def test_every_node_is_in_a_cluster_that_is_not_too_large(data: st.DataObject) -
     count, seed = data.draw(st.integers(1, nodes)), data.draw(st.integers(0, 2**40))
     edges = csr(pairs, nodes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metis, "partition", in_process)
+        patch.setattr(metis, "metis_clusters", in_process)
         patch.setattr(streaming, "_EDGES", (data.draw(st.integers(1, 8)), 8))
         part = streaming.stream_clusters(edges, count, seed)
         assert np.array_equal(part, streaming.stream_clusters(edges, count, seed))
