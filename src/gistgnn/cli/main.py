@@ -5,7 +5,6 @@ A command is a module with `add_parser(commands)` and `run(args) -> int`. It imp
 """
 
 import argparse
-import io
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, plan, reproduce, theory, train
 from gistgnn.cli.options import BAD_INPUT, Parser
 from gistgnn.cli.process import Interrupted, leads, raising, say, status_of
+from gistgnn.cli.streams import open_streams
 from gistgnn.errors import GistError, lacks_memory, one_line, reason
 
 BROKEN_PIPE = 141  # exit status
@@ -42,7 +42,38 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a signal has ended it."""
-    _prepare()
+    open_streams()
+    # Threads that wait by spinning slow torch tenfold on a busy machine; torch reads this when it is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "RANK" in os.environ:  # torch prints traces of its own for connections that fail; our error says what to do
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    try:
+        with raising():
+            try:
+                return _run(argv)
+            finally:
+                sys.stdout.flush()
+    except GistError as error:
+        rank = "" if leads() else f"rank {os.environ['RANK']}: "
+        told = f"{rank}{one_line(error)}" if leads() or not error.relayed else ""
+    except BrokenPipeError:  # the program that reads our output has ended, as `head` does
+        return BROKEN_PIPE
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        told = f"out of memory ({one_line(reason(error))}): make the run smaller"
+    except OSError as error:  # a path that the system refuses to look at, or standard output on a full disk
+        told = one_line(reason(error))
+    except KeyboardInterrupt as interrupt:
+        say("interrupted")
+        return status_of(interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT)
+    if told:  # written in one piece: lines of several ranks would mix
+        sys.stderr.write(f"gistgnn: error: {told}\n")
+    return BAD_INPUT
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Read the command line, run its command, and return the exit status."""
     parser = make_parser()
     args = parser.parse_args(argv)
     if args.version:
@@ -55,37 +86,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     from gistgnn.utils.console import show_log
 
     show_log(shown=leads())
-    try:
-        with raising():
-            status: int = args.run(args)
-            sys.stdout.flush()
-        return status
-    except GistError as error:
-        rank = "" if leads() else f"rank {os.environ['RANK']}: "
-        told = f"{rank}{one_line(error)}" if leads() or not error.relayed else ""
-    except BrokenPipeError:  # the program that reads our output has ended, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    except (MemoryError, RuntimeError) as error:
-        if not lacks_memory(error):
-            raise
-        told = f"out of memory ({one_line(reason(error))}): make the run smaller"
-    except OSError as error:  # a path that the system refuses to look at
-        told = one_line(reason(error))
-    except KeyboardInterrupt as interrupt:
-        say("interrupted")
-        return status_of(interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT)
-    if told:  # written in one piece: lines of several ranks would mix
-        sys.stderr.write(f"gistgnn: error: {told}\n")
-    return BAD_INPUT
-
-
-def _prepare() -> None:
-    """Set what torch reads when it is loaded, and print what the terminal's encoding does not have as escapes."""
-    # Threads that wait by spinning slow torch tenfold on a busy machine.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if "RANK" in os.environ:  # torch prints traces of its own for connections that fail; our error says what to do
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    status: int = args.run(args)
+    return status

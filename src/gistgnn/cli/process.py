@@ -52,8 +52,8 @@ def leads() -> bool:
 
 
 def say(text: str) -> None:
-    """Print a line for the user on standard error; nothing if the terminal is closed, or in the middle of a print."""
-    with contextlib.suppress(OSError, RuntimeError):
+    """Print a line for the user on standard error; nothing in the middle of a print."""
+    with contextlib.suppress(RuntimeError):
         if leads():
             print(f"gistgnn: {printable(text)}", file=sys.stderr, flush=True)
 

@@ -46,7 +46,7 @@ class Meter:
         fresh, rest, elapsed = self._done - self._first, self._total - self._done, time.monotonic() - self._begun
         left = [f"{rough_duration(elapsed / fresh * rest)} left"] if fresh > 0 and rest > 0 else []
         if not self.has_bar:
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(OSError):  # training goes on without its log
                 print(_APART.join([*parts, *left]), file=sys.stderr, flush=True)
 
     def close(self) -> None:
