@@ -1,5 +1,6 @@
 """The options of `gistgnn train` against the dataclasses that they fill."""
 
+import argparse
 import re
 from dataclasses import MISSING, fields
 
@@ -129,6 +130,21 @@ def test_help_is_short_and_help_all_is_whole(name: str, capsys: pytest.CaptureFi
     (hidden,) = re.findall(r"--help-all shows (\d+) more options", short)
     assert int(hidden) == len(told["--help-all"] - told["--help"] - {"--help", "--help-all"})
     assert "--help-all shows" not in whole
+
+
+def test_no_option_takes_two_dashes(capsys: pytest.CaptureFixture[str]) -> None:
+    """For argparse `--option=--` is an empty list, and nothing has checked it."""
+    parsers, tried = [("", make_parser())], 0
+    for name, parser in parsers:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += [(f"{name} {word}", each) for word, each in action.choices.items()]
+            elif action.option_strings and action.nargs != 0:
+                assert run(*name.split(), f"{action.option_strings[0]}=--") == 2
+                out, err = capsys.readouterr()
+                assert (out, err.count("\n")) == ("", 1), err
+                tried += 1
+    assert tried > 100
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
