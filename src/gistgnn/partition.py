@@ -22,11 +22,10 @@ class Partition:
     Args:
         features: the number of features d_l of each axis.
         sub_gcns: m, how many blocks each axis is split into.
-        whole: the axes that are not partitioned; every sub-GCN holds all of their features (Table 1's empty cells).
-        kind: "balanced" draws a uniformly random partition into blocks whose sizes differ by at most one feature;
-            "categorical" sends each feature to a sub-GCN independently and uniformly, as the theory assumes
-            (Assumption 1), given that no block is empty.
-        seed: the run's seed; the blocks follow from (seed, number of the draw) alone.
+        whole: the axes that are not partitioned (Table 1's empty cells): every sub-GCN holds all of their features.
+        kind: "balanced": random blocks whose sizes differ by at most one feature; "categorical": each feature goes to a
+            sub-GCN independently and uniformly, given that no block is empty (Assumption 1).
+        seed: the run's; the blocks follow from (seed, number of the draw) alone.
         names: what messages call the axes; None: axis 0, axis 1, ...
     """
 
@@ -68,10 +67,9 @@ class Partition:
         self.whole = frozenset(range(len(features))) if sub_gcns == 1 else self._chosen_whole
 
     def split_into(self, sub_gcns: int) -> "Partition":
-        """Return the partition into another number of blocks.
-
-        The balanced partition is nested: if m' divides m, each block of m' is a union of blocks of m of the same draw.
-        """
+        """Return the partition into another number of blocks."""
+        # The balanced partition is nested: if m' divides m, each block of m' is a union of blocks of m of the same
+        # draw.
         return Partition(
             self.features, sub_gcns, whole=self._chosen_whole, kind=self.kind, seed=self.seed, names=self.names
         )

@@ -48,11 +48,9 @@ class RoundPlan:
 
 
 class Schedule:
-    """The rounds of a run.
+    """The rounds of a run; a run without phases counts as one phase, in which `workers` sub-GCNs train at a time."""
 
-    `workers` sub-GCNs train at the same time where there are no phases. `operations` choose how often the model is
-    evaluated; None: after every round. A run without phases counts as one phase.
-    """
+    # `operations` choose how often the model is evaluated; None: after every round.
 
     def __init__(
         self, training: Training, steps_per_epoch: int, workers: int, operations: Operations | None = None

@@ -51,10 +51,8 @@ def moments_of(training: Training) -> int:
 def memory_of(
     graph: Graph, training: Training, place: Place, device: torch.device, ranks: World, theta: int, slices: list[int]
 ) -> dict[str, int]:
-    """Bytes that a process holds from the beginning of a run to its end, by what holds them.
-
-    Sub-GCNs count with gradients and the optimiser's state; Θ, the best Θ and moments where the device holds them.
-    """
+    """Bytes that a process holds from the beginning of a run to its end, by what holds them."""
+    # Sub-GCNs count with gradients and the optimiser's state; Θ, the best Θ and moments where the device holds them.
     moments, own = moments_of(training), slices[ranks.rank :: ranks.count] or slices
     held = {"graph": graph.held_bytes}
     if place.holds == "device" or (place.holds == "host" and device.type == "cpu"):
@@ -136,11 +134,9 @@ class Operations:
         self._scored = evaluation.sample / evaluation.parts if evaluation.sample and evaluation.parts else 1.0
 
     def evaluate_every(self, sub_gcns: int | None, *, copies: bool, steps: int, rounds: int) -> int:
-        """Return after how many rounds the model is evaluated, so that it takes a tenth of the time of training.
-
-        There are `LEAST` evaluations in a phase at least. Where all of them take about a second together, there is one
-        after every round. In a phase of copies the sub-GCN is evaluated. `steps` are those of all sub-GCNs in a round.
-        """
+        """After how many rounds the model is evaluated, so that it takes about a tenth of the time of training."""
+        # At least `LEAST` times in a phase; after every round where all take about a second together. `steps` are those
+        # of all sub-GCNs in a round; in a phase of copies the sub-GCN is evaluated.
         partition = self._partition if sub_gcns is None else self._partition.split_into(sub_gcns)
         sub = replace(self._spec, widths=self._spec.layout.widths(partition.sizes(0)[0]))
         scored = sub if copies else self._spec

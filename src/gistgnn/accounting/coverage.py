@@ -31,14 +31,11 @@ def partition_of(partition: Partition, blocks: Sequence[Blocks]) -> list[dict[st
 
 
 def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str, Any]:
-    """Return which share of the parameters of Θ is expected to be trained in how many rounds, as in result.json.
-
-    A parameter at one feature of one split axis, or at none, is trained in every round. A parameter at several
-    features is trained in the rounds whose blocks send all of them to the same sub-GCN. Draws are independent, so the
-    number of such draws is binomial. The rounds of one draw have the same blocks, or nested ones. The shares are
-    expectations over the random blocks; they are exact where all rounds have the same blocks and m. Those below
-    `NEGLIGIBLE` are left out. `draws` says how the finished rounds share draws (see `Schedule.draws`).
-    """
+    """Return which share of Θ's parameters is expected to be trained in how many rounds, as in result.json."""
+    # A parameter at several features is trained when one sub-GCN gets all of them; one at a single feature always is.
+    # Draws are independent, so the number of such draws is binomial. The rounds of one draw have the same or nested
+    # blocks. The shares are expectations over the blocks, exact where all rounds have the same; `draws` are
+    # `Schedule.draws`.
     parameters: Counter[Touched] = Counter()
     for name, _ in spec.on_meta().named_parameters():
         parameters.update(_touched(spec.layout.dims[name], partition))
@@ -78,12 +75,9 @@ def _touched(dims: Sequence[Dim], partition: Partition) -> Counter[Touched]:
 
 
 def _chance(touched: Touched, partition: Partition, *, known: bool) -> float:
-    """Return the probability that one round sends these features of every axis all to the same sub-GCN.
-
-    n features of an axis all fall into a block of s among its d features with probability C(s, n) / C(d, n). Where the
-    sizes are random too (not `known`: the partition is categorical), all sub-GCNs are equally likely, given that no
-    block is empty.
-    """
+    """Return the probability that one round sends these features of every axis all to the same sub-GCN."""
+    # n features of an axis are all in a block of s of its d features with probability C(s, n) / C(d, n). Where the
+    # sizes are random (not `known`: categorical), all sub-GCNs are equally likely, given that no block is empty.
     if sum(touched) < 2:
         return 1.0
     m = partition.sub_gcns
@@ -98,10 +92,8 @@ def _chance(touched: Touched, partition: Partition, *, known: bool) -> float:
 
 
 def _none_empty(features: int, blocks: int, m: int) -> float:
-    """Return the probability that features sent to m sub-GCNs at random leave none of `blocks` given ones empty.
-
-    By inclusion and exclusion over the empty ones.
-    """
+    """The probability that features sent to m sub-GCNs at random leave none of `blocks` given ones empty."""
+    # by inclusion and exclusion over the empty ones
     terms = range(min(blocks, _TERMS) + 1)
     return sum((-1) ** j * math.comb(blocks, j) * (1 - j / m) ** features for j in terms)
 
@@ -112,10 +104,8 @@ def _rounds_of(
     chances: dict[int | None, float],
     splits: dict[int | None, Partition],
 ) -> Distribution:
-    """Return the distribution of the number of rounds that train a parameter, over all draws of one kind.
-
-    Within a draw the blocks are nested: what is in a block of a large m is in one of every smaller m.
-    """
+    """The distribution of the number of rounds that train a parameter, over all draws of one kind."""
+    # Within a draw the blocks are nested: what is in a block of a large m is in one of every smaller m.
     if len(kind) == 1:
         ((m, rounds),) = kind
         return _binomial(number, chances[m], rounds)
@@ -130,10 +120,8 @@ def _rounds_of(
 
 
 def _binomial(number: int, chance: float, rounds: int) -> Distribution:
-    """Return the distribution of the rounds in ``number`` draws of some rounds each, which train with one probability.
-
-    The Chernoff bound leaves less than `_TINY` outside of the range around the mean.
-    """
+    """The distribution of the rounds in `number` draws of some rounds each, which train with one probability."""
+    # The Chernoff bound leaves less than `_TINY` outside of the range around the mean.
     mean, bits = number * chance, -math.log(_TINY)
     reach = math.sqrt(2 * bits * mean) + bits
     hits = torch.arange(max(math.floor(mean - reach), 0), min(math.ceil(mean + reach), number) + 1, dtype=torch.float64)

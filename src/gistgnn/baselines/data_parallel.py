@@ -148,10 +148,7 @@ class EveryStep:
 
 
 class Mirror(Exchange):
-    """Every rank has trained all of Θ, with averaged gradients; the ranks exchange losses at the end of a round.
-
-    Torch does not average the model's buffers, so rank 0 sends its buffers to all ranks.
-    """
+    """Every rank has trained all of Θ with averaged gradients; rank 0 sends its buffers, which are not averaged."""
 
     ranks: Ranks
 

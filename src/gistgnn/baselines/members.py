@@ -14,10 +14,9 @@ from gistgnn.theta.slices import MOMENTS, THETA, Trained, fill, name_of, value_o
 
 
 class Members(InMemory):
-    """The parameters and buffers of m sub-GCNs, their moments, and each sub-GCN at its best.
+    """The tensors of m sub-GCNs, their moments and bests, named members.I.NAME as in an `EnsembleModel`.
 
-    They are named as in an `EnsembleModel`: members.I.NAME. `layout` and `widths` are the full model's, `members` every
-    sub-GCN's tensors. Sub-GCN i trains on rank i mod W; rank 0 has a copy of all, to score and save.
+    `layout` and `widths` are the full model's. Sub-GCN i trains on rank i mod W; rank 0 has all, to score and save.
     """
 
     def __init__(

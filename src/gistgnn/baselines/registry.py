@@ -11,12 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Method:
-    """A way to train.
-
-    Args:
-        home: a subclass of `GIST`, as "module:Class"; it is made of (build, widths, m, ...).
-        splits: the sub-GCNs hold parts of the model; otherwise every worker holds all of it, and there is no partition.
-    """
+    """A way to train: a subclass of `GIST`, as "module:Class", and whether its sub-GCNs hold parts of the model."""
 
     home: str
     splits: bool = True

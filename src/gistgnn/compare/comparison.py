@@ -213,11 +213,8 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str
 
 
 def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict[str, Any]]:
-    """Compare runs on one graph. Runs that differ in the seed alone share a row.
-
-    The first row is the baseline: ordinary training of the full model if one of the runs is that, else the first run.
-    Returns the rows, and the content of comparison.json. For `below` see `rows_of`.
-    """
+    """Compare runs on one graph; return rows of runs that differ in the seed alone, and comparison.json's content."""
+    # The baseline is ordinary training of the full model if one of the runs is that, else the first run.
     records, groups = {folder: read_record(folder) for folder in folders}, dict[str, list[Record]]()
     for folder, record in records.items():
         if not is_share(record, score := main_score(record)):

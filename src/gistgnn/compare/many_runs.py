@@ -45,10 +45,7 @@ Record = dict[str, Any]
 
 
 class RunStore:
-    """A directory of finished runs, one JSON file for each, looked up by configuration.
-
-    `trains`: runs that are missing are trained; otherwise there are only the finished ones.
-    """
+    """A directory of finished runs, one JSON file for each. Missing runs are trained if `trains`, or else left out."""
 
     def __init__(self, directory: Path, data_root: str, *, trains: bool = True) -> None:
         self.directory, self.data_root, self.trains = directory, data_root, trains
@@ -65,10 +62,10 @@ class RunStore:
         """Note that a run of the table is not trained, and why."""
 
     def measured(self, wanted: Mapping[str, tuple[Mapping[str, Any], Callable[[], Any]]], label: str) -> dict[str, Any]:
-        """Make the measurements that are missing, and return all by name; an interruption keeps the finished ones.
+        """Return measurements by name, made where they are missing; an interruption keeps the finished ones.
 
-        `wanted` has for each name the arguments that tell the measurement from others, as JSON holds them, and a
-        function that makes it. The first word of a name is its kind: those of one kind with equal arguments are equal.
+        `wanted` has for each name its arguments, as JSON holds them, and the function that makes it. The first word of
+        a name is its kind. Measurements of one kind with equal arguments are made once.
         """
         results = {}
         with TaskProgress(label, len(wanted)) as progress:
@@ -101,8 +98,8 @@ class RunStore:
     def run_all(self, configs: Iterable[RunConfig], jobs: int | None, label: str) -> list[Record]:
         """Train the runs that are missing, those with the first seed first; return the records of all, in order.
 
-        `jobs` of them train at the same time, with one thread each; None: one, with all threads. An interruption keeps
-        finished runs, and the checkpoints of the others.
+        `jobs` of them train at a time, with one thread each; None: one, with all threads. An interruption loses no
+        work.
         """
         configs = list(configs)
         missing = {self._path(config): config for config in configs if self.get(config) is None}
@@ -166,10 +163,7 @@ def load_scaled(config: RunConfig, data_root: str) -> Graph:
 def train_run(
     config: RunConfig, graph: Graph, data_root: str, out: Path | None = None, ranks: World | None = None, **options: Any
 ) -> tuple[Result, Record]:
-    """Train one run, and return its result and record; a run that diverged counts with its scores so far.
-
-    `graph` is what `load_scaled` returns, `out` the folder of a Θ on disk, `options` are arguments of `GIST.fit`.
-    """
+    """Train a run on the graph of `load_scaled`; return result and record, of a diverged run with the scores so far."""
     trainer = config.trainer(graph.num_features, graph.num_classes, out, ranks=ranks)
     try:
         result = config.fit(trainer, graph, progress=False, **options)
@@ -187,10 +181,9 @@ def train_apart(
     threads: int,
     keep: Callable[[RunConfig, Record], None],
 ) -> list[str]:
-    """Train every run in a process of its own, `at_once` of them at a time; return those that were killed, in words.
+    """Train every run in a process of its own, `at_once` at a time; return in words which of them were killed.
 
-    Each run has an executor of its own, so that the others go on where a process is killed. An error ends all. `keep`
-    is called with a run and its record as soon as the run is finished.
+    An error ends all. `keep` is called with a run and its record as soon as the run is finished.
     """
 
     def apart(config: RunConfig) -> Record:

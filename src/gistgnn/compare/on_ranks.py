@@ -24,10 +24,7 @@ def store_of_ranks(store: RunStore, count: int) -> RunStore:
 
 
 def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int = 1) -> list[Record] | None:
-    """Return the records of some runs, with "workers", on the largest number of ranks that has trained all of them.
-
-    Fewer ranks than `least` do not count. None: no number of ranks has trained all runs. See `RunsOnRanks`.
-    """
+    """The records, with "workers", of all runs on the largest number of ranks >= `least` that trained them; or None."""
     names = (path.name.removeprefix(RANKS_FOLDER) for path in store.directory.glob(f"{RANKS_FOLDER}*"))
     for count in sorted((int(name) for name in names if name.isdigit()), reverse=True):
         found = [record for config in configs if (record := store_of_ranks(store, count).get(config))]
@@ -37,13 +34,10 @@ def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int =
 
 
 class RunsOnRanks:
-    """Trains runs on W ranks; every rank makes one, and makes the same calls.
+    """Trains runs on W ranks, which all make the same calls; asks `stop` after every round.
 
-    A run with m = 1 trains on rank 0 alone: it is one device's, and `store` keeps it. A run with m >= W trains on all
-    ranks. Runs with fewer sub-GCNs than ranks, and runs in phases, are left out. `stop` is asked after every round.
-
-    The record of a run on ranks has "workers": W, and for every rank the seconds of training, of its steps, and of
-    sending and receiving slices. Its own "train_seconds" is the largest of the ranks'.
+    A run with m = 1 trains on rank 0, and `store` keeps it. Others train on all ranks; those with m < W, and runs in
+    phases, are left out. Their records add "workers" and every rank's times; "train_seconds" is the largest of these.
     """
 
     def __init__(self, store: RunStore, ranks: World, stop: Callable[[], bool]) -> None:

@@ -16,11 +16,9 @@ SAME_GRAPH = "give all ranks the same graph"
 
 
 def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse ranks whose values differ, or whose gistgnn or torch is of another version; all ranks call this.
-
-    The ranks exchange a digest, and the values themselves only if the digests differ. `facts` holds, under the advice
-    for ranks that differ, this rank's values by name: anything that JSON can hold.
-    """
+    """Refuse ranks whose values, or versions of gistgnn or torch, differ; all ranks call this."""
+    # Ranks exchange a digest, and the values only if the digests differ. `facts`: {advice if these differ: {name:
+    # value}}.
     if ranks.count == 1:
         return
     every = {"install the same version for all ranks": _versions(), **facts}

@@ -27,12 +27,10 @@ class NobodyCameError(RuntimeError):
 
 
 def meet(patience: timedelta) -> tuple[Store, Store, int, int]:
-    """Return the store of this start, the store of all restarts, this rank's number, and the number of ranks.
-
-    torchrun keeps one store for all restarts of a run. It still holds the addresses of dead ranks, which a new rank
-    must not use. So every rank writes a random token. Rank 0 publishes the list of tokens under a name that is new at
-    every start. When every rank has found its own token in the list, all of them use keys under that name only.
-    """
+    """Return the store of this start, the store of all restarts, this rank's number, and the number of ranks."""
+    # torchrun keeps one store for all restarts, with the addresses of dead ranks in it. So every rank writes a random
+    # token, and rank 0 publishes the list under a name that is new at every start. A rank that has found its token in
+    # the list uses keys under that name only.
     until = time.monotonic() + patience.total_seconds()
     where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     if os.environ.get("RANK") != "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":

@@ -99,10 +99,7 @@ class Plan:
 
     @property
     def choice(self) -> Total | None:
-        """The fastest m that fits with Θ in memory, else with Θ elsewhere; None where nothing fits.
-
-        A larger m has to be clearly faster than a smaller one. Without times it is the smallest m.
-        """
+        """The fastest m (without times: the smallest) that fits with Θ in memory, else elsewhere; None if none fits."""
         fitting = [total for total in self.totals if total.fits]
         fitting = [total for total in fitting if total.store == "memory"] or fitting
         fitting = fitting[:1] if self.phased else sorted(fitting, key=lambda total: total.sub_gcns)
@@ -248,10 +245,8 @@ def _plan_of(config: RunConfig, sizes: GraphSizes, resources: Resources) -> Plan
 
 
 def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
-    """Raise an `InputError` if a run cannot fit, which says what would. It names the first phase that does not fit.
-
-    A run of a model of the user's own is not refused: what it holds in a step is not known.
-    """
+    """Refuse a run that cannot fit: an InputError with the first phase that does not, and what would fit."""
+    # A run of a model of the user's own is not refused: what it holds in a step is not known.
     method, own, config = config.method, config.model.own, config.planned
     options = [] if own else _plan_of(config, sizes, resources).options
     if (option := next((each for each in options if each.lacking), None)) is None:

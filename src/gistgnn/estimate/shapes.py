@@ -86,10 +86,8 @@ class RunShape:
         return [self._phase(*each) for each in zip(itertools.count(1), self.schedule.phases, epochs)]
 
     def activations(self, phase: PhaseShape, sub: int = 0) -> int:
-        """Bytes that a step of a sub-GCN holds, beside parameters: features for the gradient, and the gradient.
-
-        Layer l keeps a·n·d_l numbers; while the gradient passes it, it takes b·n·d_l more.
-        """
+        """Bytes that a step of a sub-GCN holds, beside parameters: features for the gradient, and the gradient."""
+        # Layer l keeps a·n·d_l numbers; while the gradient passes it, it takes b·n·d_l more.
         own, model, batch = self.factors, self.config.model, self.expected
         kept, most = 0.0, 0.0
         for layer, width in enumerate(phase.hidden[sub]):

@@ -28,10 +28,7 @@ _SCORING = 200  # operations on small tensors while predictions are scored
 
 
 class Rates:
-    """What a machine does in a second: multiplications and additions, bytes copied, calls of tiny operations.
-
-    From these rates follow the seconds of a run.
-    """
+    """What a machine does in a second: multiplications and additions, bytes copied, calls of tiny operations."""
 
     def __init__(self, on: str, stored: StoredSizes | None = None) -> None:
         self._device = device = torch.device(on)
@@ -60,10 +57,7 @@ class Rates:
         return min(timeit.repeat(finish, number=1, repeat=1 + _REPEATS)[1:])
 
     def seconds(self, memory: Memory, moved: int) -> dict[str, float]:
-        """Return the seconds of a step, a round, an epoch, an evaluation, the phase, and the phase with evaluations.
-
-        A round moves ``moved`` bytes from and to Θ.
-        """
+        """Seconds by name: of a step, a round (which moves `moved` bytes), an epoch, an evaluation and the phase."""
         run, phase = memory.run, memory.phase
         steps = phase.first.steps
         every = sum(self._step(memory, sub) for sub in range(phase.trained))

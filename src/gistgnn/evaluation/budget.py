@@ -110,12 +110,9 @@ class GraphShape:
 
 
 class LayerCosts:
-    """The memory that a model needs on a graph, in bytes.
+    """The bytes that a model needs on a graph: always, while operators are computed, and at least on its device."""
 
-    `resident` is always needed, `preparing` while operators are computed, and `least` on the model's device at least.
-    `least_work` is the smallest chunk of nodes; `widest` and `narrowest` are the columns of messages that may
-    and have to be on the device at once.
-    """
+    # `least_work` is the smallest chunk of nodes; `widest` and `narrowest`: columns of messages that may and must fit.
 
     @torch.no_grad()
     def __init__(self, gnn: GNN, batch: Batch | GraphShape, largest_cached: int) -> None:

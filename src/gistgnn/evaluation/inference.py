@@ -77,11 +77,10 @@ class WholeGraph(Inference):
 
 
 class ByParts(Inference):
-    """Runs a model on one part of the graph after the other, without the edges between parts.
+    """Runs a model on `sample` METIS clusters (None: all) one after the other, without the edges between them."""
 
-    The paper evaluates its widest models so, with 5000 parts (appendix A.5; see `gistgnn.evaluation.scores.mean_f1`).
-    Parts are METIS clusters, ``sample`` of them (None: all). One forward pass takes up to ``at_once`` nodes.
-    """
+    # So the paper evaluates its widest models (appendix A.5; see `mean_f1`). A forward pass takes up to `at_once`
+    # nodes.
 
     def __init__(self, batch: Batch, parts: int, seed: int, sample: int | None = None, at_once: int = 1) -> None:
         count, features = batch.x.shape

@@ -49,11 +49,11 @@ def selection_metric(graph: Graph) -> str:
 
 
 def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
-    """Return the mean of the micro F1 of the parts of a graph, as the paper scores ultra-wide models (appendix A.5).
+    """Return the mean micro F1 of the parts of a graph, as the paper scores ultra-wide models (appendix A.5).
 
-    ``predicted`` and ``y`` are classes [N] or labels [N, K] of 0 and 1, ``parts``: [N] the number of each node's part.
-    Small parts weigh as much as large ones, and a part without a node does not count. The F1 of a part without any
-    label, true or predicted, is 0.
+    `predicted` and `y` are classes [N] or labels [N, K] of 0 and 1, `parts` [N] the number of each node's part. All
+    parts weigh the same; one without a node does not count. The F1 of a part without any label, true or predicted, is
+    0.
     """
     truth, guess = y.long(), predicted.long()
     if truth.dim() == 1:

@@ -57,11 +57,9 @@ def fingerprint(sources: Sequence[Path]) -> str:
 def derived(
     folder: Path | None, name: str, shape: tuple[int, int], fill: Callable[[npt.NDArray[np.float32]], None]
 ) -> Tensor:
-    """Return the array ``folder/name.npy``, float32 and mapped. If it is missing, ``fill`` writes it, whole or not.
-
-    The name must follow from everything that decides the values: the file has no digest. Without a folder, or if it
-    cannot be written, the array is a temporary file, gone with the process. A full disk is an `InputError`.
-    """
+    """Return the mapped float32 array `folder/name.npy`, written by `fill` if it is missing, whole or not at all."""
+    # Its name must follow from all that decides the values: it has no digest. Where the folder is None or cannot be
+    # written it is a temporary file. A full disk is an InputError.
     path = (folder or Path()) / f"{name}.npy"
     if folder is not None and (found := _found(path, shape)) is not None:
         return found

@@ -61,24 +61,11 @@ class Clusters:
 
 
 def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
-    """Partition the nodes of a graph into ``count`` clusters of about equal size.
+    """Partition N nodes into at most `count` clusters of about equal size by one of `METHODS`; empty ones are dropped.
 
-    "metis" cuts few edges. It sees the graph with every edge in both directions, without self-loops. "stream" cuts
-    about as few, and takes less time and memory on large graphs (see `graphs.streaming.stream_clusters`). "random"
-    assigns nodes at random, with sizes that differ by at most one.
-
-    Empty clusters are dropped, so there may be fewer than ``count``. The result is cached, except of "random", which
-    takes no time. Two processes that need the same clusters at the same time both compute them.
-
-    Args:
-        edges: by target; or [2, E], row 0 the sources and row 1 the targets, from 0 to N - 1.
-        num_nodes: N.
-        count: c, from 1 to N.
-        method: one of `METHODS`.
-        seed: of the method.
-
-    Raises:
-        InputError: a value is out of range, or METIS failed.
+    "metis" cuts few edges, taken in both directions, without self-loops. "stream" (`stream_clusters`) cuts about as
+    few, in less time and memory on large graphs. "random" has sizes that differ by at most one; the others' results are
+    cached. `edges`: by target, or [2, E], row 0 the sources. A value out of range, or METIS failing, is an InputError.
     """
     if method not in METHODS:
         raise InputError(f"the clustering method is '{method}', expected one of {', '.join(METHODS)}")

@@ -64,11 +64,9 @@ def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
 
 
 def partition_here(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:
-    """Do in this process what `partition` does.
-
-    A large graph is cut into a few parts, and then every part into its clusters, in as many processes as there are
-    cores. The number of parts does not depend on the cores, so the clusters are the same on every machine.
-    """
+    """Do in this process what `partition` does."""
+    # A large graph is cut into a few parts, then each part into its clusters, by as many processes as there are cores.
+    # The number of parts does not depend on the cores, so the clusters are the same on every machine.
     global _job
     if graph.nnz < LARGE or count < PARTS * _CLUSTERS:
         return _cut(graph, count, seed, weight)

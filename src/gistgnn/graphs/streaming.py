@@ -83,12 +83,9 @@ def stream_clusters(edges: CSR, count: int, seed: int, seen: Callable[[float], N
 
 
 def contracted(blocks: Iterator[Rows], part: Part, clusters: int, most: int, rng: np.random.Generator) -> sp.csr_matrix:
-    """Return how many edges go between clusters: [clusters, clusters] int32, symmetric.
-
-    If more than ``most`` pairs have edges, every edge is kept with probability 1/2, those that are counted already and
-    those to come; and again. So pairs with many edges stay, in proportion. ``blocks`` has all edges, ``part``: [N] the
-    cluster of every node; ``rng`` chooses the edges.
-    """
+    """Return how many edges go between clusters, [clusters, clusters] int32, symmetric; `part` is [N]."""
+    # If more than `most` pairs have edges, every edge, counted or to come, is kept with probability 1/2; and again. So
+    # pairs with many edges stay, in proportion.
     counts, waiting, share = sp.csr_matrix((clusters, clusters), dtype=np.int64), [], 1.0
     for rows in blocks:
         one, other = part[rows.nodes].repeat(np.diff(rows.rowptr)), part[rows.source]
@@ -145,11 +142,10 @@ def row_blocks(edges: CSR, most_edges: int, most_nodes: int, longest: int) -> It
 
 @dataclass
 class Labels:
-    """The cluster of every node, and how many nodes each cluster has: label propagation under a bound on the sizes.
+    """The cluster of every node, and the clusters' sizes: label propagation under a bound on the sizes."""
 
-    Every node moves to the cluster that most of its neighbours are in, among the clusters with room. The nodes of a
-    block move at once; the next block sees where they went.
-    """
+    # Every node moves to the cluster that most of its neighbours are in, among the clusters with room. The nodes of a
+    # block move at once; the next block sees where they went.
 
     of: Part  # [N]
     sizes: Ints  # [clusters]

@@ -37,10 +37,9 @@ _CACHED = 1024  # rows of features that stay in the processor's cache
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to draw a graph; the sizes are of the whole graph.
+    """How to draw a graph; the sizes are of the whole graph."""
 
-    A fraction f of the graph has f^(2/3) as many communities, each with f^(1/3) as many nodes.
-    """
+    # A fraction f of the graph has f^(2/3) as many communities, each with f^(1/3) as many nodes.
 
     nodes: int
     train: int
@@ -193,12 +192,9 @@ def cumulate(weights: Floats) -> Floats:
 
 
 def draw_pairs(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
-    """Draw distinct undirected edges without self-loops; return their lower and higher ends, ascending: [count] each.
-
-    Every edge draws a level by share, one end by weight among all nodes, and the other end by weight among the nodes
-    in the same part of this level. An edge that exists already is drawn again, level included: so the share of a full
-    part goes to wider levels. ``count`` is well below N (N − 1) / 2.
-    """
+    """Draw distinct undirected edges without self-loops; return their lower and higher ends, ascending, [count]."""
+    # Every edge draws a level by share, one end by weight among all nodes, the other by weight in the same part of this
+    # level. One that exists is drawn again, level included: so a full part's share goes to wider levels.
     nodes, shares = len(levels[0].cumulated) - 1, [level.share for level in levels]
 
     def draw(size: int) -> tuple[Ints, Ints]:

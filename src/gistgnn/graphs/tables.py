@@ -135,12 +135,9 @@ def _said(text: str) -> str:
 def sorted_keys(
     connection: Any, edges: str, nodes: int, undirected: bool, folder: Path, memory: int
 ) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the keys of edges in ascending order: the target's number above the source's, 32 bits each.
-
-    One range of targets is sorted after the other, within ``memory`` bytes. ``edges`` is SQL for all edges, with the
-    columns source and target; equal edges become one. ``undirected`` adds the reverse of every edge. ``folder`` gets a
-    file of all edges.
-    """
+    """Yield the keys of distinct edges in ascending order: the target's number above the source's, 32 bits each."""
+    # `edges` is SQL with the columns source and target. One range of targets is sorted after the other, within `memory`
+    # bytes; `undirected` adds the reverse of every edge. `folder` gets a file of all edges.
     connection.execute("SET preserve_insertion_order = false")
     file = quoted(str(folder / "edges.parquet"))
     connection.execute(f"COPY ({_checked(edges, nodes)}) TO {file} (FORMAT parquet, COMPRESSION uncompressed)")

@@ -46,11 +46,10 @@ Dim = tuple[Segment, ...]  # the segments of one dimension of a tensor, in order
 
 @dataclass(frozen=True)
 class Layout:
-    """How every parameter and buffer of a model lies along the hidden axes.
+    """How every parameter and buffer of a model lies along the hidden axes."""
 
-    The unit of an axis is the step of the width in ``build`` that adds one feature. A model that divides its width over
-    4 heads has axes of width / 4 features: 4 units.
-    """
+    # The unit of an axis is the step of the width in `build` that adds a feature: 4 where a width is split over 4
+    # heads.
 
     dims: dict[str, tuple[Dim, ...]]  # for every parameter and buffer, by name, the segments of each dimension
     units: tuple[int, ...]  # of every axis
@@ -106,10 +105,8 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
 
 
 def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:
-    """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first.
-
-    There are several only if a dimension is a sum of several axes: the shapes do not show their order.
-    """
+    """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first."""
+    # There are several only if a dimension is a sum of several axes: the shapes do not show their order.
     growths = _measure(build, widths, shared)
     units = _units(growths, widths)
     distinct = list(dict.fromkeys(growth for dims in growths.values() for growth in dims))

@@ -28,11 +28,8 @@ MOST_TRIED = 1000  # choices of tensors
 def find_readout(
     build: Build, widths: Widths, layout: Layout, *, shared: bool, split: Collection[int], input_axis: int | None = None
 ) -> frozenset[str]:
-    """Return the names of the parameters that sum over an axis in `split` into something that is not split.
-
-    They have one dimension along split axes. A model that takes split features and others in the same dimension of a
-    weight has no readout, and is refused: the others must not be divided. For the arguments see `infer_layout`.
-    """
+    """Return the names of the parameters that sum over an axis in `split` into something that is not split."""
+    # Refused: a weight that takes split features and others in one dimension, as the others must not be divided.
     with torch_stream(0, "readout"):  # the user's random stream does not move
         pairs = [_pair(build, layout, shared, frozenset(split), input_axis, draw) for draw in range(DRAWS)]
         along = {name: _along(layout, name, split) for name, _ in pairs[0].narrow.module.named_parameters()}
@@ -49,10 +46,7 @@ def find_readout(
 
 
 def cross_tensors(layout: Layout, split: Collection[int]) -> frozenset[str]:
-    """Return the names of the parameters and buffers with at least two dimensions along split axes.
-
-    They hold the weights between two split layers. Their entries between two blocks belong to no sub-GCN.
-    """
+    """The names of the tensors with at least two dimensions along split axes: the weights between two split layers."""
     return frozenset(name for name in layout.dims if len(_along(layout, name, split)) >= 2)
 
 

@@ -33,10 +33,8 @@ def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR
 
 
 def attend(features: Tensor, scores: Tensor, pattern: CSR, dropout: float = 0.0) -> Tensor:
-    """Sum every head's features over each row's entries, weighted by the softmax of the head's scores in the row.
-
-    ``features``: [C, heads·d] and ``scores``: [heads, nnz] give [R, heads·d], differentiable once; empty rows give 0.
-    """
+    """Sum every head's features over each row's entries, weighted by the softmax of the head's scores in the row."""
+    # `features` [C, heads·d] and `scores` [heads, nnz] give [R, heads·d], differentiable once; empty rows give 0.
     by_head = _to_float(features).unflatten(1, (len(scores), features.shape[1] // len(scores))).transpose(0, 1)
     if 1 < len(scores) <= TOGETHER // max(pattern.num_edges, 1):  # otherwise a product reads columns of a larger tensor
         by_head = by_head.contiguous()

@@ -42,11 +42,10 @@ class GCN(GNN):
 
 
 class SAGELayer(Propagation):
-    """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges; initialised like PyG's SAGEConv.
+    """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges; initialised like PyG's SAGEConv."""
 
-    ``weight``: [d_out, 2·d_in], the columns of H before the columns of Ā H: a block D of input features selects the
-    columns D and D + d_in. ``bias``: [d_out]. Both are uniform within ±1/√d_in.
-    """
+    # `weight`: [d_out, 2·d_in], the columns of H before those of Ā H: a block D of input features selects D and D +
+    # d_in.
 
     operator = "mean"
 
@@ -94,11 +93,9 @@ class GraphSAGE(GNN):
 
 
 class GINLayer(Propagation):
-    """MLP((A + I) H), the sum over the incoming edges and the node itself; as PyG's GINConv with ε = 0.
+    """MLP((A + I) H), the sum over the incoming edges and the node itself; as PyG's GINConv with ε = 0."""
 
-    The MLP is ``weight``: [inside, d_in] and ``bias``, norm, ReLU, ``second_weight``: [d_out, inside] and
-    ``second_bias``, drawn as nn.Linear draws them.
-    """
+    # The MLP is `weight` [inside, d_in] and `bias`, norm, ReLU, `second_weight` [d_out, inside] and `second_bias`.
 
     operator = "sum"
     update_reads_input = False

@@ -33,11 +33,10 @@ class _Heads(Layer):
 
 
 class GATLayer(_Heads):
-    """Every node attends to its sources and itself, with ``heads`` heads of ``width`` channels; as PyG's GATConv.
+    """Every node attends to its sources and itself, with `heads` heads of `width` channels; as PyG's GATConv.
 
-    Channel c of head k is feature k·width + c. ``weight``: [heads·width, d_in] and the attention vectors ``source`` and
-    ``target``: [heads, width] are Glorot uniform; ``bias`` is zero. With ``concat`` the output is the heads side by
-    side (out_features = heads·width), otherwise their mean (out_features = width).
+    Channel c of head k is feature k·width + c. `weight`: [heads·width, d_in]; `source` and `target`: [heads, width].
+    With `concat` the output has out_features = heads·width; otherwise it is the heads' mean, of `width` features.
     """
 
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
@@ -86,9 +85,8 @@ class GATLayer(_Heads):
 class GATv2Layer(_Heads):
     """Every node attends to its sources and itself by ⟨a, LeakyReLU(W_s h_j + W_t h_i + b)⟩; as PyG's GATv2Conv.
 
-    ``weight``: [2·heads·width, d_in] is W_s over W_t. ``score_bias``: [heads·width] is b. It is PyG's sum of the two
-    maps' biases; what the first of them adds to the output is in ``bias``. ``attention``: [heads, width] is every
-    head's a. Weights are Glorot uniform, biases zero. Heads and ``concat`` are as in `GATLayer`.
+    `weight`: [2·heads·width, d_in] is W_s over W_t; `attention`: [heads, width] is every head's a; `score_bias` is b,
+    PyG's sum of the two maps' biases. What the first of them adds to the output is in `bias`.
     """
 
     cuts_messages = False  # an edge's score is a sum over all columns of a head

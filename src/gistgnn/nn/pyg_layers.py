@@ -67,11 +67,9 @@ class Products:
 def sparse_layers(
     model: nn.Module, products: Products, positional: tuple[Any, ...], by_name: dict[str, Tensor]
 ) -> Iterator[None]:
-    """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block.
-
-    A layer does so if PyG allows it (`message_and_aggregate`) and messages are the sources' features, perhaps times a
-    constant weight, if output and gradients of this kind of model agree on the first batch called with these arguments.
-    """
+    """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block."""
+    # PyG must allow it (`message_and_aggregate`), messages must be features times a constant, and output and gradients
+    # of this kind of model must agree on the first batch called with these arguments.
     layers = multiplies(model)
     same = bool(layers) and _same(model, layers, products, positional, by_name)
     with _multiplying(layers, products, positional[1], by_name.get("edge_weight")) if same else nullcontext():

@@ -42,12 +42,10 @@ class Degrees:
 class SampledAdjacency(Adjacency):
     """Sampled edges from input nodes to output nodes, with operators that estimate the whole graph's.
 
-    An operator's entry is the whole graph's times the edge's ``weight``: [nnz] (None: 1), with the graph's own. The
-    mean of Ā H over samples is the whole graph's if that is one over the chance, or times drawn over times expected. A
-    node's self-loop in Ā is always there. `Degrees.row_sums` scale every row to the whole graph's sum (LADIES, section
-    3.2): biased, with a lower variance. The output nodes are the first input nodes, whose ``degrees`` are given.
-    ``above`` are the structures of the higher layers, if every layer has its own. ``refuses`` is the end of an error
-    message: why models that attend or take an edge_index cannot use these edges; None: they can.
+    An operator's entry is the whole graph's times the edge's `weight` [nnz]; with one over the edge's chance, Ā H is
+    unbiased. `Degrees.row_sums` scale every row to the whole graph's sum (LADIES, section 3.2): biased, less variance.
+    The output nodes are the first input nodes. `above` are the higher layers' structures, if every layer has its own.
+    `refuses` is the end of the error for models that attend or take an edge_index; None: they can use these edges.
     """
 
     def __init__(

@@ -29,14 +29,10 @@ SAME_TIME = 1.25  # times of a few passes that differ by less count as equal
 
 @dataclass(frozen=True)
 class AppendixB(GroupedExperiment):
-    """GIST against another method on the same batches; see `Experiment`. Epochs are split over the workers.
+    """GIST against the `rival` method on the same batches; see `Experiment`. Epochs are split over the workers.
 
-    Attributes:
-        rival: the other method.
-        paper: the paper's F1 in percent and seconds on Reddit, by method, for each of WORKERS.
-        paper_seconds: how the paper prints seconds.
-        each: how a claim names m workers or members.
-        explained: of the note: what the columns mean.
+    `paper` has the paper's F1 in percent and seconds on Reddit, by method, for each of WORKERS. `each` is how a claim
+    names m workers or members; `explained` is the note's account of the columns.
     """
 
     local_steps: int = 100

@@ -117,11 +117,7 @@ class Experiment(ABC):
 
     @classmethod
     def at(cls, scale: str, device: str = "cpu", **options: Any) -> Self:
-        """Return the experiment at a scale; `options` are arguments that replace the scale's, if they are not None.
-
-        Raises:
-            InputError: an unknown scale, or a value out of range.
-        """
+        """The experiment at a scale; `options` that are not None replace the scale's. A bad value is an InputError."""
         if scale not in SCALES:
             raise InputError(f"scale is '{scale}', expected one of {', '.join(SCALES)}")
         chosen = {name: value for name, value in options.items() if value is not None}
@@ -129,13 +125,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
-        """Train the runs that are missing from the store, and return what all of them show.
-
-        `jobs` runs train at the same time; experiments that time their runs ignore it.
-
-        Raises:
-            InputError: an unknown data set, or a value out of range.
-        """
+        """Train the missing runs, `jobs` at a time unless they are timed; return what all runs show."""
 
     def shortened(self) -> Self:
         """Return the experiment as it is rehearsed (see `gistgnn.paper.rehearsal`), where runs are short anyway."""
@@ -144,11 +134,9 @@ class Experiment(ABC):
     def reproduce(
         self, out: Path, data_root: str, jobs: int, command: str, store: RunStore | None = None, *, trains: bool = True
     ) -> Outcome:
-        """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory.
-
-        `store` has the finished runs; None: they are in the directory. `trains`: train the runs that are missing;
-        otherwise show the finished ones alone.
-        """
+        """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory."""
+        # `store` has the finished runs; None: they are in the directory. Unless it `trains`, it shows the finished ones
+        # alone.
         outcome = self.run(store or RunStore(out / RUNS, data_root, trains=trains), jobs)
         machine = outcome.machine or describe_machine(self.device)
         about = {"name": self.name, "title": self.title, "scale": self.scale, "machine": machine, "command": command}

@@ -161,14 +161,7 @@ class GroupedExperiment(Experiment):
         return RunGroup([Line(name, rows[0], alone.get(i), workers.get(i)) for i, name in enumerate(names)])
 
     def train_on_ranks(self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]) -> bool:
-        """Train what is missing of one device's baselines and of the runs on ranks; all ranks call this.
-
-        Returns:
-            False if `stop` has ended a run.
-
-        Raises:
-            InputError: there are more ranks than sub-GCNs, or as `run`.
-        """
+        """Train what is missing of baselines and runs on ranks; all ranks call this. False if `stop` ended it."""
         runs = [run for group in self.groups().values() for run in group]
         return RunsOnRanks(RunStore(out / RUNS, data_root), ranks, stop).train(runs, self.seeds, self.name)
 
@@ -240,11 +233,7 @@ def large_run(
     clusters_per_batch: int = IN_BATCH,
     lr: float = 0.01,
 ) -> RunConfig:
-    """Return the run of one model on a large graph.
-
-    The epochs are split over the sub-GCNs. The model is scored about `evaluations` times, whatever m is. None as the
-    number of clusters is as `clusters_of` gives.
-    """
+    """The run of one model on a large graph; the epochs are split over m, and it is scored `evaluations` times."""
     sampler = ClusterSampling(clusters or default_clusters(dataset), clusters_per_batch)
     rounds = epochs * sampler.clusters / sampler.clusters_per_batch / sub_gcns / local_steps
     every = max(1, round(rounds / evaluations))

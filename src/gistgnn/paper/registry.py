@@ -7,11 +7,7 @@ SCALES = ("small", "full")
 
 @dataclass(frozen=True)
 class Entry:
-    """An `Experiment`, "module:Class" in `gistgnn.paper`, as `gistgnn reproduce` lists it.
-
-    `options` are the names of `gistgnn.cli.reproduce.OPTIONS` that it takes, besides those of every experiment;
-    `devices` says whether it can use a GPU; `ranks`, whether torchrun may start it.
-    """
+    """An experiment, "module:Class" in `gistgnn.paper`; its options; whether it can use a GPU or ranks."""
 
     home: str
     help: str

@@ -80,14 +80,9 @@ def listed(values: Iterable[float]) -> str:
 class GridFigure(Experiment):
     """A figure of scores over one setting, a line for every value of another; see `Experiment`.
 
-    Every learning rate of `RATES` trains with every seed.
-
-    Attributes:
-        axes: the settings of the lines, and of the points of a line.
-        line: names of the lines' setting in the table and, as a format, in the chart.
-        point: format of a column of the table.
-        chart: title and label of the horizontal axis.
-        settings: of the note: how the models were trained, with {epochs}.
+    `axes` are the settings of the lines and of their points, `line` the names of the lines' setting in the table and,
+    as a format, in the chart; `settings` is the note's account of the training. Every rate of `RATES` trains with every
+    seed.
     """
 
     axes: ClassVar[tuple[str, str]]

@@ -31,14 +31,7 @@ NARROW, WIDE = 400, 4096
 
 @dataclass(frozen=True)
 class LargeGraphs(GroupedExperiment):
-    """One half of Table 2; see `Experiment`. Groups have the key (data set, model, width, L).
-
-    `layers` are every L, the number of hidden layers. None clusters: as many as give the paper's batches.
-
-    Attributes:
-        paper: the paper's rows by (model, width, L).
-        differences: what else differs from the paper, at each scale.
-    """
+    """One half of Table 2; see `Experiment`. `layers` are every L; `differences` from the paper are listed by scale."""
 
     layers: tuple[int, ...] = (2,)
     local_steps: int = 500

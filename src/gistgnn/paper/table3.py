@@ -52,11 +52,9 @@ Rows = Mapping[Size, Row]  # of one data set and L; a run that did not fit is mi
 
 @dataclass(frozen=True)
 class UltraWide(Experiment):
-    """Table 3; see `Experiment`. Epochs are split over the sub-GCNs.
+    """Table 3; see `Experiment`. Epochs are split over the sub-GCNs, and Θ lies in `store`."""
 
-    `layers` are every L, the number of hidden layers. None clusters: as many as give the paper's batches. Θ lies in
-    `store` ("memory", "host" or "disk"). A run may take `device_memory` bytes of the device.
-    """
+    # `layers` are every L, the number of hidden layers. A run may take `device_memory` bytes of the device.
 
     layers: tuple[int, ...] = (2,)
     widths: tuple[int, ...] = TABLE3_WIDTHS
@@ -139,10 +137,7 @@ class UltraWide(Experiment):
         return {(m, d): bool(run) for m, runs in known.items() for d, run in runs if d in self.widths}
 
     def verdicts(self, dataset: str, layers: int, rows: Rows, fitting: Collection[Size] | None = None) -> list[Verdict]:
-        """Judge the paper's claims (section 5.3) for one data set and L.
-
-        `fitting` are the sizes that fit in the device's memory; None: those in `rows`.
-        """
+        """Judge section 5.3's claims for a data set and L. `fitting` are the sizes that fit; None: all of `rows`."""
         fitting = set(rows if fitting is None else fitting)
         claims = [_fits_as_in_the_paper(fitting, self._in_paper(dataset, layers))]
         several = sorted(m for m in self.sub_gcns if m > 1)
@@ -221,10 +216,7 @@ def _best_is_beyond(rows: Rows, alone: int) -> Claim:
 
 
 def _double_width(layers: int, rows: Rows, alone: int, tried: Collection[Size]) -> Claim:
-    """With "GIST (m = 2), we achieve a higher F1 score ... (i.e., a 1.86x speedup) using d = 8192".
-
-    "Similar patterns are observed for deeper models."
-    """
+    """With "GIST (m = 2), we achieve a higher F1 score ... (i.e., a 1.86x speedup) using d = 8192"."""
     score = "a higher F1" if layers == 2 else f"a similar F1 (at most {SIMILAR:g} points lower)"
     text = f"GIST trains twice one device's best width, m = {DOUBLE_M}, {SOONER:g}x faster to {score}"
     (_, d), base = max(((key, row) for key, row in rows.items() if key[0] == 1), key=lambda item: item[1].mean)

@@ -27,11 +27,9 @@ COMMENTED_OUT = " (commented out in the paper's source)"
 
 @dataclass(frozen=True)
 class Ladies(GroupedExperiment):
-    """Table 4; see `Experiment`. Epochs are split over the sub-GCNs. `layers` are every L, the number of hidden layers.
+    """Table 4; see `Experiment`. GraphSAGE on clusters, as in Table 2, trains beside it, to compare speed-ups."""
 
-    GraphSAGE on batches of clusters, as in Table 2, trains beside it: the paper compares the speed-ups of both.
-    No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
-    """
+    # No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
 
     layers: tuple[int, ...] = (2, 3, 4)
     local_steps: int | None = None
@@ -92,11 +90,9 @@ class Ladies(GroupedExperiment):
 
 
 def _judge(dataset: str, layers: int, ladies: RunGroup, clusters: RunGroup | None) -> list[Verdict]:
-    """Judge what section 5.4 says; `clusters` are runs on batches of clusters with the same m.
-
-    The caption's "further improvements in wall-clock training time without deteriorating the F1 score" cannot be meant
-    to the point: at L = 3 its own table loses 3.05 and 2.85. So F1 may fall by what it falls there.
-    """
+    """Judge what section 5.4 says; `clusters` are runs on batches of clusters with the same m."""
+    # The caption's "without deteriorating the F1 score" cannot be meant to the point: at L = 3 its own table loses 3.05
+    # and 2.85. So F1 may fall by what it falls there.
     where, base, verdicts = f"{dataset}, L = {layers}", ladies.base, list[Verdict]()
     paper = dict(zip(SUB_GCNS, TABLE4.get(layers, ()), strict=False))
     for m, row in ladies.gist.items() if paper else ():

@@ -38,11 +38,9 @@ class LawLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Laws:
-    """Measurements on one problem on which all assumptions hold, at the m and ζ above; `dataset` is its name.
+    """Measurements at the m and ζ above on one problem, named `dataset`, on which all assumptions hold."""
 
-    `widths` are every d_1 for the remaining error, ascending; what a round adds is measured at the middle one. `seeds`
-    are the experiment's; cheap measurements take more.
-    """
+    # `widths` are every d_1, ascending; what a round adds is measured at the middle one. Cheap ones take more `seeds`.
 
     dataset: str
     problem: Problem

@@ -59,10 +59,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over common axes, or `stems` from 0 to their points.
-
-    A dotted vertical line is drawn at `mark`. The vertical axis begins at `floor`, if it is given.
-    """
+    """Lines over common axes, or stems from 0; a dotted line at `mark`; the vertical axis begins at `floor`."""
 
     title: str
     xlabel: str

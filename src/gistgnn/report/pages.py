@@ -147,11 +147,8 @@ def comparison_table(record: dict[str, Any]) -> tuple[list[str], list[list[str]]
 
 
 def _described(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows with their names, means over the seeds, curves and styles.
-
-    A method has a colour, and its rows differ in their dashes. Rows with the same model share one inference time, the
-    median of all of them: they differ in how the model was trained, so their times differ by noise alone.
-    """
+    """Return the rows with their names, means over the seeds, curves and styles: a method is a colour, a row a dash."""
+    # Rows with the same model share one inference time, the median: their times differ by noise alone.
     rows: list[dict[str, Any]] = record["rows"]
     kinds = [ONE_DEVICE if (row["method"], row["sub_gcns"]) == ("gist", 1) else row["method"] for row in rows]
     models = [(row["method"] == "ensemble" and row["sub_gcns"], row["detail"]) for row in rows]

@@ -21,13 +21,11 @@ from gistgnn.utils.random_streams import Stream
 
 
 class Auto:
-    """Trains the sub-GCNs of a round batch by batch: each takes a step on a batch before the next batch is made.
+    """Trains the sub-GCNs of a round batch by batch: each takes a step on a batch before the next batch is made."""
 
-    It gives the Θ of the in-turn runner, bit for bit, and saves time where a batch costs as much as a step of a narrow
-    sub-GCN. The gradients and moments of all sub-GCNs are in memory at once, but the activations of one. Where Θ
-    streams, the batches are independent or the input features are partitioned, the sub-GCNs train in turn, and
-    `together` is False.
-    """
+    # It gives the Θ of the in-turn runner, bit for bit, and saves time where a batch costs as much as a narrow step.
+    # All sub-GCNs' gradients and moments are in memory at once, but the activations of one. Where Θ streams, batches
+    # are independent or input features are partitioned, they train in turn, and `together` is False.
 
     def __init__(self) -> None:
         self.together = True
@@ -56,10 +54,8 @@ class Auto:
 
 
 def make_optimizers(round_: Round, training: Training) -> list[Optimizer]:
-    """Return one optimiser of all sub-GCNs if it is torch's own, which changes every parameter by itself; else of each.
-
-    They carry the moments of the sub-GCNs where these are kept.
-    """
+    """One optimiser of all sub-GCNs if it is torch's own, else one of each, with the sub-GCNs' carried moments."""
+    # Torch's optimisers change every parameter by itself.
     groups = [list(sub.parameters()) for sub in round_.subs]
     if training.optimizer in NAMES["optimizer"]:
         optimizers = [training.make_optimizer(itertools.chain(*groups))] * len(groups)

@@ -26,12 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class Fused:
-    """Trains all sub-GCNs of equal widths in one pass over each batch (see `Stack`).
+    """Trains all sub-GCNs of equal widths in one pass over each batch (see `Stack`)."""
 
-    Without dropout it gives the Θ of the in-turn runner up to rounding; with dropout, one that is equal in
-    distribution. It holds the activations of all sub-GCNs at once, as much memory as those of the full model. The first
-    round sets `together`. Where it cannot be, the sub-GCNs train in turn, and a warning says why.
-    """
+    # Without dropout Θ is the in-turn runner's up to rounding, with dropout equal in distribution. It holds all
+    # sub-GCNs' activations at once. The first round sets `together`; where it cannot be, they train in turn, with a
+    # warning.
 
     def __init__(self) -> None:
         self.together: bool | None = None

@@ -27,16 +27,10 @@ class Runner(Protocol):
     """Trains the sub-GCNs of a round."""
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
-        """Train the sub-GCNs of a round, and return the mean loss of each that took a step.
+        """Train the sub-GCNs of a round for some steps, and return the mean loss of each that took a step.
 
-        A batch without training nodes makes no step. A loss that is not finite may end the round.
-
-        Args:
-            round_: the sub-GCNs.
-            sampler: the batches. All sub-GCNs see the same batches, unless the sampler makes them independent.
-            training: optimiser, schedule, clipping, precision.
-            steps: the steps to take.
-            seed: the run's seed; dropout follows from it.
+        All see the same batches, unless the sampler makes them independent; one without training nodes makes no step.
+        Dropout follows from `seed`, the run's. A loss that is not finite may end the round.
         """
 
 

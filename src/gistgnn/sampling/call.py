@@ -97,11 +97,7 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
 
     `forward(x, adj)`, as in `gistgnn.nn`, gets the prepared `Adjacency`, and features that may be a `SparseMatrix`. Any
     other required second argument gets PyG's `edge_index` [2, E]. `forward(x)` gets the features alone. Arguments
-    `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data where it has them.
-
-    Raises:
-        InputError: the forward takes a whole graph, dictionaries of types, an argument that gistgnn does not have, or
-            edge data that the batch does not have.
+    `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data. Any other argument is an InputError.
     """
     takes, given = signature(model), dict[str, Tensor]()
     for name, needed in takes.edge_data.items():
@@ -125,12 +121,9 @@ def multiplying(model: nn.Module, batch: Batch, inputs: Arguments) -> AbstractCo
 
 
 def forward(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the model's output for every node of the batch, [N, C]; `arguments` says how it is called.
+    """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its first nodes.
 
-    Where a batch is sampled by layers, a model that takes an `Adjacency` has an output for the first nodes only.
-
-    Raises:
-        InputError: the output is not one tensor with a row for each node.
+    `arguments` says how it is called. An output that is not one tensor with a row for each node is an InputError.
     """
     inputs = arguments(model, batch)
     with multiplying(model, batch, inputs):
@@ -145,12 +138,10 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: Collection[str] | None = None) -> None:
-    """Refuse a model that cannot take the graph's features or predict its classes; warn of edge data it does not use.
-
-    A model from outside `gistgnn.nn`, or an ensemble, runs once, or a few times if there is edge data. ``batch`` is the
-    graph or a part of it. ``classes`` None: any number of outputs is fine. ``edge_data`` has the names of the graph's
-    edge data; None: those of the batch.
-    """
+    """Refuse a model that cannot take the graph's features or predict its classes; warn of unused edge data."""
+    # `batch` is the graph or a part of it. A model from outside `gistgnn.nn`, or an ensemble, runs once, or a few times
+    # if there is edge data, whose names are `edge_data` (None: the batch's). `classes` None: any number of outputs is
+    # fine.
     members = members_of(model)
     for member in members:
         outputs = _try(member, batch)

@@ -151,10 +151,8 @@ def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.rando
 
 
 def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw ``count`` nodes one after another in proportion to the weights that are left; there are more than these.
-
-    It ignores repetitions. Where few nodes have most of the weight, it draws the rest by exponential clocks.
-    """
+    """Draw `count` nodes one after another in proportion to the weights that are left; there are more than these."""
+    # It ignores repetitions. Where few nodes have most of the weight, it draws the rest by exponential clocks.
     found = np.empty(0, np.int64)
     for _ in range(_TRIES):
         more = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")

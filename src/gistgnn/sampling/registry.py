@@ -31,11 +31,9 @@ NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the sampler "clusters", given
 
 
 def named_sampling(sampling: Sampling | str | None, nodes: int, clusters_there: int | None = None) -> Sampling | None:
-    """Return the default settings of a sampler given by its name, such as "full" or "clusters"; settings as they are.
-
-    "clusters" takes the clusters that the graph of ``nodes`` nodes has already, or makes clusters of about
-    `NODES_PER_CLUSTER` nodes, at least `FEWEST_CLUSTERS`. It joins 10 of them to a batch.
-    """
+    """Return the default settings of a sampler given by name, such as "clusters"; settings as they are."""
+    # "clusters" joins 10 clusters to a batch: the graph's own, or at least `FEWEST_CLUSTERS` of `NODES_PER_CLUSTER`
+    # nodes.
     if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
         return sampling
     if not isinstance(sampling, str) or sampling not in (FULL, *SAMPLERS):

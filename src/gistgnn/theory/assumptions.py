@@ -59,10 +59,8 @@ def check(graph: Graph | Problem, sub_gcns: int = 1) -> list[Check]:
 
 
 def degree_balance(degrees: Tensor) -> tuple[float, int]:
-    """Return the least ε, and its integer p >= 1, with (1 − ε)² p <= D_ii <= (1 + ε)² p for all i (balanced_degree).
-
-    The best p is beside the real one that makes both sides tight: √p = (√D_min + √D_max) / 2.
-    """
+    """The least ε, and its integer p >= 1, with (1 − ε)² p <= D_ii <= (1 + ε)² p for all i (balanced_degree)."""
+    # The best p is beside the real one that makes both sides tight: √p = (√D_min + √D_max) / 2.
     low, high = math.sqrt(float(degrees.min())), math.sqrt(float(degrees.max()))
     best = ((low + high) / 2.0) ** 2
 
@@ -84,11 +82,9 @@ def smallest_angle(x_hat: Tensor) -> float:
 
 
 def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (1, 2)) -> Problem:
-    """Return a ring of n >= 3 nodes, with d (None: n) random inputs of norm 1/2 and random targets of ±1.
-
-    Each node is a neighbour of the nodes at the distances `jumps`. Jumps of 1 and 2 make triangles, so that the graph
-    is not bipartite. All degrees are equal, and no row of X̂ is longer than 1.
-    """
+    """Return a ring of n >= 3 nodes, with d (None: n) random inputs of norm 1/2 and random targets of ±1."""
+    # Neighbours are at the distances `jumps`: 1 and 2 make triangles, so that the graph is not bipartite. All degrees
+    # are equal, and no row of X̂ is longer than 1.
     if n < 3:
         raise InputError(f"n is {n}, expected at least 3 nodes in a ring")
     rng = torch.Generator().manual_seed(seed)
@@ -185,10 +181,9 @@ def scale_inputs(problem: Problem) -> Problem:
 
 
 def in_basis_of_rows(problem: Problem) -> Problem:
-    """Return the problem with X in an orthonormal basis of its rows, [n, n], if it has more features than nodes.
-
-    The analysis depends on X through XX' alone, which stays, and training has the same distribution at n/d of the cost.
-    """
+    """Return the problem with X in an orthonormal basis of its rows, [n, n], if it has more features than nodes."""
+    # The analysis depends on X through XX' alone, which stays, and training has the same distribution at n/d of the
+    # cost.
     if problem.d <= problem.n:
         return problem
     return replace(problem, x=torch.linalg.qr(problem.x.T).R.T.contiguous())

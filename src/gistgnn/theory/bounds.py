@@ -24,11 +24,10 @@ from gistgnn.theory.problem import (
 
 
 def kernel_width(problem: Problem, m: int, rounds: int, delta: float) -> int:
-    """Return a width d_1 at which Lemma PD_GISTK holds: λ_min(G^(j)) >= λ_0 / 2 with probability 1 − δ.
-
-    It is the least d_1 with T m n² (2 exp(−d_1 λ_0² / 128 n²) + exp(−d_1 λ_0 / 480 m n)) <= δ, the failure probability
-    in the proof of the lemma. It grows with λ_0^-2; the λ_0^-1 of the statement does not follow from the proof.
-    """
+    """Return a width d_1 at which Lemma PD_GISTK holds: λ_min(G^(j)) >= λ_0 / 2 with probability 1 − δ."""
+    # It is the least d_1 with T m n² (2 exp(−d_1 λ_0² / 128 n²) + exp(−d_1 λ_0 / 480 m n)) <= δ, the failure
+    # probability in the lemma's proof. It grows with λ_0^-2; the λ_0^-1 of the statement does not follow from the
+    # proof.
     lambda_0, n = check_lambda_0(least_eigenvalue(problem, m)), problem.n
     check_fraction("delta", delta)
 
@@ -45,11 +44,9 @@ def proof_step(problem: Problem, m: int) -> float:
 
 
 def limit_error_term(problem: Problem, sub_gcns: int, local_steps: int, step_size: float) -> dict[str, float]:
-    """Return both sides of Lemma error_term_bound at t = 0, y = 0 and d_1 → ∞: an example of how the lemma fails.
-
-    "fall" is ι_0 = (m−1)/m² tr(S − Q^2ζ S), by which the disagreement of the sub-GCNs falls, with Q = I − ηG^∞ and
-    S = ĀKĀ; "allowed" is what is left of the right-hand side for γ = 1, (ηλ_0/2m) Σ_k tr(Q^2k S).
-    """
+    """Return both sides of Lemma error_term_bound at t = 0, y = 0 and d_1 → ∞: an example of how the lemma fails."""
+    # "fall" is ι_0 = (m−1)/m² tr(S − Q^2ζ S), the fall of the sub-GCNs' disagreement, with Q = I − ηG^∞ and S = ĀKĀ;
+    # "allowed" is what is left of the right-hand side for γ = 1, (ηλ_0/2m) Σ_k tr(Q^2k S).
     m = sub_gcns
     Q = torch.eye(problem.n, dtype=torch.float64) - step_size * limit_kernel(problem, m)
     S = output_covariance(problem)

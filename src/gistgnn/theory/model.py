@@ -18,10 +18,9 @@ from gistgnn.theory.problem import Problem, aggregation, kernel, least_eigenvalu
 
 
 class OneHiddenGCN(nn.Module):
-    """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in float64.
+    """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in float64."""
 
-    A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN.
-    """
+    # A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN.
 
     theta: nn.Parameter
     a: Tensor
@@ -84,10 +83,8 @@ class Trace:
 
 
 def train_round(gist: GIST, problem: Problem, local_steps: int, step_size: float) -> Trace:
-    """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure).
-
-    The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` comes from `make_gist`.
-    """
+    """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure)."""
+    # The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` is `make_gist`'s.
     if local_steps < 1:
         raise InputError(f"local_steps is {local_steps}, expected at least 1")
     if not step_size > 0:
@@ -107,10 +104,8 @@ def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size
 
 
 def sample_next_errors(gist: GIST, problem: Problem, local_steps: int, step_size: float, draws: int) -> Tensor:
-    """Return ‖y − ŷ(t + 1)‖² for several masks M_t, [draws]; the mean estimates E_{M_t}. Θ_t does not change.
-
-    Every draw uses the masks of another round, so `gist` stands at a later round afterwards.
-    """
+    """Return ‖y − ŷ(t + 1)‖² for several masks M_t, [draws]; the mean estimates E_{M_t}. Θ_t does not change."""
+    # Every draw uses the masks of another round, so `gist` stands at a later round afterwards.
     errors = []
     for _ in range(draws):
         subs = gist.begin_round()  # never aggregated, so Θ_t stays
@@ -165,10 +160,8 @@ def mean_of_second_half(errors: Tensor) -> float:
 def measure_convergence(
     problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, rounds: int, seeds: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Train from S seeds with η <= 1/λ_max(G^∞); return ‖y − ŷ(t)‖² [S, T + 1], ρ [S] and `ProvedBound.at` [S, T + 1].
-
-    The bound of a run is nan if its ρ is λ_0 or more, where it says nothing.
-    """
+    """Train from S seeds, η <= 1/λ_max(G^∞); return ‖y − ŷ(t)‖² [S, T + 1], ρ [S] and `ProvedBound.at` [S, T + 1]."""
+    # The bound of a run is nan if its ρ is λ_0 or more, where it says nothing.
     lambda_0 = least_eigenvalue(problem, sub_gcns)
     errors, drift = torch.empty(seeds, rounds + 1, dtype=torch.float64), torch.zeros(seeds, dtype=torch.float64)
     proved = torch.full_like(errors, math.nan)
@@ -227,12 +220,10 @@ def measure_kernel_distance(problem: Problem, d_1: int, sub_gcns: int, draws: in
 
 
 def measure_contraction(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, seeds: int) -> dict[str, float]:
-    """Train a round with `proof_step`, and compare the sub-GCNs that meet the conditions of Lemma local_converge.
-
-    The conditions: all neurons stay within R of their start, at most 4 d_1 R of them can change their sign at any node,
-    and λ_min of all kernels is at least λ_0/2. "met" of the "trained" sub-GCNs meet them; "slowest" is the largest
-    ‖e_j(k + 1)‖² / ‖e_j(k)‖² of these, or nan; "factor" is the lemma's 1 − ηλ_0/2.
-    """
+    """Train a round with `proof_step`, and compare the sub-GCNs that meet the conditions of Lemma local_converge."""
+    # The conditions: all neurons stay within R of their start, at most 4 d_1 R of them can change their sign at any
+    # node, and λ_min of all kernels is at least λ_0/2. "met" of the "trained" sub-GCNs meet them; "slowest" is the
+    # largest ‖e_j(k + 1)‖² / ‖e_j(k)‖² of these, or nan; "factor" is the lemma's 1 − ηλ_0/2.
     eta, lambda_0 = proof_step(problem, sub_gcns), least_eigenvalue(problem, sub_gcns)
     R = lambda_0 / (192.0 * problem.n)  # printed: λ_0 / (96 n)
     ratios: list[float] = []

@@ -83,10 +83,8 @@ class LeadingOrder:
 
 
 def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, rounds: int) -> Tensor:
-    """Return E‖y − ŷ(t)‖² for t = 0 ... T as d_1 → ∞, [T + 1].
-
-    Then y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), where ŷ(0) is Gaussian with covariance ĀKĀ / m².
-    """
+    """Return E‖y − ŷ(t)‖² for t = 0 ... T as d_1 → ∞, [T + 1]."""
+    # Then y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), where ŷ(0) is Gaussian with covariance ĀKĀ / m².
     values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
     covariance = output_covariance(problem) / m**2
     weights = (vectors.T @ problem.y).square() + (vectors.T @ covariance @ vectors).diagonal()

@@ -31,10 +31,8 @@ def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
 
 
 def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
-    """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix), from [2, E] edges in both directions.
-
-    D^-1/2 is the pseudo-inverse: an isolated node has D_ii = 0 and keeps its own features.
-    """
+    """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix), from [2, E] edges in both directions."""
+    # D^-1/2 is the pseudo-inverse: an isolated node has D_ii = 0 and keeps its own features.
     A = adjacency(edge_index, nodes)
     degrees = A.sum(dim=1)
     scale = torch.where(degrees > 0, degrees.clamp(min=1.0).rsqrt(), 0.0)
@@ -141,27 +139,21 @@ def angles(x_hat: Tensor) -> Tensor:
 
 
 def limit_gram(x_hat: Tensor, m: int) -> Tensor:
-    """Return H^∞_ij = <x̂_i, x̂_j> (π − ∠(x̂_i, x̂_j)) / (2π m), [n, n] (appendix C.4).
-
-    The fraction is P(<x̂_i, θ> >= 0, <x̂_j, θ> >= 0) / m for θ ~ N(0, I), which the paper leaves as an expectation.
-    """
+    """Return H^∞_ij = <x̂_i, x̂_j> (π − ∠(x̂_i, x̂_j)) / (2π m), [n, n] (appendix C.4)."""
+    # The fraction is P(<x̂_i, θ> >= 0, <x̂_j, θ> >= 0) / m for θ ~ N(0, I), which the paper leaves as an expectation.
     return x_hat @ x_hat.T * (math.pi - angles(x_hat)) / (2.0 * math.pi * m)
 
 
 def gram(x_hat: Tensor, theta: Tensor, d_1: int) -> Tensor:
-    """Return H(t, t', k)_ij = <x̂_i, x̂_j> (1/d_1) Σ_r I{<x̂_i, θ_r> >= 0, <x̂_j, θ_r> >= 0}, [n, n] (appendix C.4).
-
-    theta is [d, d^(j)], the weights of the neurons r that the mask M^(j)_t leaves active.
-    """
+    """Return H(t, t', k)_ij = <x̂_i, x̂_j> (1/d_1) Σ_r I{<x̂_i, θ_r> >= 0, <x̂_j, θ_r> >= 0}, [n, n] (appendix C.4)."""
+    # theta: [d, d^(j)], the weights of the neurons r that the mask M^(j)_t leaves active
     active = (x_hat @ theta >= 0).to(x_hat.dtype)
     return x_hat @ x_hat.T * (active @ active.T) / d_1
 
 
 def output_gram(x_hat: Tensor) -> Tensor:
-    """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)] for θ ~ N(0, I), [n, n]: the second moments of a hidden neuron.
-
-    It is ‖x̂_i‖ ‖x̂_j‖ (sin φ + (π − φ) cos φ) / 2π with φ = ∠(x̂_i, x̂_j), the arc-cosine kernel of degree one.
-    """
+    """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)] for θ ~ N(0, I), [n, n]: the second moments of a hidden neuron."""
+    # ‖x̂_i‖ ‖x̂_j‖ (sin φ + (π − φ) cos φ) / 2π with φ = ∠(x̂_i, x̂_j), the arc-cosine kernel of degree one
     phi, norms = angles(x_hat), x_hat.norm(dim=1)
     return norms[:, None] * norms * (phi.sin() + (math.pi - phi) * phi.cos()) / (2.0 * math.pi)
 
@@ -172,10 +164,8 @@ def limit_kernel(problem: Problem, m: int) -> Tensor:
 
 
 def least_eigenvalue(problem: Problem, m: int) -> float:
-    """Return λ_0 = λ_min(G^∞), proportional to 1/m; 0 if it is below n ε λ_max(G^∞), the rounding error of float64.
-
-    λ_0 >= λ_min(H^∞) λ_min(Ā)². The paper has λ_min(Ā) without the square, which is wrong (docs/explanation/theory.md).
-    """
+    """Return λ_0 = λ_min(G^∞), proportional to 1/m; 0 if it is below n ε λ_max(G^∞), the rounding error of float64."""
+    # λ_0 >= λ_min(H^∞) λ_min(Ā)². The paper has λ_min(Ā) without the square, which is wrong (explanation/theory.md).
     least, greatest = float(problem.spectrum[0]), float(problem.spectrum[-1])
     return least / m if least > problem.n * torch.finfo(torch.float64).eps * greatest else 0.0
 
@@ -199,12 +189,9 @@ def kernel(problem: Problem, theta: Tensor, d_1: int) -> Tensor:
 
 
 def secant_kernel(problem: Problem, before: Tensor, after: Tensor, d_1: int) -> Tensor:
-    """Return the kernel Ĝ of a step of gradient descent: ŷ(k+1) − ŷ(k) = η Ĝ (y − ŷ(k)) exactly, [n, n].
-
-    Ĥ_ij = <x̂_i, x̂_j> (1/d_1) Σ_r s_ri I{<x̂_j, θ_r> >= 0}, where s_ri in [0, 1] is the slope of σ between
-    <x̂_i, θ_r> before and after the step. Ĝ is not symmetric. before and after are the weights of the active neurons at
-    steps k and k + 1, [d, d^(j)].
-    """
+    """Return the kernel Ĝ of a step of gradient descent: ŷ(k+1) − ŷ(k) = η Ĝ (y − ŷ(k)) exactly, [n, n]."""
+    # Ĥ_ij = <x̂_i, x̂_j> (1/d_1) Σ_r s_ri I{<x̂_j, θ_r> >= 0}, where s_ri in [0, 1] is the slope of σ between <x̂_i,
+    # θ_r> before and after: the active neurons' weights at steps k and k + 1, [d, d^(j)]. Ĝ is not symmetric.
     z, w = problem.x_hat @ before, problem.x_hat @ after
     active = (z >= 0).to(z.dtype)
     slope = torch.where(w == z, active, (w.relu() - z.relu()) / torch.where(w == z, 1.0, w - z))

@@ -16,12 +16,9 @@ from gistgnn.theta.theta import Exchange, Losses
 
 
 class BetweenRanks(Exchange):
-    """Deals the sub-GCNs of a round to ranks: sub-GCN i trains on rank i mod W.
+    """Deals the sub-GCNs of a round to ranks: sub-GCN i trains on rank i mod W."""
 
-    Attributes:
-        keys: the keys of the moments that are cut like their parameter, on any rank in this round.
-        counters: the largest step count of every parameter, over all ranks, by key.
-    """
+    # `keys` are the moments that are cut like their parameter, on any rank; `counters` the largest step counts, by key.
 
     ranks: Ranks
 

@@ -44,15 +44,12 @@ class State(msgspec.Struct):
 
 
 class OnDisk(InMemory):
-    """Θ in safetensors files that are mapped into memory.
+    """Θ in safetensors files that are mapped into memory. A damaged folder, or another model's, is an InputError."""
 
-    The trained sub-GCNs of a round are written into files of their own. Then theta.json says that the round is over:
-    this commits it. Then the values are copied into Θ, which may be done twice. A process that is killed before the
-    commit leaves Θ as it was before the round. After one that is killed later, the values are copied again when Θ is
-    next opened. So a round is in Θ as a whole, or not at all.
-
-    An InputError says that the folder is of another model, or damaged, or that the disk is full.
-    """
+    # The trained sub-GCNs of a round are written into files of their own. theta.json says that the round is over: this
+    # commits it. Then the values are copied into Θ. A process that is killed before the commit leaves Θ as it was;
+    # after one that is killed later, they are copied again when Θ is next opened. So a round is in Θ as a whole, or not
+    # at all.
 
     lasts = True
 

@@ -13,11 +13,11 @@ from gistgnn.theta.model_spec import ModelSpec
 class Mean:
     """How the full model is made the mean of its sub-GCNs, whatever their number m is at the time.
 
-    In the paper's method a merged layer sums over m times as many features as a sub-GCN's. Here Θ holds 1/m of what the
-    sub-GCNs have, in every tensor that sums over more features after merging. So the full model's output has the scale
-    of a sub-GCN's, and a change of m does not change it. With weights of zero between the blocks it is exactly the mean
-    of the sub-GCNs' outputs, unless a layer mixes them nonlinearly, as layer norm and attention do, or the readout is
-    followed by something nonlinear, as in GIN. Where the sub-GCNs are copies of one another it is exact with these too.
+    A merged layer sums over m times as many features as a sub-GCN's. Here Θ holds 1/m of what the sub-GCNs have, in
+    every tensor that does. So the full model's output has a sub-GCN's scale, and a change of m does not change it. With
+    weights of zero between the blocks it is the mean of the sub-GCNs' outputs, exactly unless a layer mixes them
+    nonlinearly (layer norm, attention) or the readout is followed by something nonlinear (GIN); for copies it is exact
+    with these too.
 
     Args:
         readout: the tensors that sum over split features into something that is not split (see `find_readout`).

@@ -17,13 +17,9 @@ from gistgnn.theta.theta import Exchange, Theta
 
 
 class InMemory(Theta):
-    """Θ of which this process has every tensor.
+    """Θ of which this process has every tensor; those given to it are held, not copied. See `Theta`."""
 
-    Args:
-        layout, widths, exchange: see `Theta`.
-        tensors: every parameter and buffer of the full model, by name. They are held, not copied.
-        streams: a round's sub-GCNs are on the device one at a time; the trained ones wait where Θ is.
-    """
+    # streams: a round's sub-GCNs are on the device one at a time; the trained ones wait where Θ is
 
     def __init__(
         self,

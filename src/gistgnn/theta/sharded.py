@@ -63,15 +63,9 @@ Item = tuple[int, str, Piece]  # a sub-GCN, the key of a tensor or moment, and a
 
 
 class Sharded(Theta):
-    """Θ, its moments and the best Θ by rows over the ranks, in memory.
+    """Θ, its moments and the best Θ by rows over the ranks, in memory on the spec's device."""
 
-    Before a round the owners send each rank the slices of its sub-GCNs; after the round each rank sends them back: one
-    all-to-all each way.
-
-    Args:
-        spec: the model, with the device on which this rank's rows are.
-        ranks: the processes of the run.
-    """
+    # Before a round the owners send each rank the slices of its sub-GCNs, and get them back after it: two all-to-alls.
 
     streams = True
     exchange: BetweenRanks

@@ -25,11 +25,9 @@ _ENTRIES = 2**20  # copied at a time
 
 
 class Slices:
-    """The slices that blocks cut out of every tensor of a model.
+    """The slices that blocks cut out of every tensor of a model."""
 
-    An entry of a parameter, a buffer or a moment belongs to a sub-GCN if its position in every dimension lies in the
-    sub-GCN's blocks.
-    """
+    # An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 
     def __init__(self, layout: Layout, widths: Sequence[int]) -> None:
         self.layout = layout
@@ -108,11 +106,9 @@ def scatter(tensor: Tensor, cut: Cut, values: Tensor) -> None:
 
 
 def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) -> None:
-    """Change each entry of a tensor by the mean change of the sub-GCNs that hold it, in place.
-
-    The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for bit. An entry of which
-    all holders have the same value takes that value. Boolean entries take the value of the first sub-GCN.
-    """
+    """Change each entry of a tensor by the mean change of the sub-GCNs that hold it, in place."""
+    # The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for bit. An entry of
+    # which all holders have the same value takes that value. Boolean entries take the value of the first sub-GCN.
     indices = [index_of(target, cut) for cut in cuts]
     values = [value.detach().to(target.device) for value in values]
     if target.dtype == torch.bool:  # a flag has no average, and training does not change it

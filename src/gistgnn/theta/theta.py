@@ -24,10 +24,7 @@ Losses = dict[int, float]  # sub-GCN -> mean over its steps
 
 
 class Exchange:
-    """One process trains all sub-GCNs, and there is nobody to exchange them with.
-
-    A subclass deals the sub-GCNs to ranks (see `gistgnn.theta.between_ranks`).
-    """
+    """One process trains all sub-GCNs. A subclass deals them to ranks (see `gistgnn.theta.between_ranks`)."""
 
     def __init__(self, ranks: World | None = None) -> None:
         self.ranks = ranks or Alone()
@@ -195,18 +192,14 @@ class Theta(ABC):
 
     @abstractmethod
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
-        """The full model with the parameters of Θ, in evaluation mode.
-
-        Parameters in memory are copied; large ones in files are mapped. With several ranks, all of them call this.
-        Where Θ is sharded, rank 0 collects the parameters, and the other ranks get a model without values. `best` takes
-        the best Θ, if there is one; `module` is one of `running_model`, which may be filled instead of a new one.
-        """
+        """The full model with Θ's parameters (`best`: the best ones), in evaluation mode; all ranks call this."""
+        # Parameters in memory are copied; large ones in files are mapped. Where Θ is sharded, rank 0 collects them, and
+        # other ranks get a model without values. `module` is one of `running_model`, which may be filled instead of a
+        # new one.
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model on its device with the parameters that Θ has now; on ranks other than 0 without values.
-
-        All ranks call this. `module` is that of the last call, which may be filled again.
-        """
+        """The full model on its device with the parameters that Θ has now; on ranks other than 0 without values."""
+        # All ranks call this. `module` is that of the last call, which may be filled again.
         return self.full_model(spec)
 
     def communication(self, local_steps: int) -> dict[str, Any] | None:

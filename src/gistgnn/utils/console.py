@@ -47,11 +47,8 @@ class _NoteHandler(logging.Handler):
 
 @contextlib.contextmanager
 def spinner(task: str, *, shown: bool, logged: bool = False) -> Iterator[None]:
-    """Say on standard error what the block does, if ``shown``.
-
-    A terminal shows a spinner while the block runs. Elsewhere one line is printed: at once if ``logged``, or else if
-    the block takes longer than `SLOW` seconds. Within another spinner nothing is shown.
-    """
+    """Say on standard error what the block does, if `shown`; within another spinner, nothing."""
+    # A terminal shows a spinner. Elsewhere one line is printed: at once if `logged`, or else after `SLOW` seconds.
     global _showing
     if not shown or _showing:
         yield
@@ -81,10 +78,7 @@ def _log(task: str) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = ()) -> None:
-    """Print a table on standard output, under its title, if it has one. No cell is broken or cut.
-
-    The columns named in `left` are aligned left, all others right.
-    """
+    """Print a table, under a title if it has one, with whole cells. Columns in `left` are aligned left."""
     rows = [[printable(cell) for cell in row] for row in rows]
     if title:
         print(printable(title))

@@ -8,11 +8,7 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T]):
-    """A dictionary from names to objects of other modules. A lookup imports the module; listing names does not.
-
-    Example:
-        >>> SHAPES = Registry({"square": "shapes.square:Square"})
-    """
+    """A dictionary from names to objects of modules, "module:object". A lookup imports; listing names does not."""
 
     def __init__(self, homes: Mapping[str, str]) -> None:
         self._homes = homes

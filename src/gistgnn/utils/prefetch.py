@@ -10,10 +10,8 @@ _END = object()
 
 
 def prefetch(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
-    """Yield the items while a thread prepares the next ones: `depth` items, that in use included, exist at a time.
-
-    An error in `items` is raised at its place in the sequence. Closing the generator ends the thread.
-    """
+    """Yield the items while a thread prepares the next ones: `depth` items, that in use included, exist at a time."""
+    # An error in `items` is raised at its place in the sequence. Closing the generator ends the thread.
     iterator = iter(items)
     pool = ThreadPoolExecutor(1, thread_name_prefix="gistgnn-prefetch")
     try:

@@ -14,11 +14,7 @@ _APART = " · "
 
 
 class Meter:
-    """Shows how much of some work is done, and how long the rest will take if it goes on as fast as so far.
-
-    Args:
-        label: what is done.
-    """
+    """Shows how much of the work `label` is done, and how long the rest takes if it goes on as fast as so far."""
 
     def __init__(self, label: str) -> None:
         console = Terminal()
@@ -55,13 +51,7 @@ class Meter:
 
 
 class TaskProgress:
-    """How many of some tasks, such as runs, are finished; a log gets a line when a task is finished.
-
-    Args:
-        label: what is done.
-        total: how many tasks there are.
-        done: how many of them were finished before.
-    """
+    """How many of `total` tasks, such as runs, are finished, `done` of them before; a log gets a line for each."""
 
     def __init__(self, label: str, total: int, done: int = 0) -> None:
         self._label, self._total, self._done, self._meter = label, total, done, Meter(label)

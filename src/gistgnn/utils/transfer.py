@@ -26,11 +26,9 @@ _MOST = 2**26  # bytes: larger tensors are copied once, and would take as much m
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor on a device, as `Tensor.to`.
-
-    Torch copies from ordinary memory only when the GPU has done all that it was asked before. So a thread that makes
-    batches would wait for the steps that train. From page-locked memory the copy is put in line behind these steps.
-    """
+    """Return a tensor on a device, as `Tensor.to`, without waiting for the steps that the GPU still has to do."""
+    # Torch copies from ordinary memory only when the GPU has done all that it was asked; a copy from page-locked memory
+    # is put in line behind these steps. So a thread that makes batches does not wait for the steps that train.
     if device.type != "cuda" or tensor.device.type != "cpu" or not 0 < tensor.nbytes <= _MOST:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)

@@ -125,10 +125,8 @@ def _chosen(method: str, edges: CSR, room: int) -> str:
 
 
 def _write_renumbered(source: Path, clusters: Clusters, room: int, folder: Path) -> tuple[Manifest, float]:
-    """Write a folder in the order of clusters, in blocks; return its manifest and the share of edges inside clusters.
-
-    The rows of a block are read from the mapped arrays in ascending order of the old numbers.
-    """
+    """Write a folder in the order of clusters; return its manifest and the share of edges inside clusters."""
+    # in blocks, whose rows are read from the mapped arrays in ascending order of the old numbers
     manifest, tensors = open_arrays(source)
     old, node = {name: tensor.numpy() for name, tensor in tensors.items()}, clusters.order.numpy()
     most = min(max((room - _RENUMBERED * len(node)) // 4, _LEAST), _MOST)  # bytes in memory at once
