@@ -22,9 +22,7 @@ EXPERIMENTS = {
         "small_graphs:DepthWidth", "Figure 4: depth and width on one device", ("layers", "widths", "jobs")
     ),
     "local-iterations": Entry(
-        "small_graphs:LocalIterations",
-        "Figure 5: how often sub-GCNs are merged",
-        ("zetas", "sub_gcns", "jobs"),
+        "small_graphs:LocalIterations", "Figure 5: how often sub-GCNs are merged", ("zetas", "sub_gcns", "jobs")
     ),
     "reddit": Entry(
         "table2:Reddit",

@@ -34,11 +34,7 @@ def render(template: str, **context: Any) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader(__name__),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
+        loader=PackageLoader(__name__), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
     for function in (formats.duration, formats.number, formats.percent, formats.plural, formats.size, formats.times):
         environment.filters[function.__name__] = function
