@@ -1,7 +1,5 @@
 """Several ways to train one model, side by side: the tables of `gistgnn compare`, and the rows of the paper's."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Iterable, Sequence
@@ -73,7 +71,7 @@ class Row:
         """The mean training time, in seconds."""
         return statistics.fmean(self.seconds)
 
-    def costs_too_much(self, baseline: Row) -> bool:
+    def costs_too_much(self, baseline: "Row") -> bool:
         """Whether the row loses more than a point of the baseline's score."""
         return baseline.mean - self.mean > COSTLY
 

@@ -1,7 +1,5 @@
 """Many runs: each trains in a process of its own, and is kept in a file, so that an interrupted command resumes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Refuses ranks of a run whose settings, models or graphs differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

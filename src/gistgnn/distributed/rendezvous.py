@@ -1,7 +1,5 @@
 """How the ranks of a run find each other at a start or a restart, and which of them do not answer."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -1,7 +1,5 @@
 """The memory and the disk that a run takes, in closed form, and what this machine has."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +36,7 @@ class Resources:
     base: int  # what the process holds already
 
     @classmethod
-    def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> Resources:
+    def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> "Resources":
         """Return what this process can have now for a run in ``out``, with ``memory`` in place of what is free."""
         base, disk = held_bytes() + _LOADED, free_disk((out or Path()) / THETA)
         host = available_bytes(torch.device("cpu")) + base

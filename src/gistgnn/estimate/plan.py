@@ -1,7 +1,5 @@
 """Plans a run for several m, or for its phases, and several stores of Θ; refuses one that cannot fit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """What a run trains, by sizes alone: its phases, their sub-GCNs, and the batches that these see."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from functools import cached_property

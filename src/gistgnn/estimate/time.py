@@ -1,7 +1,5 @@
 """The time of a run: counted operations and bytes, over rates that are measured once on this machine."""
 
-from __future__ import annotations
-
 import os
 import time
 import timeit

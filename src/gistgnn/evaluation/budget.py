@@ -1,7 +1,5 @@
 """The memory that a model of `gistgnn.nn` needs on a graph, and a plan to evaluate it layer by layer with less."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -101,7 +99,7 @@ class GraphShape:
     computed: bool = False  # all operators and Ā x are computed already
 
     @classmethod
-    def of(cls, batch: Batch | GraphShape) -> GraphShape:
+    def of(cls, batch: "Batch | GraphShape") -> "GraphShape":
         """Return the numbers of a whole graph."""
         if isinstance(batch, GraphShape):
             return batch

@@ -1,7 +1,5 @@
 """The exact output of a model of `gistgnn.nn`, one layer after the other, within a memory budget."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -101,7 +99,7 @@ class NodeFeatures:
     @classmethod
     def empty(
         cls, nodes: int, blocks: list[slice], device: torch.device, dtype: torch.dtype, *, in_file: bool
-    ) -> NodeFeatures:
+    ) -> "NodeFeatures":
         """Return features on the host that are still to be set; `blocks` cut their columns."""
         size = torch.Size([nodes * blocks[-1].stop])
         in_file = in_file and bool(size.numel())

@@ -1,7 +1,5 @@
 """`Evaluation`: the user's choice of how models run on a whole graph."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

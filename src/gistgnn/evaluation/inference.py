@@ -1,7 +1,5 @@
 """`Inference`: a way to run models on every node of one graph: at once, by parts, or the members of an ensemble."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Predictions of a model, and its scores on the splits of a graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ class Predictions:
     logits: Tensor | None  # [N, C], where a metric reads them; else None
 
     @classmethod
-    def of(cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None) -> Predictions:
+    def of(cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None) -> "Predictions":
         """Collect the output for all nodes: without one, NaN and class 0; ``metric``: a score beyond the task's."""
         labels = logits = None
         few = torch.int16 if graph.num_classes <= 2**15 else torch.int32  # there is one label for every node

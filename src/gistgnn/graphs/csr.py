@@ -1,7 +1,5 @@
 """`CSR`: the places of a sparse matrix's entries, without values; the edges of a graph by target."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
@@ -48,7 +46,7 @@ class CSR:
         self.num_nodes, self.num_edges = self.shape[0], col.numel()
 
     @classmethod
-    def of(cls, edge_index: Tensor, num_nodes: int) -> CSR:
+    def of(cls, edge_index: Tensor, num_nodes: int) -> "CSR":
         """Return the edges of an ``edge_index``: [2, E] that is sorted by (target, source)."""
         source, target = edge_index
         rows = torch.arange(num_nodes + 1, device=target.device)
@@ -57,7 +55,7 @@ class CSR:
     @classmethod
     def from_entries(
         cls, row: Tensor, col: Tensor, shape: tuple[int, int], names: tuple[str, str] = ("row", "column")
-    ) -> tuple[CSR, Tensor | None]:
+    ) -> "tuple[CSR, Tensor | None]":
         """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are sorted.
 
         Entries of one row keep their order. Errors call the axes by their ``names``.
@@ -77,7 +75,7 @@ class CSR:
         return cls.from_sorted(row, col, shape), order
 
     @classmethod
-    def from_sorted(cls, row: Tensor, col: Tensor, shape: tuple[int, int]) -> CSR:
+    def from_sorted(cls, row: Tensor, col: Tensor, shape: tuple[int, int]) -> "CSR":
         """Return entries that are valid and sorted by row."""
         dtype = index_dtype(*shape, row.numel())
         rows = torch.arange(shape[0] + 1, dtype=row.dtype, device=row.device)
@@ -126,7 +124,7 @@ class CSR:
             hashed.update(np.arange(first, last + 1).repeat(degrees).data)
         return hashed.intdigest()
 
-    def to(self, device: torch.device | str) -> CSR:
+    def to(self, device: torch.device | str) -> "CSR":
         """Return the entries on another device."""
         device = torch.device(device)
         if device == self.col.device:
@@ -138,7 +136,7 @@ class CSR:
         """Return the torch CSR tensor with these entries and ``value``: [nnz], without a copy."""
         return torch.sparse_csr_tensor(self.rowptr, self.col, value, self.shape, check_invariants=False)
 
-    def for_products(self) -> CSR:
+    def for_products(self) -> "CSR":
         """Return the entries with one type for both tensors, as torch's products want: int32 where the numbers fit."""
         dtype = index_dtype(*self.shape, self.num_edges)
         if self.rowptr.dtype == self.col.dtype == dtype:
@@ -146,7 +144,7 @@ class CSR:
         return CSR(self.rowptr.to(dtype), self.col.to(dtype), self.shape, self._loops)
 
     @cached_property
-    def transpose(self) -> tuple[CSR, Tensor]:
+    def transpose(self) -> "tuple[CSR, Tensor]":
         """The transposed entries, and for each of them its index here: [nnz], int64."""
         try:
             rowptr, col = self.rowptr.numpy(), self.col.numpy()
@@ -161,7 +159,7 @@ class CSR:
         starts, rows = torch.from_numpy(by_column.indptr).to(dtype), torch.from_numpy(by_column.indices).to(dtype)
         return CSR(starts, rows, self.shape[::-1]), torch.from_numpy(by_column.data).long()
 
-    def looped(self, own: Tensor | None = None) -> tuple[CSR, Tensor, Tensor]:
+    def looped(self, own: Tensor | None = None) -> "tuple[CSR, Tensor, Tensor]":
         """Put one self-loop at the end of every row, and drop the self-loops that are given: the entries of Ā.
 
         ``own``: [R] is the column of each row's self-loop; None: row i has (i, i). Returns the entries, the index of
@@ -192,13 +190,13 @@ class CSR:
         entries = torch.arange(self.num_edges, device=place.device)
         return entries.new_empty(count + 1).scatter_(0, place, entries)[:count]
 
-    def pieces(self, limit: int) -> Iterator[tuple[CSR, slice]]:
+    def pieces(self, limit: int) -> "Iterator[tuple[CSR, slice]]":
         """Cut the entries into pieces of at most ``limit`` consecutive ones; yield each with the slice it holds."""
         for start in range(0, self.num_edges, max(limit, 1)):
             stop = min(start + limit, self.num_edges)
             yield CSR(self.rowptr.clamp(start, stop) - start, self.col[start:stop], self.shape), slice(start, stop)
 
-    def rows(self, nodes: slice | Tensor) -> tuple[CSR, slice | Tensor]:
+    def rows(self, nodes: slice | Tensor) -> "tuple[CSR, slice | Tensor]":
         """Return some rows, and the entries that they hold: a slice, or indices.
 
         ``nodes``: consecutive rows, which are a view; or [k] rows in any order, possibly repeated.
@@ -214,7 +212,7 @@ class CSR:
         entries = moved + torch.arange(moved.numel(), dtype=moved.dtype, device=moved.device)
         return CSR(rowptr, self.col.index_select(0, entries), (nodes.numel(), self.shape[1])), entries
 
-    def top(self, rows: int, columns: int) -> CSR:
+    def top(self, rows: int, columns: int) -> "CSR":
         """Return the first rows; all their entries must be in the first columns."""
         return CSR(self.rowptr[: rows + 1], self.col[: int(self.rowptr[rows])], (rows, columns))
 

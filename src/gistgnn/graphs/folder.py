@@ -1,7 +1,5 @@
 """A graph as a folder of `.npy` files, which are mapped: docs/reference/graph-folder.md. Read, checked and written."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -77,7 +75,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         sync(folder / MANIFEST)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: Path) -> "Manifest":
         """Read the `manifest.json` of a folder; an `InputError` if there is none, or if it is damaged."""
         path = folder / MANIFEST
         try:

@@ -1,7 +1,5 @@
 """Data sets of the Open Graph Benchmark (OGB), read from their raw files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """How large a graph is: what decides the memory and time of training on it, without the graph."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,7 +21,7 @@ class StoredSizes:
     size: int  # bytes of the features, the edges and their data
 
     @classmethod
-    def of(cls, graph: Graph) -> StoredSizes | None:
+    def of(cls, graph: Graph) -> "StoredSizes | None":
         """Return the sizes of a graph's files; None: it is in memory, or not in the order of clusters."""
         ptr, edges, inside, found = graph.cluster_ptr, graph.edges, 0, 0
         if graph.folder is None or ptr is None:
@@ -53,7 +51,7 @@ class GraphSizes:
     stored: StoredSizes | None = None  # of a graph in a folder of clusters; None: the graph is in memory
 
     @classmethod
-    def of_graph(cls, graph: Graph) -> GraphSizes:
+    def of_graph(cls, graph: Graph) -> "GraphSizes":
         """Return the sizes of a graph."""
         sample = sample_of(graph.x)
         return cls(
@@ -63,7 +61,7 @@ class GraphSizes:
         )  # fmt: skip
 
     @classmethod
-    def of_dataset(cls, info: DatasetInfo) -> GraphSizes:
+    def of_dataset(cls, info: DatasetInfo) -> "GraphSizes":
         """Return the published sizes of a named data set."""
         several = info.task == "multi-label"
         sizes = cls(info.nodes, info.edges, info.train, info.name, info.features, info.classes, several)
@@ -79,7 +77,7 @@ class GraphSizes:
         """Edges into a node, on average."""
         return self.edges / self.nodes
 
-    def training(self) -> GraphSizes:
+    def training(self) -> "GraphSizes":
         """Return the training nodes' subgraph; both ends of an edge are taken to be in it as two random nodes are."""
         edges = round(self.edges * (self.train / self.nodes) ** 2)
         return replace(self, nodes=self.train, edges=edges, stored=None)

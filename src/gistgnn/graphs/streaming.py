@@ -7,8 +7,6 @@ After Akhremtsev, Sanders and Schulz, (Semi-)External Algorithms for Graph Parti
 3. Label propagation moves single nodes between METIS's clusters, and makes room where a cluster has too many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +80,9 @@ def stream_clusters(edges: CSR, count: int, seed: int, seen: Callable[[float], N
     return part
 
 
-def contracted(blocks: Iterator[Rows], part: Part, clusters: int, most: int, rng: np.random.Generator) -> sp.csr_matrix:
+def contracted(
+    blocks: "Iterator[Rows]", part: Part, clusters: int, most: int, rng: np.random.Generator
+) -> sp.csr_matrix:
     """Return how many edges go between clusters, [clusters, clusters] int32, symmetric; `part` is [N]."""
     # If more than `most` pairs have edges, every edge, counted or to come, is kept with probability 1/2; and again. So
     # pairs with many edges stay, in proportion.
@@ -152,7 +152,7 @@ class Labels:
     most: int  # nodes that a cluster may have; clusters may have more at first, but nodes never move to those
 
     @classmethod
-    def counted(cls, of: Part, clusters: int, most: int) -> Labels:
+    def counted(cls, of: Part, clusters: int, most: int) -> "Labels":
         """Count the nodes of every cluster."""
         return cls(of, np.bincount(of, minlength=clusters), most)
 

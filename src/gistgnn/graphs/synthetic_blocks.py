@@ -5,8 +5,6 @@ community, and its number from its place, so that there is no table of all nodes
 own edges; few nodes have a label. docs/explanation/synthetic-graphs.md describes it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import partial

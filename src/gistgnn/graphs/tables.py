@@ -1,7 +1,5 @@
 """Tables in CSV and Parquet: DuckDB reads them, and sorts edges that do not fit in memory."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """`Adjacency`: the structure of a graph or a batch, with the operators Ā that layers multiply by."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import cached_property
@@ -69,7 +67,7 @@ class Adjacency:
     @classmethod
     def from_csr(
         cls, edges: CSR, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None, *, by_rows: bool = False
-    ) -> Adjacency:
+    ) -> "Adjacency":
         """Return the graph of entries (target, source), without a copy; ``edge_weight``: [E] in their order."""
         adjacency = cls.__new__(cls)
         adjacency.pattern, adjacency.dtype, adjacency.by_rows = edges, dtype, by_rows
@@ -77,11 +75,13 @@ class Adjacency:
         adjacency.cache_products(None)
         return adjacency
 
-    def layer(self, number: int) -> Adjacency:
+    def layer(self, number: int) -> "Adjacency":
         """Return the structure that layer ``number`` (from 0) sums over. Batches sampled by layers have several."""
         return self
 
-    def with_cached_products(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> Adjacency:
+    def with_cached_products(
+        self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None
+    ) -> "Adjacency":
         """Return the same structure with other cached products; see `cache_products`."""
         other = copy(self)
         other.cache_products(x, product)
@@ -215,7 +215,7 @@ class Adjacency:
         check_weights(weight)
         return looped(pattern, weight, loop_weights(pattern, weight, own), own)
 
-    def to(self, *args: Any, **kwargs: Any) -> Adjacency:
+    def to(self, *args: Any, **kwargs: Any) -> "Adjacency":
         """Return the graph on another device or with another dtype; arguments as for ``Tensor.to``."""
         like = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs)
         if like.dtype == self.dtype and like.device == self.device:

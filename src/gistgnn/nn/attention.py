@@ -1,7 +1,5 @@
 """Attention over a graph's edges, without a tensor [entries, heads, channels]."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,7 +40,7 @@ def attend(features: Tensor, scores: Tensor, pattern: CSR, dropout: float = 0.0)
     return out.transpose(0, 1).reshape(pattern.shape[0], features.shape[1])
 
 
-def _all_heads(function: type[_Together], tensors: tuple[Tensor, ...], pattern: CSR, setting: float) -> Tensor:
+def _all_heads(function: "type[_Together]", tensors: tuple[Tensor, ...], pattern: CSR, setting: float) -> Tensor:
     """Apply a function of tensors [heads, ...] to as many heads together as fit."""
     together = max(TOGETHER // max(pattern.num_edges, 1), 1)
     groups = zip(*(x.split(together) for x in tensors), strict=True) if together < len(tensors[0]) else [tensors]

@@ -1,7 +1,5 @@
 """GCN, GraphSAGE and GIN: the models whose layers multiply by one operator."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

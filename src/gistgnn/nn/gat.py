@@ -1,7 +1,5 @@
 """GAT, the graph attention network, and GATv2, which has dynamic attention."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

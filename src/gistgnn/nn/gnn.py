@@ -1,7 +1,5 @@
 """`Layer`, one graph layer; `Propagation`, a layer with one operator; `GNN`, a stack of layers; `EnsembleModel`."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, cast, get_args

@@ -1,7 +1,5 @@
 """PyG's layers multiply by CSR matrices of a batch, where that gives the same as passing messages along its edges."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

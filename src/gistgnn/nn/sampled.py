@@ -1,7 +1,5 @@
 """`SampledAdjacency`: the structure of a batch with sampled edges, one for all layers or one per layer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,15 +24,15 @@ class Degrees:
     row_sums: Tensor | None = None  # of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not
     loops: Tensor | None = None  # the weights of the nodes' self-loops in A + I; None: 1
 
-    def of(self, nodes: Tensor | slice) -> Degrees:
+    def of(self, nodes: Tensor | slice) -> "Degrees":
         """Return the degrees of some of the nodes."""
         return self._map(lambda tensor: tensor[nodes])
 
-    def to(self, device: torch.device) -> Degrees:
+    def to(self, device: torch.device) -> "Degrees":
         """Return the degrees on another device."""
         return self._map(lambda tensor: to_device(tensor, device))
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Degrees:
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Degrees":
         others = (None if tensor is None else change(tensor) for tensor in (self.row_sums, self.loops))
         return Degrees(change(self.plain), change(self.looped), *others)
 
@@ -54,7 +52,7 @@ class SampledAdjacency(Adjacency):
         degrees: Degrees,
         weight: Tensor | None = None,
         *,
-        above: Sequence[SampledAdjacency] = (),
+        above: "Sequence[SampledAdjacency]" = (),
         refuses: str | None = None,
     ) -> None:
         self.pattern, self.degrees, self.weight = pattern, degrees, weight
@@ -123,7 +121,7 @@ class SampledAdjacency(Adjacency):
         if self._refuses:
             raise InputError(f"the model {does}, which {self._refuses}")
 
-    def to(self, *args: Any, **kwargs: Any) -> SampledAdjacency:
+    def to(self, *args: Any, **kwargs: Any) -> "SampledAdjacency":
         """Return the structure on another device; arguments as for ``Tensor.to``."""
         device = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs).device
         if device == self.device:

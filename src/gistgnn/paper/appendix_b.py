@@ -1,7 +1,5 @@
 """Tables 6 and 7 (appendix B): GIST against local SGD, and against ensembles of sub-GCNs, on the same batches."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from abc import abstractmethod

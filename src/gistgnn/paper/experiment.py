@@ -1,7 +1,5 @@
 """What the paper's experiments share: settings for two scales, the outcome, and the files that they write."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Experiments on large graphs (appendix A.4): groups of runs on one device, and on ranks, as the paper timed them."""
 
-from __future__ import annotations
-
 import statistics
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -111,7 +109,7 @@ class RunGroup:
         """The runs that one device or ranks have trained: the rows of the table."""
         return [line for line in self.lines if line.alone or line.worker]
 
-    def on_ranks(self) -> RunGroup | None:
+    def on_ranks(self) -> "RunGroup | None":
         """Return the group with the times of workers, but for the baseline; None if ranks have not trained all."""
         needed = [line for line in self.lines if line.name[1] > 1]
         found = [replace(line, alone=line.worker) for line in needed if line.worker]

@@ -1,7 +1,5 @@
 """The numbers of the paper's tables. Scores are test accuracies, or micro-F1 on the test nodes, in percent."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ The experiment's own code asks for its runs, and makes its table, verdicts and r
 mistake shows in minutes and not after days of training. `gistgnn plan` says how much memory the real runs take.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import tempfile

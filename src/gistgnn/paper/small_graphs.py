@@ -3,8 +3,6 @@
 The paper gives no learning rates. Every cell trains with several, and shows the best one by validation accuracy.
 """
 
-from __future__ import annotations
-
 import statistics
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence

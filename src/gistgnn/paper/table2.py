@@ -4,8 +4,6 @@ A smaller graph than the paper's has proportionally fewer clusters, so that batc
 docs/explanation/provenance.md says where each setting comes from.
 """
 
-from __future__ import annotations
-
 import statistics
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping

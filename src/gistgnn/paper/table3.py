@@ -5,8 +5,6 @@ narrow ones too: the paper's F1 of these differs from Table 2. `gistgnn plan` de
 of the paper's devices: one that does not counts as "OOM" and is not started.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ On graphs of Reddit's shape the learning rate is 0.001, as LADIES' authors have 
 0.01; there, features are standardised and training is inductive, as in the GIST authors' code for clusters.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Section 4 and appendix C: the GCN of the analysis, trained by GIST, beside the bounds and predictions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

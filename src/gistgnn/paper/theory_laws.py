@@ -1,7 +1,5 @@
 """How the kernels, and the error that GIST adds, depend on d_1, m and ζ: measured exponents beside the claims."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

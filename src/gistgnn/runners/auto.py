@@ -1,7 +1,5 @@
 """The runner "auto": every batch is made once, and the sub-GCNs train on it one after another."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import closing
 

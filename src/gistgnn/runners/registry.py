@@ -3,8 +3,6 @@
 This module imports nothing slow: the command line reads it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -26,7 +24,9 @@ RunnerName = Literal["auto", "in-turn", "fused"]
 class Runner(Protocol):
     """Trains the sub-GCNs of a round."""
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
+    def __call__(
+        self, round_: "Round", sampler: "Sampler", training: "Training", steps: "StepRange", seed: int
+    ) -> Losses:
         """Train the sub-GCNs of a round for some steps, and return the mean loss of each that took a step.
 
         All see the same batches, unless the sampler makes them independent; one without training nodes makes no step.

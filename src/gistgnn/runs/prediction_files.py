@@ -1,7 +1,5 @@
 """The files that `gistgnn predict` writes. Predictions are written as they come: they need not fit in memory."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """What a model is trained on in one step."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -102,7 +100,7 @@ class Batch:
         """Of the features that models see: those of a folder may be float16, and become float32."""
         return torch.promote_types(self.x.dtype, torch.float32)
 
-    def in_memory(self) -> Batch:
+    def in_memory(self) -> "Batch":
         """Return the batch with features and edges as many operations may read them, on the models' device.
 
         Raises:
@@ -159,7 +157,7 @@ class Batch:
     def _is_csr(self) -> bool:
         return self.x.layout is torch.sparse_csr
 
-    def select_columns(self, columns: Tensor) -> Batch:
+    def select_columns(self, columns: Tensor) -> "Batch":
         """Return the batch with the input features `columns` alone; the prepared structure is shared."""
         if self._is_csr:
             return replace(self, x=SparseMatrix.from_csr(self.x).select_columns(columns).csr)

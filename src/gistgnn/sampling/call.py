@@ -1,7 +1,5 @@
 """How a model is called for a batch: its forward gets what its arguments name."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Collection
@@ -41,7 +39,7 @@ class Signature(NamedTuple):
 
 
 _SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()  # needed at every step, slow to inspect
-_CALLED: WeakKeyDictionary[nn.Module, _Calls] = WeakKeyDictionary()
+_CALLED: "WeakKeyDictionary[nn.Module, _Calls]" = WeakKeyDictionary()
 
 
 def signature(model: nn.Module) -> Signature:
@@ -227,7 +225,7 @@ class _Calls:
     def __init__(self, recent: Recent | None = None) -> None:
         self._recent, self._open = recent, list[AbstractContextManager[None] | None]()
 
-    def __reduce__(self) -> tuple[type[_Calls], tuple[()]]:
+    def __reduce__(self) -> "tuple[type[_Calls], tuple[()]]":
         """Copies do nothing."""
         return _Calls, ()
 

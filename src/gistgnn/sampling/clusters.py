@@ -1,7 +1,5 @@
 """Batches that are unions of random clusters, after Cluster-GCN (section 2.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -66,7 +64,7 @@ class ClusterSampling(Sampling):
         if self.method not in METHODS:
             raise InputError(f"method is {shown(self.method)}, expected one of {', '.join(METHODS)}")
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> ClusterBatches:
+    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
         """Cluster a graph, or read its clusters from the cache, and return the sampler; see `Sampling.sampler`."""
         clusters, ptr = None, whole.cluster_ptr
         if ptr is None:

@@ -1,7 +1,5 @@
 """LADIES (Zou et al., 2019) and FastGCN (Chen et al., 2018): they draw the nodes of a layer by importance."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

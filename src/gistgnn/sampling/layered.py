@@ -1,7 +1,5 @@
 """Batches whose nodes are sampled layer by layer, from the output nodes down; uniform neighbour sampling."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -65,7 +63,7 @@ class LayeredSampling(Sampling):
             )
         return value
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> LayeredBatches:
+    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "LayeredBatches":
         """Return the sampler; see `Sampling.sampler`."""
         numbers = self.numbers(layers)
         for number in numbers if self.also is None else ():

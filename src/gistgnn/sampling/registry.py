@@ -1,7 +1,5 @@
 """The samplers by name. Importing this module does not import torch; a new sampler is a file and a line here."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 
 SamplerName = Literal["full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw"]
 FULL = "full"  # every step sees the whole graph; it has no settings
-SAMPLERS: Registry[type[Sampling]] = Registry(
+SAMPLERS: "Registry[type[Sampling]]" = Registry(
     {
         "clusters": "gistgnn.sampling.clusters:ClusterSampling",
         "ladies": "gistgnn.sampling.ladies_fastgcn:LadiesSampling",
@@ -30,7 +28,9 @@ SAMPLERS: Registry[type[Sampling]] = Registry(
 NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the sampler "clusters", given by its name alone
 
 
-def named_sampling(sampling: Sampling | str | None, nodes: int, clusters_there: int | None = None) -> Sampling | None:
+def named_sampling(
+    sampling: "Sampling | str | None", nodes: int, clusters_there: int | None = None
+) -> "Sampling | None":
     """Return the default settings of a sampler given by name, such as "clusters"; settings as they are."""
     # "clusters" joins 10 clusters to a batch: the graph's own, or at least `FEWEST_CLUSTERS` of `NODES_PER_CLUSTER`
     # nodes.
@@ -49,12 +49,12 @@ def named_sampling(sampling: Sampling | str | None, nodes: int, clusters_there: 
     return SAMPLERS[sampling]()
 
 
-def describe(sampling: Sampling | None) -> dict[str, Any] | None:
+def describe(sampling: "Sampling | None") -> dict[str, Any] | None:
     """Return what result.json and checkpoints hold of a sampler's settings."""
     return None if sampling is None else {"name": sampling.name, **asdict(sampling)}
 
 
-def from_description(fields: dict[str, Any] | None) -> Sampling | None:
+def from_description(fields: dict[str, Any] | None) -> "Sampling | None":
     """Return the settings that `describe` has described; older descriptions are of clusters and have no name."""
     if fields is None:
         return None

@@ -1,7 +1,5 @@
 """GraphSAINT (Zeng et al., 2020): batches are subgraphs; weights of edges and losses keep sums unbiased."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -66,7 +64,7 @@ class SaintBatches(RandomBatches):
     # unbiased wherever v is sampled. A training node's loss has weight 1 / (p_v · training nodes), so that the sum of
     # these losses is an unbiased estimate of the mean loss over the whole graph.
 
-    def __init__(self, structure: Structure, settings: SaintSampling, seed: int = 0) -> None:
+    def __init__(self, structure: Structure, settings: "SaintSampling", seed: int = 0) -> None:
         super().__init__(seed, independent=settings.batches == "independent")
         self._structure, self._settings = structure, settings
         self.touches, self.edges = settings.probabilities(structure, seed)

@@ -1,7 +1,5 @@
 """What all samplers have in common: their settings, and batches that are made in the background."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -36,12 +34,12 @@ class Expected:
     precomputed: bool = False  # the first layer's sums over neighbours are computed once, for the whole graph
 
     @classmethod
-    def whole(cls, graph: GraphSizes) -> Expected:
+    def whole(cls, graph: GraphSizes) -> "Expected":
         """Return the size of the whole graph, an upper bound for any batch."""
         return cls((graph.nodes,), (graph.edges,), graph.train, 1)
 
     @classmethod
-    def subgraph(cls, graph: GraphSizes, nodes: float, edges: float, steps: int = 0, **kind: bool) -> Expected:
+    def subgraph(cls, graph: GraphSizes, nodes: float, edges: float, steps: int = 0, **kind: bool) -> "Expected":
         """Return the size of a subgraph that has its share of the training nodes."""
         share = min(nodes / graph.nodes, 1)
         count = max(1, round(graph.nodes * share))
@@ -49,7 +47,7 @@ class Expected:
         return cls((count,), (max(1, round(edges)),), round(graph.train * share), steps, **kind)
 
     @classmethod
-    def layered(cls, graph: GraphSizes, nodes: list[float], edges: list[float]) -> Expected:
+    def layered(cls, graph: GraphSizes, nodes: list[float], edges: list[float]) -> "Expected":
         """Return the size of layers, from the output nodes down: the nodes that each reaches, the edges of each."""
         counts = [min(round(count), graph.nodes) for count in nodes]
         numbers = tuple(max(1, min(round(count), graph.edges)) for count in reversed(edges))
@@ -78,10 +76,10 @@ class Sampler(ABC):
         """
 
     @abstractmethod
-    def select_columns(self, columns: Tensor) -> Sampler:
+    def select_columns(self, columns: Tensor) -> "Sampler":
         """Return the same sampler with the input features ``columns`` alone (d_0 partitioned)."""
 
-    def for_sub_gcn(self, i: int) -> Sampler:
+    def for_sub_gcn(self, i: int) -> "Sampler":
         """Return the sampler of sub-GCN i: this one, or one with other batches where they are independent."""
         return self
 
@@ -99,7 +97,7 @@ class FullGraph(Sampler):
         for _ in range(steps):
             yield self.batch
 
-    def select_columns(self, columns: Tensor) -> FullGraph:
+    def select_columns(self, columns: Tensor) -> "FullGraph":
         """Return the same sampler with the input features ``columns`` alone."""
         return FullGraph(self.batch.select_columns(columns))
 
@@ -136,7 +134,7 @@ class Sampling(ABC):
             check_count(name, getattr(self, name), most=self.most.get(name, MOST))
 
     @abstractmethod
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> RandomBatches:
+    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "RandomBatches":
         """Return the sampler for a graph.
 
         Args:

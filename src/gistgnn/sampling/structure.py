@@ -1,7 +1,5 @@
 """The edges of a graph on the host, where samplers read the rows of some nodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
 

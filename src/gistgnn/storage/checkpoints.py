@@ -5,8 +5,6 @@ whose name ends with its digest; its metadata say which rows these are. So a run
 ranks. state.json is written last: without it the checkpoint is incomplete, and is ignored.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -52,7 +50,7 @@ class Part:
     first: int = 0  # which row of the whole tensor is the first of these
 
     @classmethod
-    def whole(cls, tensor: Tensor) -> Part:
+    def whole(cls, tensor: Tensor) -> "Part":
         """Return a part that is all of a tensor."""
         return cls(tensor, tensor.shape)
 

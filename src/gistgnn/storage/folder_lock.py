@@ -1,7 +1,5 @@
 """A folder that one process writes: another one is refused, until the first has ended, however it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
@@ -46,7 +44,7 @@ class FolderLock:
             raise unwritable(folder, error) from error
         self.free = weakref.finalize(self, _free, lock, path, made, os.getpid())
 
-    def __enter__(self) -> FolderLock:
+    def __enter__(self) -> "FolderLock":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """JSON files that gistgnn writes and reads back. The last entry of each is a checksum of all text before it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ A mapped tensor is an ordinary tensor. The system reads its pages when they are 
 short.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Θ in files: a run holds no more of it in memory than the slices that it works on."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,7 +68,7 @@ class OnDisk(InMemory):
         self._remove_leftovers()
 
     @classmethod
-    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> OnDisk:
+    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> "OnDisk":
         """Make Θ with the model's initial values in the store's folder."""
         folder = store.folder
         assert folder is not None
@@ -81,7 +79,7 @@ class OnDisk(InMemory):
             return cls(spec, folder)
 
     @classmethod
-    def reopen(cls, store: Store, spec: ModelSpec) -> OnDisk:
+    def reopen(cls, store: Store, spec: ModelSpec) -> "OnDisk":
         """Open the Θ that an earlier process has left in the store's folder."""
         assert store.folder is not None
         if not store.folder.exists():

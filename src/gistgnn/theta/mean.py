@@ -1,7 +1,5 @@
 """Θ as the mean of its sub-GCNs: how its tensors are scaled, and how it begins as narrow models side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -30,7 +28,7 @@ class Mean:
     zero: bool
 
     @classmethod
-    def of(cls, spec: ModelSpec, split: Collection[int], input_axis: int | None, *, zero: bool) -> Mean:
+    def of(cls, spec: ModelSpec, split: Collection[int], input_axis: int | None, *, zero: bool) -> "Mean":
         """Return how a model is scaled whose axes `split` are split into blocks; for `zero` see `Mean`."""
         readout = find_readout(
             spec.build, spec.widths, spec.layout, shared=spec.shared, split=split, input_axis=input_axis

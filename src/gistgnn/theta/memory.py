@@ -1,7 +1,5 @@
 """Θ in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -35,7 +33,7 @@ class InMemory(Theta):
         self.tensors, self.streams = dict(tensors), streams
 
     @classmethod
-    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> InMemory:
+    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> "InMemory":
         """Make Θ with the model's initial values, on the model's device or on the host, as the store says."""
         device = spec.device if store.place.holds == "device" else torch.device("cpu")
         given = spec.init is not None  # by the caller, who keeps it

@@ -3,8 +3,6 @@
 It needs an entry here, too. This module imports nothing slow: the command line reads it.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +89,7 @@ class Store:
             raise InputError(f"the store's precision is {self.precision}, but the store is {self.kind}: use disk")
 
     @classmethod
-    def in_run(cls, kind: str, run_folder: Path | None, precision: str = "float32") -> Store:
+    def in_run(cls, kind: str, run_folder: Path | None, precision: str = "float32") -> "Store":
         """The store of a run: its files, if it has files, lie in the run's folder."""
         place = STORES.get(kind)
         return cls(kind, run_folder if place and place.holds == "disk" else None, precision)
@@ -101,7 +99,7 @@ class Store:
         """The place's entry in the registry."""
         return STORES[self.kind]
 
-    def check_ranks(self, ranks: World, workers: int, name: str) -> None:
+    def check_ranks(self, ranks: "World", workers: int, name: str) -> None:
         """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the user calls these."""
         if not ranks.several:
             if self.place.shared:

@@ -1,7 +1,5 @@
 """Θ shared out to the ranks of a run: each owns 1/W of the rows of every tensor, and nobody holds all of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -79,7 +77,7 @@ class Sharded(Theta):
         self._received: dict[tuple[int, str], list[tuple[slice, Tensor]]] = {}
 
     @classmethod
-    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Sharded:
+    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> "Sharded":
         """Make Θ with the model's initial values; every rank keeps its own rows."""
         assert isinstance(ranks, Ranks)
         theta = cls(spec, ranks)

@@ -1,7 +1,5 @@
 """The global parameters Θ: sub-GCNs take their slices from it (subGCNs) and write them back (subAgg)."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -86,11 +84,11 @@ class Theta(ABC):
 
     @classmethod
     @abstractmethod
-    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Theta:
+    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> "Theta":
         """Make Θ with the model's initial values; `replace`: in place of an older Θ in the store's folder."""
 
     @classmethod
-    def reopen(cls, store: Store, spec: ModelSpec) -> Theta:
+    def reopen(cls, store: Store, spec: ModelSpec) -> "Theta":
         """Open the Θ that an earlier process has left; raise InputError if there is no whole one of this model."""
         raise InputError(f"there is no Θ to resume in {store.kind}: resume from a checkpoint")
 

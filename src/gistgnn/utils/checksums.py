@@ -1,7 +1,5 @@
 """Fast checksums, by xxHash. They find damage and mix-ups; they do not stop somebody who forges a file."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The memory that is free, the memory that a run takes, and how the C library handles it."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Copies of tensors to a GPU without waiting for it, and work on large matrices piece by piece."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

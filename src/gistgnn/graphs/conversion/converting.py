@@ -6,8 +6,6 @@ for all edges with the columns source and target. Messages say that its nodes ar
 ``edges_in``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import time
@@ -135,7 +133,7 @@ def room_within(memory: int | None) -> int:
     return memory - held
 
 
-def _write_nodes(source: Source, folder: Path, dtype: str) -> tuple[dict[str, ArrayEntry], int, bool]:
+def _write_nodes(source: "Source", folder: Path, dtype: str) -> tuple[dict[str, ArrayEntry], int, bool]:
     """Check and write x, y and split; return also the number of classes, and whether nodes have several labels."""
     labels, splits, file = [], [], None
     for x, y, split in source.node_blocks():
@@ -158,7 +156,7 @@ def _write_nodes(source: Source, folder: Path, dtype: str) -> tuple[dict[str, Ar
     return arrays | {"split": write_array(folder, "split", split)}, classes, checked.ndim == 2
 
 
-def _write_edges(source: Source, nodes: int, undirected: bool, folder: Path, memory: int) -> dict[str, ArrayEntry]:
+def _write_edges(source: "Source", nodes: int, undirected: bool, folder: Path, memory: int) -> dict[str, ArrayEntry]:
     """Sort the edges by (target, source), and write them without repeated ones: DuckDB and NumPy take `memory` each."""
     rowptr, col = np.zeros(nodes + 1, np.int64), ArrayWriter(folder, "col", np.int32)
     with database(folder, memory) as connection:

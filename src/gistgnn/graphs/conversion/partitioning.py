@@ -1,7 +1,5 @@
 """`partition_folder`: cuts the graph of a folder into clusters, and writes it to a folder in the order of these."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import nullcontext
 from dataclasses import dataclass
