@@ -95,7 +95,6 @@ class Ensemble(GIST):
 
     @property
     def _spec(self) -> ModelSpec:
-        """The ensemble as one model."""
         return replace(self._full_spec, build=self._build_members)
 
     def _build_members(self, _: Any) -> nn.Module:

@@ -28,15 +28,12 @@ class Members(InMemory):
         self.names = list(members[0])
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
-        """The parameters and buffers of sub-GCN i, by name."""
         return {name: self.tensors[_named(i, name)] for name in self.names}
 
     def load(self, i: int, sub: nn.Module) -> None:
-        """Copy the parameters of sub-GCN i into its module."""
         fill(sub, self.slice_of(i))
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
-        """A copy of the moments of sub-GCN i, by key."""
         own = f"{MOMENTS}{_named(i, '')}"
         return {
             f"{MOMENTS}{key.removeprefix(own)}": value.clone()

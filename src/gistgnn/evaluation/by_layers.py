@@ -148,11 +148,9 @@ class ByLayers(Inference):
             self.nodes = nodes.to(batch.device)
 
     def describe(self) -> dict[str, Any]:
-        """Return the method as in result.json."""
         return {"method": "layers", "exact": True, "disk_bytes": self._plan.disk}
 
     def outputs(self, model: nn.Module) -> Iterator[Output]:
-        """Yield the output for a chunk of nodes after another."""
         gnn, batch, plan = cast(GNN, as_gnn(model)), self._batch, self._plan
         gnn.check_input(batch.x)
         return_freed_memory()

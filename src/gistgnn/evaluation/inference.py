@@ -66,11 +66,9 @@ class WholeGraph(Inference):
         self._batch = batch.in_memory()
 
     def describe(self) -> dict[str, Any]:
-        """Return the method as in result.json."""
         return {"method": "whole", "exact": True}
 
     def logits(self, model: nn.Module) -> Tensor:
-        """Return the output of a model in evaluation mode: [N, C]."""
         return forward(model, self._batch)
 
 
@@ -108,11 +106,9 @@ class ByParts(Inference):
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return the method as in result.json."""
         return dict(self._record)
 
     def outputs(self, model: nn.Module) -> Iterator[Output]:
-        """Yield the output for some parts after another."""
         order, ptr = self._order, self._clusters.ptr.tolist()
         for group, batch in zip(self._groups, self._cached or map(self._graph.make, self._groups), strict=True):
             yield torch.cat([order[ptr[part] : ptr[part + 1]] for part in group]), forward(model, batch)
@@ -173,7 +169,6 @@ class EnsembleAverage(Inference):
         self.nodes, self.parts = self._first.nodes, self._first.parts
 
     def describe(self) -> dict[str, Any]:
-        """Return the members' method as in result.json."""
         return self._first.describe()
 
     def logits(self, model: nn.Module) -> Tensor:

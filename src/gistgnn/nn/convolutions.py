@@ -24,12 +24,10 @@ class GCNLayer(Propagation):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new parameters from torch's global generator."""
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """Return Ā H Θ + b: [N, d_out]."""
         return a + self.bias if self.is_projected(x, a) else project(a, self.weight, self.bias)
 
 
@@ -55,7 +53,6 @@ class SAGELayer(Propagation):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new parameters from torch's global generator."""
         for parameter in (self.weight, self.bias):
             nn.init.uniform_(parameter, -(self.in_features**-0.5), self.in_features**-0.5)
 
@@ -65,7 +62,6 @@ class SAGELayer(Propagation):
         return self.weight[:, self.in_features :]
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """Return [H, Ā H] Wᵀ + b: [N, d_out], for the first N nodes of ``x``."""
         if x.shape[0] > len(a):
             x = x[: len(a)] if isinstance(x, Tensor) else x.rows(slice(0, len(a)))
         if self.is_projected(x, a):
@@ -109,7 +105,6 @@ class GINLayer(Propagation):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new parameters from torch's global generator, and reset the statistics of batch norm."""
         for weight, bias in ((self.weight, self.bias), (self.second_weight, self.second_bias)):
             bound = weight.shape[1] ** -0.5
             nn.init.uniform_(weight, -bound, bound)
@@ -118,7 +113,6 @@ class GINLayer(Propagation):
             self.norm.reset_parameters()
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """Return the MLP's output for the sums ``a``: [N, d_out]."""
         h = a + self.bias if self.is_projected(x, a) else project(a, self.weight, self.bias)
         return project(F.relu(self.norm(h), inplace=True), self.second_weight, self.second_bias)
 
@@ -131,5 +125,4 @@ class GIN(GNN):
     """
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        """Return a `GINLayer`."""
         return GINLayer(in_features, in_features if last else width, width, self.norm)

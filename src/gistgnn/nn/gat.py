@@ -47,7 +47,6 @@ class GATLayer(_Heads):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new parameters from torch's global generator."""
         for parameter in (self.weight, self.source, self.target):
             nn.init.xavier_uniform_(parameter)
         nn.init.zeros_(self.bias)
@@ -98,7 +97,6 @@ class GATv2Layer(_Heads):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new parameters from torch's global generator."""
         for weight in self.weight.data.chunk(2):
             nn.init.xavier_uniform_(weight)
         nn.init.xavier_uniform_(self.attention)
@@ -110,7 +108,6 @@ class GATv2Layer(_Heads):
         return project(x, self.weight, torch.cat([torch.zeros_like(self.score_bias), self.score_bias]))
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
-        """Sum every head's features over the neighbours, weighted by the head's attention: [N, heads·width]."""
         pattern = adj.attention
         source, target = z.chunk(2, dim=1)
         scores = dynamic_scores(source, target[: pattern.shape[0]], self.attention, pattern, SLOPE)
@@ -159,7 +156,6 @@ class GAT(GNN):
         super().__init__(in_features, widths, out_features, dropout=dropout, norm=norm)
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        """Return a layer with heads."""
         layer: Layer = type(self).layer(in_features, width, self.heads, concat=not last, dropout=self.dropout)
         return layer
 

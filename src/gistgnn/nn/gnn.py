@@ -83,11 +83,9 @@ class Propagation(Layer):
         return project(x, self.neighbour_weight)
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
-        """Return Ā Z."""
         return adj.aggregate(self.operator, z)
 
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        """Return some rows of Ā times some columns of Z."""
         return adj.rows(self.operator, nodes).to(z.device) @ z
 
     def is_projected(self, x: Tensor | SparseMatrix, a: Tensor) -> bool:

@@ -61,7 +61,6 @@ class SampledAdjacency(Adjacency):
         self.cache_products(None)
 
     def layer(self, number: int) -> Adjacency:
-        """Return the structure of layer ``number``."""
         return self.above[number - 1] if number and self.above else self
 
     @property
@@ -82,7 +81,6 @@ class SampledAdjacency(Adjacency):
 
     @cached_property
     def gcn(self) -> SparseMatrix:
-        """The estimate of Ā = D̃^-1/2 (A + I) D̃^-1/2 (eq. 1): [N_out, N_in]."""
         pattern, weight = self._with_loops
         scale = self.degrees.looped.rsqrt()
         value = scale.index_select(0, pattern.row).mul_(scale.index_select(0, pattern.col))
@@ -90,7 +88,6 @@ class SampledAdjacency(Adjacency):
 
     @cached_property
     def mean(self) -> SparseMatrix:
-        """The estimate of D^-1 A: [N_out, N_in]."""
         scale = self.degrees.plain[: self.pattern.shape[0]].reciprocal()
         value = scale.index_select(0, self.pattern.row)
         sums = None if self.degrees.row_sums is None else torch.ones_like(scale)
@@ -98,7 +95,6 @@ class SampledAdjacency(Adjacency):
 
     @cached_property
     def sum(self) -> SparseMatrix:
-        """The estimate of A + I: [N_out, N_in]."""
         matrix = with_self(self.pattern, self.weight, self.dtype)
         plain = self.degrees.plain
         sums = None if self.degrees.row_sums is None else torch.where(plain.isinf(), 0, plain) + 1
@@ -122,7 +118,6 @@ class SampledAdjacency(Adjacency):
             raise InputError(f"the model {does}, which {self._refuses}")
 
     def to(self, *args: Any, **kwargs: Any) -> "SampledAdjacency":
-        """Return the structure on another device; arguments as for ``Tensor.to``."""
         device = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs).device
         if device == self.device:
             return self

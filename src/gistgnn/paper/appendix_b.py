@@ -65,7 +65,6 @@ class AppendixB(GroupedExperiment):
         return verdicts
 
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
-        """See `GroupedExperiment`."""
         # In turn, because local SGD's workers draw different batches and cannot be fused.
         settings = self.epochs, self.local_steps, self.device, "in-turn"
         found: dict[GroupKey, list[RunConfig]] = {}

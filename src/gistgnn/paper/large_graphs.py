@@ -164,7 +164,6 @@ class GroupedExperiment(Experiment):
         return RunsOnRanks(RunStore(out / RUNS, data_root), ranks, stop).train(runs, self.seeds, self.name)
 
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
-        """See `Experiment`."""
         groups = {key: self._measure(runs, store) for key, runs in self.groups().items()}
         lines = [line for group in groups.values() for line in group.trained]
         rows = [self._cells(key, line) for key, group in groups.items() for line in group.trained]

@@ -68,7 +68,6 @@ class RehearsedRuns(RunStore):
         return str(path)
 
     def left_out(self, config: RunConfig, why: str) -> None:
-        """See `RunStore`."""
         self.planned += 1
         self._report(f"by plan: {setting_name(config)}: {why}")
 
@@ -108,7 +107,6 @@ class _Enough(Callback):
     """Ends a run after its steps, and lets it write a checkpoint."""
 
     def on_round_end(self, run: Any, loss: float) -> None:
-        """See `Callback`."""
         if run.round >= STEPS:
             run.interrupt()
 

@@ -98,7 +98,6 @@ class GridFigure(Experiment):
         """Judge the paper's claims for one data set."""
 
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
-        """See `Experiment`."""
         lines, points = (getattr(self, axis) for axis in self.axes)
         cells, rates = list(product(self.datasets, lines, points)), RATES[self.scale]
         runs = {(cell, lr): self.config(*cell, lr) for cell in cells for lr in rates}
@@ -144,11 +143,9 @@ class DepthWidth(GridFigure):
     }
 
     def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
-        """See `GridFigure`."""
         return small_run(self, dataset, (point,) * (line - 1), 1, STEPS_BETWEEN_SCORES, lr)
 
     def verdicts(self, dataset: str, means: Means) -> list[Verdict]:
-        """See `GridFigure`."""
         ends = min(self.widths), max(self.widths)
         narrow, wide = (statistics.fmean(means[dataset, L, d] for L in self.layers) for d in ends)
         best = {L: max(means[dataset, L, d] for d in self.widths) for L in self.layers}
@@ -186,7 +183,6 @@ class LocalIterations(GridFigure):
     }
 
     def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
-        """See `GridFigure`."""
         return small_run(self, dataset, (256, 256), line, point, lr)
 
     def verdicts(self, dataset: str, means: Means) -> list[Verdict]:

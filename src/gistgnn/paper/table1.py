@@ -52,7 +52,6 @@ class Table1(Experiment):
     }
 
     def __post_init__(self) -> None:
-        """Check the data sets."""
         if unknown := [name for name in self.datasets if name not in PAPER]:
             raise InputError(f"data set is '{unknown[0]}', expected one of {', '.join(PAPER)}")
 

@@ -52,7 +52,6 @@ class LargeGraphs(GroupedExperiment):
         return large.large_run(dataset, model, m, *settings, clusters=self.clusters, clusters_per_batch=in_batch)
 
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
-        """See `GroupedExperiment`."""
         models = [(*model, layers) for model in self._models() for layers in self.layers]
         keys = [(dataset, *model) for dataset in self.datasets for model in models]
         return {key: [self.config(*key, m) for m in SUB_GCNS] for key in keys}
@@ -127,7 +126,6 @@ class Reddit(LargeGraphs):
         )
 
     def verdicts(self, groups: Groups) -> list[Verdict]:
-        """See `GroupedExperiment`."""
         verdicts: list[Verdict] = []
         for key, group in groups.items():
             dataset, model, width, layers = key

@@ -41,12 +41,10 @@ class Ladies(GroupedExperiment):
     }
 
     def verdicts(self, groups: Groups) -> list[Verdict]:
-        """See `GroupedExperiment`."""
         pairs = [(*key[:2], group, groups.get((*key[:2], CLUSTERS))) for key, group in groups.items() if LADIES in key]
         return [verdict for pair in pairs for verdict in _judge(*pair)]
 
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
-        """See `GroupedExperiment`."""
         keys = itertools.product(self.datasets, self.layers, (LADIES, CLUSTERS))
         return {key: [self.config(*key, m) for m in SUB_GCNS] for key in keys}
 

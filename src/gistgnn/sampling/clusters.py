@@ -53,7 +53,6 @@ class ClusterSampling(Sampling):
     precompute: bool = True
 
     def __post_init__(self) -> None:
-        """Check every value."""
         super().__post_init__()
         if self.clusters_per_batch > self.clusters:
             raise InputError(

@@ -29,7 +29,6 @@ class ImportanceSampling(LayeredSampling):
     row_normalise: bool = True
 
     def __post_init__(self) -> None:
-        """Check every value."""
         super().__post_init__()
         check_flag("row_normalise", self.row_normalise)
 
@@ -113,7 +112,6 @@ class LadiesSampling(ImportanceSampling):
 
     @staticmethod
     def candidates(graph: GraphSizes, linked: float) -> float:
-        """Return the number of neighbours."""
         return graph.nodes * -math.expm1(-linked / graph.nodes)
 
 

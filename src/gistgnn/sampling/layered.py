@@ -35,7 +35,6 @@ class LayeredSampling(Sampling):
     batch_size: int  # a field of the subclasses
 
     def __post_init__(self) -> None:
-        """Check every value."""
         super().__post_init__()
         value: Any = getattr(self, self.per_layer)
         check_kind(self.per_layer, value, (int, list, tuple), "an integer, or one for each layer")
@@ -64,7 +63,6 @@ class LayeredSampling(Sampling):
         return value
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "LayeredBatches":
-        """Return the sampler; see `Sampling.sampler`."""
         numbers = self.numbers(layers)
         for number in numbers if self.also is None else ():
             check_draws(self.per_layer, number, whole.x.shape[0])
@@ -91,7 +89,6 @@ class LayeredBatches(RandomBatches):
         return self._shuffled(len(self._structure.train), self._settings.batch_size, first_step, steps)
 
     def make(self, drawn: tuple[int, Array]) -> Batch:
-        """Return the batch of a group of training nodes."""
         structure, (step, places) = self._structure, drawn
         outputs, rng = structure.train[places], self._generator("layers", step)
         nodes, layers, edge_data = self._settings.draw_layers(structure, outputs, self._numbers, rng)

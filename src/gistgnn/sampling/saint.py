@@ -84,7 +84,6 @@ class SaintBatches(RandomBatches):
         return iter(range(first_step, first_step + steps))
 
     def make(self, step: int) -> Batch:
-        """Return the subgraph of the step's draws."""
         structure, y, rng = self._structure, self._structure.y, self._generator("layers", step)
         chosen = np.zeros(structure.nodes, bool)
         if self._settings.length:
@@ -149,7 +148,6 @@ class SaintSampling(Sampling):
         return 0.0
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> SaintBatches:
-        """Return the sampler; see `Sampling.sampler`."""
         structure = Structure(whole)
         if structure.edge_data and structure.repeats:
             raise InputError(
@@ -181,7 +179,6 @@ class SaintNodeSampling(SaintSampling):
     name = "saint-node"
 
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
-        """Return P(u)."""
         looped = structure.counts.numpy() + structure.missing_loops  # in-degrees in A + I; edge weights do not count
         inverse = (1 / looped).astype(np.float64) ** 2
         squares = structure.edges.T @ inverse + structure.missing_loops * inverse
@@ -205,7 +202,6 @@ class SaintEdgeSampling(SaintSampling):
 
     @property
     def length(self) -> int:
-        """One step."""
         return 1
 
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
@@ -252,7 +248,6 @@ class SaintWalkSampling(SaintSampling):
 
     @property
     def length(self) -> int:
-        """Steps of a walk."""
         return self.walk_length
 
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
@@ -264,5 +259,4 @@ class SaintWalkSampling(SaintSampling):
         return touches, sp.csr_matrix((together, edges.indices, edges.indptr), shape=edges.shape)
 
     def together(self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int) -> Array:
-        """Return the counted shares."""
         return part.data.astype(np.float64)

@@ -93,12 +93,10 @@ class FullGraph(Sampler):
         self.batch = batch.in_memory()
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        """Yield the same batch ``steps`` times."""
         for _ in range(steps):
             yield self.batch
 
     def select_columns(self, columns: Tensor) -> "FullGraph":
-        """Return the same sampler with the input features ``columns`` alone."""
         return FullGraph(self.batch.select_columns(columns))
 
 
@@ -127,7 +125,6 @@ class Sampling(ABC):
     batches: str = "shared"
 
     def __post_init__(self) -> None:
-        """Check every value."""
         if self.batches not in BATCHES:
             raise InputError(f"batches is {shown(self.batches)}, expected one of {', '.join(BATCHES)}")
         for name in self.counts:
@@ -172,16 +169,13 @@ class RandomBatches(Sampler):
         self._columns: Tensor | None = None
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        """Yield the batches of the steps first_step, first_step + 1, ...; a thread makes them."""
         made, columns = map(self.make, self._drawn(first_step, steps)), self._columns
         return prefetch(made if columns is None else (batch.select_columns(columns) for batch in made))
 
     def select_columns(self, columns: Tensor) -> Self:
-        """Return the same sampler with the input features ``columns`` alone."""
         return self._changed(_columns=columns)
 
     def for_sub_gcn(self, i: int) -> Self:
-        """Return the sampler of sub-GCN i: this one, or one that draws its own batches where they are independent."""
         return self._changed(_stream=(i,)) if self._independent else self
 
     @abstractmethod

@@ -29,7 +29,6 @@ class BetweenRanks(Exchange):
         self.counters: dict[str, float] = {}
 
     def members(self, sub_gcns: int) -> list[int]:
-        """The sub-GCNs that this rank trains."""
         return self.members_of(self.ranks.rank, sub_gcns)
 
     def members_of(self, rank: int, sub_gcns: int) -> list[int]:
@@ -63,7 +62,6 @@ class BetweenRanks(Exchange):
         return {key: torch.tensor(count) for key, count in self.counters.items()}
 
     def communication(self, theta_bytes: int, local_steps: int) -> dict[str, Any]:
-        """What the ranks have exchanged so far."""
         return communication(self.ranks, theta_bytes, local_steps, sharded=self._sharded)
 
 

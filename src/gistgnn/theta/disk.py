@@ -69,7 +69,6 @@ class OnDisk(InMemory):
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> "OnDisk":
-        """Make Θ with the model's initial values in the store's folder."""
         folder = store.folder
         assert folder is not None
         with FolderLock(folder, beside=True):
@@ -80,14 +79,12 @@ class OnDisk(InMemory):
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec) -> "OnDisk":
-        """Open the Θ that an earlier process has left in the store's folder."""
         assert store.folder is not None
         if not store.folder.exists():
             raise InputError(f"there is no Θ to resume in {store.folder}: give the folder of an earlier run")
         return cls(spec, store.folder)
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
-        """Open round t."""
         if self._state.pending:  # writing it has failed
             self._write_round()
         with writing(self.folder / ROUND) as place:
@@ -96,7 +93,6 @@ class OnDisk(InMemory):
         return super().begin(number, blocks)
 
     def forget_moments(self) -> None:
-        """Remove the files of the moments."""
         super().forget_moments()
         if files := self._state.moments:
             self._change_state(counters={}, moments=[])  # first: a kill in the middle of the removal leaves no half
@@ -109,7 +105,6 @@ class OnDisk(InMemory):
         self._write_file(f"{i:05}.safetensors", {**trained, **blocks})
 
     def keep_best(self) -> None:
-        """Copy Θ as the best one."""
         with replacing(self.folder / BEST) as path:
             shutil.copyfile(self.folder / PARAMETERS, path)
 

@@ -50,14 +50,12 @@ class InMemory(Theta):
         return {name: gather(tensor, self._cuts[i][name]) for name, tensor in self.tensors.items()}
 
     def load(self, i: int, sub: nn.Module) -> None:
-        """Copy the slice of Θ that belongs to sub-GCN i into its module, without another copy on the way."""
         cuts = self._cuts[i]
         check_slice_fits(sub, {name: shape_of(tensor.shape, cuts[name]) for name, tensor in self.tensors.items()})
         for name, target in named_tensors(sub).items():
             gather_into(target.detach(), self.tensors[name], cuts[name])
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
-        """A copy of the moments of sub-GCN i's slice, by key; a step count as it is."""
         return {
             key: (value if self._is_counter(key, value) else gather(value, self._cuts[i][name_of(key)])).clone()
             for key, value in self.moments.items()
@@ -71,12 +69,10 @@ class InMemory(Theta):
             self._trained[i] = trained
 
     def commit(self, loss: float) -> None:
-        """Write the round into Θ (subAgg)."""
         self._write(self.exchange.collect(self._blocks, self._trained))
         self._finish_round(loss)
 
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
-        """The full model with a copy of the parameters; see `Theta.full_model`."""
         tensors = self.best if best and self.best else self.tensors
         if module is None or self.streams:
             module = spec.from_seed().to(next(iter(tensors.values())).device)

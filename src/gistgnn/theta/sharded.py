@@ -101,11 +101,9 @@ class Sharded(Theta):
         return members
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
-        """The slice of Θ that belongs to sub-GCN i, by name."""
         return {name: self._assembled(i, f"{THETA}{name}") for name in self.specs}
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
-        """The moments of sub-GCN i's slice, and the step counts, by key."""
         counters = {key: value.clone() for key, value in self.moments.items() if not value.dim()}
         return {key: self._assembled(i, key) for key in self._keys} | counters
 
