@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.utils.checks import check_count, check_kind, shown
+from gistgnn.utils.checks import check_count, check_name, shown
 from gistgnn.utils.random_streams import check_seed, generator
 
 Blocks = tuple[Tensor, ...]  # one sub-GCN's features of every axis, ascending
@@ -46,7 +46,7 @@ class Partition:
                 f"axis_names is {shown(names)}, expected a list of {len(features)} names, one for each axis"
             )
         for name in names:
-            check_kind("a name of axis_names", name, str, "a text")
+            check_name("a name of axis_names", name)
         self.names = list(names)
         check_count("sub_gcns", sub_gcns)
         if kind not in KINDS:

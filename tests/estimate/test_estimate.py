@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.nn import SAGEConv
 
+from gistgnn import global_model
 from gistgnn.estimate import Option, Plan, Resources, make_plan, peak_bytes, require_room
 from gistgnn.estimate.memory import DISK
 from gistgnn.estimate.shapes import FACTORS, RunShape
@@ -87,6 +89,15 @@ def test_sizes_are_those_of_real_sub_gcns(
     found = option(run)
     assert found.moved_by_all == 2 * sum(phase.slices) + 2 * sum(phase.carried)
     assert found.slice == max(phase.slices)
+
+
+def test_the_model_of_a_plan_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check takes seconds where there are many classes, and for every m it was the same."""
+    checks = Mock(wraps=global_model.infer_layout)
+    monkeypatch.setattr(global_model, "infer_layout", checks)
+    made = make_plan(config(), SIZES, AMPLE, [1, 2, 4], timed=False)
+    assert {each.sub_gcns for each in made.options} == {1, 2, 4}
+    assert checks.call_count == 1
 
 
 def test_gradients_and_moments_are_counted() -> None:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from gistgnn import load
 from gistgnn.graphs.conversion import convert, partition_folder
-from gistgnn.graphs.folder import HEADER, MANIFEST, verify
+from gistgnn.graphs.folder import HEADER, MANIFEST, Manifest, verify
 from gistgnn.sampling import whole_graph
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.refusals import refused
@@ -92,6 +93,12 @@ def test_a_manifest_that_was_changed_is_refused(made: Path) -> None:
         path.write_text(json.dumps(record))
         with refused(str(path), "is damaged", "convert the graph again"):
             load(made)
+
+
+def test_a_name_that_nothing_can_show_is_refused(made: Path) -> None:
+    msgspec.structs.replace(Manifest.read(made), name="a" * 256).write(made)
+    with refused("Expected `str` of length <= 255 - at `$.name`"):
+        load(made)
 
 
 def test_folders_that_are_no_graphs(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1, expected an integer >= 2"),
     ({"y": put(MULTI, (4, 2), 2)}, "y[4, 2] is 2.0; expected 0 or 1"),
     ({"y": put(MULTI, (1, 0), math.nan)}, "y[1, 0] is nan; expected 0 or 1"),
+    ({"num_classes": 10**6}, "num_classes is 1000000, expected an integer from 2 to 10000"),
     ({"y": MULTI, "num_classes": 4}, "y has 3 columns and num_classes is 4"),
     ({"edge_index": torch.zeros(5, 2, dtype=torch.long)}, "[5, 2]; expected [2, edges]: transpose it"),
     ({"edge_index": torch.ones(2, 3)}, "edge_index has dtype torch.float32; expected integers"),

@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 import gistgnn.nn
-from gistgnn.utils.checks import MOST, check_callable, check_count, check_flag, check_kind, check_number, shown
+from gistgnn.utils.checks import (
+    MOST,
+    check_callable,
+    check_count,
+    check_flag,
+    check_kind,
+    check_name,
+    check_number,
+    shown,
+)
 from gistgnn.utils.lazy import Registry
 from gistgnn.utils.random_streams import check_seed
 from tests.helpers.refusals import refused
@@ -20,6 +29,9 @@ def test_what_is_no_number(value: Any) -> None:
 
 
 def test_the_ends_of_ranges() -> None:
+    check_name("name", "a" * 255)
+    with refused("name has 256 characters, expected at most 255: 'aaa"):
+        check_name("name", "a" * 256)
     check_count("seed", 2**63 - 1, least=0, most=2**63 - 1)
     check_count("epochs", MOST)
     with refused("epochs is 1000000001, expected an integer from 1 to 1000000000"):

@@ -168,7 +168,7 @@ def make_plan(
     runs, phased = list[RunShape](), bool(config.training.phases)
     for m in [config.sub_gcns] if phased else sub_gcns or _SUB_GCNS:
         try:
-            runs.append(RunShape(replace(config, sub_gcns=m), sizes))
+            runs.append(RunShape(replace(config, sub_gcns=m), sizes, runs[0] if runs else None))
         except InputError:
             if sub_gcns or not runs:
                 raise

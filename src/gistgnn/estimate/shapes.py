@@ -1,6 +1,7 @@
 """What a run trains, by sizes alone: its phases, their sub-GCNs, and the batches that these see."""
 
 import itertools
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -54,12 +55,20 @@ class PhaseShape(NamedTuple):
 
 
 class RunShape:
-    """A run of the method "gist" on a graph of given sizes; an m, phase or setting out of range is an InputError."""
+    """A run of the method "gist" on a graph of given sizes; an m, phase or setting out of range is an InputError.
 
-    def __init__(self, config: RunConfig, sizes: GraphSizes) -> None:
+    `other`: the same run with another m, whose model has been checked already.
+    """
+
+    def __init__(self, config: RunConfig, sizes: GraphSizes, other: "RunShape | None" = None) -> None:
         self.config, self.sizes = config, sizes
-        alike = replace(config, store="memory", store_precision="float32", device="cpu")
-        self._gist = gist = alike.trainer(sizes.features, sizes.classes)
+        if other is None:
+            alike = replace(config, store="memory", store_precision="float32", device="cpu")
+            self._gist = alike.trainer(sizes.features, sizes.classes)
+        else:
+            self._gist = copy(other._gist)
+            self._gist.partition = other._gist.partition.split_into(config.sub_gcns)
+        gist = self._gist
         self._spec = spec = gist._full_spec
         self.theta, self.model = theta_bytes(spec), spec.on_meta()
         self.full = _count(self.model)  # numbers in all parameters

@@ -19,6 +19,7 @@ ArrayLike: TypeAlias = Tensor | npt.NDArray[Any] | Sequence[Any]
 EDGE_DATA = ("edge_weight", "edge_attr", "edge_type")
 """The names of edge data, in `Graph`, in PyG's `Data` and among the arguments of a model's forward."""
 
+_CLASSES = 10_000  # that a graph of any size may have; beyond them it has at least as many nodes
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few operations take them
 _DTYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, *_UNSIGNED}
 _DTYPES |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
@@ -144,7 +145,7 @@ def check_labels(
     if y.shape[0] != num_nodes:
         raise InputError(f"y has {y.shape[0]} rows and x has {num_nodes}; expected one row of each per node")
     if num_classes is not None and not regression:
-        check_count("num_classes", num_classes, least=2)
+        check_classes(num_classes, num_nodes)
     if not regression and y.numel() == num_nodes:
         return _single_label(y.reshape(-1), num_classes)
     y = y.reshape(num_nodes, -1)
@@ -153,6 +154,11 @@ def check_labels(
     if not regression:
         _refuse((y != 0) & (y != 1), y, "y", "0 or 1 in labels of shape [nodes, labels]")
     return y.to(torch.float32).contiguous(), y.shape[1]
+
+
+def check_classes(num_classes: Any, num_nodes: int) -> None:
+    """Refuse a number of classes that the graph cannot teach: the output layer would be large for nothing."""
+    check_count("num_classes", num_classes, least=2, most=max(num_nodes, _CLASSES))
 
 
 def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:

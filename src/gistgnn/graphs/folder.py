@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -16,13 +16,14 @@ import xxhash
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.graphs.checks import EDGE_DATA
+from gistgnn.graphs.checks import EDGE_DATA, check_classes
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.splits import SPLITS, masks_of
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.tensors import map_array
 from gistgnn.storage.whole_files import TEMPORARY, sync, unwritable
+from gistgnn.utils.checks import LONGEST_NAME
 
 Array = npt.NDArray[Any]
 
@@ -48,7 +49,7 @@ class ArrayEntry(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `manifest.json` says: docs/reference/graph-folder.md lists its entries."""
 
-    name: str
+    name: Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
     task: Task
     nodes: int
     edges: int
@@ -146,6 +147,8 @@ def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
 def _check_values(folder: Path, manifest: Manifest, arrays: dict[str, Tensor]) -> None:
     """Check what would make a product read memory that is not its own, or a loss fail."""
     y, split, edges = arrays["y"], arrays["split"], manifest.edges
+    if manifest.task == "single-label":
+        check_classes(manifest.classes, manifest.nodes)
     problems = {"rowptr": f"does not rise from 0 to {edges}" if not _rises(arrays["rowptr"], edges, 0) else ""}
     if manifest.task == "single-label" and (int(y.min()) < -1 or int(y.max()) >= manifest.classes):
         problems["y"] = f"holds a label outside of -1 to {manifest.classes - 1}"

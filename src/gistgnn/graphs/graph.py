@@ -11,7 +11,7 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.checks import EDGE_DATA, ArrayLike, check_edges, check_features, check_labels, check_splits
 from gistgnn.graphs.csr import CSR
-from gistgnn.utils.checks import check_flag, check_kind
+from gistgnn.utils.checks import check_flag, check_name
 from gistgnn.utils.checksums import checksum
 
 DATA_KEYS = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
@@ -97,7 +97,7 @@ class Graph:
         Raises:
             InputError: the data is wrong; the message names the first wrong value.
         """
-        check_kind("name", name, str, "a text")
+        check_name("name", name)
         check_flag("regression", regression)
         features = check_features(x)
         labels, classes = check_labels(y, features.shape[0], num_classes, regression=regression)

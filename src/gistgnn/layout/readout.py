@@ -91,8 +91,7 @@ class _Pair:
     def is_mean(self, names: Collection[str]) -> bool:
         """Tell whether the full model with these tensors divided has the narrow model's output."""
         divided = {name: self.copies[name] / COPIES for name in names}
-        reference = self.narrow.output(self.narrow.values, self.narrow.batch.x)
-        return same(self.full.output(self.copies | divided, self.x), reference)
+        return same(self.full.output(self.copies | divided, self.x), self.narrow.reference)
 
 
 def _pair(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason, users_code
 from gistgnn.training.names import CLASS_METRICS, METRICS, check_choice, find_named, named_as
-from gistgnn.utils.checks import shown
+from gistgnn.utils.checks import check_name, shown
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Metric:
             raise InputError(f"metric is {shown(self.function)}, expected a function of (logits, targets)")
         if not self.name:
             object.__setattr__(self, "name", named_as(self.function))
+        check_name("name of the metric", self.name)
         if self.higher_is_better is None:
             own = getattr(self.function, "higher_is_better", None)
             object.__setattr__(self, "higher_is_better", own is not False)

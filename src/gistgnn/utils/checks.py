@@ -16,6 +16,9 @@ LONGEST = 1e9
 
 LARGEST_SEED = 2**63 - 1
 
+LONGEST_NAME = 255
+"""The most characters of a name, as of a file's: what has a name is drawn, and tabulated."""
+
 _SHOWN = 80  # characters
 
 
@@ -63,6 +66,13 @@ def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], expected: 
     """Raise InputError unless a value is of one of some types, such as `expected` says; with `none`, or None."""
     if not (isinstance(value, kinds) or (none and value is None)):
         raise InputError(f"{name} is {shown(value)}, expected {expected}{', or None' if none else ''}")
+
+
+def check_name(name: str, value: Any) -> None:
+    """Raise InputError unless a value is a text of at most `LONGEST_NAME` characters."""
+    check_kind(name, value, str, "a text")
+    if len(value) > LONGEST_NAME:
+        raise InputError(f"{name} has {len(value):,} characters, expected at most {LONGEST_NAME}: {shown(value)}")
 
 
 def check_callable(name: str, value: Any, expected: str) -> None:
