@@ -13,7 +13,7 @@ from gistgnn.accounting import costs
 from gistgnn.accounting.costs import LEAST, LITTLE, SHARE, Operations, forward_operations
 from gistgnn.estimate.shapes import RunShape
 from gistgnn.evaluation import Evaluation
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn import GraphSAGE
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling

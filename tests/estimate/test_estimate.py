@@ -23,7 +23,7 @@ from gistgnn.estimate.shapes import FACTORS, RunShape
 from gistgnn.estimate.time import reading_rate
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, load
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Phase, Training

@@ -16,7 +16,7 @@ from gistgnn.graphs.conversion import convert
 from gistgnn.graphs.csr import CSR
 from gistgnn.nn import GCN, GraphSAGE
 from gistgnn.sampling import ClusterSampling, NeighborSampling
-from gistgnn.utils.checksums import checksum
+from gistgnn.utils.tensors import checksum
 from tests.distributed.launch import on_ranks
 from tests.helpers.clustered_folders import make_clustered
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gistgnn.graphs import DATASETS, Graph, load, save_file
-from gistgnn.graphs.splits import SPLIT_SEED
+from gistgnn.graphs.graph import SPLIT_SEED
 from tests.helpers.refusals import refused
 
 from .raw_layouts import listing

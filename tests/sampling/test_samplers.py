@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gistgnn import sampling as kinds
 from gistgnn.graphs import load
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.sampling import Batch, Sampling, whole_graph
 from gistgnn.sampling.registry import SAMPLERS as SAMPLERS_BY_NAME
 from gistgnn.sampling.sampler import RandomBatches

@@ -23,7 +23,7 @@ from gistgnn.storage.tensors import (
     temporary_tensors,
     write_tensors,
 )
-from gistgnn.utils.transfer import row_pieces
+from gistgnn.utils.tensors import row_pieces
 from tests.evaluation.cases import C, F
 from tests.helpers.flips import every_byte, flipped
 from tests.helpers.refusals import refused

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from gistgnn import GIST
 from gistgnn.utils import progress
+from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import rough_duration
-from gistgnn.utils.progress import TaskProgress
 from tests.helpers.fitting import GRAPH, gcn
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gistgnn.utils import transfer
-from gistgnn.utils.transfer import to_device
+from gistgnn.utils.tensors import to_device
 from tests.helpers.pretended_gpu import OnGPU, pretended_gpu
 
 GPU = torch.device("cuda:0")

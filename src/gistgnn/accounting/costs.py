@@ -13,7 +13,7 @@ from gistgnn.distributed import Costs, World, costs
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.partition import Partition
 from gistgnn.sampling import Sampling, expected_batch
 from gistgnn.settings import Training

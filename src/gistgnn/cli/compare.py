@@ -103,7 +103,7 @@ def _check(runs: "list[RunConfig]", store: "RunStore", args: argparse.Namespace)
     from gistgnn.compare.many_runs import with_seeds
     from gistgnn.estimate import Resources, peak_bytes
     from gistgnn.graphs import load
-    from gistgnn.graphs.sizes import GraphSizes
+    from gistgnn.graphs.named import GraphSizes
     from gistgnn.utils.formats import size
 
     graph = load(args.dataset, args.data_root)

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.estimate import Resources, make_plan
     from gistgnn.graphs import find, load
-    from gistgnn.graphs.sizes import GraphSizes
+    from gistgnn.graphs.named import GraphSizes
     from gistgnn.utils.console import spinner
 
     if args.budget:

@@ -86,7 +86,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
     from gistgnn.fit.tensorboard import FOLDER, Events, require_tensorboard
-    from gistgnn.graphs.sizes import GraphSizes
+    from gistgnn.graphs.named import GraphSizes
     from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, write_run
     from gistgnn.utils.console import spinner
 
@@ -198,7 +198,7 @@ def _read_graph(
     """
     from gistgnn.estimate import Resources, require_room
     from gistgnn.graphs import find, load
-    from gistgnn.graphs.sizes import GraphSizes
+    from gistgnn.graphs.named import GraphSizes
 
     known = find(args.dataset)
     resources = Resources.here(config.device, out, args.memory) if check else None

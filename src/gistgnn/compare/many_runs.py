@@ -30,9 +30,8 @@ from gistgnn.graphs import Graph, Standardisation, load
 from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import config_of, result_json
 from gistgnn.storage.json_files import plain, read_json, write_json
-from gistgnn.utils.console import show_log
+from gistgnn.utils.console import TaskProgress, show_log
 from gistgnn.utils.machine import describe_machine
-from gistgnn.utils.progress import TaskProgress
 
 CHECKPOINT_EVERY = 10  # rounds
 

@@ -11,7 +11,7 @@ from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.result import Result
 from gistgnn.graphs import Graph
 from gistgnn.runs.config import RunConfig
-from gistgnn.utils.progress import TaskProgress
+from gistgnn.utils.console import TaskProgress
 
 log = logging.getLogger(__name__)
 

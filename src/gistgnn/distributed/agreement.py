@@ -6,8 +6,8 @@ from typing import Any
 from gistgnn.distributed.world import World
 from gistgnn.errors import InputError
 from gistgnn.utils.checks import shown
-from gistgnn.utils.checksums import digest_of
 from gistgnn.utils.machine import version_of
+from gistgnn.utils.tensors import digest_of
 
 SAME_SETTINGS, SAME_MODEL = "start all ranks with the same settings", "give all ranks the same model"
 SAME_GRAPH = "give all ranks the same graph"

@@ -13,7 +13,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import DISK, Memory, Resources
 from gistgnn.estimate.shapes import RunShape
 from gistgnn.estimate.time import Rates
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.theta.registry import STORES

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from torch import nn
 
 from gistgnn.accounting.costs import Operations, moments_of, slice_bytes, theta_bytes
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import expected_batch
 from gistgnn.sampling.batch import SPARSE_BELOW

@@ -11,7 +11,7 @@ from torch import nn
 
 from gistgnn.estimate.memory import DISK, Memory
 from gistgnn.estimate.shapes import RunShape
-from gistgnn.graphs.sizes import StoredSizes
+from gistgnn.graphs.named import StoredSizes
 from gistgnn.nn import Adjacency
 from gistgnn.utils.process_memory import keep_freed_memory
 

@@ -12,7 +12,7 @@ from gistgnn.nn import GNN, Adjacency
 from gistgnn.nn.gnn import Layer, Propagation
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
-from gistgnn.utils.transfer import column_blocks
+from gistgnn.utils.tensors import column_blocks
 
 WORK = 2**27  # bytes of a chunk of nodes: larger ones are not faster
 _MOST_CHUNKS = 4096

@@ -19,7 +19,7 @@ from gistgnn.nn.gnn import Layer, Propagation, as_gnn
 from gistgnn.sampling import Batch
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.process_memory import return_freed_memory
-from gistgnn.utils.transfer import column_blocks, copied, row_pieces
+from gistgnn.utils.tensors import column_blocks, copied, row_pieces
 
 Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
 

@@ -11,8 +11,8 @@ from gistgnn.errors import InputError
 from gistgnn.fit.result import Progress, Result
 from gistgnn.global_model import GlobalModel
 from gistgnn.schedule import Schedule
+from gistgnn.utils.console import Meter
 from gistgnn.utils.formats import duration, plural
-from gistgnn.utils.progress import Meter
 
 HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
 

@@ -19,7 +19,7 @@ from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
 from gistgnn.fit.scorer import Running
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.runners.registry import make_runner
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.storage.checkpoints import Checkpoints, run_id

@@ -20,7 +20,7 @@ from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.sampling import describe
 from gistgnn.theta.model_spec import checksum_of
-from gistgnn.utils.checksums import checksum
+from gistgnn.utils.tensors import checksum
 
 OWN = ("dataset", "device", "data_root")
 """Settings that may differ: the same graph may lie in another file, and every rank has a device of its own."""

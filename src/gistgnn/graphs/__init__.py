@@ -3,8 +3,7 @@
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.files import load_file, load_nodes, save_file
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.named import DATASETS, DatasetInfo, clusters_of, find, is_file, load
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import DATASETS, DatasetInfo, GraphSizes, clusters_of, find, is_file, load
 from gistgnn.graphs.standardise import Standardisation
 
 __all__ = [

@@ -10,8 +10,7 @@ import xxhash
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.utils.checksums import bytes_of
-from gistgnn.utils.transfer import to_device
+from gistgnn.utils.tensors import bytes_of, to_device
 
 # torch warns when a process makes its first CSR tensor. Make it here, under a filter: changing the filters around a
 # later product would affect other threads.
@@ -113,7 +112,7 @@ class CSR:
         return most
 
     def checksum(self, start: int = 0) -> int:
-        """Return the checksum of `edge_index`, as `gistgnn.utils.checksums.checksum` does, without making it."""
+        """Return the checksum of `edge_index`, as `gistgnn.utils.tensors.checksum` does, without making it."""
         hashed, rowptr = xxhash.xxh32(seed=start), self.rowptr.cpu().numpy()
         for begin in range(0, self.num_edges, _PIECE):
             hashed.update(bytes_of(self.col[begin : begin + _PIECE].long()))

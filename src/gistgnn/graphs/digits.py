@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from gistgnn.graphs.files import read_npz
-from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.graph import Graph, undirected_graph
 from gistgnn.graphs.named import DatasetInfo
-from gistgnn.graphs.splits import undirected_graph
 
 FILE = Path(__file__).with_name("digits.npz")  # importing scikit-learn takes longer than the first run
 

@@ -18,8 +18,7 @@ from torch import Tensor
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.checks import EDGE_DATA, check_classes
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.splits import SPLITS, masks_of
+from gistgnn.graphs.graph import SPLITS, Graph, masks_of
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.tensors import map_array
 from gistgnn.storage.whole_files import TEMPORARY, sync, unwritable

@@ -14,9 +14,8 @@ from gistgnn.errors import InputError, printable
 from gistgnn.graphs.cache import cached, fingerprint
 from gistgnn.graphs.checks import check_splits
 from gistgnn.graphs.files import read_npz, reading_file, reading_raw
-from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.graph import SPLITS, Graph, draw_split, undirected_graph
 from gistgnn.graphs.named import DatasetInfo
-from gistgnn.graphs.splits import SPLITS, draw_split, undirected_graph
 from gistgnn.graphs.tables import block_rows, columns_of, database, table
 
 Array = npt.NDArray[Any]

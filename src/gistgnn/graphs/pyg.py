@@ -16,9 +16,8 @@ from torch_geometric.transforms import NormalizeFeatures
 
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.files import reading_raw
-from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.graph import Graph, draw_split
 from gistgnn.graphs.named import DatasetInfo
-from gistgnn.graphs.splits import draw_split
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:

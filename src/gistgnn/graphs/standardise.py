@@ -13,7 +13,7 @@ from gistgnn.graphs.cache import derived
 from gistgnn.graphs.graph import Graph
 from gistgnn.storage.tensors import read_ahead, read_tensors, write_tensors
 from gistgnn.storage.whole_files import replacing
-from gistgnn.utils.checksums import checksum
+from gistgnn.utils.tensors import checksum
 
 _WORDS_BELOW = 0.1  # share of features that are not 0
 _ROWS = _SAMPLE = 2**16  # nodes that are read at once, or looked at

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gistgnn.graphs.cache import cached
-from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.graph import Graph, both_ways, draw_split
 from gistgnn.graphs.named import DatasetInfo
-from gistgnn.graphs.splits import both_ways, draw_split
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
 

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from gistgnn.graphs.cache import cached
 from gistgnn.graphs.checks import check_room
-from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.graph import Graph, undirected_graph
 from gistgnn.graphs.named import DatasetInfo
-from gistgnn.graphs.splits import undirected_graph
 from gistgnn.graphs.synthetic import (
     SEED,
     Ints,

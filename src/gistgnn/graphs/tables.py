@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gistgnn.errors import InputError, printable, reason
-from gistgnn.graphs.splits import SPLITS
+from gistgnn.graphs.graph import SPLITS
 
 Array = npt.NDArray[Any]
 

@@ -12,7 +12,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.csr import CSR
 from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.sparse import SparseMatrix, looped, row_sums, with_self
-from gistgnn.utils.transfer import to_device
+from gistgnn.utils.tensors import to_device
 
 
 @dataclass(frozen=True, eq=False)

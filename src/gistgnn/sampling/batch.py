@@ -22,10 +22,9 @@ from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pyg_layers import Products
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.storage.tensors import temporary_tensors
-from gistgnn.utils.checksums import checksum, digest_of
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes
-from gistgnn.utils.transfer import column_blocks, copied
+from gistgnn.utils.tensors import checksum, column_blocks, copied, digest_of
 
 _PIECE = 2**22  # edges
 _LOOKED_AT = 1000  # nodes whose features are part of the name of a product in a file

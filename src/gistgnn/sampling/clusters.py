@@ -13,13 +13,13 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import CSR
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster
 from gistgnn.graphs.csr import check_sources, index_dtype
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling
 from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import check_count, check_flag, shown
-from gistgnn.utils.transfer import to_device
+from gistgnn.utils.tensors import to_device
 
 Ranges = list[tuple[int, int]]  # some rows of an array: the first one of each range, and the one after the last
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.layered import LayeredSampling, Layers
 from gistgnn.sampling.sampler import Array, Expected

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.sampling.batch import Batch
 from gistgnn.utils.checks import MOST, check_count, shown
 from gistgnn.utils.prefetch import prefetch

@@ -13,7 +13,7 @@ from gistgnn.nn.sampled import Degrees
 from gistgnn.nn.sparse import SparseMatrix, check_weights, loop_weights, row_sums, self_loops, without_zeros
 from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Array
-from gistgnn.utils.transfer import to_device
+from gistgnn.utils.tensors import to_device
 
 
 class Structure:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
-from gistgnn.utils.checksums import checksum
 from gistgnn.utils.random_streams import torch_stream
+from gistgnn.utils.tensors import checksum
 
 
 class TensorSpec(NamedTuple):

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from gistgnn.layout.axes import Layout, Widths, named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta.model_spec import check_shapes, shapes_of
-from gistgnn.utils.transfer import to_device
+from gistgnn.utils.tensors import to_device
 
 THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
 

@@ -1,7 +1,7 @@
 """`convert`: writes a graph of any size to a folder.
 
 A source of a graph that need not fit in memory has ``node_blocks()``, which yields features [n, F], labels [n] or
-[n, K] and splits [n] (numbers of `gistgnn.graphs.splits.SPLITS`), and ``edges(connection, folder)``, which returns SQL
+[n, K] and splits [n] (numbers of `gistgnn.graphs.graph.SPLITS`), and ``edges(connection, folder)``, which returns SQL
 for all edges with the columns source and target. Messages say that its nodes are in ``nodes_in``, its edges in
 ``edges_in``.
 """
@@ -32,16 +32,15 @@ from gistgnn.graphs.folder import (
     write_array,
     write_graph,
 )
-from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.graph import Graph, masks_of
 from gistgnn.graphs.named import find, load
 from gistgnn.graphs.ogb import OgbFiles, is_ogb
-from gistgnn.graphs.splits import masks_of
 from gistgnn.graphs.synthetic_blocks import Blocks
 from gistgnn.graphs.tables import TablesSource, database, is_table, sorted_keys
 from gistgnn.utils.checks import check_number
+from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import held_bytes
-from gistgnn.utils.progress import TaskProgress
 
 Array = npt.NDArray[Any]
 

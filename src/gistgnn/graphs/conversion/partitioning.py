@@ -19,8 +19,8 @@ from gistgnn.graphs.conversion.converting import room_within, timed
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest, load_folder, open_arrays, whole_folder, write_array
 from gistgnn.utils.checks import check_count
+from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import size
-from gistgnn.utils.progress import TaskProgress
 from gistgnn.utils.random_streams import check_seed
 
 Array = npt.NDArray[Any]

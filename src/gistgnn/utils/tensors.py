@@ -1,9 +1,12 @@
-"""Copies of tensors to a GPU without waiting for it, and work on large matrices piece by piece."""
+"""Tensors: checksums of their bytes, copies to a GPU without waiting for it, and large matrices piece by piece."""
 
+import json
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import torch
+import xxhash
 from torch import Tensor
 
 
@@ -38,3 +41,20 @@ def copied(rows: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
     for piece in row_pieces(len(rows), rows.shape[1] * dtype.itemsize, _MOST):
         out[piece] = rows[piece]
     return out
+
+
+def checksum(tensor: Tensor, start: int = 0) -> int:
+    """Return a checksum of 32 bits of a tensor's bytes; `start` is the checksum of what comes before."""
+    return xxhash.xxh32_intdigest(bytes_of(tensor), start)
+
+
+def digest_of(content: Any) -> str:
+    """Return a digest of 128 bits, as 32 hexadecimal digits, of what JSON can hold; the order of keys counts."""
+    text = json.dumps(content, separators=(",", ":"))
+    return xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """Return the bytes of a tensor of any type; they are copied only if it is not contiguous on the host."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy().data)
