@@ -19,25 +19,19 @@ CATEGORICAL_TRIES = 1000
 class Partition:
     """Draws the blocks D_l^(i) of each axis l and sub-GCN i: in the paper's method anew for every round t.
 
-    Args:
-        features: the number of features d_l of each axis.
-        sub_gcns: m, how many blocks each axis is split into.
-        whole: the axes that are not partitioned (Table 1's empty cells): every sub-GCN holds all of their features.
-        kind: "balanced": random blocks whose sizes differ by at most one feature; "categorical": each feature goes to a
-            sub-GCN independently and uniformly, given that no block is empty (Assumption 1).
-        seed: the run's; the blocks follow from (seed, number of the draw) alone.
-        names: what messages call the axes; None: axis 0, axis 1, ...
+    "balanced" blocks are random, and differ in size by at most one feature. For "categorical" ones each feature goes to
+    a sub-GCN independently and uniformly, given that no block is empty (Assumption 1).
     """
 
     def __init__(
         self,
-        features: Sequence[int],
-        sub_gcns: int,
+        features: Sequence[int],  # d_l of each axis
+        sub_gcns: int,  # m, how many blocks each axis is split into
         *,
-        whole: Collection[int] = (),
+        whole: Collection[int] = (),  # the axes of which every sub-GCN holds all features (Table 1's empty cells)
         kind: str = "balanced",
-        seed: int = 0,
-        names: Sequence[str] | None = None,
+        seed: int = 0,  # the run's; the blocks follow from (seed, number of the draw) alone
+        names: Sequence[str] | None = None,  # what messages call the axes; None: axis 0, axis 1, ...
     ) -> None:
         if names is None:
             names = [f"axis {axis}" for axis in range(len(features))]

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from gistgnn import GIST
-from gistgnn.utils import progress
+from gistgnn.utils import console as progress
 from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import rough_duration
 from tests.helpers.fitting import GRAPH, gcn

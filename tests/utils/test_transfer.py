@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from gistgnn.utils import transfer
+from gistgnn.utils import tensors as transfer
 from gistgnn.utils.tensors import to_device
 from tests.helpers.pretended_gpu import OnGPU, pretended_gpu
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gistgnn.distributed import Costs, Ranks, World, communication
+from gistgnn.distributed import Ranks, World, communication
 from gistgnn.distributed.world import error_message, raise_first
 from gistgnn.errors import GistError
 from gistgnn.fit.prepare import Variant
@@ -58,7 +58,9 @@ class DataParallel(GIST):
         self._workers = workers
         super().__init__(build, widths, 1, **options)
         runner = partial(EveryStep, workers, self.ranks)  # there is one model, whichever runner is asked for
-        self._variant = Variant(phased=False, independent=True, runner=runner, traffic=_gradients_every_step)
+        self._variant = Variant(
+            phased=False, independent=True, runner=runner, traffic=lambda costs: {"bytes_per_step": costs.local_sgd}
+        )
 
     @property
     def workers(self) -> int:
@@ -71,10 +73,6 @@ class DataParallel(GIST):
             buffers = [name for name, _ in self._full_spec.on_meta().named_buffers()]
             theta.exchange = Mirror(self.ranks, self.workers, buffers)
         return theta
-
-
-def _gradients_every_step(costs: Costs) -> dict[str, float]:
-    return {"bytes_per_step": costs.local_sgd}
 
 
 class EveryStep:

@@ -76,35 +76,23 @@ class SendToLeader(BetweenRanks):
 
     def __init__(self, ranks: Ranks, members: Sequence[Mapping[str, Tensor]]) -> None:
         super().__init__(ranks)
-        self._members = [
-            {f"{THETA}{name}": torch.empty_like(t, device="meta") for name, t in own.items()} for own in members
-        ]
+        self._members = [{name: t.detach().to("meta") for name, t in own.items()} for own in members]
 
     def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return this rank's members; rank 0 returns all."""
-        found = dict(trained)
-        for i, shapes in enumerate(self._members):
-            sender = i % self.ranks.count
+        found, zero = dict(trained), torch.tensor(0.0)
+        for i, member in enumerate(self._members):
+            keys, sender = [*(f"{THETA}{name}" for name in member), *self.keys, *self.counters], i % self.ranks.count
             if sender and self.ranks.rank == sender:
-                for key in self._keys(i):
-                    value = (
-                        trained[i].get(key, torch.tensor(0.0)) if key in self.counters else value_of(trained[i], key)
-                    )
+                for key in keys:
+                    value = trained[i].get(key, zero) if key in self.counters else value_of(trained[i], key)
                     self.ranks.send(value.cpu().contiguous())
             elif sender and self.ranks.leads:
-                found[i] = {
-                    key: torch.tensor(0.0)
-                    if key in self.counters
-                    else torch.empty_like(shapes[f"{THETA}{name_of(key)}"], device="cpu")
-                    for key in self._keys(i)
-                }
+                forms = {key: zero if key in self.counters else member[name_of(key)] for key in keys}
+                found[i] = {key: torch.empty_like(form, device="cpu") for key, form in forms.items()}
                 for tensor in found[i].values():
                     self.ranks.receive(tensor, sender)
         return found
-
-    def _keys(self, i: int) -> list[str]:
-        """The keys of a member's tensors, moments and step counts, in the order in which they are sent."""
-        return [*self._members[i], *self.keys, *self.counters]
 
 
 def _named(i: int, name: str) -> str:

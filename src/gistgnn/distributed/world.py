@@ -24,23 +24,15 @@ class Traffic:
 
 
 class World:
-    """The processes that train one model together: `Alone`, or the `Ranks` that torchrun has started.
+    """The processes that train one model together: `Alone`, or the `Ranks` that torchrun has started."""
 
-    Attributes:
-        rank: this process's number, from 0.
-        count: W, the number of processes.
-        several: torchrun has started this process, so there may be others.
-        first_here: whether this process loads files before the other ranks of its machine.
-        traffic: what this process has exchanged with the others.
-    """
-
-    several: bool = False
-    rank: int = 0
-    count: int = 1
-    first_here: bool = True
+    several: bool = False  # torchrun has started this process, so there may be others
+    rank: int = 0  # this process's number
+    count: int = 1  # W, the number of processes
+    first_here: bool = True  # this process loads files before the other ranks of its machine
 
     def __init__(self) -> None:
-        self.traffic = Traffic()
+        self.traffic = Traffic()  # what this process has exchanged with the others
 
     @property
     def leads(self) -> bool:
@@ -56,10 +48,8 @@ class World:
         return any(self.gather(flag))
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
-        """Do some work on rank 0, and return its result, which JSON can hold, on all ranks; all raise its GistError.
-
-        The other ranks do something else meanwhile, which returns when rank 0 is done.
-        """
+        """Do some work on rank 0, and return its result, which JSON can hold, on all ranks; all raise its GistError."""
+        # What the other ranks do meanwhile returns when rank 0 is done.
         result, error = None, None
         if self.leads:
             result, error = _attempt(work)
@@ -141,18 +131,11 @@ class Costs:
 
 
 def costs(theta: int, slices: Sequence[float], ranks: int, local_steps: int, *, sharded: bool) -> Costs:
-    """Count the bytes that W ranks send in a round.
+    """Count the bytes that W ranks send in a round of ζ steps; `theta` and `slices` (with moments) are in bytes.
 
     With Θ sharded, the owners of a slice send it to the rank that trains it, and get it back: all ranks send
     2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m entries: section 2.3. With all of Θ on every
     rank, a trained slice goes to W - 1 ranks. An average over all ranks is a ring's: 2 (W - 1)/W |Θ| for each rank.
-
-    Args:
-        theta: bytes of Θ.
-        slices: bytes of every sub-GCN's slice, carried moments included.
-        ranks: W.
-        local_steps: ζ.
-        sharded: whether the ranks share Θ; otherwise every rank has all of it.
     """
     others = (ranks - 1) / ranks
     gist = 2 * others * sum(slices) / ranks if sharded else others * sum(slices)
@@ -161,13 +144,9 @@ def costs(theta: int, slices: Sequence[float], ranks: int, local_steps: int, *, 
 
 
 def communication(ranks: World, theta: int, local_steps: int, *, sharded: bool) -> dict[str, Any]:
-    """Gather the traffic of all ranks since the run began; all ranks call this. For the arguments see `costs`.
-
-    Returns:
-        "ranks" and "rounds". Lists with a mean per round for every rank: "sent" and "received" (bytes of slices),
-        "seconds" (exchanging slices), "waited" (seconds of waiting for other ranks, which includes evaluation).
-        "formula": the bytes that a rank sends by `costs`. "read": bytes of Θ that rank 0 has read in the whole run.
-    """
+    """Gather the traffic of all ranks since the run began; all ranks call this. For the arguments see `costs`."""
+    # Of every rank its mean per round of "sent" and "received" (bytes), "seconds" (exchanging) and "waited" (evaluation
+    # included). "formula": the bytes that a rank sends by `costs`; "read": bytes of Θ that rank 0 has read in all.
     own = ranks.traffic
     rounds = max(own.rounds, 1)
     values = (own.sent, own.received, own.seconds, own.waited, own.read)

@@ -3,5 +3,4 @@
 from gistgnn.estimate.memory import Resources
 from gistgnn.estimate.plan import Option, Plan, Total, make_plan, out_of_memory, peak_bytes, require_room
 
-__all__ = ["Option", "Plan", "Resources", "Total", "make_plan", "out_of_memory", "peak_bytes"]
-__all__ += ["require_room"]
+__all__ = ["Option", "Plan", "Resources", "Total", "make_plan", "out_of_memory", "peak_bytes", "require_room"]

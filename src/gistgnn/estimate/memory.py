@@ -153,7 +153,8 @@ class Memory:
         model = phase.narrow if phase.first.copies else run.model
         gnn = as_gnn(model)
         shape = GraphShape(sizes.nodes, sizes.edges, sizes.features, sparse=run.sparse, stored=stored)
-        scores = _SCORED * (sizes.scored_nodes if stored else sizes.nodes)
+        scored = sizes.nodes - sizes.train if sizes.scored is None else sizes.scored
+        scores = _SCORED * (scored if stored else sizes.nodes)
         # Where less is left than the least, the run does not fit.
         least = max(LayerCosts(gnn, shape, cached).least for cached in (0, 2**62)) if gnn else 0
         places = dict.fromkeys(("cpu", self._device))

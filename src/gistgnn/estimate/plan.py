@@ -157,13 +157,8 @@ def make_plan(
 ) -> Plan:
     """Plan a run for several m and stores of Θ, or its phases, which have their own m, for several stores.
 
-    Args:
-        config: the run; its own m is ignored.
-        sizes: of its graph.
-        resources: what there is.
-        sub_gcns: every m; None: 1, 2, 4, 8 and 16, as far as the widths allow.
-        stores: of `PLANNED`.
-        timed: measure the machine, for about a second.
+    The m of `config` is ignored. `sub_gcns` are every m; None: 1, 2, 4, 8 and 16, as far as the widths allow. `timed`
+    measures the machine, for about a second.
     """
     runs, phased = list[RunShape](), bool(config.training.phases)
     for m in [config.sub_gcns] if phased else sub_gcns or _SUB_GCNS:

@@ -29,14 +29,10 @@ class Inference(ABC):
     """A way to run models on one graph. Whatever depends on the graph alone is prepared once.
 
     A subclass defines `outputs`, `logits` or both.
-
-    Attributes:
-        nodes: the mask [N] of the nodes with an output; None: all nodes.
-        parts: the number of each node's part, [N]; None: the graph is in one piece.
     """
 
-    nodes: Tensor | None = None
-    parts: Tensor | None = None
+    nodes: Tensor | None = None  # the mask [N] of the nodes with an output; None: all nodes
+    parts: Tensor | None = None  # the number of each node's part, [N]; None: the graph is in one piece
 
     def __init__(self, count: int) -> None:
         self._count = count  # N

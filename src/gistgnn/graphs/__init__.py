@@ -6,18 +6,5 @@ from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.named import DATASETS, DatasetInfo, GraphSizes, clusters_of, find, is_file, load
 from gistgnn.graphs.standardise import Standardisation
 
-__all__ = [
-    "CSR",
-    "DATASETS",
-    "DatasetInfo",
-    "Graph",
-    "GraphSizes",
-    "Standardisation",
-    "clusters_of",
-    "find",
-    "is_file",
-    "load",
-    "load_file",
-    "load_nodes",
-    "save_file",
-]
+__all__ = ["CSR", "DATASETS", "DatasetInfo", "Graph", "GraphSizes", "Standardisation", "clusters_of", "find", "is_file"]
+__all__ += ["load", "load_file", "load_nodes", "save_file"]

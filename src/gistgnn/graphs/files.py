@@ -135,10 +135,7 @@ def load_file(path: str | Path) -> Graph:
 
 
 def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name from a file as for `load_file`.
-
-    The file needs no labels and no splits. It raises what `load_file` raises.
-    """
+    """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, as `load_file`, without labels and splits."""
     path, keys = Path(path), ("edge_index", "x")
     is_npz = _is_npz(path)
     with reading_file(path):

@@ -274,11 +274,6 @@ class GraphSizes:
         return replace(sizes, nonzero=info.nonzero, reader=info.reader)
 
     @property
-    def scored_nodes(self) -> int:
-        """Nodes whose predictions are scored."""
-        return self.nodes - self.train if self.scored is None else self.scored
-
-    @property
     def degree(self) -> float:
         """Edges into a node, on average."""
         return self.edges / self.nodes

@@ -14,26 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gistgnn.graphs import synthetic
 from gistgnn.graphs.cache import cached
 from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.graph import Graph, undirected_graph
 from gistgnn.graphs.named import DatasetInfo
-from gistgnn.graphs.synthetic import (
-    SEED,
-    Ints,
-    Recipe,
-    Singles,
-    community_bounds,
-    community_classes,
-    cumulate,
-    distinct_edges,
-    draw_centres,
-    draw_features,
-    draw_labels,
-    draw_views,
-    power_law,
-    weighted_place,
-)
+from gistgnn.graphs.synthetic import SEED, Ints, Recipe, Singles
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
 
@@ -70,16 +56,16 @@ class Blocks:
         # All that decides the graph.
         sizes = f"{info.nodes} {info.edges} {info.features} {info.classes}"
         self.key = f"blocks {VERSION} {recipe} {TEST} {sizes}"
-        self.bounds = community_bounds(info, recipe)  # of the communities, by place: [communities + 1]
+        self.bounds = synthetic.community_bounds(info, recipe)  # of the communities, by place: [communities + 1]
         self.groups = -(-(len(self.bounds) - 1) // recipe.group)  # of communities
         self._group_bounds = np.append(self.bounds[:-1][:: recipe.group], self.bounds[-1])
         # Edges from other groups choose a community by these cumulated weights, twice around.
         sizes_of = np.diff(self.bounds)
-        popularity = power_law(generator(SEED, "block popularity"), len(sizes_of), cap=1000.0)
-        self._popular = cumulate(np.tile(sizes_of * popularity, 2))
-        self._classes = community_classes(len(sizes_of), info.classes)
-        self._centres = draw_centres(generator(SEED, "block centres"), recipe, self._classes, info.classes)
-        self._views = draw_views(generator(SEED, "block views"), recipe, info.features)
+        popularity = synthetic.power_law(generator(SEED, "block popularity"), len(sizes_of), cap=1000.0)
+        self._popular = synthetic.cumulate(np.tile(sizes_of * popularity, 2))
+        self._classes = synthetic.community_classes(len(sizes_of), info.classes)
+        self._centres = synthetic.draw_centres(generator(SEED, "block centres"), recipe, self._classes, info.classes)
+        self._views = synthetic.draw_views(generator(SEED, "block views"), recipe, info.features)
         # A number without a common divisor with N, near its golden section: neighbours by place are far by number.
         self._stride = round(info.nodes * 0.6180339887)
         while math.gcd(self._stride, info.nodes) > 1:
@@ -109,7 +95,9 @@ class Blocks:
         rng, nodes = generator(SEED, "block edges", group), self.info.nodes
         inside, nearby, anywhere = self._counts(group)
         draws = ((self._within_community, inside), (self._within_group, nearby), (self._to_other_groups, anywhere))
-        keys = np.concatenate([distinct_edges(partial(draw, rng, group), count, nodes) for draw, count in draws])
+        keys = np.concatenate(
+            [synthetic.distinct_edges(partial(draw, rng, group), count, nodes) for draw, count in draws]
+        )
         return self._number(keys // nodes), self._number(keys % nodes)
 
     def nodes(self, block: int) -> tuple[Singles, Ints, npt.NDArray[np.uint8]]:
@@ -119,16 +107,17 @@ class Blocks:
         community = np.searchsorted(self.bounds, self._place(numbers), "right") - 1
         rng = generator(SEED, "block nodes", block)
         split = self._splits(rng, numbers)
-        labels = draw_labels(rng, recipe, self._classes[community], info.classes)
+        labels = synthetic.draw_labels(rng, recipe, self._classes[community], info.classes)
         x = np.empty((len(numbers), info.features), np.float32)
-        draw_features(rng, recipe, self._centres[community], self._views, x)
+        synthetic.draw_features(rng, recipe, self._centres[community], self._views, x)
         return x, np.where(split > 0, labels, -1), split
 
     def _counts(self, group: int) -> tuple[int, int, int]:
         """Return how many edges a group owns inside communities, between its own, and to other groups."""
         info, recipe = self.info, self.recipe
-        total = self._share(info.edges // 2, group)
-        first = group * recipe.group
+        begin, end = self._group_bounds[group : group + 2].tolist()
+        half, first = info.edges // 2, group * recipe.group
+        total = half * end // info.nodes - half * begin // info.nodes  # the numbers of all groups sum to the half
         sizes = np.diff(self.bounds[first : first + recipe.group + 1])  # of its communities
         nodes = int(sizes.sum())
         pairs = int((sizes * (sizes - 1) // 2).sum())
@@ -136,11 +125,6 @@ class Blocks:
         nearby = int(_FULL * (nodes * (nodes - 1) // 2 - pairs))
         both = min(round((recipe.inside + recipe.nearby) * total), inside + nearby)
         return inside, both - inside, total - both
-
-    def _share(self, total: int, group: int) -> int:
-        """Return a group's part of ``total``; the parts of all groups sum to it."""
-        first, last = self._group_bounds[group : group + 2].tolist()
-        return total * last // self.info.nodes - total * first // self.info.nodes
 
     def _within_community(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
         community = self._drawn(rng, group, count)
@@ -173,7 +157,7 @@ class Blocks:
         """Draw a node of each community by weight; return its place."""
         start = self.bounds[community]
         size = self.bounds[community + 1] - start
-        place = (weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(np.int64)
+        place = (synthetic.weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(np.int64)
         return start + np.minimum(place, size - 1)
 
     def _splits(self, rng: np.random.Generator, numbers: Ints) -> npt.NDArray[np.uint8]:

@@ -87,31 +87,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """A table or figure of the paper. A new one is a subclass and an entry in `registry.py`.
+    """A table or figure of the paper. A new one is a subclass and an entry in `registry.py`."""
 
-    Args:
-        scale: "small": within 20 minutes on an ordinary machine, often on synthetic graphs; "full": as in the paper
-            (docs/explanation/provenance.md).
-        datasets: names.
-        seeds: runs of each row.
-        epochs: of a run, split over the sub-GCNs.
-        device: where the runs train.
-
-    Attributes:
-        name: on the command line.
-        title: of the report.
-        defaults: the other arguments at each scale.
-    """
-
-    scale: str
+    scale: str  # "small": within 20 minutes on an ordinary machine; "full": as in the paper (docs: provenance.md)
     datasets: tuple[str, ...]
-    seeds: int
-    epochs: int
+    seeds: int  # runs of each row
+    epochs: int  # of a run, split over the sub-GCNs
     device: str = "cpu"
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    defaults: ClassVar[Mapping[str, Mapping[str, Any]]]
+    name: ClassVar[str]  # on the command line
+    title: ClassVar[str]  # of the report
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]]  # the other arguments at each scale
 
     @classmethod
     def at(cls, scale: str, device: str = "cpu", **options: Any) -> Self:

@@ -16,16 +16,11 @@ class Mean:
     weights of zero between the blocks it is the mean of the sub-GCNs' outputs, exactly unless a layer mixes them
     nonlinearly (layer norm, attention) or the readout is followed by something nonlinear (GIN); for copies it is exact
     with these too.
-
-    Args:
-        readout: the tensors that sum over split features into something that is not split (see `find_readout`).
-        cross: the tensors of floating-point numbers along two split axes or more (see `cross_tensors`).
-        zero: weights between blocks begin as zero, so a hidden layer sums over a block's features after merging, too.
     """
 
-    readout: Collection[str]
-    cross: Collection[str]
-    zero: bool
+    readout: Collection[str]  # the tensors that sum over split features into something not split (see `find_readout`)
+    cross: Collection[str]  # the tensors of floating-point numbers along two split axes or more (see `cross_tensors`)
+    zero: bool  # weights between blocks begin as zero: a hidden layer sums over a block's features after merging, too
 
     @classmethod
     def of(cls, spec: ModelSpec, split: Collection[int], input_axis: int | None, *, zero: bool) -> "Mean":

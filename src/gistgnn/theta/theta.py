@@ -52,31 +52,21 @@ class Theta(ABC):
     A subclass says where they lie; its `Exchange` says who trains the sub-GCNs. One round is open at a time: `begin`
     opens it, `load` and `keep` take slices out and hold what has been trained, `commit` writes it into Θ. Until then Θ
     is what it was. A new place for Θ is a subclass in a file of its own and an entry in `gistgnn.theta.registry`.
-
-    Attributes:
-        streams: a round holds one sub-GCN at a time; otherwise all of them.
-        lasts: Θ is on disk after every round, so the rest of a run's state has to be saved then, too.
-        shards: how many processes write a checkpoint together.
-        files_id: the id of Θ's files, by which a checkpoint knows them; None: Θ has no files.
-        tensors: what this process holds of every parameter and buffer, by name.
-        moments: what it holds of the carried moments, by key (see `gistgnn.theta.slices`).
-        best: what it holds of the best Θ, by name; empty before there is one.
-        round: the next round's number t, from 0.
-        loss: the mean loss of the last round.
     """
 
-    streams: bool = False
-    lasts: bool = False
-    shards: int = 1
-    files_id: str | None = None
+    streams: bool = False  # a round holds one sub-GCN at a time; otherwise all of them
+    lasts: bool = False  # Θ is on disk after every round, so the rest of a run's state has to be saved then, too
+    shards: int = 1  # how many processes write a checkpoint together
+    files_id: str | None = None  # of Θ's files, by which a checkpoint knows them; None: Θ has no files
 
     def __init__(
         self, layout: Layout, widths: Sequence[int], specs: Mapping[str, TensorSpec], exchange: Exchange | None = None
     ) -> None:
         self.slices, self.specs = Slices(layout, widths), specs
         self.exchange = exchange or Exchange()
+        # What this process holds of parameters and buffers, by name; of carried moments, by key; of the best Θ, if any.
         self.tensors, self.moments, self.best = (dict[str, Tensor]() for _ in range(3))
-        self.round, self.loss = 0, 0.0
+        self.round, self.loss = 0, 0.0  # the next round's number t, and the mean loss of the last one
         self._number = -1
         self._open_blocks([])
         self._trained: dict[int, Trained] = {}
