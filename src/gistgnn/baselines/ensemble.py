@@ -59,7 +59,6 @@ class Members(InMemory):
         """Do nothing: every member has its own best round; see `keep_best_of`."""
 
     def keep_best_of(self, i: int) -> None:
-        """Keep a copy of sub-GCN i as its best."""
         self.best |= {_named(i, name): tensor.clone() for name, tensor in self.slice_of(i).items()}
 
     def _write(self, trained: Mapping[int, Trained]) -> None:

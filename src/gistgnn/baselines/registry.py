@@ -17,7 +17,6 @@ class Method:
     splits: bool = True
 
     def load(self) -> Any:
-        """Import the class."""
         return resolve_name(self.home)
 
 

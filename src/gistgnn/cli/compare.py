@@ -77,7 +77,6 @@ def run(parser: options.Parser, args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-    """Train with every method and m."""
     args.seed, sub_gcns = 0, args.sub_gcns or SUB_GCNS
     if args.phases:
         raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
@@ -121,7 +120,6 @@ def _check(runs: "list[RunConfig]", store: "RunStore", args: argparse.Namespace)
 
 
 def _write(record: dict[str, Any], args: argparse.Namespace) -> int:
-    """Write the files of a comparison, and print its table."""
     from gistgnn.compare import as_markdown
     from gistgnn.report import REPORT, write_report
     from gistgnn.report.pages import comparison_page, comparison_table

@@ -160,7 +160,6 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
 
 
 def _sizes(sizes: Any) -> dict[str, Any]:
-    """Return the number of clusters, and how many nodes they have."""
     ordered = sorted(sizes.tolist())
     spread = {"min": ordered[0], "median": ordered[(len(ordered) - 1) // 2], "max": ordered[-1]}
     return {"clusters": len(ordered), "sizes": spread}

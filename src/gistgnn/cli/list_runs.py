@@ -72,7 +72,6 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def _finished(folder: Path) -> dict[str, Any]:
-    """Describe a run that has a result."""
     from gistgnn.runs.run_folder import read_record
 
     try:

@@ -44,7 +44,6 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help="show all options")
 
     def error(self, message: str) -> NoReturn:
-        """Print the message and exit with status 2."""
         self.exit(BAD_INPUT, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
 
     def parse_known_args(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
@@ -56,7 +55,6 @@ class Parser(argparse.ArgumentParser):
         return found, rest
 
     def format_help(self, *, every: bool = False) -> str:
-        """Return the text of --help, or of --help-all."""
         every, formatter = every or not self._common, self._get_formatter()
         positionals = [action for action in self._actions if not action.option_strings]
         groups = [(group.title, group._group_actions) for group in self._action_groups]

@@ -93,7 +93,6 @@ class Stop:
     number: int | None = None
 
     def __call__(self) -> bool:
-        """Whether a signal has asked."""
         return self.number is not None
 
 

@@ -212,7 +212,6 @@ def _read_graph(
 
 
 def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:
-    """Print the result, as JSON or as a table, and return the exit status 0."""
     if not shown:
         return 0
     if as_json:

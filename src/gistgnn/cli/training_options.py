@@ -194,7 +194,6 @@ def _training(args: argparse.Namespace, sub_gcns: int) -> Training:
 
 
 def _model(args: argparse.Namespace) -> ModelConfig:
-    """Return the model that the options describe."""
     if ":" in args.model:
         given = {"dropout": args.dropout != ModelConfig.dropout, "norm": args.norm, "heads": args.heads}
         if unused := next((name for name, used in given.items() if used), None):

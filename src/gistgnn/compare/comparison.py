@@ -58,7 +58,6 @@ class Row:
 
     @property
     def mean(self) -> float:
-        """The mean score, in percent."""
         return statistics.fmean(self.score)
 
     @property
@@ -68,7 +67,6 @@ class Row:
 
     @property
     def time(self) -> float:
-        """The mean training time, in seconds."""
         return statistics.fmean(self.seconds)
 
     def costs_too_much(self, baseline: "Row") -> bool:

@@ -89,7 +89,6 @@ class RunStore:
             shutil.rmtree(self._path(config).with_suffix(work), ignore_errors=True)
 
     def saving(self, config: RunConfig) -> Saving:
-        """Return how an unfinished run is saved, and resumed."""
         return Saving(self._path(config).with_suffix(".checkpoints"), CHECKPOINT_EVERY, True, config.resume_identity)
 
     def run_all(self, configs: Iterable[RunConfig], jobs: int | None, label: str) -> list[Record]:

@@ -36,7 +36,6 @@ class World:
 
     @property
     def leads(self) -> bool:
-        """Whether this process is rank 0."""
         return self.rank == 0
 
     def gather(self, value: Any) -> list[Any]:
@@ -44,7 +43,6 @@ class World:
         return [value]
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set on some rank."""
         return any(self.gather(flag))
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:

@@ -51,7 +51,6 @@ class Resources:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The bytes of every place."""
         return {"cpu": self.host, DISK: self.disk} | ({} if self.gpu is None else {"cuda": self.gpu})
 
 

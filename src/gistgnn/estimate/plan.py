@@ -106,7 +106,6 @@ class Plan:
 
     @property
     def advice(self) -> str:
-        """A sentence that says what to choose."""
         chosen, batches = self.choice, ", and with a small --clusters-per-batch" if self.graph.stored else ""
         if chosen is None:
             least = min(self.totals, key=lambda total: max(total.peaks.values()))
@@ -217,7 +216,6 @@ def _option(memory: Memory, rates: Rates | None) -> Option:
 
 
 def _total(phases: Sequence[Option]) -> Total:
-    """Add up the phases of a run."""
     seconds = [each.seconds["total"] for each in phases if each.seconds]
     return Total(
         sub_gcns=phases[0].sub_gcns,

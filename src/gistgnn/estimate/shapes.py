@@ -88,7 +88,6 @@ class RunShape:
 
     @cached_property
     def phases(self) -> list[PhaseShape]:
-        """The phases of the run."""
         epochs = [phase.epochs for phase in self.config.training.phases] or [self.config.training.epochs]
         return [self._phase(*each) for each in zip(itertools.count(1), self.schedule.phases, epochs)]
 

@@ -100,7 +100,6 @@ class GraphShape:
 
     @classmethod
     def of(cls, batch: "Batch | GraphShape") -> "GraphShape":
-        """Return the numbers of a whole graph."""
         if isinstance(batch, GraphShape):
             return batch
         (nodes, features), adj = batch.x.shape, batch.adj

@@ -48,7 +48,6 @@ class RequiredNodes:
         return self.place[self.nodes].long()
 
     def __len__(self) -> int:
-        """Return n."""
         return self.adj.num_nodes if self.nodes is None else len(self.nodes)
 
     def rows(self, operator: Operator, rows: slice) -> SparseMatrix:
@@ -108,7 +107,6 @@ class NodeFeatures:
         return cls([whole[start:stop].view(nodes, -1) for start, stop in cuts], device, dtype)
 
     def rows(self, nodes: slice | Tensor) -> Tensor | SparseMatrix:
-        """Return the features of some nodes: [n, d]."""
         first = self.parts[0]
         if isinstance(first, SparseMatrix):
             return first.rows(nodes)
@@ -124,12 +122,10 @@ class NodeFeatures:
         return copied(part, self._device, self._dtype)
 
     def put(self, nodes: slice, values: Tensor) -> None:
-        """Set the features of some nodes: [n, d]."""
         for part, columns in zip(cast(list[Tensor], self.parts), self.blocks, strict=True):
             part[nodes] = values[:, columns]
 
     def close(self) -> None:
-        """Free the memory, or the file."""
         self.parts = []
 
 

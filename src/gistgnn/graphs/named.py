@@ -258,7 +258,6 @@ class GraphSizes:
 
     @classmethod
     def of_graph(cls, graph: Graph) -> "GraphSizes":
-        """Return the sizes of a graph."""
         sample = sample_of(graph.x)
         return cls(
             graph.num_nodes, graph.num_edges, int(graph.train.sum()), graph.name, graph.num_features,

@@ -119,7 +119,6 @@ class Rows:
 
     @property
     def nodes(self) -> slice:
-        """The numbers of the nodes."""
         return slice(self.first, self.first + len(self.rowptr) - 1)
 
     def targets(self) -> Ints:
@@ -153,7 +152,6 @@ class Labels:
 
     @classmethod
     def counted(cls, of: Part, clusters: int, most: int) -> "Labels":
-        """Count the nodes of every cluster."""
         return cls(of, np.bincount(of, minlength=clusters), most)
 
     def propagate(self, rows: Rows, rng: np.random.Generator, least: int, loss: int = 0) -> None:

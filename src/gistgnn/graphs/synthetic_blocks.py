@@ -72,7 +72,6 @@ class Blocks:
             self._stride += 1
 
     def node_blocks(self) -> Iterator[tuple[Singles, Ints, npt.NDArray[np.uint8]]]:
-        """Draw all nodes, block by block."""
         return map(self.nodes, range(-(-self.info.nodes // ROWS)))
 
     def all_edges(self) -> Iterator[tuple[Ints, Ints]]:

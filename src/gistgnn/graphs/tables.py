@@ -198,7 +198,6 @@ class TablesSource:
         self._types = _numbers(nodes, types, [name for name in types if name != _SPLIT])
 
     def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield all nodes."""
         start = 0
         with database() as connection:
             names = ", ".join(quoted(name, '"') for name in self._types)
@@ -211,7 +210,6 @@ class TablesSource:
                 start += len(x)
 
     def edges(self, connection: Any, folder: Path) -> str:
-        """Return SQL for all edges."""
         return f"SELECT source, target FROM {table(self._edges, self._edge_types)}"
 
 

@@ -198,5 +198,4 @@ def _equal(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
-    """Compare two tensors up to rounding."""
     return one.shape == other.shape and bool(((one - other).abs() <= _CLOSE * one.abs().max().clamp(min=1e-6)).all())

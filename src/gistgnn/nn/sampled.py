@@ -25,11 +25,9 @@ class Degrees:
     loops: Tensor | None = None  # the weights of the nodes' self-loops in A + I; None: 1
 
     def of(self, nodes: Tensor | slice) -> "Degrees":
-        """Return the degrees of some of the nodes."""
         return self._map(lambda tensor: tensor[nodes])
 
     def to(self, device: torch.device) -> "Degrees":
-        """Return the degrees on another device."""
         return self._map(lambda tensor: to_device(tensor, device))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Degrees":

@@ -65,7 +65,6 @@ class Line:
 
     @property
     def worker_cells(self) -> list[str]:
-        """The cells of COLUMNS."""
         if not self.worker:
             return [NONE] * len(COLUMNS)
         row, workers = self.worker.row, [record["workers"] for record in self.worker.records]
@@ -86,7 +85,6 @@ class RunGroup:
 
     @property
     def base(self) -> Row:
-        """The baseline's row."""
         return self.lines[0].baseline
 
     @property
@@ -96,7 +94,6 @@ class RunGroup:
 
     @property
     def every(self) -> list[Row]:
-        """The baseline's row and those of the paper's method."""
         return [self.base, *self.gist.values()]
 
     @property

@@ -21,12 +21,10 @@ class Published:
 
     @property
     def seconds(self) -> float:
-        """The time in seconds."""
         return self.time * {"s": 1, "h": 3600}[self.unit]
 
     @property
     def cells(self) -> list[str]:
-        """The cells of a table: F1, time and speed-up."""
         mark = COMMENTED if self.commented else ""
         return [f"{self.f1:.2f}{mark}", f"{self.time:.2f} {self.unit}", f"{self.speedup:.2f}x"]
 

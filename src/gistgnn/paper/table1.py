@@ -77,7 +77,6 @@ class Table1(Experiment):
         ]
 
     def config(self, dataset: str, index: int, lr: float, weight_decay: float, seed: int) -> RunConfig:
-        """Return the run of one of ROWS."""
         m, partitioned = ROWS[index]
         zeta = 100 if dataset == "ogbn-arxiv" else 20
         run = small_run(self, dataset, (256, 256), m, zeta, lr, weight_decay)

@@ -45,7 +45,6 @@ class LargeGraphs(GroupedExperiment):
         """Return the models, by name and width."""
 
     def config(self, dataset: str, name: str, width: int, layers: int, m: int) -> RunConfig:
-        """Return the run of one row."""
         model = _gat(width, layers) if name == "gat" else large.graphsage(width, layers)
         settings = self.epochs, self.local_steps, self.device
         in_batch = self.clusters_per_batch

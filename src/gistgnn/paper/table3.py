@@ -84,7 +84,6 @@ class UltraWide(Experiment):
         return Outcome(COLUMNS, table, self._note(), verdicts, charts)
 
     def config(self, dataset: str, layers: int, width: int, m: int) -> RunConfig:
-        """Return the run of one width and m."""
         settings = self.epochs, self.local_steps, self.device, "in-turn", EVALUATIONS, self.clusters
         run = large_run(dataset, graphsage(width, layers), m, *settings)
         return replace(run, evaluation=Evaluation("parts", parts=parts_of(dataset)), store=self.store)

@@ -102,7 +102,6 @@ class Laws:
         }
 
     def verdicts(self, results: Mapping[str, Any]) -> list[Verdict]:
-        """Judge the claims by the results of all measurements."""
         found = self._by_line(results)
         claims = [*_kernel_claims(found, results), *self._plateau_claims(found), *_round_claims(found)]
         return judge(self.dataset, claims)

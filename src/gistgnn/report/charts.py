@@ -104,7 +104,6 @@ def draw_charts(charts: Sequence[Chart], title: str) -> Figure:
 
 
 def _draw(axes: Axes, chart: Chart) -> None:
-    """Draw the lines, the mark and the grid of a chart."""
     for line in chart.series:
         points = _thinned(line.points, _POINTS)
         dash = tuple(float(length) / 1.8 for length in line.dash.split())  # in units of the width

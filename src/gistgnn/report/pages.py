@@ -173,7 +173,6 @@ def _described(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a row of the table."""
     speedup, speedup_to = ("–" if row[key] is None else times(row[key]) for key in ("speedup", "speedup_to"))
     reached = len(finite_values(row["seconds_to"]))
     some = f" ({reached} of {len(row['seconds_to'])})" if 0 < reached < len(row["seconds_to"]) else ""

@@ -29,7 +29,6 @@ class Auto:
         self.together = True
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
-        """Train the sub-GCNs of a round; see `Runner`."""
         whole = not round_.members or round_.input_columns(0) is None
         self.together = not round_.streams and sampler.for_sub_gcn(0) is sampler and whole
         if not self.together or len(round_.members) < 2:

@@ -36,7 +36,6 @@ class Fused:
         self.together: bool | None = None
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
-        """Train the sub-GCNs of a round; see `Runner`."""
         if len(round_.members) > 1 and self.together is None:
             why_not = _why_not(round_, sampler, steps, training)
             self.together = why_not is None
@@ -98,7 +97,6 @@ class Stack:
             g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
 
     def write_back(self) -> None:
-        """Copy parameters and buffers into the modules."""
         with torch.no_grad():
             for i, sub in enumerate(self.subs):
                 tensors = named_tensors(sub)

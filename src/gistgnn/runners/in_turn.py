@@ -17,7 +17,6 @@ class InTurn:
     """Trains the sub-GCNs of a round one after another."""
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
-        """Train the sub-GCNs of a round; see `Runner`."""
         losses: Losses = {}
         for i, sub in zip(round_.members, round_, strict=True):
             columns = round_.input_columns(i)

@@ -60,7 +60,6 @@ class ModelConfig:
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check every value."""
         check_settings(self)
 
     @property
@@ -74,7 +73,6 @@ class ModelConfig:
         return len(self.hidden) + 1
 
     def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> "nn.Module":
-        """Return the model at the given sizes."""
         if self.own:
             model: nn.Module = find_named("model", self.name)(in_features, hidden, classes, **self.args)
             return model
@@ -84,7 +82,6 @@ class ModelConfig:
         return MODELS[self.name](in_features, hidden, classes, **options)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what result.json holds of the model."""
         fields = asdict(self)
         if self.own:
             return {key: fields[key] for key in ("name", "hidden", "args")}
@@ -145,11 +142,9 @@ class RunConfig:
     store_precision: Annotated[str, Setting("type of the numbers in the files of disk", choices=PRECISIONS)] = "float32"
 
     def __post_init__(self) -> None:
-        """Check every number."""
         check_settings(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what result.json holds of the configuration."""
         from gistgnn.sampling import describe
 
         return {

@@ -243,7 +243,6 @@ class _Calls:
         self._open.append(context)
 
     def end(self, *_: object) -> None:
-        """Put the layers back, also after an error."""
         if self._open and (context := self._open.pop()):
             context.__exit__(None, None, None)
 

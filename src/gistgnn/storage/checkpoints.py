@@ -51,7 +51,6 @@ class Part:
 
     @classmethod
     def whole(cls, tensor: Tensor) -> "Part":
-        """Return a part that is all of a tensor."""
         return cls(tensor, tensor.shape)
 
 
@@ -62,7 +61,6 @@ class Checkpoints:
     folder: Path
 
     def place(self, rounds: int) -> Path:
-        """Return the folder of the checkpoint after some rounds."""
         return self.folder / f"round-{rounds:08d}"
 
     def _all(self) -> set[Path]:

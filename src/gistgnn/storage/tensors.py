@@ -201,7 +201,6 @@ class LargeTensorsInFiles(TorchDispatchMode):
         self._folder = folder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation."""
         kwargs = kwargs or {}
         if func is torch.ops.aten.empty.memory_format and kwargs.get("device") in (None, torch.device("cpu")):
             shape, dtype = torch.Size(args[0]), kwargs.get("dtype") or torch.get_default_dtype()

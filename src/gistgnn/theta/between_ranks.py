@@ -58,7 +58,6 @@ class BetweenRanks(Exchange):
         return {int(i): loss for each in every for i, loss in each["losses"].items()}
 
     def counts(self) -> dict[str, Tensor]:
-        """The largest step counts as tensors, by key."""
         return {key: torch.tensor(count) for key, count in self.counters.items()}
 
     def communication(self, theta_bytes: int, local_steps: int) -> dict[str, Any]:

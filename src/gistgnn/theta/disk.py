@@ -142,7 +142,6 @@ class OnDisk(InMemory):
             )
 
     def close(self) -> None:
-        """Free the folder."""
         self._lock.free()
 
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
@@ -205,7 +204,6 @@ class OnDisk(InMemory):
             raise InputError(f"{path} is damaged, or missing ({reason(error)}); {_START_AGAIN}") from error
 
     def _write_file(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Write a file of the round."""
         with writing(self.folder / ROUND / name) as path:
             try:
                 write_tensors(path, tensors)

@@ -21,7 +21,6 @@ class TensorSpec(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
         return self.shape.numel() * self.dtype.itemsize
 
 

@@ -32,7 +32,6 @@ class Place:
     shared: bool = False  # every rank holds 1/W of Θ, so one process cannot use it; otherwise a rank holds all of Θ
 
     def load(self) -> Any:
-        """Import the class, a subclass of `Theta`."""
         return resolve_name(self.home)
 
 
@@ -69,7 +68,6 @@ class Store:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        """Check every value."""
         check_kind("store", self.kind, str, f"one of {', '.join(STORES)}")
         if self.kind not in STORES:
             raise InputError(f"store is {shown(self.kind)}, expected one of {', '.join(STORES)}")

@@ -84,7 +84,6 @@ class Theta(ABC):
 
     @property
     def shapes(self) -> dict[str, torch.Size]:
-        """The shape of every parameter and buffer."""
         return shapes_of(self.specs)
 
     @property
@@ -142,7 +141,6 @@ class Theta(ABC):
         """Write the round into Θ (subAgg). Entries that several sub-GCNs hold are averaged over them."""
 
     def copy(self) -> dict[str, Tensor]:
-        """Return a copy of `tensors`."""
         return {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def keep_best(self) -> None:

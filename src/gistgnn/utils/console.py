@@ -29,7 +29,6 @@ class Terminal(Console):
         super().__init__(stderr=True)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print without breaking lines."""
         super().print(*objects, **{"soft_wrap": True, **options})
 
 
@@ -119,7 +118,6 @@ class Meter:
         self.update(done, total)
 
     def update(self, done: float, total: float, *parts: str) -> None:
-        """Show how much is done, and more in words."""
         self._done, self._total = done, total
         self._bar.update(self._task, completed=done, total=total, text=_APART.join(parts))
 
@@ -132,7 +130,6 @@ class Meter:
                 print(_APART.join([*parts, *left]), file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
         self._bar.stop()
 
 
@@ -151,7 +148,6 @@ class TaskProgress:
         self._meter.close()
 
     def advance(self) -> None:
-        """Show that one more task is finished."""
         self._done += 1
         self.within(0.0)
         count = f"{self._done:,} of {self._total:,}"
