@@ -43,9 +43,6 @@ class DataParallel(GIST):
         build, widths: see `GIST`.
         workers: W.
         options: `seed`, `device`, `ranks` and `axis_names` of `GIST`.
-
-    Raises:
-        InputError: W < 1, or fewer workers than ranks; or as `GIST`.
     """
 
     method = "data-parallel"

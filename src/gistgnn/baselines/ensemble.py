@@ -145,9 +145,6 @@ class Ensemble(GIST):
         build, widths: see `GIST`.
         sub_gcns: m.
         options: the other arguments of `GIST`, but for `input_axis`; Θ is in memory.
-
-    Raises:
-        InputError: the input features are partitioned, or Θ is not in memory; or as `GIST`.
     """
 
     method = "ensemble"

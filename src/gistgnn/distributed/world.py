@@ -85,12 +85,7 @@ class Alone(World):
 def load_on_ranks(ranks: World | None, load: Callable[[], T]) -> T:
     """Load a graph on every rank: on one rank of every machine first, which downloads what is missing.
 
-    Args:
-        ranks: the processes of the run, all of which call this; None: this process is alone.
-        load: returns the graph.
-
-    Raises:
-        InputError: `load` has raised it on some rank; all ranks raise it.
+    All ranks call this; None: this process is alone. All raise an InputError that `load` has raised on one of them.
     """
     ranks = ranks or Alone()
     first = ranks.together(lambda: load() if ranks.first_here else None)

@@ -7,7 +7,6 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -18,8 +17,8 @@ from gistgnn.nn.gnn import as_gnn, members_of
 from gistgnn.sampling import Batch, ClusterBatches, forward
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.random_streams import generator
+from gistgnn.utils.tensors import Array
 
-Array = npt.NDArray[Any]
 Output = tuple[slice | Tensor, Tensor]
 """Some nodes, as a range or by number, and their logits: [n, C]."""
 _ENTRY = 64  # bytes per edge while the operators are computed

@@ -37,9 +37,6 @@ class Evaluation:
             model's GPU; None: half of what is available. A single part may exceed it.
         parts: number of parts P, for the method "parts".
         sample: score only the nodes of K parts, drawn with the seed; None: score all nodes.
-
-    Raises:
-        InputError: a value is out of range or does not suit the method.
     """
 
     method: str = "auto"

@@ -58,9 +58,6 @@ class CSR:
         """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are sorted.
 
         Entries of one row keep their order. Errors call the axes by their ``names``.
-
-        Raises:
-            InputError: the indices are not two integer vectors of one length, or do not fit the shape.
         """
         for index, size, name in zip((row, col), shape, names, strict=True):
             _check_indices(index, size, name)

@@ -159,9 +159,6 @@ def save_file(graph: Graph, path: str | Path) -> None:
     Args:
         graph: the graph; its name is not stored.
         path: ends in ``.npz``, in a writable folder.
-
-    Raises:
-        InputError: another suffix, or the file cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".npz":

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -23,8 +23,7 @@ from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.tensors import map_array
 from gistgnn.storage.whole_files import TEMPORARY, sync, unwritable
 from gistgnn.utils.checks import LONGEST_NAME
-
-Array = npt.NDArray[Any]
+from gistgnn.utils.tensors import Array
 
 MANIFEST = "manifest.json"
 X_DTYPES = ("float32", "float16")  # the types that features may have in a folder
@@ -181,8 +180,7 @@ def original_nodes(graph: Graph) -> Tensor | None:
 def verify(folder: Path) -> int:
     """Read every array of a graph folder, and compare it with its digest; return their bytes.
 
-    Raises:
-        InputError: a file is damaged; the message names it.
+    An InputError names a damaged file.
     """
     load_folder(folder)
     manifest = Manifest.read(folder)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,7 +13,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.checks import EDGE_DATA, ArrayLike, check_edges, check_features, check_labels, check_splits
 from gistgnn.graphs.csr import CSR
 from gistgnn.utils.checks import check_flag, check_name
-from gistgnn.utils.tensors import checksum
+from gistgnn.utils.tensors import Array, checksum
 
 DATA_KEYS = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
 """The attributes that a `torch_geometric.data.Data` must have."""
@@ -118,9 +117,6 @@ class Graph:
 
         It has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as for `build`. It may have
         ``edge_weight``, ``edge_attr`` and ``edge_type``.
-
-        Raises:
-            InputError: it is not a `Data`, an attribute is missing, or a value is wrong.
         """
         from torch_geometric.data import Data, HeteroData
 
@@ -210,8 +206,6 @@ class Graph:
         data = "".join(f", {name}" for name in self.edge_data)
         return f"Graph({self.name!r}, {sizes}, classes={self.num_classes}{data})"
 
-
-Array = npt.NDArray[Any]
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
 """The numbers of the splits in files; 0 is in no split."""

@@ -136,9 +136,6 @@ def find(name: str) -> DatasetInfo | None:
     """Return the data set of a name, in upper or lower case; None if there is none.
 
     The name of a synthetic graph may end in ``@`` and the fraction of its nodes and edges: ``synthetic:reddit@0.1``.
-
-    Raises:
-        InputError: the fraction is out of range, or leaves too few nodes.
     """
     base, at, text = name.lower().partition("@")
     info = DATASETS.get(base)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from gistgnn.errors import InputError, printable
@@ -17,8 +16,7 @@ from gistgnn.graphs.files import read_npz, reading_file, reading_raw
 from gistgnn.graphs.graph import SPLITS, Graph, draw_split, undirected_graph
 from gistgnn.graphs.named import DatasetInfo
 from gistgnn.graphs.tables import block_rows, columns_of, database, table
-
-Array = npt.NDArray[Any]
+from gistgnn.utils.tensors import Array
 
 # Nodes of ogbn-products; Cluster-GCN's training nodes (the others are test nodes); how many training nodes we hold out
 # for validation, the same number as in ogbn-products.

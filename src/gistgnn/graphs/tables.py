@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from gistgnn.errors import InputError, printable, reason
 from gistgnn.graphs.graph import SPLITS
-
-Array = npt.NDArray[Any]
+from gistgnn.utils.tensors import Array
 
 _PARQUET = ".parquet"
 SUFFIXES = (".csv", ".csv.gz", _PARQUET)

@@ -196,7 +196,9 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
     target = torch.cat([ring.roll(-1), ring, ring[3:]])
     edge_index = torch.stack([source, target])[:, target.argsort(stable=True)]  # some aggregations need sorted edges
     why = ""  # as a text: see `small_instance`
-    sizes = _fixed_sizes(layout)
+    fixed = [s.fixed for dims in layout.dims.values() for dim in dims for s in dim if s.axis is None and s.fixed]
+    # Numbers of features to try: fixed dimensions, or equal parts of one with several copies.
+    sizes = list(dict.fromkeys(size // parts for parts in (1, 2, 3, 4) for size in fixed if size % parts == 0))
     for inputs in sizes if input_axis is None else [features[input_axis] * layout.units[input_axis]]:
         x = torch.randn(len(ring), inputs, dtype=torch.float64)
         for edge_data in _edge_data(module, edge_index.shape[1], sizes):
@@ -234,9 +236,3 @@ def _eager(module: nn.Module) -> contextlib.AbstractContextManager[Any]:
     """Run a module out of torch.compile as it is written: compiling tiny instances would take minutes."""
     compiled = hasattr(module, "_orig_mod")
     return torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
-
-
-def _fixed_sizes(layout: Layout) -> list[int]:
-    """List the numbers of features to try: fixed dimensions, or equal parts of one with several copies."""
-    fixed = [s.fixed for dims in layout.dims.values() for dim in dims for s in dim if s.axis is None and s.fixed]
-    return list(dict.fromkeys(size // parts for parts in (1, 2, 3, 4) for size in fixed if size % parts == 0))

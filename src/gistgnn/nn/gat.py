@@ -133,9 +133,6 @@ class GAT(GNN):
         heads: attention heads of every layer.
         dropout: of hidden features and of attention coefficients, in [0, 1).
         norm: as for `GNN`, over all heads·d_l features.
-
-    Raises:
-        InputError: as for `GNN`, or ``heads`` is below 1.
     """
 
     layer: ClassVar[type[Any]] = GATLayer

@@ -104,9 +104,6 @@ class GNN(nn.Module):
         out_features: number of classes.
         dropout: probability of zeroing a hidden feature in training, in [0, 1).
         norm: "none", "layer" (without parameters, as in the authors' code), or "batch" (``nn.BatchNorm1d``).
-
-    Raises:
-        InputError: no width, a width below 1, a dropout outside [0, 1), or an unknown norm.
     """
 
     layer: ClassVar[type[Any]]  # the class of the layers, called with in_features and width
@@ -154,9 +151,6 @@ class GNN(nn.Module):
         Args:
             x: [N, in_features], dense or sparse.
             adj: the graph of N nodes, or its edge_index: [2, E]. An Adjacency keeps its operators between calls.
-
-        Raises:
-            InputError: ``x`` or ``adj`` does not fit the model, or they do not fit each other.
         """
         self.check_input(x)
         if isinstance(adj, Tensor):

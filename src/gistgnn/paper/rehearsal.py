@@ -1,7 +1,6 @@
 """Rehearses an experiment without its data: every setting takes two steps on a small random graph, and is scored once.
 
-The experiment's own code asks for its runs, and makes its table, verdicts and report of what they return, so that a
-mistake shows in minutes and not after days of training. `gistgnn plan` says how much memory the real runs take.
+The experiment's own code makes its table, verdicts and report of them: a mistake shows in minutes, not after days.
 """
 
 import json
@@ -47,15 +46,12 @@ def rehearse(experiment: Experiment, data_root: str, command: str, report: Calla
 
 
 class RehearsedRuns(RunStore):
-    """Stands for finished runs: trains two steps of a setting that is asked for, whatever its seed, ζ and rates.
-
-    `ran` counts the settings that were trained, and `planned` those that are too large by the plan.
-    """
+    """Stands for finished runs: trains two steps of a setting that is asked for, whatever its seed, ζ and rates."""
 
     def __init__(self, directory: Path, data_root: str, report: Callable[[str], None]) -> None:
         super().__init__(directory, data_root)
         self._report, self._known = report, dict[str, Record]()
-        self.ran = self.planned = 0
+        self.ran = self.planned = 0  # settings that were trained, and those that are too large by the plan
 
     def dataset(self, name: str) -> str:
         """Return the file of the graph that stands for a data set; a file that the user gives stays."""
@@ -73,7 +69,9 @@ class RehearsedRuns(RunStore):
 
     def get(self, config: RunConfig) -> Record:
         """Return the record of a run of the same setting, which is trained if there is none."""
-        if (key := _key(config)) not in self._known:
+        identity = {**_two_steps(config).identity, "seed": 0}
+        identity["training"] = {key: value for key, value in identity["training"].items() if key not in _RATES}
+        if (key := json.dumps([identity, config.store], sort_keys=True)) not in self._known:
             begun = time.perf_counter()
             try:
                 short = shortened(config, self.dataset(config.dataset), self.data_root)
@@ -114,8 +112,7 @@ class _Enough(Callback):
 def setting_name(config: RunConfig) -> str:
     """Describe a setting in a few words."""
     model, m = config.model, config.sub_gcns
-    widths = "-".join(map(str, model.hidden)) + (f" x {model.heads} heads" if model.name == "gat" else "")
-    words = [config.dataset, f"{model.name} {widths}", f"m = {m}"]
+    words = [config.dataset, f"{model.name} {'-'.join(map(str, model.hidden))}", f"m = {m}"]
     if config.partitioned is not None and m > 1:
         words.append(f"split {' '.join(f'd_{dim}' for dim in config.partitioned)}")
     if config.method != "gist":
@@ -158,10 +155,3 @@ def stand_in(info: DatasetInfo) -> Graph:
 def _two_steps(config: RunConfig) -> RunConfig:
     """Return a run with one step in a round, which is scored after two."""
     return replace(config, training=replace(config.training, local_steps=1, evaluate_every=STEPS, patience=None))
-
-
-def _key(config: RunConfig) -> str:
-    """Return what makes a setting another one."""
-    identity = _two_steps(config).identity
-    identity["training"] = {key: value for key, value in identity["training"].items() if key not in _RATES}
-    return json.dumps([{**identity, "seed": 0}, config.store], sort_keys=True)

@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from gistgnn.evaluation.inference import Output
 from gistgnn.storage.whole_files import TEMPORARY, replacing
 from gistgnn.training.metric import predicted_labels
+from gistgnn.utils.tensors import Array
 
 SUFFIXES = (".csv", ".npz")
 
 _LARGE = 2**26  # bytes of an array that is in a file while predictions come
 _ROWS = 2**16  # nodes that are written at once
-
-Array = npt.NDArray[Any]
 
 
 def write_predictions(

@@ -100,11 +100,8 @@ class Batch:
         return torch.promote_types(self.x.dtype, torch.float32)
 
     def in_memory(self) -> "Batch":
-        """Return the batch with features and edges as many operations may read them, on the models' device.
-
-        Raises:
-            InputError: they have to be copied, and do not fit in memory.
-        """
+        """Return the batch with features and edges as many operations may read them, on the models' device."""
+        # An InputError says that they have to be copied, and do not fit in memory.
         if not self.is_stored:
             return self
         if self.x.dtype != self.dtype:

@@ -16,10 +16,10 @@ from gistgnn.graphs.csr import check_sources, index_dtype
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling
+from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling
 from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import check_count, check_flag, shown
-from gistgnn.utils.tensors import to_device
+from gistgnn.utils.tensors import Array, to_device
 
 Ranges = list[tuple[int, int]]  # some rows of an array: the first one of each range, and the one after the last
 
@@ -39,9 +39,6 @@ class ClusterSampling(Sampling):
         precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is computed once, as
             in Cluster-GCN. In the paper a batch sees its own edges alone (section 2.2). Only models of
             `gistgnn.nn` whose first layer sums x itself use it.
-
-    Raises:
-        InputError: a value out of its range; `sampler` compares c with the graph's nodes.
     """
 
     name = "clusters"

@@ -11,9 +11,10 @@ import torch
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.layered import LayeredSampling, Layers
-from gistgnn.sampling.sampler import Array, Expected
+from gistgnn.sampling.sampler import Expected
 from gistgnn.sampling.structure import Structure, pattern_of
 from gistgnn.utils.checks import check_flag
+from gistgnn.utils.tensors import Array
 
 _TRIES = 3
 

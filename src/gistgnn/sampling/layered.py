@@ -16,10 +16,10 @@ from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling, check_draws
+from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, check_draws
 from gistgnn.sampling.structure import Structure
 from gistgnn.utils.checks import check_count, check_kind
-from gistgnn.utils.tensors import to_device
+from gistgnn.utils.tensors import Array, to_device
 
 Layers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
 ALL = -1  # neighbours

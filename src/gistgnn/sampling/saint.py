@@ -14,10 +14,10 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling, check_draws
+from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, check_draws
 from gistgnn.sampling.structure import Structure, pattern_of
 from gistgnn.utils.random_streams import generator
-from gistgnn.utils.tensors import to_device
+from gistgnn.utils.tensors import Array, to_device
 
 _CHUNK = 2**20  # walks that are counted at once
 

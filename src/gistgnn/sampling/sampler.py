@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from gistgnn.errors import InputError
@@ -15,8 +14,7 @@ from gistgnn.sampling.batch import Batch
 from gistgnn.utils.checks import MOST, check_count, shown
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
-
-Array = npt.NDArray[Any]
+from gistgnn.utils.tensors import Array
 
 BATCHES = ("shared", "independent")
 DRAWS_PER_NODE, DRAWS = 100, 1_000_000  # see `check_draws`
@@ -60,13 +58,9 @@ class Expected:
 
 
 class Sampler(ABC):
-    """Gives the batches of a run's steps; `RandomBatches` is the base class of most samplers.
+    """Gives the batches of a run's steps; `RandomBatches` is the base class of most samplers."""
 
-    Attributes:
-        steps_per_epoch: steps in which every training node is seen about once.
-    """
-
-    steps_per_epoch: int
+    steps_per_epoch: int  # in which every training node is seen about once
 
     @abstractmethod
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
@@ -110,15 +104,9 @@ class Sampling(ABC):
     Args:
         batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' code;
             "independent": each sub-GCN draws its own.
-
-    Attributes:
-        name: of the sampler in `--sampler`, in result.json and in the registry.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # of the sampler in `--sampler`, in result.json and in the registry
     counts: ClassVar[tuple[str, ...]] = ("batch_size",)  # the settings that are integers >= 1
     most: ClassVar[Mapping[str, int]] = {}  # the largest values of settings that have another limit than `MOST`
 
@@ -138,9 +126,6 @@ class Sampling(ABC):
             whole: what training sees of the graph, on the device where the models run.
             seed: of the batches.
             layers: graph layers of the model, the output layer included; None: not known.
-
-        Raises:
-            InputError: a value that does not fit the graph or the model.
         """
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:

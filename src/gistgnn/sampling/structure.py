@@ -12,8 +12,7 @@ from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.nn.sampled import Degrees
 from gistgnn.nn.sparse import SparseMatrix, check_weights, loop_weights, row_sums, self_loops, without_zeros
 from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.sampler import Array
-from gistgnn.utils.tensors import to_device
+from gistgnn.utils.tensors import Array, to_device
 
 
 class Structure:

@@ -127,9 +127,6 @@ def load_problem(
         data_root: the folder of the named data sets.
         nodes: take only this number of nodes, those nearest to the node of highest degree; None: the whole graph.
         scaled: whether to multiply X so that its longest row is (1 − ε) / 2, the most that is assumed.
-
-    Raises:
-        InputError: the name is unknown, or the graph cannot be used.
     """
     if not is_built_in(name):
         graph = load(name, data_root)

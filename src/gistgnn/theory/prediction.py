@@ -54,9 +54,6 @@ class LeadingOrder:
         """Compute N from samples of θ; its relative standard error is about 1/√samples.
 
         N does not depend on y, is 0 for m = 1, and falls as 1/d_1.
-
-        Raises:
-            InputError: λ_0 is 0, or η is not below 2/λ_max(G^∞), so that the error does not settle.
         """
         m = sub_gcns
         check_lambda_0(least_eigenvalue(problem, m))
@@ -143,9 +140,6 @@ def predict(
     """Predict E‖y − ŷ(t)‖² of the training of a problem, as `gistgnn theory check --json` prints it.
 
     If step_size is None, η is `recommended_step`. Where η > 1/λ_max(G^∞), what needs a smaller one is None.
-
-    Raises:
-        InputError: λ_0 is 0, η is not below 2/λ_max(G^∞), or `check_prediction` or `Bound` refuses a value.
     """
     check_prediction(sub_gcns, local_steps, width, step_size, gamma, rounds, delta)
     m, zeta = sub_gcns, local_steps

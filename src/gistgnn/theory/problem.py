@@ -41,11 +41,7 @@ def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Scalar regression on the n nodes of an undirected graph.
-
-    Raises:
-        InputError: x is not [n, d] float64 with n and d at least 1, y is not [n] float64, or the graph is directed.
-    """
+    """Scalar regression on the n nodes of an undirected graph."""
 
     x: Tensor  # X, [n, d] float64
     edge_index: Tensor  # [2, E] int64, every edge in both directions
@@ -68,9 +64,6 @@ class Problem:
         """Take the features and edges of an undirected graph with at most `MOST_NODES` nodes.
 
         y are [n] targets; None takes the classes, spread evenly over [-1, 1].
-
-        Raises:
-            InputError: the graph or y cannot be used.
         """
         n = graph.num_nodes
         if n > MOST_NODES:

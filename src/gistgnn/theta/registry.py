@@ -58,9 +58,6 @@ class Store:
             device. "disk": in files, one sub-GCN at a time in memory. "sharded": by rows over the ranks of a run.
         folder: of the files; it holds nothing else.
         precision: of the numbers in the files, "float32" or "bf16"; sub-GCNs train in float32 all the same.
-
-    Raises:
-        InputError: a value is out of its range, or does not fit the kind.
     """
 
     kind: str = "memory"

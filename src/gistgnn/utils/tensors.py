@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import numpy.typing as npt
 import torch
 import xxhash
 from torch import Tensor
+
+Array = npt.NDArray[Any]
 
 
 def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:

@@ -12,10 +12,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from gistgnn.errors import InputError
@@ -41,8 +39,6 @@ from gistgnn.utils.checks import check_number
 from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import held_bytes
-
-Array = npt.NDArray[Any]
 
 _MOST_NODES = 2**31 - 1  # sources are int32
 _DEFAULT, _LEAST = 2**31, 2**28  # bytes: of the process, and beside what it takes already
@@ -84,9 +80,6 @@ def convert(
             takes already. A `.npz`, a `.pt` and named data sets are read whole first, which is not counted.
         data_root: see `gistgnn.graphs.load`.
         progress: show it on standard error.
-
-    Raises:
-        InputError: bad input, too little memory, or a folder that cannot be written.
     """
     if dtype not in X_DTYPES:
         raise InputError(f"dtype is {dtype!r:.80}, expected one of {', '.join(X_DTYPES)}")

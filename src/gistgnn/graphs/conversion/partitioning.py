@@ -4,7 +4,6 @@ import logging
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,8 +21,8 @@ from gistgnn.utils.checks import check_count
 from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed
+from gistgnn.utils.tensors import Array
 
-Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 FOLDER_METHODS = ("auto", *METHODS)
@@ -76,9 +75,6 @@ def partition_folder(
             more than it takes already.
         seed: the same seed gives the same clusters.
         progress: show it on standard error.
-
-    Raises:
-        InputError: bad input, too little memory, or a folder that cannot be written.
     """
     source, target = Path(folder).expanduser(), Path(out).expanduser()
     if method not in FOLDER_METHODS:
