@@ -113,6 +113,20 @@ def test_what_ranks_cannot_do_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "said"), [(("--epochs", "x"), "argument --epochs: invalid"), (("--heads", 2), "add --model gat")]
+)
+def test_a_rank_with_wrong_options_tells_the_others(tmp_path: Path, options: tuple[object, ...], said: str) -> None:
+    """They waited for it as long as --timeout says."""
+    begun = time.monotonic()
+    first, second = run_ranks(tmp_path, 2, *TRAIN, "--out", "run", "--timeout", 90, last=options)
+    assert (first.returncode, second.returncode) == (2, 2)
+    assert time.monotonic() - begun < 60
+    assert first.stderr.endswith("gistgnn: error: rank 1 refuses its settings: see what it has printed\n")
+    assert said in second.stderr
+    assert second.stderr.count("error: ") == 1
+
+
 @pytest.fixture
 def port() -> Iterator[int]:
     """A port on which a program listens that says nothing."""

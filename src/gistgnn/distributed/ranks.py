@@ -38,16 +38,22 @@ class Ranks(World):
         device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others, through the host.
         timeout: seconds to wait for another rank.
         interface: the network interface to the others, such as "eth0"; None: the one of the machine's name.
+        ready: False tells the others, which wait for this rank, that it refuses its settings.
 
     Raises:
-        InputError: there is no such interface, or no such GPU.
+        InputError: there is no such interface, or no such GPU; or another rank is not ready.
         RankLostError: the others cannot be reached.
     """
 
     several = True
 
     def __init__(
-        self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, interface: str | None = None
+        self,
+        device: str | torch.device = "cpu",
+        timeout: float = TIMEOUT,
+        interface: str | None = None,
+        *,
+        ready: bool = True,
     ) -> None:
         super().__init__()
         self._device = usable_device(device)
@@ -66,7 +72,12 @@ class Ranks(World):
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         with self.talking():  # another rank may end while this one is still joining
             self._messages = dist.new_group(backend="gloo", timeout=self._patience)
-        self.gather(None)  # all have joined
+        answers = self.gather(ready)  # all have joined
+        if ready and not all(answers):
+            self.close()
+            error = InputError(f"rank {answers.index(False)} refuses its settings: see what it has printed")
+            error.relayed = True
+            raise error
         self.first_here = os.environ.get("LOCAL_RANK", "0") == "0"
 
     def close(self) -> None:
