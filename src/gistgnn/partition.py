@@ -62,8 +62,7 @@ class Partition:
 
     def split_into(self, sub_gcns: int) -> "Partition":
         """Return the partition into another number of blocks."""
-        # The balanced partition is nested: if m' divides m, each block of m' is a union of blocks of m of the same
-        # draw.
+        # The balanced partition is nested: if m' divides m, each block of m' is a union of blocks of the same draw.
         return Partition(
             self.features, sub_gcns, whole=self._chosen_whole, kind=self.kind, seed=self.seed, names=self.names
         )

@@ -34,8 +34,7 @@ def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str
     """Return which share of Θ's parameters is expected to be trained in how many rounds, as in result.json."""
     # A parameter at several features is trained when one sub-GCN gets all of them; one at a single feature always is.
     # Draws are independent, so the number of such draws is binomial. The rounds of one draw have the same or nested
-    # blocks. The shares are expectations over the blocks, exact where all rounds have the same; `draws` are
-    # `Schedule.draws`.
+    # blocks. The shares are expectations over the blocks, exact where all rounds have the same.
     parameters: Counter[Touched] = Counter()
     for name, _ in spec.on_meta().named_parameters():
         parameters.update(_touched(spec.layout.dims[name], partition))

@@ -49,11 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return the runs in folders, at any depth, the oldest result first; those without a result come last.
-
-    What is not known of a run is None. Its state is "finished", "interrupted", "diverged", "unfinished" (it trains, or
-    was killed) or "unreadable".
-    """
+    """Return the runs in folders, at any depth, the oldest result first; those without a result come last."""
+    # What is not known is None. The state is "finished", "interrupted", "diverged", "unfinished" or "unreadable".
     from gistgnn.fit.result import RESULT
     from gistgnn.runs.run_folder import CHECKPOINTS
     from gistgnn.storage.checkpoints import Checkpoints

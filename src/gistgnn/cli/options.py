@@ -31,11 +31,7 @@ EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports a wrong option in one line, and whose --help is short.
-
-    --help shows the `common` options alone, such as "--dataset", and --help-all the rest, too; without any, --help
-    shows all. Both show the `example`: commands, one a line.
-    """
+    """Reports a wrong option in one line; its --help shows the `common` options alone, if any, --help-all every one."""
 
     def __init__(self, *, common: Sequence[str] = (), example: str = "", **options: Any) -> None:
         super().__init__(formatter_class=_formatter, allow_abbrev=False, **options)
@@ -106,11 +102,9 @@ class _formatter(argparse.HelpFormatter):  # noqa: N801  # argparse calls it wit
 def add_fields(
     options: "Options", settings: Any, *names: str, special: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 ) -> None:
-    """Add the options of some fields of a dataclass, or of an object whose values are the defaults.
-
-    `special` has for a name arguments of `add_argument` that win over the field's; and `flag`, and `shown`, which the
-    help shows in place of the default. See `gistgnn.utils.setting`.
-    """
+    """Add the options of some fields of a dataclass, or of an object whose values are the defaults."""
+    # `special` has by name what wins over the field's arguments of `add_argument`; and `flag`, and `shown`, the default
+    # in the help. See `gistgnn.utils.setting`.
     fields = described(settings if isinstance(settings, type) else type(settings))
     for name in names:
         given = {"default": getattr(settings, name, None), **_arguments(fields[name]), **special.get(name, {})}

@@ -61,10 +61,8 @@ def say(text: str) -> None:
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """Inside the block a signal ends the process at once, with one line: for imports, which leave nothing to clean up.
-
-    An exception in the middle of an import would be printed with its trace, or be lost in the module.
-    """
+    """Inside the block a signal ends the process at once, with one line: for imports, with nothing to clean up."""
+    # An exception in the middle of an import would be printed with its trace, or be lost in the module.
 
     def end(number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
@@ -99,11 +97,8 @@ class Stop:
 
 @contextmanager
 def stopping(grace: float = GRACE) -> Iterator[Stop]:
-    """Inside the block a signal asks the run to stop after its round.
-
-    After SIGTERM, SIGHUP and SIGUSR1 the process ends `grace` seconds later, if the block has not: the last checkpoint
-    counts then. A second Ctrl-C raises `Interrupted`.
-    """
+    """Inside the block a signal asks the run to stop after its round; a second Ctrl-C raises `Interrupted`."""
+    # After SIGTERM, SIGHUP and SIGUSR1 the process ends `grace` seconds later, if the block has not.
     stop, since, timer = Stop(), 0.0, threading.Timer(grace, lambda: _give_up(stop.number or 0, grace))
     timer.daemon = True
 
@@ -173,10 +168,8 @@ def _leave_closed_terminal(number: int) -> None:
 
 
 def load_torch(module: str = "torch", title: str = "") -> None:
-    """Import torch, or a module that needs it, which takes seconds; a terminal shows that something happens.
-
-    A log has as its first line, before torch is imported, the `title`: what is about to be trained, in a few words.
-    """
+    """Import torch, or a module that needs it, which takes seconds; a terminal shows that something happens."""
+    # A log has as its first line, before that, the `title`: what is about to be trained, in a few words.
     from gistgnn.utils.console import spinner
 
     task, slow = f"starting: {title}" if title else "starting", "torch" not in sys.modules

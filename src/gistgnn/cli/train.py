@@ -75,10 +75,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: ExitStack) -> int:
-    """Train on this rank, or in the only process. Everything that the ranks do together is in this function.
-
-    `folder` frees the folder of the run, and stops handling signals, when all is written.
-    """
+    """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
+    # `folder` frees the folder of the run, and stops handling signals, when all is written.
     import torch
 
     from gistgnn.distributed import load_on_ranks
@@ -192,10 +190,8 @@ def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
 def _read_graph(
     args: argparse.Namespace, config: RunConfig, out: Path, *, check: bool
 ) -> "tuple[Graph, Standardisation | None]":
-    """Return the graph, and how its features were scaled.
-
-    `check`: refuse a run that this machine has too little memory or disk for, before the graph is read if possible.
-    """
+    """Return the graph, and how its features were scaled."""
+    # `check`: refuse a run that needs more memory or disk than this machine has, before the graph is read if possible.
     from gistgnn.estimate import Resources, require_room
     from gistgnn.graphs import find, load
     from gistgnn.graphs.named import GraphSizes

@@ -78,10 +78,8 @@ _SAMPLING: dict[str, dict[str, Any]] = {
 
 
 def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") -> None:
-    """Add the options of the model, of GIST, of batches and of the optimiser.
-
-    `several` is the help of --sub-gcns of a command that takes several m, and no method, store or metric.
-    """
+    """Add the options of the model, of GIST, of batches and of the optimiser."""
+    # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or metric.
     group = parser.add_argument_group
     add = partial(options.add_fields, special=_CHOSEN)
     add(group("model"), ModelConfig, "name", "args", "hidden", "dropout", "norm", "heads")
@@ -154,10 +152,8 @@ def title_of(args: argparse.Namespace, *sub_gcns: int) -> str:
 
 
 def config_from_args(args: argparse.Namespace, sub_gcns: int, store: str = "memory", title: str = "") -> RunConfig:
-    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe.
-
-    Settings are checked before torch is imported; the log says `title` first.
-    """
+    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe."""
+    # Settings are checked before torch is imported; the log says `title` first.
     own = {field.name: getattr(args, field.name) for field in fields(RunConfig) if hasattr(args, field.name)}
     own |= {"sub_gcns": sub_gcns, "store": store, "partitioned": tuple(args.partitioned) if args.partitioned else None}
     own |= {"model": _model(args), "training": _training(args, sub_gcns)}

@@ -86,11 +86,7 @@ def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) ->
 def compare(
     store: RunStore, configs: Sequence[RunConfig], seeds: int, label: str, below: float = 0.5
 ) -> tuple[list[Row], list[list[Record]]]:
-    """Train the runs that are missing; return the rows, and the records of each row by seed.
-
-    `configs` has one run for each row, the baseline first. `label` is that of the progress bar; for `below` see
-    `rows_of`.
-    """
+    """Train the missing runs of every row and seed, the baseline first; return the rows, and their records by seed."""
     records = by_seeds(store.run_all(with_seeds(configs, seeds), None, label), seeds)
     return rows_of(records, below), records
 
@@ -101,11 +97,9 @@ def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
 
 
 def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5, details: Sequence[str] = ()) -> list[Row]:
-    """Return one row for each group of records, over its seeds; the first group is the baseline.
-
-    The times to a fixed score are to `below` points below the baseline's final score. `details` are what tells each
-    group from the others beside method and m.
-    """
+    """Return one row for each group of records, over its seeds; the first group is the baseline."""
+    # The times to a fixed score are to `below` points below the baseline's final score. `details` tell the groups
+    # apart.
     every = zip(records, details or [""] * len(records), strict=True)
     return [_row(group, records[0], below, detail) for group, detail in every]
 

@@ -15,8 +15,7 @@ SAME_GRAPH = "give all ranks the same graph"
 
 def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse ranks whose values, or versions of gistgnn or torch, differ; all ranks call this."""
-    # Ranks exchange a digest, and the values only if the digests differ. `facts`: {advice if these differ: {name:
-    # value}}.
+    # They exchange a digest, and the values only if the digests differ. `facts`: {advice: {name: value}}.
     if ranks.count == 1:
         return
     every = {"install the same version for all ranks": _versions(), **facts}

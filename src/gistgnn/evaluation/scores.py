@@ -72,11 +72,8 @@ class Evaluation:
         """Choose the method for models of the same shapes on a graph, and prepare it.
 
         The graph is on the models' device. The seed is of METIS and of the sample. ``wanted`` is a mask [N] of the
-        nodes whose output is wanted; the others may have none. None: all.
-
-        Raises:
-            InputError: "layers" with a model from outside `gistgnn.nn`, too little memory or disk space, METIS failed,
-                or the sample has no node to be scored.
+        nodes whose output is wanted; None: all. An InputError says that "layers" is chosen for a model from outside
+        `gistgnn.nn`, that memory or disk is too little, that METIS failed, or that the sample has no node to be scored.
         """
         if isinstance(model, EnsembleModel):
             members = members_of(model)

@@ -55,10 +55,8 @@ class CSR:
     def from_entries(
         cls, row: Tensor, col: Tensor, shape: tuple[int, int], names: tuple[str, str] = ("row", "column")
     ) -> "tuple[CSR, Tensor | None]":
-        """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are sorted.
-
-        Entries of one row keep their order. Errors call the axes by their ``names``.
-        """
+        """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are sorted."""
+        # Entries of one row keep their order. Errors call the axes by their `names`.
         for index, size, name in zip((row, col), shape, names, strict=True):
             _check_indices(index, size, name)
         if row.shape != col.shape:
@@ -193,10 +191,7 @@ class CSR:
             yield CSR(self.rowptr.clamp(start, stop) - start, self.col[start:stop], self.shape), slice(start, stop)
 
     def rows(self, nodes: slice | Tensor) -> "tuple[CSR, slice | Tensor]":
-        """Return some rows, and the entries that they hold: a slice, or indices.
-
-        ``nodes``: consecutive rows, which are a view; or [k] rows in any order, possibly repeated.
-        """
+        """Return some rows, consecutive ones as a view, or [k] in any order; and an index of their entries."""
         if isinstance(nodes, slice):
             rowptr = self.rowptr[nodes.start : nodes.stop + 1]
             held = slice(int(rowptr[0]), int(rowptr[-1]))

@@ -193,10 +193,7 @@ class Graph:
         return replace(self, x=x)
 
     def to(self, device: torch.device | str) -> "Graph":
-        """Return the graph with every tensor on ``device``. Tensors that are already there are not copied.
-
-        Mapped tensors stay where they are: batches move when they are used.
-        """
+        """Return the graph with every tensor on `device`, but mapped ones, whose batches move when they are used."""
         names = ("y", "train", "val", "test") if self.folder else (*self.tensors, "edges")
         moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in names}
         return replace(self, **moved)

@@ -166,13 +166,11 @@ def _checked(edges: str, nodes: int) -> str:
 
 
 class TablesSource:
-    """A table of edges with the columns `source` and `target`, and a table of nodes.
+    """A table of edges with the columns `source` and `target`, and a table of nodes: CSV or Parquet files, or folders.
 
-    The table of nodes has one row for each node, in the order of their numbers, with the columns `y` (or `y0`, `y1`,
-    ... for several labels), `split` (train, val, test or empty) and optionally `node`, the node's number. All other
-    columns are features. In Parquet, `x` and `y` may be columns of lists.
-
-    Each is a file in CSV or Parquet, or a folder of such files.
+    The table of nodes has a row for each node, in the order of their numbers, with the columns `y` (or `y0`, `y1`, ...
+    for several labels), `split` (train, val, test or empty) and optionally `node`, the number. All others are features.
+    In Parquet, `x` and `y` may be columns of lists.
     """
 
     classes, undirected = None, False

@@ -48,8 +48,7 @@ Dim = tuple[Segment, ...]  # the segments of one dimension of a tensor, in order
 class Layout:
     """How every parameter and buffer of a model lies along the hidden axes."""
 
-    # The unit of an axis is the step of the width in `build` that adds a feature: 4 where a width is split over 4
-    # heads.
+    # The unit of an axis is the step of the width in `build` that adds a feature: 4 for a width of 4 heads.
 
     dims: dict[str, tuple[Dim, ...]]  # for every parameter and buffer, by name, the segments of each dimension
     units: tuple[int, ...]  # of every axis

@@ -40,8 +40,7 @@ class GCN(GNN):
 class SAGELayer(Propagation):
     """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges; initialised like PyG's SAGEConv."""
 
-    # `weight`: [d_out, 2·d_in], the columns of H before those of Ā H: a block D of input features selects D and D +
-    # d_in.
+    # `weight`: [d_out, 2·d_in], the columns of H before those of Ā H: a block D of inputs selects D and D + d_in.
 
     operator = "mean"
 

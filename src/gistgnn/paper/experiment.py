@@ -119,8 +119,7 @@ class Experiment(ABC):
         self, out: Path, data_root: str, jobs: int, command: str, store: RunStore | None = None, *, trains: bool = True
     ) -> Outcome:
         """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory."""
-        # `store` has the finished runs; None: they are in the directory. Unless it `trains`, it shows the finished ones
-        # alone.
+        # `store` has the finished runs; None: they are in the directory. Unless it `trains`, these alone are shown.
         outcome = self.run(store or RunStore(out / RUNS, data_root, trains=trains), jobs)
         machine = outcome.machine or describe_machine(self.device)
         about = {"name": self.name, "title": self.title, "scale": self.scale, "machine": machine, "command": command}

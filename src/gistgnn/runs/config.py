@@ -195,10 +195,7 @@ class RunConfig:
         return replace(self.training, optimizer_state="carry") if self.method == "ensemble" else self.training
 
     def trainer(self, features: int, classes: int, out: Path | None = None, ranks: "World | None" = None) -> "GIST":
-        """Return the object that trains this run: a `GIST`, or one of `gistgnn.baselines`.
-
-        A Θ on disk lies in the run folder `out`. `ranks` are the processes that train together; None: this one alone.
-        """
+        """Return the `GIST` or the baseline that trains this run; a Θ on disk lies in the run folder `out`."""
         from gistgnn.fit.prepare import independent
         from gistgnn.theta.registry import Store
 

@@ -24,12 +24,10 @@ _ROWS = 2**16  # nodes that are written at once
 def write_predictions(
     path: Path, outputs: Iterable[Output], nodes: int, *, multi_label: bool, numbers: Tensor | None = None
 ) -> None:
-    """Write the predictions of a model for N nodes, which come in pieces that have every node once.
-
-    A `.csv` has a node's number, class and the class's probability; with several labels a node, every label's
-    probability. A `.npz` has ``classes`` [N] or [N, K], and ``probabilities`` [N, C]. `numbers` [N] are the numbers
-    that the nodes have in the file; None: their own.
-    """
+    """Write the predictions of a model for N nodes, which come in pieces that have every node once."""
+    # A `.csv` has a node's number, class and the class's probability; with several labels a node, every label's. A
+    # `.npz` has `classes` [N] or [N, K], and `probabilities` [N, C]. `numbers` [N] are the nodes' in the file; None:
+    # their own.
     with replacing(path) as temporary, contextlib.ExitStack() as stack:
         classes = probabilities = np.empty(0)
         for first, (which, logits) in enumerate(outputs):

@@ -67,10 +67,7 @@ def result_json(
 def write_run(
     out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None
 ) -> dict[str, Any]:
-    """Write a run into its folder, result.json last: if it is there, the other files are there too.
-
-    A run that was interrupted keeps its checkpoints. Returns the record, which is what result.json holds.
-    """
+    """Write a run into its folder, result.json last; return its record. An interrupted run keeps its checkpoints."""
     more = {FEATURES: scale.save(out / FEATURES)} if scale else {}
     if not scale:
         (out / FEATURES).unlink(missing_ok=True)  # left by a run that this one replaces
@@ -175,13 +172,9 @@ def config_of(record: dict[str, Any]) -> RunConfig:
 
 
 def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
-    """Return a finished run's configuration, its result.json, and its model in evaluation mode.
-
-    `build` is the function that makes a model of the user's own: the one that was given to `GIST`, or to --model.
-    Without it such a model is refused: the code that result.json names does not run unasked.
-
-    Its large weights are mapped: the system reads their pages from the files when they are used.
-    """
+    """Return a finished run's configuration, result.json, and model in evaluation mode, large weights mapped."""
+    # `build` makes a model of the user's own, and was given to `GIST`, or to --model. Without it such a model is
+    # refused: the code that result.json names does not run unasked.
     record = read_record(out)
     check_files(out, record)
     config, model = config_of(record), record["config"]["model"]

@@ -138,8 +138,7 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
 def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: Collection[str] | None = None) -> None:
     """Refuse a model that cannot take the graph's features or predict its classes; warn of unused edge data."""
     # `batch` is the graph or a part of it. A model from outside `gistgnn.nn`, or an ensemble, runs once, or a few times
-    # if there is edge data, whose names are `edge_data` (None: the batch's). `classes` None: any number of outputs is
-    # fine.
+    # if there is edge data, whose names are `edge_data` (None: the batch's). `classes` None: any number of outputs.
     members = members_of(model)
     for member in members:
         outputs = _try(member, batch)

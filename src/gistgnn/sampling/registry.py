@@ -32,8 +32,7 @@ def named_sampling(
     sampling: "Sampling | str | None", nodes: int, clusters_there: int | None = None
 ) -> "Sampling | None":
     """Return the default settings of a sampler given by name, such as "clusters"; settings as they are."""
-    # "clusters" joins 10 clusters to a batch: the graph's own, or at least `FEWEST_CLUSTERS` of `NODES_PER_CLUSTER`
-    # nodes.
+    # "clusters" joins 10 clusters to a batch: the graph's own, or some of about `NODES_PER_CLUSTER` nodes.
     if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
         return sampling
     if not isinstance(sampling, str) or sampling not in (FULL, *SAMPLERS):

@@ -101,10 +101,8 @@ class Checkpoints:
     def complete(
         self, rounds: int, state: dict[str, Any], run: dict[str, Any], files: int, theta: str | None = None
     ) -> None:
-        """Complete a checkpoint once all ranks have written their `files`, and remove all but the last two.
-
-        Only a run with the same settings `run` can resume from it. `theta` is the id of Θ's files, if Θ is on disk.
-        """
+        """Complete a checkpoint once all ranks have written their `files`, and remove all but the last two."""
+        # Only a run with the same settings `run` can resume from it. `theta` is the id of Θ's files, if Θ is on disk.
         place = self.place(rounds)
         names = sorted(path.name for path in place.glob("*.safetensors"))
         if len(names) != files:
@@ -128,11 +126,10 @@ class Checkpoints:
 
 
 class Checkpoint:
-    """A checkpoint opened for resuming: its tensors, their ``shapes``, and ``theta`` as in `Checkpoints.complete`.
+    """A checkpoint opened for resuming: its tensors, their `shapes`, and `theta` as in `Checkpoints.complete`."""
 
-    An InputError says that the folder ``place`` is missing, damaged, or of another run than ``run``, the settings; it
-    names the setting that differs. ``share`` says which files this process checks: its number, and how many there are.
-    """
+    # An InputError says that its folder is missing, damaged, or of another run than `run`, and names the setting that
+    # differs. `share` says which files this process checks: its number, and how many there are.
 
     def __init__(self, place: Path, run: dict[str, Any], share: tuple[int, int] = (0, 1)) -> None:
         self._place = place

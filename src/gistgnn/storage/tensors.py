@@ -128,10 +128,8 @@ def map_array(path: Path) -> Tensor:
 
 
 def read_ahead(array: Tensor, ranges: Iterable[tuple[int, int]]) -> None:
-    """Ask the system to read some rows of a mapped array, together and with nothing around them.
-
-    Without it a page fault reads as much as the disk's read-ahead: 8 MB on some disks, for rows of a few hundred bytes.
-    """
+    """Ask the system to read some rows of a mapped array, together and with nothing around them."""
+    # Without it a page fault reads as much as the disk's read-ahead: 8 MB on some, for rows of a few hundred bytes.
     if sys.platform != "linux":
         return
     libc, begin = ctypes.CDLL(None), array.data_ptr()
@@ -156,15 +154,9 @@ def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Ten
 
 
 def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
-    """Give a module built on the meta device its parameters and buffers; those of `LARGE` bytes are not copied.
-
-        with torch.device("meta"):  # takes no memory
-            model = build(widths)
-        model = assign(model, read_tensors(path, advice), str(path))
-
-    The module is changed, and set to evaluation mode. For a tied parameter, one of its names is enough. A tensor that
-    is missing, unknown to the module, or of another shape is an InputError, which says ``where`` the tensors are.
-    """
+    """Give a module built on the meta device its parameters and buffers; those of `LARGE` bytes are not copied."""
+    # The module is changed, and set to evaluation mode. For a tied parameter, one of its names is enough. A tensor that
+    # is missing, unknown to the module, or of another shape is an InputError, which says `where` the tensors are.
     own = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
     names_of: dict[int, list[str]] = {}
     for name, tensor in own.items():
@@ -190,11 +182,9 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
 
 
 class LargeTensorsInFiles(TorchDispatchMode):
-    """Within its block `torch.empty` gives large tensors on the host the pages of temporary files, in a folder.
+    """Within its block `torch.empty` gives large tensors on the host the pages of temporary files, in a folder."""
 
-    A layer then fills them by its own initialisation, so the values are those of the same layer in memory, bit for bit.
-    A large tensor that a layer makes in another way, such as by `torch.randn`, is in memory.
-    """
+    # A layer fills them by its own initialisation: the same values, bit for bit. What `torch.randn` makes is in memory.
 
     def __init__(self, folder: Path | None = None) -> None:
         super().__init__()

@@ -17,10 +17,8 @@ TEMPORARY = ".gistgnn-"
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`. What is written there becomes `path` if the block ends without an error.
-
-    A path that cannot be written, and a full disk, are an InputError; an older file at `path` is unchanged.
-    """
+    """Yield a temporary path beside `path`, which becomes `path` if the block ends without an error."""
+    # A path that cannot be written, and a full disk, are an InputError; an older file at `path` is unchanged.
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(f"cannot write {path}: it is a pipe, a socket or a device; choose another name")
     temporary = temporary_path(path)

@@ -179,8 +179,7 @@ def scale_inputs(problem: Problem) -> Problem:
 
 def in_basis_of_rows(problem: Problem) -> Problem:
     """Return the problem with X in an orthonormal basis of its rows, [n, n], if it has more features than nodes."""
-    # The analysis depends on X through XX' alone, which stays, and training has the same distribution at n/d of the
-    # cost.
+    # The analysis depends on X through XX' alone, which stays: training has the same distribution at n/d of the cost.
     if problem.d <= problem.n:
         return problem
     return replace(problem, x=torch.linalg.qr(problem.x.T).R.T.contiguous())

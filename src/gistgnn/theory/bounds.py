@@ -26,8 +26,7 @@ from gistgnn.theory.problem import (
 def kernel_width(problem: Problem, m: int, rounds: int, delta: float) -> int:
     """Return a width d_1 at which Lemma PD_GISTK holds: λ_min(G^(j)) >= λ_0 / 2 with probability 1 − δ."""
     # It is the least d_1 with T m n² (2 exp(−d_1 λ_0² / 128 n²) + exp(−d_1 λ_0 / 480 m n)) <= δ, the failure
-    # probability in the lemma's proof. It grows with λ_0^-2; the λ_0^-1 of the statement does not follow from the
-    # proof.
+    # probability in the lemma's proof. It grows with λ_0^-2; the λ_0^-1 of the statement does not follow from it.
     lambda_0, n = check_lambda_0(least_eigenvalue(problem, m)), problem.n
     check_fraction("delta", delta)
 

@@ -61,10 +61,7 @@ class Problem:
 
     @classmethod
     def from_graph(cls, graph: Graph, y: Tensor | None = None) -> "Problem":
-        """Take the features and edges of an undirected graph with at most `MOST_NODES` nodes.
-
-        y are [n] targets; None takes the classes, spread evenly over [-1, 1].
-        """
+        """Take the features, the edges and y [n] (None: the classes) of an undirected graph with few nodes."""
         n = graph.num_nodes
         if n > MOST_NODES:
             most = f"expected at most {MOST_NODES:,}, whose matrices are dense"
@@ -169,10 +166,8 @@ def greatest_eigenvalue(problem: Problem, m: int) -> float:
 
 
 def recommended_step(problem: Problem, m: int) -> float:
-    """Return η = 1 / (λ_max(G^∞) + λ_0 / 2), at least 10^5 times `proof_step`.
-
-    While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2.
-    """
+    """Return η = 1 / (λ_max(G^∞) + λ_0 / 2), at least 10^5 times `proof_step`."""
+    # While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2.
     return 1.0 / (greatest_eigenvalue(problem, m) + least_eigenvalue(problem, m) / 2.0)
 
 

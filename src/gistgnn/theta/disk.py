@@ -46,8 +46,7 @@ class OnDisk(InMemory):
 
     # The trained sub-GCNs of a round are written into files of their own. theta.json says that the round is over: this
     # commits it. Then the values are copied into Θ. A process that is killed before the commit leaves Θ as it was;
-    # after one that is killed later, they are copied again when Θ is next opened. So a round is in Θ as a whole, or not
-    # at all.
+    # after one that is killed later, they are copied again when Θ is next opened. So a round is in Θ whole or not.
 
     lasts = True
 

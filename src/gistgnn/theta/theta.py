@@ -180,8 +180,7 @@ class Theta(ABC):
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
         """The full model with Θ's parameters (`best`: the best ones), in evaluation mode; all ranks call this."""
         # Parameters in memory are copied; large ones in files are mapped. Where Θ is sharded, rank 0 collects them, and
-        # other ranks get a model without values. `module` is one of `running_model`, which may be filled instead of a
-        # new one.
+        # other ranks get a model without values. `module` is one of `running_model`, which may be filled again.
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         """The full model on its device with the parameters that Θ has now; on ranks other than 0 without values."""

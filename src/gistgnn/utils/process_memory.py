@@ -70,8 +70,7 @@ def _status_bytes(*names: str, process: int | None = None) -> int:
 
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory for the next tensors. Other systems: do nothing."""
-    # Clearing pages takes longer than dropout or a norm. Under a limit less is kept: what lies between pieces in use
-    # stays.
+    # Clearing pages takes longer than dropout or a norm. Under a limit less is kept: gaps between pieces stay.
     if libc := _glibc():
         mmap_threshold, trim_threshold = -3, -1  # constants of <malloc.h>
         limit = 2**63 if _limit is None else _limit
