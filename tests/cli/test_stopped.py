@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gistgnn import GIST, Saving
+from gistgnn import GIST, Saving, load_run
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store
@@ -65,13 +66,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("number", "store"),
-    [
-        (signal.SIGINT, "memory"),
-        (signal.SIGKILL, "disk"),
-        (signal.SIGTERM, "memory"),
-        (signal.SIGUSR1, "disk"),
-    ],
+    ("number", "store"), [(signal.SIGINT, "memory"), (signal.SIGKILL, "disk"), (signal.SIGTERM, "disk")]
 )
 def test_a_stopped_run_goes_on_to_the_same_model(
     cli: Cli, tmp_path: Path, unbroken: Path, begun: Callable[..., Process], number: signal.Signals, store: str
@@ -103,6 +98,9 @@ def _check_the_best_model_so_far(cli: Cli, out: Path) -> None:
     assert f"interrupted after {record['rounds']} round" in scored.stderr
     assert cli("predict", "run", "--output", "labels.csv").returncode == 0
     assert "The run was interrupted after" in (out / "report.html").read_text()
+    shutil.copytree(out, "lost", ignore=shutil.ignore_patterns("checkpoints"))
+    assert "no checkpoint to resume from" in cli(*RUN, "--out", "lost", "--resume").stderr
+    shutil.rmtree("lost")
     (listed,) = json.loads(cli("list", ".", "--json").stdout)
     assert (listed["state"], listed["rounds"]) == ("interrupted", record["rounds"])
 
@@ -125,27 +123,6 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for place in Checkpoints(folder).whole() for file in place.iterdir()}
 
 
-def test_resume_refuses_what_is_torn_or_missing(cli: Cli, tmp_path: Path, begun: Callable[..., Process]) -> None:
-    stop(begun(), signal.SIGINT)
-    checkpoints = Checkpoints(tmp_path / "run/checkpoints")
-    place = checkpoints.newest()
-    assert place
-    file = next(place.glob("*.safetensors"))
-    file.write_bytes(file.read_bytes()[:1000])
-    assert "is damaged" in cli(*RUN, "--out", "run", "--resume").stderr
-    checkpoints.remove()
-    missing = cli(*RUN, "--out", "run", "--resume")
-    assert missing.returncode == 2
-    assert "no checkpoint to resume from" in missing.stderr
-
-
-def test_a_new_run_over_a_finished_one_resumes_as_the_new_one(cli: Cli, begun: Callable[..., Process]) -> None:
-    assert cli(*RUN, "--epochs", 5, "--out", "run").returncode == 0
-    stop(begun("--overwrite"), signal.SIGKILL)
-    resumed = cli(*RUN, "--out", "run", "--resume", "--json")
-    assert json.loads(resumed.stdout)["config"]["training"]["epochs"] == 120
-
-
 def slow_module(folder: Path, name: str) -> dict[str, str]:
     """A module whose import takes a minute, before the real one on the path; the environment that finds it."""
     source = f"import os, time; open({str(folder / 'begun')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
@@ -156,21 +133,31 @@ def slow_module(folder: Path, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("module", "number", "before"),
-    [("torch", signal.SIGTERM, "gistgnn: starting: GCN 256-256, m = 4, on digits\n"), ("argparse", signal.SIGINT, "")],
+    ("module", "number", "words", "before"),
+    [
+        ("torch", signal.SIGTERM, "train", "gistgnn: starting: GCN 256-256, m = 4, on digits\n"),
+        ("torch", signal.SIGINT, "train --hidden 16 --phases 2:2 1:1", "gistgnn: starting: GCN 16, on digits\n"),
+        ("torch", signal.SIGINT, "compare --sub-gcns 2", "gistgnn: starting: GCN 256-256, m = 2, on digits\n"),
+        ("argparse", signal.SIGINT, "train", ""),
+    ],
 )
 def test_a_signal_during_an_import_prints_one_line(
-    tmp_path: Path, module: str, number: signal.Signals, before: str
+    tmp_path: Path, module: str, number: signal.Signals, words: str, before: str
 ) -> None:
-    process = start([sys.executable, "-m", "gistgnn", "train"], tmp_path, slow_module(tmp_path, module))
+    process = start([sys.executable, "-m", "gistgnn", *words.split()], tmp_path, slow_module(tmp_path, module))
     wait_until((tmp_path / "begun").exists, process)
     assert stop(process, number) == f"{before}gistgnn: interrupted\n"
 
 
+def with_modules(words: list[str]) -> int:
+    """Run the command with the folder `modules` before others on the path."""
+    sys.path.insert(0, "modules")
+    return run(*words)
+
+
 def test_metis_does_not_outlive_the_run(tmp_path: Path) -> None:
-    words = [*SHORT, "--sampler", "clusters", "--clusters", 20, "--grace", 0.5]
-    environ = slow_module(tmp_path, "pymetis")
-    process = start([sys.executable, "-m", "gistgnn", *map(str, words)], tmp_path, environ)
+    slow_module(tmp_path, "pymetis")
+    process = Forked(tmp_path, with_modules, [*SHORT, "--sampler", "clusters", "--clusters", 20, "--grace", 0.5])
     wait_until((tmp_path / "begun").exists, process)
     metis = psutil.Process(int(wait_until((tmp_path / "begun").read_text, process)))
     said = stop(process, signal.SIGHUP)
@@ -180,12 +167,15 @@ def test_metis_does_not_outlive_the_run(tmp_path: Path) -> None:
 
 
 def test_a_round_that_is_too_long_is_lost_and_the_checkpoint_stays(
-    tmp_path: Path, begun: Callable[..., Process]
+    cli: Cli, tmp_path: Path, begun: Callable[..., Process]
 ) -> None:
-    process = begun("--local-steps", 20, "--epochs", 100_000, "--grace", 0.001)
-    assert "did not end within 0.001 s" in stop(process, signal.SIGTERM)
+    """Beside the result of a run that it replaces."""
+    assert cli(*SHORT, "--out", "run").returncode == 0
+    process = begun("--overwrite", "--local-steps", 20, "--epochs", 100_000, "--grace", 0.001)
+    assert "did not end within 0.001 s" in stop(process, signal.SIGUSR1)
     assert Checkpoints(tmp_path / "run/checkpoints").newest()
-    assert run(*SHORT, "--out", tmp_path / "run", "--overwrite") == 0
+    assert "is of another run: epochs was 100000" in cli(*SHORT, "--out", "run", "--resume").stderr
+    assert cli(*SHORT, "--out", "run", "--overwrite").returncode == 0
 
 
 def ignoring(words: list[str]) -> int:
@@ -198,7 +188,7 @@ def ignoring(words: list[str]) -> int:
 
 
 def test_a_signal_that_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
-    process = Forked(tmp_path, ignoring, [*map(str, RUN)])
+    process = Forked(tmp_path, ignoring, [*map(str, RUN), "--epochs", "60"])
     wait_until((tmp_path / "begun").exists, process)
     for _ in range(10):
         if process.poll() is None:
@@ -210,18 +200,15 @@ def test_a_signal_that_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
 def test_the_folder_of_a_run_that_trains_is_refused(
     tmp_path: Path, begun: Callable[..., Process], capsys: pytest.CaptureFixture[str], unbroken: Path
 ) -> None:
-    from gistgnn import load_run
-
     process, out = begun("--epochs", 100_000), tmp_path / "run"
     said = f"{out} is being written by process "
     for words in (
-        (*SHORT, "--out", out),
-        (*SHORT, "--out", out, "--overwrite"),
-        (*SHORT, "--out", out, "--resume"),
-        ("compare", "--hidden", 16, "--sub-gcns", 2, "--out", out),
-        ("reproduce", "local-sgd", "--out", out),
+        (*SHORT, "--overwrite"),
+        (*SHORT, "--resume"),
+        ("compare", "--sub-gcns", 2),
+        ("reproduce", "local-sgd"),
     ):
-        refused(capsys, said, *words)
+        refused(capsys, said, *words, "--out", out)
     refused(capsys, "wait for it, or give another --out", *SHORT, "--out", out)
     with call_refused("run is being written by process"):
         load_run(unbroken).save(out, overwrite=True)
@@ -234,14 +221,10 @@ def test_the_folder_of_a_run_that_trains_is_refused(
     assert not list(out.glob(".gistgnn*"))
 
 
-@pytest.mark.parametrize("offset", [0.0, 0.5])
-def test_one_of_two_runs_wins(tmp_path: Path, offset: float) -> None:
-    """The second is refused, whenever it comes; the first one's files are whole."""
-    processes = []
-    for seed in (0, 1):
-        words = ("--training", "each", "--epochs", 300, "--local-steps", 5, "--sub-gcns", 4, "--seed", seed)
-        processes.append(start_command(tmp_path, *SHORT, *words, "--out", "run"))
-        time.sleep(offset)
+def test_one_of_two_runs_wins(tmp_path: Path) -> None:
+    """The other one is refused; the first one's files are whole."""
+    words = ("--training", "each", "--epochs", 300, "--local-steps", 5, "--sub-gcns", 4, "--out", "run")
+    processes = [start_command(tmp_path, *SHORT, *words, "--seed", seed) for seed in (0, 1)]
     done = [process.completed() for process in processes]
     assert sorted(each.returncode for each in done) == [0, 2], [each.stderr for each in done]
     winner = [each.returncode for each in done].index(0)
