@@ -1,7 +1,6 @@
 """The methods that train: GIST, and the baselines that it is compared with.
 
-A new method is a file with a subclass of `GIST`, and an entry here. This module imports nothing slow: the command line
-reads it.
+A new method is a file with a subclass of `GIST`, and an entry here. This module imports nothing slow, for the command.
 """
 
 from dataclasses import dataclass

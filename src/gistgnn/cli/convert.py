@@ -5,22 +5,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gistgnn.cli.options import (
-    CLUSTER_METHODS,
-    add_command,
-    add_data_options,
-    add_data_root,
-    add_json_option,
-    gibibytes,
-    print_json,
-    seed,
-)
+from gistgnn.cli import options
 from gistgnn.errors import InputError, printable
 
 
 def add_parser(commands: Any) -> None:
     """Add the options of both commands."""
-    parser = add_command(
+    parser = options.add_command(
         commands,
         "convert",
         _convert,
@@ -41,9 +32,9 @@ def add_parser(commands: Any) -> None:
     text = "add the reverse of every edge (default: only for OGB's raw files, as in the data sets of this name)"
     add("--undirected", action=argparse.BooleanOptionalAction, default=None, help=text)
     text = "memory that the process may take, beside the pages of mapped files (default: 2)"
-    add("--memory", type=gibibytes, metavar="GIB", help=text)
-    add_data_root(parser)
-    add_json_option(parser)
+    add("--memory", type=options.gibibytes, metavar="GIB", help=text)
+    options.add_data_root(parser)
+    options.add_json_option(parser)
     _add_partition(commands)
 
 
@@ -61,7 +52,7 @@ def _convert(args: argparse.Namespace) -> int:
     facts = {"graph": manifest.name, "folder": str(args.folder), **{name: getattr(manifest, name) for name in names}}
     facts |= {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes, "seconds": made.seconds}
     if args.json:
-        return print_json({**facts, "peak_memory_bytes": peak})
+        return options.print_json({**facts, "peak_memory_bytes": peak})
     print(f"{manifest.name}: {manifest.nodes:,} nodes and {manifest.edges:,} edges in {printable(args.folder)}")
     print(f"   features  {manifest.features:,} as {facts['x']}")
     print(f"    on disk  {size(manifest.nbytes)}")
@@ -70,7 +61,7 @@ def _convert(args: argparse.Namespace) -> int:
 
 
 def _add_partition(commands: Any) -> None:
-    parser = add_command(
+    parser = options.add_command(
         commands,
         "partition",
         _partition,
@@ -81,18 +72,18 @@ def _add_partition(commands: Any) -> None:
         "gistgnn partition --dataset papers --clusters 4000 --out papers-clusters --memory 4",
     )
     add = parser.add_argument
-    add_data_options(parser, default="digits")
+    options.add_data_options(parser, default="digits")
     add("--clusters", type=int, required=True, metavar="C", help="number of clusters c")
     text = "metis; stream, for large graphs; random; with --out also auto: METIS where its memory fits, otherwise "
     text += "stream (default: metis; with --out: auto)"
-    add("--method", choices=("auto", *CLUSTER_METHODS), help=text)
+    add("--method", choices=("auto", *options.CLUSTER_METHODS), help=text)
     text = "write the graph in the order of its clusters to this folder; it must not exist, or be empty"
     add("--out", type=Path, metavar="DEST", help=text)
     text = "with --out: memory that the process, and METIS's, may take (default: 2)"
-    add("--memory", type=gibibytes, metavar="GIB", help=text)
+    add("--memory", type=options.gibibytes, metavar="GIB", help=text)
     add("--inductive", action="store_true", help="cut the subgraph of the training nodes")
-    add("--seed", type=seed, default=0, help="seed of the later run (default: 0)")
-    add_json_option(parser)
+    add("--seed", type=options.seed, default=0, help="seed of the later run (default: 0)")
+    options.add_json_option(parser)
 
 
 def _partition(args: argparse.Namespace) -> int:
@@ -100,7 +91,7 @@ def _partition(args: argparse.Namespace) -> int:
     facts, more = _cut_folder(args) if args.out else _cut_in_memory(args)
     facts["seconds"] = time.perf_counter() - start
     if args.json:
-        return print_json(facts)
+        return options.print_json(facts)
     nodes, sizes = f"{facts['nodes']:,} nodes in {facts['clusters']:,} clusters", facts["sizes"]
     print(f"{facts['graph']}: {nodes}, in {facts['seconds']:.1f} s")
     lines = {"nodes in a cluster": f"{sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}"}

@@ -18,15 +18,18 @@ def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
     # They exchange a digest, and the values only if the digests differ. `facts`: {advice: {name: value}}.
     if ranks.count == 1:
         return
-    every = {"install the same version for all ranks": _versions(), **facts}
+    found = {name: version_of(name) or "unknown" for name in ("gistgnn", "torch")}
+    # Without "+cpu" and the like: ranks may have different devices.
+    versions = {f"the version of {name}": version.partition("+")[0] for name, version in found.items()}
+    every = {"install the same version for all ranks": versions, **facts}
     own = {advice: dict(_leaves(values)) for advice, values in every.items()}
     if len(set(ranks.gather(digest_of(own)))) == 1:
         return
     answers = ranks.gather(own)
     for advice in own:
-        found = [answer[advice] for answer in answers]
-        for name in dict.fromkeys(name for values in found for name in values):
-            first, *others = (values.get(name, "missing") for values in found)
+        theirs = [answer[advice] for answer in answers]
+        for name in dict.fromkeys(name for values in theirs for name in values):
+            first, *others = (values.get(name, "missing") for values in theirs)
             for rank, other in enumerate(others, 1):
                 if other != first:
                     raise InputError(f"{name} is {first} on rank 0 and {other} on rank {rank}: {advice}")
@@ -46,9 +49,3 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     else:
         known = value is None or isinstance(value, (bool, int, float, list))
         yield name, shown(value) if known else str(list(value) if isinstance(value, tuple) else value)
-
-
-def _versions() -> dict[str, str]:
-    """Return the versions of gistgnn and torch, without "+cpu" and the like: ranks may have different devices."""
-    versions = {name: version_of(name) or "unknown" for name in ("gistgnn", "torch")}
-    return {f"the version of {name}": found.partition("+")[0] for name, found in versions.items()}

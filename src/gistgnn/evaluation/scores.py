@@ -184,8 +184,7 @@ def evaluate(
     mean of the parts' micro F1, where the model ran by parts (appendix A.5).
 
     Args:
-        model: on the graph's device.
-        graph: the graph.
+        model, graph: on the same device.
         splits: of "train", "validation" and "test".
         batch: the graph as a batch; None: prepare it.
         evaluation: as for `predict`. If it runs a sample of the parts, only nodes in the sample are scored.

@@ -224,8 +224,7 @@ def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
 
 def _first_of(bad: Tensor) -> list[int]:
     """Return the indices of the first True; none if all are False."""
-    first: list[int] = bad.nonzero()[0].tolist() if bad.any() else []
-    return first
+    return bad.nonzero()[0].tolist() if bad.any() else []
 
 
 def _refuse(bad: Tensor, values: Tensor, name: str, expected: str) -> None:

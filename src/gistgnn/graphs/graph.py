@@ -31,9 +31,7 @@ class Graph:
             undirected edge is stored in both directions. With edge data there may be duplicates.
         y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels; or [N, K]
             float32 of any values, the targets of a regression.
-        train: [N] bool.
-        val: [N] bool.
-        test: [N] bool. The three masks are disjoint, not empty, and contain labelled nodes only.
+        train, val, test: [N] bool. The three masks are disjoint, not empty, and contain labelled nodes only.
         num_classes: the number of classes; K if nodes have several labels or targets.
         name: the graph's name in messages and results.
         regression: `y` holds numbers to be predicted, not classes or labels.
@@ -85,9 +83,7 @@ class Graph:
             edge_index: [2, E] integers, sources and targets, in any order. Duplicates are dropped, unless there is
                 edge data.
             y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N, K] of 0 and 1.
-            train: bool mask [N], or distinct node numbers.
-            val: as ``train``.
-            test: as ``train``.
+            train, val, test: each a bool mask [N], or distinct node numbers.
             num_classes: number of classes; None: the largest label plus one, or K.
             name: the graph's name.
             regression: ``y`` is [N] or [N, K] numbers to be predicted, finite for the nodes of the splits.

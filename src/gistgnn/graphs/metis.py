@@ -59,8 +59,7 @@ def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
             needs = f"it needs about {size(metis_bytes(graph.shape[0], graph.nnz))} of free memory"
             what = f"METIS failed on {graph.shape[0]:,} nodes and {graph.nnz:,} edges ({said})"
             raise InputError(f"{what}: {needs}; the random method needs none")
-        part: Ints = np.load(folder / "part.npy", allow_pickle=False)
-        return part
+        return np.load(folder / "part.npy", allow_pickle=False)
 
 
 def partition_here(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:

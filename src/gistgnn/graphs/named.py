@@ -196,8 +196,7 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     if info := find(name):
         # Imported here: the readers need torch_geometric or DuckDB.
         reader = importlib.import_module(f"gistgnn.graphs.{info.reader}")
-        graph: Graph = reader.load(info, Path(data_root).expanduser())
-        return graph
+        return reader.load(info, Path(data_root).expanduser())
     path = Path(name_or_path).expanduser()
     if path.is_dir() and (path.suffix.lower() not in SUFFIXES or (path / MANIFEST).exists()):
         return load_folder(path)

@@ -26,8 +26,7 @@ def edge_scores(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> T
 
 def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float) -> Tensor:
     """Return ⟨a, LeakyReLU(source[j] + target[i])⟩, a row of ``vectors``, for features [·, heads·d]: [heads, nnz]."""
-    scores: Tensor = _Dynamic.apply(_to_float(source), _to_float(target), _to_float(vectors), pattern, slope)
-    return scores
+    return _Dynamic.apply(_to_float(source), _to_float(target), _to_float(vectors), pattern, slope)
 
 
 def attend(features: Tensor, scores: Tensor, pattern: CSR, dropout: float = 0.0) -> Tensor:

@@ -153,8 +153,7 @@ class GAT(GNN):
         super().__init__(in_features, widths, out_features, dropout=dropout, norm=norm)
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        layer: Layer = type(self).layer(in_features, width, self.heads, concat=not last, dropout=self.dropout)
-        return layer
+        return type(self).layer(in_features, width, self.heads, concat=not last, dropout=self.dropout)
 
 
 class GATv2(GAT):

@@ -134,8 +134,7 @@ class GNN(nn.Module):
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
         """Return the layer from ``in_features`` to ``width``. ``last`` marks the output layer."""
-        layer: Layer = type(self).layer(in_features, width)
-        return layer
+        return type(self).layer(in_features, width)
 
     def reset_parameters(self) -> None:
         """Draw new parameters from torch's global generator, and reset the statistics of batch norm."""
@@ -163,8 +162,7 @@ class GNN(nn.Module):
         *hidden, last = self.convs
         for number, (layer, norm) in enumerate(zip(hidden, self.norms, strict=True)):
             x = activate(norm, layer(x, adj.layer(number)), self.dropout, self.training)
-        scores: Tensor = last(x, adj.layer(len(hidden)))
-        return scores
+        return last(x, adj.layer(len(hidden)))
 
     @property
     def num_layers(self) -> int:

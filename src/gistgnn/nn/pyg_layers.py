@@ -181,8 +181,7 @@ def _propagate(layer: Any, products: Products, edge_index: Tensor, size: Any = N
         matrix = products.matrix(edge_index, weight, dtype, mean=layer.aggr == "mean")
         if matrix is not None:
             return products.multiply(matrix, sources.to(dtype)).to(messages)
-    out: Tensor = type(layer).propagate(layer, edge_index, size=size, **given)
-    return out
+    return type(layer).propagate(layer, edge_index, size=size, **given)
 
 
 def _is_constant(tensor: Any) -> bool:

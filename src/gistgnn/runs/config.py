@@ -74,8 +74,7 @@ class ModelConfig:
 
     def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> "nn.Module":
         if self.own:
-            model: nn.Module = find_named("model", self.name)(in_features, hidden, classes, **self.args)
-            return model
+            return find_named("model", self.name)(in_features, hidden, classes, **self.args)
         options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm}
         if self.name in WITH_HEADS:
             options["heads"] = self.heads

@@ -35,7 +35,6 @@ class ClusterSampling(Sampling):
         clusters_per_batch: q.
         method: "metis", which cuts few edges; "stream", which cuts about as few, in less time and memory on large
             graphs; or "random", for comparison.
-        batches: see `Sampling`.
         precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is computed once, as
             in Cluster-GCN. In the paper a batch sees its own edges alone (section 2.2). Only models of
             `gistgnn.nn` whose first layer sums x itself use it.

@@ -92,7 +92,6 @@ class LadiesSampling(ImportanceSampling):
         row_normalise: as the authors' code does, draw nodes without replacement, and scale each row to its sum in Ā.
             These sums vary less, and are biased. False: draw with replacement, and give each node the weight (times
             drawn) / (s p_j), which is unbiased.
-        batches: see `Sampling`.
     """
 
     name = "ladies"
@@ -125,10 +124,8 @@ class FastGCNSampling(ImportanceSampling):
     j is an output node.
 
     Args:
-        batch_size: as for LADIES.
-        nodes_per_layer: as for LADIES.
+        batch_size, nodes_per_layer: as for LADIES.
         row_normalise: scale each row to its sum in Ā. False: as published, which is unbiased.
-        batches: see `Sampling`.
     """
 
     name = "fastgcn"

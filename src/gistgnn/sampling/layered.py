@@ -116,7 +116,6 @@ class NeighborSampling(LayeredSampling):
         fanouts: k, the same for every layer of the model; or one number for each hop, the output nodes' first; -1: all
             neighbours.
         batch_size: output nodes of a batch, on which the loss is.
-        batches: see `Sampling`.
     """
 
     name = "neighbor"

@@ -173,7 +173,6 @@ class SaintNodeSampling(SaintSampling):
 
     Args:
         batch_size: draws for a batch; some nodes are drawn more than once.
-        batches: see `Sampling`.
     """
 
     name = "saint-node"
@@ -193,7 +192,6 @@ class SaintEdgeSampling(SaintSampling):
 
     Args:
         batch_size: edges drawn for a batch; their ends are its nodes.
-        batches: see `Sampling`.
     """
 
     name = "saint-edge"
@@ -220,8 +218,7 @@ class SaintEdgeSampling(SaintSampling):
 
 def _chance(degrees: Array, nodes: int) -> Array:
     """Return the chance 1 / (N deg) of each edge into some nodes, whose ``degrees`` are int64: [n] float64."""
-    chance: Array = 1 / (nodes * np.maximum(degrees, 1))
-    return chance
+    return 1 / (nodes * np.maximum(degrees, 1))
 
 
 @dataclass(frozen=True)
@@ -235,7 +232,6 @@ class SaintWalkSampling(SaintSampling):
         batch_size: walks of a batch.
         walk_length: steps of a walk.
         sample_coverage: walks from every node that are counted before training.
-        batches: see `Sampling`.
     """
 
     name = "saint-rw"

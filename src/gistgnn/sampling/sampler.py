@@ -122,10 +122,8 @@ class Sampling(ABC):
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "RandomBatches":
         """Return the sampler for a graph.
 
-        Args:
-            whole: what training sees of the graph, on the device where the models run.
-            seed: of the batches.
-            layers: graph layers of the model, the output layer included; None: not known.
+        ``whole`` is what training sees of the graph, on the device where the models run. ``layers`` are the graph
+        layers of the model, the output layer included; None: not known.
         """
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:

@@ -94,8 +94,7 @@ class Structure:
     @cached_property
     def _inverse(self) -> Array:
         """1 / d̃ of every node: [N] float32."""
-        inverse: Array = self.degrees.looped.float().reciprocal().numpy()
-        return inverse
+        return self.degrees.looped.float().reciprocal().numpy()
 
     @cached_property
     def cumulated_squares(self) -> Array:

@@ -1,7 +1,6 @@
 """Tensors in files: written, mapped into memory, and compared with their digests.
 
-A mapped tensor is an ordinary tensor. The system reads its pages when they are used, and gives them up when memory is
-short.
+A mapped tensor is an ordinary tensor. The system reads its pages when they are used, and gives them up again.
 """
 
 import ctypes

@@ -2,8 +2,7 @@
 
 A source of a graph that need not fit in memory has ``node_blocks()``, which yields features [n, F], labels [n] or
 [n, K] and splits [n] (numbers of `gistgnn.graphs.graph.SPLITS`), and ``edges(connection, folder)``, which returns SQL
-for all edges with the columns source and target. Messages say that its nodes are in ``nodes_in``, its edges in
-``edges_in``.
+for all edges with the columns source and target. Messages name where they are: ``nodes_in``, ``edges_in``.
 """
 
 import contextlib
