@@ -59,11 +59,9 @@ class RunStore:
         """Note that a run of the table is not trained, and why."""
 
     def measured(self, wanted: Mapping[str, tuple[Mapping[str, Any], Callable[[], Any]]], label: str) -> dict[str, Any]:
-        """Return measurements by name, made where they are missing; an interruption keeps the finished ones.
-
-        `wanted` has for each name its arguments, as JSON holds them, and the function that makes it. The first word of
-        a name is its kind. Measurements of one kind with equal arguments are made once.
-        """
+        """Return measurements by name, made where they are missing; an interruption keeps the finished ones."""
+        # `wanted` has for each name its arguments, as JSON holds them, and the function that makes it. The first word
+        # of a name is its kind. Measurements of one kind with equal arguments are made once.
         results = {}
         with TaskProgress(label, len(wanted)) as progress:
             for name, (arguments, measure) in wanted.items():
@@ -92,11 +90,9 @@ class RunStore:
         return Saving(self._path(config).with_suffix(".checkpoints"), CHECKPOINT_EVERY, True, config.resume_identity)
 
     def run_all(self, configs: Iterable[RunConfig], jobs: int | None, label: str) -> list[Record]:
-        """Train the runs that are missing, those with the first seed first; return the records of all, in order.
-
-        `jobs` of them train at a time, with one thread each; None: one, with all threads. An interruption loses no
-        work.
-        """
+        """Train the missing runs, those with the first seed first; return the records of all, in order."""
+        # `jobs` of them train at a time, with one thread each; None: one, with all threads. An interruption loses no
+        # work.
         configs = list(configs)
         missing = {self._path(config): config for config in configs if self.get(config) is None}
         for dataset in {config.dataset for config in missing.values()}:
@@ -177,10 +173,8 @@ def train_apart(
     threads: int,
     keep: Callable[[RunConfig, Record], None],
 ) -> list[str]:
-    """Train every run in a process of its own, `at_once` at a time; return in words which of them were killed.
-
-    An error ends all. `keep` is called with a run and its record as soon as the run is finished.
-    """
+    """Train every run in a process of its own, `at_once` at a time; return in words which of them were killed."""
+    # An error ends all. `keep` is called with a run and its record as soon as the run is finished.
 
     def apart(config: RunConfig) -> Record:
         with ProcessPoolExecutor(1, _context(), _begin, (threads,)) as process:

@@ -154,11 +154,9 @@ def make_plan(
     *,
     timed: bool = True,
 ) -> Plan:
-    """Plan a run for several m and stores of Θ, or its phases, which have their own m, for several stores.
-
-    The m of `config` is ignored. `sub_gcns` are every m; None: 1, 2, 4, 8 and 16, as far as the widths allow. `timed`
-    measures the machine, for about a second.
-    """
+    """Plan a run for several m and stores of Θ, or its phases, which have their own m, for several stores."""
+    # The m of `config` is ignored. `sub_gcns` None: 1, 2, 4, 8 and 16, as far as the widths allow. `timed` measures the
+    # machine, for about a second.
     runs, phased = list[RunShape](), bool(config.training.phases)
     for m in [config.sub_gcns] if phased else sub_gcns or _SUB_GCNS:
         try:

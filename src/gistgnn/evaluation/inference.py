@@ -25,10 +25,7 @@ _ENTRY = 64  # bytes per edge while the operators are computed
 
 
 class Inference(ABC):
-    """A way to run models on one graph. Whatever depends on the graph alone is prepared once.
-
-    A subclass defines `outputs`, `logits` or both.
-    """
+    """A way to run models on one graph, prepared once; a subclass defines `outputs`, `logits` or both."""
 
     nodes: Tensor | None = None  # the mask [N] of the nodes with an output; None: all nodes
     parts: Tensor | None = None  # the number of each node's part, [N]; None: the graph is in one piece

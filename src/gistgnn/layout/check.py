@@ -56,11 +56,9 @@ class Instance:
 
 
 def infer_layout(build: Build, widths: Widths, *, shared: bool, input_axis: int | None = None) -> Layout:
-    """Infer how a model's parameters lie along its hidden axes, and check it by permutation.
-
-    `build` takes the full `widths` (with `shared`, one width for all layers), and returns the model. `input_axis` is
-    the index of the width that is the number of input features (Table 1 partitions d_0), if any.
-    """
+    """Infer how a model's parameters lie along its hidden axes, and check it by permutation."""
+    # `build` takes the full `widths` (with `shared`, one width for all layers). `input_axis` is the index of the width
+    # that is the number of input features (Table 1 partitions d_0), if any.
     if isinstance(build, nn.Module) or not callable(build):
         kind = f"{type(build).__name__}{', a model' if isinstance(build, nn.Module) else ''}"
         expected = "expected a function that returns the model at given widths"

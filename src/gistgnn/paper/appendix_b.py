@@ -27,19 +27,15 @@ SAME_TIME = 1.25  # times of a few passes that differ by less count as equal
 
 @dataclass(frozen=True)
 class AppendixB(GroupedExperiment):
-    """GIST against the `rival` method on the same batches; see `Experiment`. Epochs are split over the workers.
-
-    `paper` has the paper's F1 in percent and seconds on Reddit, by method, for each of WORKERS. `each` is how a claim
-    names m workers or members; `explained` is the note's account of the columns.
-    """
+    """GIST against the `rival` method on the same batches; see `Experiment`. Epochs are split over the workers."""
 
     local_steps: int = 100
 
     rival: ClassVar[str]
-    paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]]
+    paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]]  # F1 in percent and seconds, for each of WORKERS
     paper_seconds: ClassVar[str]
-    each: ClassVar[str]
-    explained: ClassVar[str]
+    each: ClassVar[str]  # how a claim names m workers or members
+    explained: ClassVar[str]  # what the columns mean, for the note
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 30},
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},

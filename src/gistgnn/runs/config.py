@@ -90,15 +90,9 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides a run's result.
+    """Everything that decides a run's result."""
 
-    Args:
-        dataset: a known name, or the path of a graph file.
-        partition: "balanced" or "categorical"; the other fields say what they are.
-        standardise: None: unless the features are words (see `gistgnn.graphs.Standardisation.suits`).
-    """
-
-    dataset: str
+    dataset: str  # a known name, or the path of a graph file
     model: ModelConfig = field(default=ModelConfig())
     sub_gcns: Annotated[int, Setting("m; 1 is the baseline", "M")] = 1
     method: Annotated[
@@ -113,7 +107,7 @@ class RunConfig:
         tuple[int, ...] | None,
         Setting("the dimensions d_L that are split into blocks, 0 for the input features", "L", least=0),
     ] = None
-    partition: str = "balanced"
+    partition: str = "balanced"  # or "categorical"
     seed: Annotated[int, Setting(least=0, most=LARGEST_SEED)] = 0
     device: str = "cpu"
     training: Training = field(default=Training(epochs=400, schedule="cosine", optimizer_state="carry"))
@@ -127,6 +121,7 @@ class RunConfig:
         ),
     ] = "auto"
     inductive: Annotated[bool, Setting("train on the subgraph of the training nodes; scores are of all")] = False
+    # None: unless they are words (`Standardisation.suits`)
     standardise: Annotated[bool | None, Setting("scale features to mean 0 and deviation 1 over the training nodes")] = (
         False
     )

@@ -119,10 +119,8 @@ def multiplying(model: nn.Module, batch: Batch, inputs: Arguments) -> AbstractCo
 
 
 def forward(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its first nodes.
-
-    `arguments` says how it is called. An output that is not one tensor with a row for each node is an InputError.
-    """
+    """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its first nodes."""
+    # `arguments` says how it is called. Anything but one tensor with a row for each node is an InputError.
     inputs = arguments(model, batch)
     with multiplying(model, batch, inputs):
         out = model(*inputs.positional, **inputs.by_name)

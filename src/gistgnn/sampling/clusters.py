@@ -86,13 +86,11 @@ class ClusterSampling(Sampling):
 class ClusterBatches(RandomBatches):
     """Batches of `per_batch` random clusters: all their nodes, and all edges between these.
 
-    An epoch is a random permutation of the clusters, cut into ceil(c / q) groups of q = `per_batch`; it follows from
-    (seed, epoch), so that a batch follows from its step alone. A batch may hold no training node (see
-    `gistgnn.subtrain`).
-
-    The graph is copied once and renumbered, so that a batch is made of contiguous slices; the edges into a node keep
-    their order, so that its row of Ā x has the same bits. A folder of clusters is so already: its batches are read from
-    files. `clusters` None means `Batch.cluster_ptr`; with `alone`, edges between clusters are left out.
+    An epoch is a random permutation of the c clusters, cut into groups of q = `per_batch`; it follows from (seed,
+    epoch), so that a batch follows from its step alone. A batch may hold no training node. The graph is copied once and
+    renumbered, so that a batch is made of contiguous slices; the edges into a node keep their order, so that its row of
+    Ā x has the same bits. A folder of clusters is so already: its batches are read from files. `clusters` None means
+    `Batch.cluster_ptr`; with `alone`, edges between clusters are left out.
     """
 
     def __init__(

@@ -51,10 +51,8 @@ class LeadingOrder:
     def of(
         cls, problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, *, samples: int = SAMPLES
     ) -> "LeadingOrder":
-        """Compute N from samples of θ; its relative standard error is about 1/√samples.
-
-        N does not depend on y, is 0 for m = 1, and falls as 1/d_1.
-        """
+        """Compute N from samples of θ; its relative standard error is about 1/√samples."""
+        # N does not depend on y, is 0 for m = 1, and falls as 1/d_1.
         m = sub_gcns
         check_lambda_0(least_eigenvalue(problem, m))
         check_stable(problem, m, step_size)
