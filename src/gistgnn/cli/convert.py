@@ -12,15 +12,12 @@ from gistgnn.errors import InputError, printable
 def add_parser(commands: Any) -> None:
     """Add the options of both commands."""
     parser = options.add_command(
-        commands,
-        "convert",
-        _convert,
-        "write a graph of any size to a folder",
+        commands, "convert", _convert, "write a graph of any size to a folder",
         description="Write a graph to a folder of plain arrays that --dataset takes. The graph may be larger than the "
         "memory. If the command is killed, nothing is left at DEST; run it again.",
         example="gistgnn convert edges.csv big --nodes nodes.csv --undirected --memory 4\n"
         "gistgnn convert synthetic:papers100m@0.01 big",
-    )
+    )  # fmt: skip
     add = parser.add_argument
     text = "a data set's name, a .npz or .pt, a folder of OGB's raw files, or a table of edges (.csv, .csv.gz, "
     add("source", metavar="SOURCE", help=f"{text}.parquet, or a folder of these)")
@@ -62,15 +59,12 @@ def _convert(args: argparse.Namespace) -> int:
 
 def _add_partition(commands: Any) -> None:
     parser = options.add_command(
-        commands,
-        "partition",
-        _partition,
-        "cut a graph into clusters",
+        commands, "partition", _partition, "cut a graph into clusters",
         description="Cut a graph into clusters, keep them for later runs, and say how good the cut is. With --out, "
         "write the graph of a folder to another one in the order of its clusters, without the graph in memory.",
         example="gistgnn partition --dataset cora --clusters 50\n"
         "gistgnn partition --dataset papers --clusters 4000 --out papers-clusters --memory 4",
-    )
+    )  # fmt: skip
     add = parser.add_argument
     options.add_data_options(parser, default="digits")
     add("--clusters", type=int, required=True, metavar="C", help="number of clusters c")

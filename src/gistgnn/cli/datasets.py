@@ -12,13 +12,10 @@ from gistgnn.errors import InputError
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = add_command(
-        commands,
-        "datasets",
-        run,
-        "list the data sets, or check one",
+        commands, "datasets", run, "list the data sets, or check one",
         description="List the named data sets; or read one of them, a file or a graph folder, and describe it.",
         example="gistgnn datasets\ngistgnn datasets mine.npz\ngistgnn datasets big --verify",
-    )
+    )  # fmt: skip
     parser.add_argument("dataset", nargs="?", metavar="NAME|FILE|FOLDER", help="load this one and describe it")
     add_data_root(parser)
     text = "of a graph folder: read all of it, and compare it with its checksums"

@@ -17,13 +17,10 @@ _KNOWN = ("rounds", "graph", "model", "method", "score", "test", "train_seconds"
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = add_command(
-        commands,
-        "list",
-        run,
-        "list the runs in folders, with their scores",
+        commands, "list", run, "list the runs in folders, with their scores",
         description="List the runs in folders: the graph, the model, the test score, the training time, the date.",
         example="gistgnn list runs/",
-    )
+    )  # fmt: skip
     text = "where runs are, at any depth (default: runs)"
     parser.add_argument("folders", type=Path, nargs="*", default=[Path("runs")], metavar="DIR", help=text)
     add_json_option(parser)

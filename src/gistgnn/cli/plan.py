@@ -26,15 +26,11 @@ _COMMON = (
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands,
-        "plan",
-        run,
-        "say what training would take, and which m fit",
+        commands, "plan", run, "say what training would take, and which m fit", common=_COMMON,
         description="Say what memory, disk and time a run would take for several m, and which m to choose. Nothing is "
         "trained; the speed of this machine is measured for a second or two.",
         example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
-        common=_COMMON,
-    )
+    )  # fmt: skip
     options.add_data_options(parser, default="digits")
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     options.add_evaluation_options(parser, default="auto")

@@ -31,16 +31,12 @@ _COMMON = (
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands,
-        "train",
-        run,
-        "train a model on a graph",
+        commands, "train", run, "train a model on a graph", common=_COMMON,
         description="Train a model on a graph, and write its best version, its scores and a report into a folder. "
         "Ctrl-C and SIGTERM stop after the current round; --resume goes on.",
         example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
         "gistgnn train --dataset mine.npz --budget 10min",
-        common=_COMMON,
-    )
+    )  # fmt: skip
     options.add_data_options(parser, default="digits")
     add_training_options(parser)
     options.add_evaluation_options(parser, default="auto")

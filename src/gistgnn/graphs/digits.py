@@ -12,10 +12,7 @@ FILE = Path(__file__).with_name("digits.npz")  # importing scikit-learn takes lo
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Join each of the 1,797 images of 8×8 pixels to its 10 nearest images, in both directions.
-
-    The graph comes with the package; ``data_root`` is not used. A test makes it anew from scikit-learn's images.
-    """
+    """Join each of the 1,797 images of 8×8 pixels to its 10 nearest images, in both directions."""
     stored = read_npz(FILE, ("pixels", "y", "edges", "split"))
     one, other = stored["edges"].astype(np.int64)
     x, y = stored["pixels"] / 16.0, stored["y"].astype(np.int64)

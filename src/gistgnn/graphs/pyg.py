@@ -21,14 +21,12 @@ from gistgnn.graphs.named import DatasetInfo
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read a data set from PyG's raw files below ``data_root``. Missing files are downloaded.
+    """Read a data set from PyG's raw files, such as ``data_root/Planetoid/Cora/raw``; missing ones are downloaded.
 
-    The raw files are where PyG keeps them, such as ``Planetoid/Cora/raw``. Nothing else is written there. Processed
-    files that PyG left there are not read, because they may hold pickled objects. There is one exception: the raw files
-    of Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them. Take them from a source that you trust.
-
-    Data sets without a split (amazon-*, coauthor-*) get a random one with a fixed seed: 60 % train, 20 % val and 20 %
-    test. The 24 graphs of PPI become one block-diagonal graph.
+    PyG's processed files are not read, because they may hold pickled objects, and not written. The raw files of
+    Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them: take them from a source that you trust. Data
+    sets without a split (amazon-*, coauthor-*) get a random one with a fixed seed: 60 % train, 20 % val and 20 % test.
+    The 24 graphs of PPI become one block-diagonal graph.
     """
     kind, *arguments = info.source
     graphs: list[list[Data]] = []  # a list for each processed file that PyG would write

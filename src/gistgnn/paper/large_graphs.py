@@ -231,17 +231,11 @@ def large_run(
     sampler = ClusterSampling(clusters or default_clusters(dataset), clusters_per_batch)
     rounds = epochs * sampler.clusters / sampler.clusters_per_batch / sub_gcns / local_steps
     every = max(1, round(rounds / evaluations))
+    training = Training(epochs, local_steps, lr=lr, evaluate_every=every)
     return RunConfig(
-        dataset,
-        model,
-        sub_gcns,
-        device=device,
-        training=Training(epochs, local_steps, lr=lr, evaluate_every=every),
-        sampler=sampler,
-        runner=runner,
-        inductive=True,
-        standardise=True,
-    )
+        dataset, model, sub_gcns, device=device, training=training, sampler=sampler, runner=runner,
+        inductive=True, standardise=True,
+    )  # fmt: skip
 
 
 def faster(row: Row) -> float:

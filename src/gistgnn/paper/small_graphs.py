@@ -76,18 +76,13 @@ def listed(values: Iterable[float]) -> str:
 
 @dataclass(frozen=True)
 class GridFigure(Experiment):
-    """A figure of scores over one setting, a line for every value of another; see `Experiment`.
+    """A figure of scores over one setting, a line for every value of another; every rate of `RATES` is tried."""
 
-    `axes` are the settings of the lines and of their points, `line` the names of the lines' setting in the table and,
-    as a format, in the chart; `settings` is the note's account of the training. Every rate of `RATES` trains with every
-    seed.
-    """
-
-    axes: ClassVar[tuple[str, str]]
-    line: ClassVar[tuple[str, str]]
-    point: ClassVar[str]
-    chart: ClassVar[tuple[str, str]]
-    settings: ClassVar[str]
+    axes: ClassVar[tuple[str, str]]  # the settings of the lines, and of the points of a line
+    line: ClassVar[tuple[str, str]]  # names of the lines' setting in the table and, as a format, in the chart
+    point: ClassVar[str]  # format of a column of the table
+    chart: ClassVar[tuple[str, str]]  # title and label of the horizontal axis
+    settings: ClassVar[str]  # of the note: how the models were trained, with {epochs}
 
     @abstractmethod
     def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:

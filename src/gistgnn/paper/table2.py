@@ -112,17 +112,9 @@ class Reddit(LargeGraphs):
         if self.scale == "full" or name != "gat":
             return super().config(dataset, name, width, layers, m)
         clusters = max(40, (self.clusters or large.default_clusters(dataset)) // 10)
-        return large.large_run(
-            dataset,
-            _gat(width, layers, norm="layer"),
-            m,
-            GAT_FACTOR * self.epochs,
-            max(1, self.local_steps // GAT_FACTOR),
-            self.device,
-            clusters=clusters,
-            clusters_per_batch=self.clusters_per_batch,
-            lr=0.001,
-        )
+        model, zeta = _gat(width, layers, norm="layer"), max(1, self.local_steps // GAT_FACTOR)
+        settings: dict[str, Any] = {"clusters": clusters, "clusters_per_batch": self.clusters_per_batch, "lr": 0.001}
+        return large.large_run(dataset, model, m, GAT_FACTOR * self.epochs, zeta, self.device, **settings)
 
     def verdicts(self, groups: Groups) -> list[Verdict]:
         verdicts: list[Verdict] = []

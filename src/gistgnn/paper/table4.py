@@ -54,17 +54,12 @@ class Ladies(GroupedExperiment):
         zeta = self.local_steps or (500 if reddit else 50)
         if batches == CLUSTERS:
             return large.large_run(dataset, large.graphsage(WIDTH, layers), sub_gcns, self.epochs, zeta, self.device)
+        model = ModelConfig("gcn", (WIDTH,) * layers, dropout=DROPOUT)
+        training = Training(self.epochs, zeta, lr=0.001 if reddit else 0.01, schedule="step")
         return RunConfig(
-            dataset,
-            ModelConfig("gcn", (WIDTH,) * layers, dropout=DROPOUT),
-            sub_gcns,
-            device=self.device,
-            training=Training(self.epochs, zeta, lr=0.001 if reddit else 0.01, schedule="step"),
-            sampler=LadiesSampling(),
-            runner="fused",
-            inductive=reddit,
-            standardise=reddit,
-        )
+            dataset, model, sub_gcns, device=self.device, training=training, sampler=LadiesSampling(), runner="fused",
+            inductive=reddit, standardise=reddit,
+        )  # fmt: skip
 
     def _cells(self, key: GroupKey, line: Line) -> list[str]:
         dataset, layers, batches = key

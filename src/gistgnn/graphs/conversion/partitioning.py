@@ -38,11 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Partitioned:
-    """What `partition_folder` has made: the folder's ``manifest``, and facts.
-
-    ``method`` is "metis", "stream" or "random", ``sizes``: [clusters] the nodes of every cluster, ``edges_inside`` the
-    share of the edges with both ends in one cluster, and ``seconds`` has those of each part of the work, by name.
-    """
+    """What `partition_folder` has made: the folder's ``manifest``, and facts; ``edges_inside`` clusters are a share."""
 
     manifest: Manifest
     method: str
