@@ -2,6 +2,8 @@
 
 import json
 import signal
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,39 @@ def test_finished_runs_are_compared_and_nothing_is_trained(
     assert "times cannot be compared" in notes
     assert "other was interrupted" in notes
     assert "another CPU" in compared["machine"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("train_seconds", "long"),
+        ("graph name", []),
+        ("graph name", "a" * 10**6),
+        ("provenance", 3),
+        ("provenance date", 3),
+        ("test accuracy", "high"),
+        ("test", {"other": 1.0}),
+        ("metric", None),
+        ("traffic workers", 0),
+        ("history", [None]),
+        ("config method", {}),
+        ("config training phases", 3),
+        ("config model hidden", []),
+        ("config seed", None),
+        ("files", {"model.safetensors": 3}),
+    ],
+)
+def test_a_value_of_another_type_behind_a_checksum_that_fits(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: str, value: Any
+) -> None:
+    record: dict[str, Any] = json.loads((runs / "faster/result.json").read_text())
+    *outer, last = entry.split()
+    reduce(getitem, outer, record)[last] = value
+    rewrite(tmp_path / "odd", record)
+    assert run("list", runs, tmp_path) == 0
+    assert capsys.readouterr().out.count("unreadable") == 1
+    for words in (("evaluate",), ("compare", "--out", tmp_path / "page", runs / "first")):
+        refused(capsys, f"{tmp_path / 'odd' / 'result.json'} cannot be read", *words, tmp_path / "odd")
 
 
 def test_runs_are_listed(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

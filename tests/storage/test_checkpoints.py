@@ -50,7 +50,7 @@ def test_what_some_write_others_read(
     for rank in range(writers):
         saved.write(4, parts_of(tensors, writers, rank), rank)
     saved.complete(4, {"a": 1}, {"lr": 0.1}, writers)
-    assert saved.newest_state() == {"a": 1}
+    assert saved.newest_state(dict) == {"a": 1}
     found = Checkpoint(saved.place(4), {"lr": 0.1})
     assert found.shapes == {name: tensor.shape for name, tensor in tensors.items()}
     for name, tensor in tensors.items():

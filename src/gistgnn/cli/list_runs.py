@@ -3,13 +3,16 @@
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.options import add_command, add_json_option, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
 from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
 from gistgnn.utils.formats import duration
+
+if TYPE_CHECKING:
+    from gistgnn.runs.record import Saved
 
 _KNOWN = ("rounds", "graph", "model", "method", "score", "test", "train_seconds", "date")
 
@@ -49,6 +52,7 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
     """Return the runs in folders, at any depth, the oldest result first; those without a result come last."""
     # What is not known is None. The state is "finished", "interrupted", "diverged", "unfinished" or "unreadable".
     from gistgnn.fit.result import RESULT
+    from gistgnn.runs.record import Saved
     from gistgnn.runs.run_folder import CHECKPOINTS
     from gistgnn.storage.checkpoints import Checkpoints
 
@@ -60,7 +64,8 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
         if (place / RESULT).exists():
             known = _finished(place)
         else:
-            known = {"state": "unfinished", **_unfinished(Checkpoints(place / CHECKPOINTS).newest_state() or {})}
+            progress = Checkpoints(place / CHECKPOINTS).newest_state(Saved)
+            known = {"state": "unfinished", **_unfinished(progress or Saved())}
         listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
     return sorted(listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"]))
 
@@ -87,11 +92,10 @@ def _finished(folder: Path) -> dict[str, Any]:
     }
 
 
-def _unfinished(state: dict[str, Any]) -> dict[str, Any]:
+def _unfinished(saved: "Saved") -> dict[str, Any]:
     """Describe a run that has checkpoints and no result, by the state in the last one."""
-    history = state.get("history") or []
-    best = next((entry["test"] for entry in history if entry.get("round") == state.get("best_round")), None)
-    return {"rounds": state.get("rounds"), "test": best, "train_seconds": state.get("train_seconds")}
+    best = next((entry.test for entry in saved.history if entry.round == saved.best_round), None)
+    return {"rounds": saved.rounds, "test": best, "train_seconds": saved.train_seconds}
 
 
 def _cells(run: dict[str, Any]) -> list[str]:

@@ -243,10 +243,13 @@ class Fit(Run):
     def _choose(self, budget: float) -> dict[str, Any]:
         """Choose the settings of a run with a budget, or read those that an interrupted run has chosen."""
         saving, ranks = self._setup.saving, self._ranks
-        saved = ranks.lead(lambda: Checkpoints(saving.path).newest_state() if saving and saving.resumes else None)
-        used = sum(saved.get("seconds", {}).values()) if saved else 0.0
+
+        def read() -> tuple[float, dict[str, Any] | None]:
+            state = Checkpoints(saving.path).newest_state(Progress) if saving and saving.resumes else None
+            return (sum(state.seconds.values()), state.chosen) if state else (0.0, None)
+
+        used, chosen = ranks.lead(read)
         end = self._begun + budget - used
-        chosen: dict[str, Any] | None = saved and saved.get("chosen")
         if chosen is None:
             left = max(end - time.perf_counter(), 0.0)
             chosen = ranks.lead(lambda: choose(self.gist, self.sampler, self._training, left))

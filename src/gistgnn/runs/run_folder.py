@@ -11,9 +11,8 @@ import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 import torch
 from torch import nn
 
@@ -24,6 +23,7 @@ from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.layout.axes import Build, construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
+from gistgnn.runs.record import check_record
 from gistgnn.sampling import from_description
 from gistgnn.settings import Training
 from gistgnn.storage.checkpoints import Checkpoints, require_same_run
@@ -37,17 +37,6 @@ FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
 
 log = logging.getLogger(__name__)
-
-
-class _Record(msgspec.Struct):
-    """The entries that every result.json has."""
-
-    version: Literal[1]
-    run: str
-    config: dict[str, Any]
-    graph: dict[str, Any]
-    history: list[dict[str, Any]]
-    files: dict[str, str]
 
 
 def result_json(
@@ -131,7 +120,7 @@ def read_record(out: Path) -> dict[str, Any]:
             advice = "give the directory of a `gistgnn train` run"
         raise InputError(f"{out} holds no {RESULT}: {advice}") from error
     try:
-        msgspec.convert(record, _Record)
+        check_record(record)
         config_of(record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{out / RESULT} cannot be read ({reason(error)}); {_advice(out)}") from error
@@ -237,7 +226,7 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
     if "standardised" in record:  # in the configuration it may be left to the features
         record["config"]["standardise"] = record["standardised"]
     best = {split: record[split] for split in ("validation", "test") if record.get(split)}
-    score = best["validation"].get(record.get("metric", {}).get("name")) if best else None
+    score = best.get("validation", {}).get(record.get("metric", {}).get("name")) if best else None
     known = {kind: {f.name: record[f.name] for f in fields(kind) if f.name in record} for kind in (Progress, Result)}
     progress = Progress(**known[Progress], best=best, best_score=score, chosen=record.get("budget"))
     own = {"interrupted": False, **known[Result], "model": model, "progress": progress}

@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -75,11 +75,11 @@ class Checkpoints:
         """Return the folder of the last complete checkpoint; None: there is none."""
         return next(reversed(self.whole()), None)
 
-    def newest_state(self) -> dict[str, Any] | None:
+    def newest_state(self, kind: type[T]) -> T | None:
         """Return the state in the last complete checkpoint, which may be of another run; None: no state can be read."""
-        with contextlib.suppress(OSError, InputError):  # it is damaged, which its `Checkpoint` says
+        with contextlib.suppress(OSError, ValueError):  # it is damaged, which its `Checkpoint` says
             if newest := self.newest():
-                return read_json(newest / _STATE, _Manifest, "").state
+                return msgspec.convert(read_json(newest / _STATE, _Manifest, "").state, kind)
         return None
 
     def write(self, rounds: int, parts: Mapping[str, Part], rank: int) -> None:
@@ -151,11 +151,11 @@ class Checkpoint:
             except Exception as error:  # another rank has found it damaged
                 raise InputError(f"{path} cannot be read ({reason(error)}); {self._advice}") from error
 
-    def state_as(self, kind: Callable[..., T]) -> T:
-        """Return the saved state as an object: `kind` is called with its entries."""
+    def state_as(self, kind: type[T]) -> T:
+        """Return the saved state as a dataclass."""
         try:
-            return kind(**self._state)
-        except TypeError as error:
+            return msgspec.convert(self._state, kind)
+        except msgspec.ValidationError as error:
             raise InputError(f"{self._place} cannot be used ({reason(error)}); {self._advice}") from error
 
     def tensor(self, name: str) -> Tensor:
