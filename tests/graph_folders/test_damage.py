@@ -71,12 +71,11 @@ def test_a_manifest_that_was_changed_is_refused(made: Path) -> None:
     path = made / MANIFEST
     whole = path.read_text()
     for place in some_bytes(path, 60):
-        with flipped(path, place):
-            if path.read_bytes().split() == whole.encode().split():
-                load(made)  # a blank that is another blank
-            else:
-                with refused(MANIFEST):
-                    load(made)
+        with flipped(path, place), refused(MANIFEST):
+            load(made)
+    path.write_text(whole.replace("\n ", "\n\t", 1))  # a blank for another blank
+    with refused(MANIFEST):
+        load(made)
     changes: tuple[Callable[[dict[str, Any]], Any], ...] = (
         lambda record: record.update(nodes="40"),
         lambda record: record.update(task="other"),

@@ -70,7 +70,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into a folder, or raise an OSError."""
         record = msgspec.structs.replace(self, xxh3=self._digest())
-        (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+        (folder / MANIFEST).write_bytes(record._text())
         sync(folder / MANIFEST)
 
     @classmethod
@@ -78,14 +78,20 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Read the `manifest.json` of a folder; an `InputError` if there is none, or if it is damaged."""
         path = folder / MANIFEST
         try:
-            manifest = msgspec.json.decode(path.read_bytes(), type=cls)
+            manifest = msgspec.json.decode(text := path.read_bytes(), type=cls)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise InputError(f"{folder} has no {MANIFEST}; expected a folder of `gistgnn convert`") from error
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is damaged ({reason(error)}); {_ADVICE}") from error
-        if manifest.xxh3 != manifest._digest() or not _OF_ALL <= manifest.arrays.keys() <= _OF_ALL | _OF_SOME:
+        if (text, manifest.xxh3) != (
+            manifest._text(),
+            manifest._digest(),
+        ) or not _OF_ALL <= manifest.arrays.keys() <= _OF_ALL | _OF_SOME:
             raise InputError(f"{path} is damaged: its digest does not fit; {_ADVICE}")
         return manifest
+
+    def _text(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
     def _digest(self) -> str:
         return xxhash.xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(self, xxh3="")))
