@@ -30,16 +30,13 @@ _COMMON = (
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands,
-        "compare",
-        lambda args: run(parser, args),
-        "compare methods, or finished runs, side by side",
+        commands, "compare", lambda args: run(parser, args), "compare methods, or finished runs, side by side",
         description="Train one model with several methods and several m, one run after another; or compare runs that "
         "are finished. Writes a table and a report.",
         example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 --seeds 3\n"
         "gistgnn compare runs/a runs/b",
         common=_COMMON,
-    )
+    )  # fmt: skip
     group = parser.add_argument_group("comparison")
     add = group.add_argument
     text = "folders of finished runs: compare these, and train nothing (default: train with every method and M)"

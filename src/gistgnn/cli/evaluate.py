@@ -26,14 +26,11 @@ def add_parser(commands: Any) -> None:
     ):
         scores = name == "evaluate"
         parser = options.add_command(
-            commands,
-            name,
-            run,
-            text,
+            commands, name, run, text,
             description=f"{description} or on another one." if scores else f"{description} or of another one.",
             example="gistgnn evaluate runs/cora" if scores else "gistgnn predict runs/cora --output cora.csv",
             common=["--json" if scores else "--output", "--dataset", "--data-root", "--device"],
-        )
+        )  # fmt: skip
         add = parser.add_argument
         text = "of a run; if it was interrupted, its best model so far"
         add("directory", type=Path, metavar="DIR", help=text)

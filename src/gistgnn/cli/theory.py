@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = commands.add_parser("theory", help="what the paper's analysis says of a graph")
+    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=Parser)
     check = add_command(
-        parser.add_subparsers(metavar="ACTION", required=True, parser_class=Parser),
-        "check",
-        run,
-        "check the assumptions on a graph, and predict how training goes",
+        actions, "check", run, "check the assumptions on a graph, and predict how training goes",
         description="Check the assumptions of the paper's analysis on a graph, and predict how training goes.",
         example="gistgnn theory check --dataset karate",
-    )
+    )  # fmt: skip
     add = check.add_argument
     text = "a name from `gistgnn datasets`, a .npz or .pt, or a built-in graph: complete:N, ring:N, karate"
     add("graph", metavar="GRAPH", nargs="?", help=text)

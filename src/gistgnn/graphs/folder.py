@@ -134,18 +134,12 @@ def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
     _check_values(folder, manifest, arrays)
     small = ("y", "cluster_ptr")
     arrays = {name: array.clone() if in_memory or name in small else array for name, array in arrays.items()}
+    x, edges = arrays["x"].float() if in_memory else arrays["x"], CSR(arrays["rowptr"], arrays["col"])
     return Graph(
-        arrays["x"].float() if in_memory else arrays["x"],
-        CSR(arrays["rowptr"], arrays["col"]),
-        arrays["y"],
-        **masks_of(arrays["split"]),
-        num_classes=manifest.classes,
-        name=manifest.name,
-        regression=manifest.task == "regression",
-        **{name: arrays[name] for name in EDGE_DATA if name in arrays},
-        folder=None if in_memory else folder.absolute(),
-        cluster_ptr=arrays.get("cluster_ptr"),
-    )
+        x, edges, arrays["y"], **masks_of(arrays["split"]), num_classes=manifest.classes, name=manifest.name,
+        regression=manifest.task == "regression", **{name: arrays[name] for name in EDGE_DATA if name in arrays},
+        folder=None if in_memory else folder.absolute(), cluster_ptr=arrays.get("cluster_ptr"),
+    )  # fmt: skip
 
 
 def _check_values(folder: Path, manifest: Manifest, arrays: dict[str, Tensor]) -> None:

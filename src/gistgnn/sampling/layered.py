@@ -95,14 +95,9 @@ class LayeredBatches(RandomBatches):
         first, *above = layers
         adj = SampledAdjacency(first.pattern, first.degrees, first.weight, above=above, refuses=self._settings.refuses)
         y = structure.y
-        return Batch(
-            structure.features(torch.from_numpy(nodes)),
-            adj.to(y.device),
-            y.index_select(0, to_device(torch.from_numpy(outputs), y.device)),
-            torch.arange(len(outputs), device=y.device),
-            sparse=structure.sparse,
-            edge_data=edge_data,
-        )
+        labels = y.index_select(0, to_device(torch.from_numpy(outputs), y.device))
+        x, own = structure.features(torch.from_numpy(nodes)), torch.arange(len(outputs), device=y.device)
+        return Batch(x, adj.to(y.device), labels, own, sparse=structure.sparse, edge_data=edge_data)
 
 
 @dataclass(frozen=True)

@@ -100,16 +100,12 @@ class SaintBatches(RandomBatches):
             weights = weights * data["edge_weight"].to(weights)
         adj = SampledAdjacency(pattern_of(part), structure.degrees.of(where), weights)
         trains = self._trains[nodes]
-        weight = 1 / (self.sampled[nodes[trains]] * len(structure.train))
+        weight = torch.from_numpy(1 / (self.sampled[nodes[trains]] * len(structure.train))).to(adj.dtype)
         return Batch(
-            structure.features(where),
-            adj.to(y.device),
-            y.index_select(0, to_device(where, y.device)),
+            structure.features(where), adj.to(y.device), y.index_select(0, to_device(where, y.device)),
             to_device(torch.from_numpy(np.flatnonzero(trains)), y.device),
-            sparse=structure.sparse,
-            loss_weights=to_device(torch.from_numpy(weight).to(adj.dtype), y.device),
-            edge_data=data,
-        )
+            sparse=structure.sparse, loss_weights=to_device(weight, y.device), edge_data=data,
+        )  # fmt: skip
 
     def weights(self, part: sp.csr_matrix, nodes: Array) -> Array:
         """Return p_v / p_uv of every edge among some nodes: [nnz] float32, in the order of ``part``."""
