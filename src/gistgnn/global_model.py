@@ -52,7 +52,7 @@ class GlobalModel:
     def __init__(
         self,
         build: Build,
-        widths: int | Sequence[int],
+        widths: int | Sequence[int] = (),
         sub_gcns: int = 1,
         *,
         input_axis: int | None = None,

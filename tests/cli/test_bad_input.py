@@ -20,6 +20,8 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--dataset corra": "did you mean cora?",
     "--dataset absent.npz": "absent.npz: no such file",
     "--dataset cut.npz": "damaged",
+    "--dataset own.csv": "`gistgnn convert own.csv FOLDER --nodes nodes.csv`, and give that FOLDER",
+    "--dataset tables": "`gistgnn convert tables/edges.csv FOLDER --nodes tables/nodes.csv`",
     "--model gcm": "invalid choice: 'gcm' (choose from gcn, graphsage, gat",
     "--modle gcn": "unrecognized arguments: --modle gcn",
     "--momentum 0.9": "momentum is 0.9, but the optimizer is adam: use sgd",
@@ -40,6 +42,7 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--model own_net.py:build --model-args depth": "'depth' is not a keyword with a value",
     "--model own_net.py:build --model-args depth=3": "unexpected keyword argument 'depth'",
     "--model own_net.py:build --dropout 0.1": "dropout is given, but the model is own_net.py:build",
+    "--model own_net.py:two": "called as two(3, (8, 8), 3), fails (TypeError: ",
     "--model own_net.py:nothing": "cannot be imported",
     "--model own_net.py:number": "int: expected a function of (in_features, hidden, classes)",
     "--model own_net.py:linear": "no layers today",
@@ -58,7 +61,6 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--budget soon": "'soon' is not a time",
     "--budget 9s --sub-gcns 3": "leave one out",
     # samplers
-    "--sampler clusters": "add --clusters",
     "--sampler clusters --clusters 41": "clusters is 41, expected an integer from 1 to 40",
     "--sampler clusters --clusters 14 --inductive": "from 1 to 13, the nodes to be clustered",
     "--sampler clusters --clusters 4": "clusters_per_batch is 10, more than the 4 clusters",
@@ -86,6 +88,7 @@ OTHERS = {  # other commands
     "tarin": "invalid choice: 'tarin'",
     "train --resume": "--resume needs --out",
     "evaluate nowhere": "nowhere holds no result.json",
+    "predict own.npz --output a.csv": "own.npz is a file: give the folder of the run, .",
     "predict nowhere --output a.txt": "expected a name that ends in .csv or .npz",
     "predict run --output p.csv --parts-sample 3": "unrecognized arguments: --parts-sample 3",
     "list nowhere": "nowhere is not a folder",
@@ -130,6 +133,7 @@ OWN = """
 import torch
 build = lambda in_features, hidden, classes: torch.nn.Linear(in_features, classes)
 number = 3
+two = lambda in_features, hidden: None
 def linear(in_features, hidden, classes):
     raise RuntimeError("no layers today")
 """
@@ -144,6 +148,9 @@ def folder(own_graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("options", TRAIN, ids=lambda options: options[:60])
 def test_training(capsys: pytest.CaptureFixture[str], folder: Path, options: str) -> None:
     (folder / "file").touch()
+    (folder / "tables").mkdir()
+    for name in ("own.csv", "tables/edges.csv"):
+        (folder / name).touch()
     (folder / "cut.npz").write_bytes((folder / "own.npz").read_bytes()[:500])
     (folder / "own_net.py").write_text(OWN)
     os.mkfifo(folder / "pipe.py")
@@ -163,6 +170,7 @@ GRAPHS: dict[str, tuple[dict[str, Any], str]] = {  # what is put in place of an 
     "not a number": ({"x": np.full((40, 3), np.nan)}, "x[0, 0] is nan"),
     "unlabelled": ({"y": np.where(np.arange(40) < 26, np.arange(40) % 3, -1)}, "test holds 14 unlabelled nodes"),
     "no labels": ({"y": None}, "has no y"),
+    "numbers": ({"y": np.arange(40) / 2}, 'to predict numbers, give GIST.fit a PyG Data and loss="mse"'),
 }
 
 

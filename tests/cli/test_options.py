@@ -3,6 +3,7 @@
 import argparse
 import re
 from dataclasses import MISSING, fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from gistgnn.errors import InputError
 from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.sampling import ClusterSampling
 from gistgnn.sampling.registry import FULL, SAMPLERS
 from gistgnn.settings import Training
 from gistgnn.theta.registry import STORES
@@ -130,6 +132,13 @@ def test_help_is_short_and_help_all_is_whole(name: str, capsys: pytest.CaptureFi
     (hidden,) = re.findall(r"--help-all shows (\d+) more options", short)
     assert int(hidden) == len(told["--help-all"] - told["--help"] - {"--help", "--help-all"})
     assert "--help-all shows" not in whole
+
+
+def test_a_sampler_by_its_name_has_the_defaults_of_python(own_graph: Path) -> None:
+    """Clusters: the number follows from the nodes."""
+    for dataset, clusters in (("digits", 20), ("reddit", 1165), (str(own_graph), 20)):
+        words = ["train", "--device", "cpu", "--sampler", "clusters", "--dataset", dataset]
+        assert config_from_args(make_parser().parse_args(words), 1).sampler == ClusterSampling(clusters)
 
 
 def test_no_option_takes_two_dashes(capsys: pytest.CaptureFixture[str]) -> None:

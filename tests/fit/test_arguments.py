@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from gistgnn import GIST, Callback, Loop, Phase, Saving, Training
 from gistgnn.baselines.registry import METHODS
@@ -62,6 +63,15 @@ def test_every_argument_of_fit_is_checked(name: str) -> None:
     for value in (Odd(), "odd", -1, float("nan"), [Odd()]):
         with refused(""):
             make().fit(GRAPH, **{"epochs": 1, "progress": False, name: value})
+
+
+def test_what_a_new_user_forgets() -> None:
+    with refused("widths is missing: give the width of each hidden layer"):
+        GIST(gcn(), sub_gcns=2)
+    with refused("the data is a list; ", "examples/graph_classification.py"):
+        make().fit([], epochs=1)  # type: ignore[arg-type]
+    with refused("has no y, ", "examples/link_prediction.py"):
+        make().fit(Data(x=GRAPH.x, edge_index=GRAPH.edge_index, edge_label=GRAPH.y), epochs=1)
 
 
 @pytest.mark.parametrize("name", sorted(names_of(GIST.__init__)))
@@ -202,7 +212,7 @@ def test_phases_are_refused_by_what_gist_is_compared_with(method: str) -> None:
 
 def test_arguments_of_gist_out_of_range_are_refused() -> None:
     for widths in ((), (8, 0), (-1,), (8.0,), (8, True), (np.float64(8),), "ab", True, 0, 8.5, None, {"a": 1}):
-        with refused("widths is", repr(widths) if widths != () else "()"):
+        with refused("widths is", repr(widths) if widths != () else "missing"):
             make(widths=widths)
     for axis in (2, -1, "0", True, 1.0):
         with refused("input_axis is", repr(axis), "0 to 1"):

@@ -79,6 +79,8 @@ def test_a_saved_result_is_read_again(tmp_path: Path) -> None:
         load_run(folder)
     with refused("model.safetensors", error=Exception):  # type: ignore[arg-type]
         load_run(folder, lambda width: GraphSAGE(F, width + 1, 2, C))
+    with refused("build(", "failed", "give the function that was given to GIST"):
+        load_run(folder, lambda features, hidden, classes: GraphSAGE(features, hidden, 2, classes))
 
 
 def test_a_saved_result_keeps_how_its_run_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -293,6 +293,12 @@ REFUSED: list[tuple[Any, Any, list[str]]] = [
     (lambda w: Stack(w, pyg.SAGEConv, in_features=-1), (8,), ["parameter 'convs.0.lin", "is lazy", "-1"]),
     (EveryEdge, (8, 6), ["convs.1.nn.weight", "a product of widths, as in NNConv", "GINEConv"]),
     (Interleaved, (12,), ["cannot be confirmed", "'enter.weight'"]),
+    (lambda w: pyg.models.GraphSAGE(F, w, 2), 8, ["returns one output for each feature of width 0", "of classes"]),
+    (
+        lambda w: nn.Sequential(nn.Linear(F, w[0] // 4 * 4), nn.Linear(w[0] // 4 * 4, C)),
+        (64,),
+        ["does not follow the widths", "give each head the width: TransformerConv(features, width, heads=4)"],
+    ),
     # The full width does not show it, but a sub-GCN would not fit its slice.
     (behind(lambda d: min(d, 64)), (128,), ["2.weight"]),
     (lambda w: Hidden(w, lambda h: h, lambda out: 0 * out), (12,), ["'enter.weight'", "does not depend"]),

@@ -16,7 +16,7 @@ from gistgnn.errors import InputError
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
-from gistgnn.sampling.registry import FULL, SAMPLERS
+from gistgnn.sampling.registry import FULL, SAMPLERS, named_sampling
 from gistgnn.settings import BUDGET_LR, LONGEST_ROUND, SHORTEST_ROUND, Phase, Training
 from gistgnn.utils.setting import described
 
@@ -218,11 +218,10 @@ def _sampler(args: argparse.Namespace) -> "Sampling | None":
             raise InputError(f"{option} is given, but the sampler is {args.sampler}: add --sampler {samplers}")
         values[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
     if args.sampler == "clusters" and "clusters" not in values:
-        from gistgnn.graphs import clusters_of
+        from gistgnn.graphs.named import nodes_and_clusters
 
-        if (there := clusters_of(args.dataset)) is None:
-            raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
-        values = {"clusters_per_batch": min(10, there), **values, "clusters": there}
+        named: Any = named_sampling("clusters", *nodes_and_clusters(args.dataset, args.data_root))
+        values = {"clusters_per_batch": named.clusters_per_batch, **values, "clusters": named.clusters}
     return SAMPLERS[args.sampler](**values) if args.sampler != FULL else None
 
 

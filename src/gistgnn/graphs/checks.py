@@ -164,7 +164,8 @@ def check_classes(num_classes: Any, num_nodes: int) -> None:
 def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
     if y.is_floating_point():
         bad = ~torch.isfinite(y) | (y != torch.floor(y))
-        _refuse(bad, y, "y", "an integer label, or -1 for an unlabelled node")
+        numbers = 'to predict numbers, give GIST.fit a PyG Data and loss="mse"'
+        _refuse(bad, y, "y", f"an integer label, or -1 for an unlabelled node; {numbers}")
     y = y.to(torch.int64).contiguous()
     _refuse(y < -1, y, "y", "labels from 0 up, or -1 for an unlabelled node")
     if num_classes is not None:

@@ -147,7 +147,18 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         return x, edges.to(x.device), {name: value.to(x.device) for name, value in data.items()}
 
 
+def check_table(path: Path) -> None:
+    """Refuse a table, or a folder of tables, and say how to make a graph of it."""
+    is_table = path.name.lower().endswith((".csv", ".csv.gz", ".parquet"))
+    if is_table or any(path.glob("*.csv*")):
+        edges, folder = (path, path.parent) if is_table else (path / "edges.csv", path)
+        made = f"gistgnn convert {edges} FOLDER --nodes {folder / 'nodes.csv'}"
+        what = "is a table" if is_table else "holds tables"
+        raise InputError(f"{path} {what}: make a graph by `{made}`, and give that FOLDER")
+
+
 def _is_npz(path: Path) -> bool:
+    check_table(path)
     if (suffix := path.suffix.lower()) not in SUFFIXES:
         raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a .npz or a .pt file")
     return suffix == ".npz"

@@ -18,6 +18,7 @@ from torch import Tensor
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.checks import EDGE_DATA, check_classes
 from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.files import check_table
 from gistgnn.graphs.graph import SPLITS, Graph, masks_of
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.tensors import map_array
@@ -80,6 +81,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             manifest = msgspec.json.decode(text := path.read_bytes(), type=cls)
         except (FileNotFoundError, NotADirectoryError) as error:
+            check_table(folder)
             raise InputError(f"{folder} has no {MANIFEST}; expected a folder of `gistgnn convert`") from error
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is damaged ({reason(error)}); {_ADVICE}") from error

@@ -114,17 +114,20 @@ class Graph:
         It has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as for `build`. It may have
         ``edge_weight``, ``edge_attr`` and ``edge_type``.
         """
-        from torch_geometric.data import Data, HeteroData
+        from torch_geometric.data import Data, Dataset, HeteroData
 
         if isinstance(data, HeteroData):
             hint = "call .to_homogeneous() on it, and use a model with edge_type in its forward, such as RGCNConv's"
             raise InputError(f"the data is a HeteroData; expected a Data: {hint}")
         if not isinstance(data, Data):
-            raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
+            several = isinstance(data, (list, tuple, Dataset))
+            hint = ": for a label of each graph see examples/graph_classification.py" if several else ""
+            raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data{hint}")
         values: dict[str, Any] = {key: getattr(data, key, None) for key in DATA_KEYS}
         if missing := [key for key, value in values.items() if value is None]:
             wanted = ", ".join(DATA_KEYS)
-            raise InputError(f"the Data has no {', '.join(missing)}; expected all of {wanted}: set them on it")
+            how = "for links see examples/link_prediction.py" if "edge_label" in data else "set them on it"
+            raise InputError(f"the Data has no {', '.join(missing)}; expected all of {wanted}: {how}")
         values |= {split: values.pop(f"{split}_mask") for split in ("train", "val", "test")}
         values |= {key: getattr(data, key, None) for key in EDGE_DATA}
         return cls.build(**values, name=name, regression=regression)

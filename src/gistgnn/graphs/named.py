@@ -166,12 +166,15 @@ def is_file(name_or_path: str | Path) -> bool:
     return find(str(name_or_path)) is None and path.suffix.lower() in SUFFIXES and not (path / MANIFEST).exists()
 
 
-def clusters_of(name_or_path: str | Path) -> int | None:
-    """Return the number of clusters of a folder that `gistgnn partition --out` has made; None: it is something else."""
+def nodes_and_clusters(name_or_path: str | Path, data_root: str | Path) -> tuple[int, int | None]:
+    """Return the number of nodes, and of the clusters that the nodes are in the order of; a file is read for it."""
     path = Path(name_or_path).expanduser()
-    if find(str(name_or_path)) or not (path / MANIFEST).exists():
-        return None
-    return Manifest.read(path).clusters
+    if info := find(str(name_or_path)):
+        return info.nodes, None
+    if (path / MANIFEST).exists():
+        manifest = Manifest.read(path)
+        return manifest.nodes, manifest.clusters
+    return load(path, data_root).num_nodes, None
 
 
 def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:

@@ -209,6 +209,8 @@ def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> li
 def check_widths(widths: Any, input_axis: int | None) -> Widths:
     """Return a user's ``widths`` as a tuple; raise InputError if they or ``input_axis`` are out of range."""
     entries = widths if isinstance(widths, (list, tuple)) else (widths,)
+    if not entries:
+        raise InputError("widths is missing: give the width of each hidden layer, or one integer for all of them")
     try:
         axes = tuple(operator.index(w) for w in entries if not isinstance(w, bool))
     except TypeError:

@@ -78,21 +78,24 @@ def infer_layout(build: Build, widths: Widths, *, shared: bool, input_axis: int 
 
 def _changes(instance: Instance, layout: Layout, axis: int, names: Sequence[str], with_input: bool) -> bool:
     """Tell whether permuting the axis in the named tensors (and the input) changes the output."""
-    values = instance.values
-    x = instance.batch.x
     swap = torch.arange(instance.features[axis])
     cycle = swap.roll(1)
     swap[:2] = torch.tensor([1, 0])
-    for order in (cycle, swap):  # together they generate all permutations
-        blocks = [order if a == axis else torch.arange(n) for a, n in enumerate(instance.features)]
-        changed = dict(values)
-        for name in names:
-            for i, dim in enumerate(layout.dims[name]):
-                changed[name] = changed[name].index_select(i, layout.positions(dim, blocks, instance.features))
-        out = instance.output(changed, x.index_select(1, order) if with_input else x)
-        if not same(out, instance.reference):
-            return True
-    return False
+    orders = (cycle, swap)  # together they generate all permutations
+    outputs = (_permuted(instance, layout, axis, names, with_input, order) for order in orders)
+    return not all(same(out, instance.reference) for out in outputs)
+
+
+def _permuted(
+    instance: Instance, layout: Layout, axis: int, names: Sequence[str], with_input: bool, order: Tensor
+) -> Tensor:
+    """Return the output with the features of an axis in another order."""
+    x, changed = instance.batch.x, dict(instance.values)
+    blocks = [order if a == axis else torch.arange(n) for a, n in enumerate(instance.features)]
+    for name in names:
+        for i, dim in enumerate(layout.dims[name]):
+            changed[name] = changed[name].index_select(i, layout.positions(dim, blocks, instance.features))
+    return instance.output(changed, x.index_select(1, order) if with_input else x)
 
 
 def _find_error(instance: Instance, layout: Layout) -> str | None:
@@ -101,6 +104,14 @@ def _find_error(instance: Instance, layout: Layout) -> str | None:
         names, with_input = layout.carriers(axis), instance.input_axis == axis
         if not _changes(instance, layout, axis, names, with_input):
             continue
+        order = torch.arange(instance.features[axis]).roll(1)
+        if instance.reference.shape[1] == len(order) and same(
+            _permuted(instance, layout, axis, names, with_input, order), instance.reference[:, order]
+        ):
+            return (
+                f"the model returns one output for each feature of width {axis}: build it with the number of classes "
+                "as its outputs, such as GraphSAGE(features, width, 2, classes)"
+            )
         others = {name: [other for other in names if other != name] for name in names}
         culprits = [name for name in names if not _changes(instance, layout, axis, others[name], with_input)]
         listed = ", ".join(f"'{name}'" for name in (culprits or names)[:4])
@@ -170,7 +181,8 @@ def check_sizes(module: nn.Module, layout: Layout, features: Widths) -> None:
         if tuple(tensor.shape) != expected:
             raise InputError(
                 f"parameter '{name}' is {tuple(tensor.shape)} at widths {layout.widths(features)}, where its growth at "
-                f"the full widths says {expected}: its size does not follow the widths"
+                f"the full widths says {expected}: its size does not follow the widths; if build divides a width "
+                "by the number of heads, give each head the width: TransformerConv(features, width, heads=4)"
             )
 
 

@@ -209,7 +209,7 @@ def default_clusters(dataset: str) -> int:
 
 
 def describe_clusters(datasets: Iterable[str], clusters: int | None = None, in_batch: int = IN_BATCH) -> str:
-    """Say how many clusters each data set has, and each batch; None: as many as `clusters_of` gives."""
+    """Say how many clusters each data set has, and each batch; None: as many as `default_clusters` gives."""
     counts = ", ".join(f"{clusters or default_clusters(dataset)} of {dataset}" for dataset in datasets)
     return f"Clusters: {counts}, {in_batch} in a batch"
 

@@ -4,12 +4,13 @@ Torch and what needs it are imported inside the functions, so that the command l
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gistgnn.baselines.registry import METHODS
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.settings import PRECISIONS, Training
@@ -35,6 +36,20 @@ def _default_evaluation() -> "Evaluation":
     from gistgnn.evaluation import Evaluation
 
     return Evaluation()
+
+
+def call_own(
+    name: str, own: Callable[..., Any], features: int, hidden: tuple[int, ...], classes: int, args: dict[str, Any]
+) -> "nn.Module":
+    """Return the model of a function of the user's own, as the command line calls it."""
+    try:
+        model: nn.Module = own(features, hidden, classes, **args)
+    except TypeError as error:
+        said = "".join(f", {name}={value!r}" for name, value in args.items())
+        called = f"called as {name.rpartition(':')[2]}({features}, {hidden}, {classes}{said})"
+        expected = "expected a function of (in_features, hidden, classes), where hidden is a tuple of widths"
+        raise InputError(f"the model {name}, {called}, fails ({reason(error)}): {expected}") from error
+    return model
 
 
 @dataclass(frozen=True)
@@ -74,7 +89,7 @@ class ModelConfig:
 
     def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> "nn.Module":
         if self.own:
-            return find_named("model", self.name)(in_features, hidden, classes, **self.args)
+            return call_own(self.name, find_named("model", self.name), in_features, hidden, classes, self.args)
         options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm}
         if self.name in WITH_HEADS:
             options["heads"] = self.heads

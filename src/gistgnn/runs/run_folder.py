@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, reason, users_code
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.identity import describe_graph
 from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.layout.axes import Build, construct
-from gistgnn.runs.config import THETA, ModelConfig, RunConfig
+from gistgnn.runs.config import THETA, ModelConfig, RunConfig, call_own
 from gistgnn.runs.record import check_record
 from gistgnn.sampling import from_description
 from gistgnn.settings import Training
@@ -111,6 +111,8 @@ def note_on(record: dict[str, Any]) -> str | None:
 
 def read_record(out: Path) -> dict[str, Any]:
     """Read a run's result.json."""
+    if out.is_file():
+        raise InputError(f"{out} is a file: give the folder of the run, {out.parent}")
     try:
         record = read_json(out / RESULT, dict[str, Any], _advice(out))
     except FileNotFoundError as error:
@@ -177,9 +179,13 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
     try:
         features, classes = record["graph"]["features"], record["graph"]["classes"]
         if own and build is not None:
-            make, args = build, config.model.args
-            if config.model.own:  # the command line's functions are called with the sizes of the graph
-                make = lambda widths: build(features, widths, classes, **args)  # noqa: E731
+
+            def make(widths: Any) -> nn.Module:
+                if config.model.own:
+                    return call_own(config.model.name, build, features, widths, classes, config.model.args)
+                with users_code(f"build({widths}) failed", "give the function that was given to GIST"):
+                    return build(widths)
+
             with torch.device("meta"):
                 found = construct(make, config.model.hidden, shared=model.get("shared", False))
         else:
