@@ -27,8 +27,8 @@ def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
         commands, "plan", run, "say what training would take, and which m fit", common=_COMMON,
-        description="Say what memory, disk and time a run would take for several m, and which m to choose. Nothing is "
-        "trained; the speed of this machine is measured for a second or two.",
+        description="Say what memory, disk and time a run would take for several m, and which m to choose. A few "
+        "rounds of every m are timed on a random graph; nothing is kept.",
         example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
     )  # fmt: skip
     options.add_data_options(parser, default="digits")
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     add("--store", choices=alone, nargs="+", default=["memory", "disk"], help=text)
     options.add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
-    add("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
+    add("--no-measure", dest="timed", action="store_false", help="no times: train nothing")
     text = "count the bytes that W ranks would send in a round; m is W, unless --sub-gcns is given"
     add("--ranks", type=options.count, nargs="+", metavar="W", help=text)
     options.add_fields(group, RunConfig, "store_precision", "seed")

@@ -12,7 +12,7 @@ from gistgnn.distributed import costs
 from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import DISK, Memory, Resources
 from gistgnn.estimate.shapes import RunShape
-from gistgnn.estimate.time import Rates
+from gistgnn.estimate.time import Speed
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -155,8 +155,8 @@ def make_plan(
     timed: bool = True,
 ) -> Plan:
     """Plan a run for several m and stores of Θ, or its phases, which have their own m, for several stores."""
-    # The m of `config` is ignored. `sub_gcns` None: 1, 2, 4, 8 and 16, as far as the widths allow. `timed` measures the
-    # machine, for about a second.
+    # The m of `config` is ignored. `sub_gcns` None: 1, 2, 4, 8 and 16, as far as the widths allow. `timed` trains a
+    # few rounds of every m.
     runs, phased = list[RunShape](), bool(config.training.phases)
     for m in [config.sub_gcns] if phased else sub_gcns or _SUB_GCNS:
         try:
@@ -164,14 +164,14 @@ def make_plan(
         except InputError:
             if sub_gcns or not runs:
                 raise
-    rates, options, totals = Rates(config.device, sizes.stored) if timed else None, list[Option](), list[Total]()
+    speed, options, totals = Speed(sizes.stored) if timed else None, list[Option](), list[Total]()
     for store, run in product(stores, runs):
-        own = [_option(Memory(run, phase, store, resources), rates) for phase in run.phases]
+        own = [_option(Memory(run, phase, store, resources), speed) for phase in run.phases]
         options += own
         totals.append(_total(own))
     first, half = runs[0], stores[0] == "disk" and config.store_precision == "bf16"
     batch, theta = first.expected.sizes(first.seen), first.theta // 2 if half else first.theta
-    disk = rates.disk if rates else None
+    disk = speed.disk if speed else None
     return Plan(sizes, batch, first.full, theta, resources, disk, options, totals, phased)
 
 
@@ -181,7 +181,7 @@ def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
     return _plan_of(config.planned, sizes, resources).totals[0].peaks[resources.device]
 
 
-def _option(memory: Memory, rates: Rates | None) -> Option:
+def _option(memory: Memory, speed: Speed | None) -> Option:
     """Return what a phase takes; without rates the seconds are left out."""
     run, phase, first = memory.run, memory.phase, memory.phase.first
     held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
@@ -209,7 +209,7 @@ def _option(memory: Memory, rates: Rates | None) -> Option:
         epochs=phase.epochs,
         phased=bool(run.config.training.phases),
         local_steps=first.local_steps,
-        seconds=rates.seconds(memory, sum(moved)) if rates else None,
+        seconds=speed.seconds(memory, sum(moved)) if speed else None,
     )
 
 

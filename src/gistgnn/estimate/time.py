@@ -1,70 +1,58 @@
-"""The time of a run: counted operations and bytes, over rates that are measured once on this machine."""
+"""The time of a run: a few rounds are trained on a random graph, and their times grow to the size of the run."""
 
+from __future__ import annotations
+
+import logging
 import os
 import time
-import timeit
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import torch
-from torch import nn
 
+from gistgnn.accounting.costs import SPARSE
 from gistgnn.estimate.memory import DISK, Memory
-from gistgnn.estimate.shapes import RunShape
+from gistgnn.estimate.shapes import PhaseShape, RunShape
+from gistgnn.evaluation import Evaluation
+from gistgnn.graphs import Graph, GraphSizes
 from gistgnn.graphs.named import StoredSizes
-from gistgnn.nn import Adjacency
-from gistgnn.utils.process_memory import keep_freed_memory
+from gistgnn.runs.config import RunConfig
+from gistgnn.settings import Phase
 
-_PRODUCT = 4096, 512, 512  # rows, inner side and columns of the dense product that is measured
-_ENTRIES, _NODES, _COLUMNS = 2**17, 2**14, 64  # of the sparse product
-_COPIED = 2**25  # bytes
-_REPEATS = 3
+_OPERATIONS = {"cpu": 1e9, "cuda": 1e11}  # multiply-adds of a forward pass of all sub-GCNs that is timed, at most
+_LEAST, _WIDEST, _FEATURES = 1024, 512, 1024  # nodes at least, width and features at most, of a larger run
+_ROUNDS, _STEPS = 3, 2  # that are trained; the first round is not timed
 _FILES = 1e9  # bytes a second of an ordinary disk, for Θ; it is not measured
 _READ, _PIECE, _SECONDS = 2**28, 2**22, 1.0  # bytes that are read at most, in pieces, and for how long
-_CALLS, _UPDATES = 30, 12  # operations of a layer in a step, and of the optimiser for a parameter
-_SCORING = 200  # operations on small tensors while predictions are scored
 
 
-class Rates:
-    """What a machine does in a second: multiplications and additions, bytes copied, calls of tiny operations."""
+class Speed:
+    """How long the parts of a run take on this machine.
 
-    def __init__(self, on: str, stored: StoredSizes | None = None) -> None:
-        self._device = device = torch.device(on)
+    The same model is trained by the same runner on a random graph, as large as a batch. Where that would take long, the
+    graph is smaller and the model narrower. Then times grow as multiply-adds do, or as the bytes of Θ.
+    """
+
+    def __init__(self, stored: StoredSizes | None = None) -> None:
         self.disk = reading_rate(Path(stored.folder) / "x.npy") if stored else None
-        keep_freed_memory()  # as in a run
-        rows, inner, columns = _PRODUCT
-        left, right = torch.ones(rows, inner, device=device), torch.ones(inner, columns, device=device)
-        self.dense = 2 * rows * inner * columns / self._fastest(lambda: left @ right)
-        ends = torch.randint(_NODES, (2, _ENTRIES), generator=torch.Generator().manual_seed(0))
-        adj, h = Adjacency(ends.to(device), _NODES), torch.ones(_NODES, _COLUMNS, device=device)
-        self.sparse = 2 * _ENTRIES * _COLUMNS / self._fastest(lambda: adj.aggregate("mean", h))
-        source = torch.zeros(_COPIED // 4, device=device)
-        target = torch.ones_like(source)
-        self.copied = 2 * _COPIED / self._fastest(lambda: target.copy_(source))  # bytes read and written
-        tiny, layer = torch.zeros(2, 2, device=device), nn.Linear(2, 2, device=device).requires_grad_(False)
-        self.calls = 3 / self._fastest(lambda: torch.relu(layer(tiny)))
-
-    def _fastest(self, run: Callable[[], object]) -> float:
-        """Return the seconds of the fastest of a few runs, after one that is not timed."""
-
-        def finish() -> None:
-            run()
-            if self._device.type == "cuda":
-                torch.cuda.synchronize(self._device)
-
-        return min(timeit.repeat(finish, number=1, repeat=1 + _REPEATS)[1:])
+        self._timed: dict[tuple[int, int], tuple[float, float, float]] = {}
 
     def seconds(self, memory: Memory, moved: int) -> dict[str, float]:
         """Seconds by name: of a step, a round (which moves `moved` bytes), an epoch, an evaluation and the phase."""
         run, phase = memory.run, memory.phase
-        steps = phase.first.steps
-        every = sum(self._step(memory, sub) for sub in range(phase.trained))
+        steps, key = phase.first.steps, (len(phase.slices), phase.number)
+        if key not in self._timed:
+            self._timed[key] = _time(memory)
+        every, exchange, evaluation = self._timed[key]
         if run.sizes.stored and self.disk:  # the next batch is read beside the step
-            read = run.sizes.stored.size * run.expected.nodes[0] / run.sizes.nodes
+            size, layers = run.sizes.stored.size, run.config.model.layers
+            read = size * run.expected.nodes[0] / run.sizes.nodes
             every = max(every, read * (1 if memory.together else phase.trained) / self.disk)
-        exchange = moved / _FILES if memory.home == DISK else 2 * moved / self.copied  # read and written
+            evaluation += size * (1 if memory.method == "parts" else layers * memory.blocks) / self.disk
+        exchange = moved / _FILES if memory.home == DISK else exchange
         epoch = (steps.total * every + steps.total / steps.count * exchange) / phase.epochs
-        evaluation = self._evaluation(memory)
         return {
             "step": every if memory.fused else every / phase.trained,
             "round": steps.count * every + exchange,
@@ -74,33 +62,73 @@ class Rates:
             "total": phase.epochs * epoch + phase.evaluations * evaluation,
         }
 
-    def _step(self, memory: Memory, sub: int) -> float:
-        """Seconds of a sub-GCN's step: the backward pass multiplies twice as much as the forward pass."""
-        run, phase = memory.run, memory.phase
-        nodes, edges = run.expected.nodes[0], max(run.expected.edges)
-        hidden, weights = phase.hidden[sub], phase.parameters[sub]
-        products = 6 * weights * nodes / self.dense + 2 * self._sums(run, hidden, nodes, edges)
-        moved = 3 * run.activations(phase, sub) + 4 * weights * (4 + 4 * phase.moments)
-        shared = phase.trained if memory.fused else 1  # one operation for all sub-GCNs
-        calls = run.config.model.layers * (_CALLS + 2 * _UPDATES) / shared
-        return products + moved / self.copied + calls / self.calls
 
-    def _evaluation(self, memory: Memory) -> float:
-        run, phase = memory.run, memory.phase
-        wanted, copies, layers = run.config.evaluation, phase.first.copies, run.config.model.layers
-        hidden, weights = (phase.hidden[0], phase.parameters[0]) if copies else (run.hidden, run.full)
-        share = (wanted.sample or wanted.parts) / wanted.parts if wanted.parts else 1.0
-        nodes, edges = share * run.sizes.nodes, share * run.sizes.edges
-        products = 2 * weights * nodes / self.dense + self._sums(run, hidden, nodes, edges)
-        moved = (6 + 4 * (memory.method == "layers")) * 4 * nodes * sum(hidden)
-        read = 0.0
-        if run.sizes.stored and self.disk:
-            read = run.sizes.stored.size * (1 if memory.method == "parts" else layers * memory.blocks) / self.disk
-        return products + moved / self.copied + read + (_SCORING + _CALLS * layers) / self.calls
+def _time(memory: Memory) -> tuple[float, float, float]:
+    """Return the seconds of a step of all sub-GCNs of a phase, of taking and merging them, and of an evaluation."""
+    run, phase, wanted = memory.run, memory.phase, memory.run.config.evaluation
+    nodes, edges, features = run.expected.nodes[0], max(run.expected.edges), min(run.sizes.features, _FEATURES)
+    sizes = replace(run.sizes, nodes=nodes, edges=round(edges), features=features, stored=None)
+    small = RunShape(_small(run.config, phase), sizes)
+    [timed] = small.phases
+    most = _OPERATIONS[memory.resources.device] / (phase.trained * _trained(timed, 1, edges / nodes))
+    count = min(max(round(most), _LEAST), nodes)
+    rounds = _train(small.config, replace(sizes, nodes=count, edges=round(edges * count / nodes)))
+    larger = edges / nodes * count
+    step = rounds["train"] / _STEPS * _trained(phase, nodes, edges) / _trained(timed, count, larger)
+    exchange = (rounds["take"] + rounds["merge"]) * sum(phase.slices) / sum(timed.slices)
+    share = (wanted.sample or wanted.parts) / wanted.parts if wanted.parts else 1.0
+    evaluation = rounds["evaluate"] * _scored(run, phase, share * run.sizes.nodes, share * run.sizes.edges)
+    return step, exchange, evaluation / _scored(small, timed, count, larger)
 
-    def _sums(self, run: RunShape, hidden: tuple[int, ...], nodes: float, edges: float) -> float:
-        """Seconds in which hidden features go along every edge and self-loop; attention also scores every edge."""
-        return (8 if run.heads else 2) * (edges + nodes) * sum(hidden) / self.sparse
+
+def _trained(phase: PhaseShape, nodes: float, edges: float) -> float:
+    """Multiply-adds of a forward pass of a sub-GCN, where one of a sparse product counts as `SPARSE` dense ones."""
+    return nodes * phase.parameters[0] + SPARSE * edges * sum(phase.hidden[0])
+
+
+def _scored(run: RunShape, phase: PhaseShape, nodes: float, edges: float) -> float:
+    """The same of the model that is evaluated."""
+    return _trained(phase, nodes, edges) if phase.first.copies else nodes * run.full + SPARSE * edges * sum(run.hidden)
+
+
+def _small(config: RunConfig, phase: PhaseShape) -> RunConfig:
+    """Return a run of some rounds like those of a phase; its width is limited."""
+    m, steps = len(phase.slices), _ROUNDS * _STEPS
+    training = replace(
+        config.training, phases=(Phase(m, steps, copies=True),) if phase.first.copies else (), epochs=steps,
+        training="each", local_steps=_STEPS, evaluate_every=1, budget=None, patience=None, loss=None, metric=None,
+        class_weights=None, label_smoothing=0.0,
+    )  # fmt: skip
+    hidden = tuple(min(width, max(_WIDEST // m, 1) * m) for width in config.model.hidden)
+    return replace(
+        config, model=replace(config.model, hidden=hidden), sub_gcns=m, method="gist", training=training, sampler=None,
+        inductive=False, store="memory", store_precision="float32", evaluation=Evaluation("whole"),
+    )  # fmt: skip
+
+
+def _train(config: RunConfig, sizes: GraphSizes) -> dict[str, float]:
+    """Train on a random graph; return the mean seconds of every activity in the rounds after the first."""
+    torch.manual_seed(0)
+    x = torch.randn(sizes.nodes, sizes.features) * (torch.rand(sizes.nodes, sizes.features) < sizes.nonzero)
+    y = torch.randint(max(sizes.classes, 1), (sizes.nodes,))
+    y = torch.nn.functional.one_hot(y, sizes.classes).float() if sizes.multi_label else y
+    place = torch.arange(sizes.nodes)
+    masks = {"train": place > 1, "val": place == 0, "test": place == 1}
+    edges = torch.randint(sizes.nodes, (2, sizes.edges))
+    graph = Graph.build(x, edges, y, num_classes=sizes.classes, **masks)
+    first: dict[str, float] = {}
+
+    def on_round_end(run: Any, loss: float) -> None:
+        if not first:
+            first.update(run.progress.seconds)
+
+    gist, callbacks = config.trainer(sizes.features, sizes.classes), [SimpleNamespace(on_round_end=on_round_end)]
+    logging.disable(logging.WARNING)  # such as the note that most parameters are not trained
+    try:
+        found = config.fit(gist, graph, progress=False, callbacks=callbacks).progress.seconds
+    finally:
+        logging.disable(logging.NOTSET)
+    return {name: (found[name] - first[name]) / (_ROUNDS - 1) for name in ("take", "train", "merge", "evaluate")}
 
 
 def reading_rate(path: Path) -> float:
