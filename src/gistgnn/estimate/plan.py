@@ -182,7 +182,7 @@ def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
 
 
 def _option(memory: Memory, speed: Speed | None) -> Option:
-    """Return what a phase takes; without rates the seconds are left out."""
+    """Return what a phase takes; without a speed the seconds are left out."""
     run, phase, first = memory.run, memory.phase, memory.phase.first
     held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
     moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written

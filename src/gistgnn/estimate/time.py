@@ -112,10 +112,8 @@ def _train(config: RunConfig, sizes: GraphSizes) -> dict[str, float]:
     x = torch.randn(sizes.nodes, sizes.features) * (torch.rand(sizes.nodes, sizes.features) < sizes.nonzero)
     y = torch.randint(max(sizes.classes, 1), (sizes.nodes,))
     y = torch.nn.functional.one_hot(y, sizes.classes).float() if sizes.multi_label else y
-    place = torch.arange(sizes.nodes)
-    masks = {"train": place > 1, "val": place == 0, "test": place == 1}
-    edges = torch.randint(sizes.nodes, (2, sizes.edges))
-    graph = Graph.build(x, edges, y, num_classes=sizes.classes, **masks)
+    edges, train = torch.randint(sizes.nodes, (2, sizes.edges)), torch.arange(2, sizes.nodes)
+    graph = Graph.build(x, edges, y, train=train, val=[0], test=[1], num_classes=sizes.classes)
     first: dict[str, float] = {}
 
     def on_round_end(run: Any, loss: float) -> None:
