@@ -154,6 +154,18 @@ def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_grap
     assert (tmp_path / "run/result.json").read_bytes() != before
 
 
+def test_a_finished_run_is_trained_on(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    assert cli(*QUICK).returncode == 0
+    longer = cli(*QUICK, "--epochs", 800, "--resume")
+    assert (longer.returncode, longer.stderr.count("\n")) == (2, 1)
+    assert "epochs was 12, now 800; to train the model of this run on, give --init run" in longer.stderr
+    further = (*QUICK, "--init", "run", "--lr", 1e-12, "--out", "further")
+    assert as_json(*further)["config"]["init"] == "run"
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("run", "further"))
+    assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
+    assert "absent holds no result.json" in cli(*QUICK, "--init", "absent", "--out", "third").stderr
+
+
 def test_digits_is_the_default_and_learns(as_json: Json) -> None:
     record = as_json("train", "--epochs", 120)
     assert record["graph"]["name"] == "digits"
@@ -231,7 +243,7 @@ def test_a_model_of_one_s_own_is_planned_trained_evaluated_and_predicts(
     assert cli("predict", "run", *model, "--output", "labels.csv").returncode == 0
     assert "build 8" in (tmp_path / "run/report.html").read_text()
     assert cli(*QUICK, *model, *args, "--resume").returncode == 0, "it is finished"
-    assert "is of another run: model was" in cli(*QUICK, *model, "--resume").stderr
+    assert "is of another run: " in cli(*QUICK, *model, "--resume").stderr
     monkeypatch.chdir(tmp_path / "code")
     assert as_json(*QUICK[:-2], "--dataset", own_graph, "--model", "own_net:build")
     assert [path.name for path in (tmp_path / "code/runs").iterdir()] == ["own-build-m2-seed0"]
@@ -267,7 +279,7 @@ def test_phases_follow_each_other(cli: Cli, as_json: Json, tmp_path: Path, own_g
     assert [entry["lr"] for entry in record["history"]][:3] == [0.01, 0.01, 0.005]
     assert "m = 4 (copies), 4, 2, 1" in (tmp_path / "run/report.html").read_text()
     assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
-    assert "is of another run: training was" in cli(*train[:-1], "1:1.5", "--resume").stderr
+    assert "is of another run: " in cli(*train[:-1], "1:1.5", "--resume").stderr
 
 
 def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -> None:

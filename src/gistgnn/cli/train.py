@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
     options.add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("run")
     add = group.add_argument
-    options.add_fields(group, RunConfig, "seed")
+    options.add_fields(group, RunConfig, "seed", "init")
     options.add_device_option(group)
     options.add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
@@ -81,7 +81,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     from gistgnn.fit.saving import Saving
     from gistgnn.fit.tensorboard import FOLDER, Events, require_tensorboard
     from gistgnn.graphs.named import GraphSizes
-    from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, write_run
+    from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, trained_tensors, write_run
     from gistgnn.utils.console import spinner
 
     first, scale, diverged = ranks.leads, None, None
@@ -109,7 +109,8 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         callbacks.append(folder.enter_context(closing(Events(out / FOLDER))))
     try:
         saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-        hooks = {"saving": saving, "callbacks": callbacks, "max_seconds": seconds_left(args.max_seconds)}
+        init = ranks.together(lambda: trained_tensors(Path(config.init)) if config.init else None)
+        hooks = {"init": init, "saving": saving, "callbacks": callbacks, "max_seconds": seconds_left(args.max_seconds)}
         # What is left of a budget, which began with the process; result.json has all of it.
         left = replace(config, training=replace(config.training, budget=seconds_left(config.training.budget)))
         result = left.fit(gist, graph, progress=first, **hooks)

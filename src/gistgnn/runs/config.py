@@ -123,6 +123,7 @@ class RunConfig:
         Setting("the dimensions d_L that are split into blocks, 0 for the input features", "L", least=0),
     ] = None
     partition: str = "balanced"  # or "categorical"
+    init: Annotated[str | None, Setting("begin with the best model of this finished run", "DIR")] = None
     seed: Annotated[int, Setting(least=0, most=LARGEST_SEED)] = 0
     device: str = "cpu"
     training: Training = field(default=Training(epochs=400, schedule="cosine", optimizer_state="carry"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason, users_code
 from gistgnn.evaluation import Evaluation
@@ -87,7 +87,8 @@ def finished_run(out: Path, config: RunConfig) -> dict[str, Any] | None:
     if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():
         return None
     record = read_record(out)
-    require_same_run(out / RESULT, config_of(record).resume_identity, config.resume_identity)
+    advice = f"to train the model of this run on, give --init {out} and another --out"
+    require_same_run(out / RESULT, config_of(record).resume_identity, config.resume_identity, advice)
     if record.get("interrupted"):
         raise InputError(f"{out} holds an interrupted run, but no checkpoint to resume from: add --overwrite instead")
     if "diverged" in record:
@@ -127,6 +128,12 @@ def read_record(out: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{out / RESULT} cannot be read ({reason(error)}); {_advice(out)}") from error
     return record
+
+
+def trained_tensors(out: Path) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a finished run's best model, with which another run begins."""
+    check_files(out, read_record(out))
+    return read_tensors(out / MODEL, _advice(out))
 
 
 def check_files(out: Path, record: dict[str, Any]) -> None:

@@ -178,13 +178,18 @@ def run_id(identity: dict[str, Any]) -> str:
     return xxhash.xxh3_128_hexdigest(encoded(plain(identity), order="sorted"))
 
 
-def require_same_run(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+def require_same_run(
+    path: Path, saved: Any, wanted: Any, advice: str = "use the same settings or another output directory"
+) -> None:
     """Raise InputError, naming the first setting that differs, unless a file's saved settings are those wanted."""
-    wanted = plain(wanted)
-    for key in sorted(saved.keys() | wanted.keys(), key=lambda key: (key == "parameters", key)):  # the long one last
-        if saved.get(key) != wanted.get(key):
-            values = f"{key} was {saved.get(key)!r}, now {wanted.get(key)!r}"
-            raise InputError(f"{path} is of another run: {values}; use the same settings or another output directory")
+    name, wanted = "", plain(wanted)
+    while isinstance(saved, dict) and isinstance(wanted, dict):
+        keys = sorted(saved.keys() | wanted.keys(), key=lambda key: (key == "parameters", key))  # the long one last
+        name = next((key for key in keys if saved.get(key) != wanted.get(key)), "")
+        if not name:
+            return
+        saved, wanted = saved.get(name), wanted.get(name)
+    raise InputError(f"{path} is of another run: {name} was {saved!r}, now {wanted!r}; {advice}")
 
 
 def _remove(place: Path) -> None:
