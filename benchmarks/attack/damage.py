@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.attack.case import Outcome, Place, Report, run_command
 from benchmarks.attack.valid import RUNS, STOPPED, words_of
 from benchmarks.kills import digest
+from gistgnn.storage.json_files import write_json
 
 _ODD: list[Any] = [None, True, -1, 2**63, 10**30, 1e308, "", "x", [], {}, [[]], "../../etc/passwd", "\ud800"]
 _WORDS = ["NaN", "Infinity", "1e999", "[" * 20000, "9" * 5000, "{}", "[]", "null", '"x"', "", "\0", "\ufeff{}"]
@@ -34,7 +35,7 @@ def damage(rng: Random, place: Place) -> Report:
     def judge(outcome: Outcome) -> str:
         if outcome.status != 0:
             return "cannot be overwritten" if command == "overwrite" and _removable(path) else ""
-        return _wrong_result(command, name, place, outcome)
+        return "" if "checksum that fits" in note else _wrong_result(command, name, place, outcome)
 
     return run_command(place, _words(command, name, rng), judge, note)
 
@@ -131,6 +132,17 @@ def record(rng: Random, path: Path, valid: Path) -> str:
     return "nothing"
 
 
+def _retype(rng: Random, path: Path, valid: Path) -> str:
+    """Change one value of a JSON file, and make its checksum fit."""
+    said = record(rng, path, valid)
+    try:
+        changed = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
+        write_json(path, {name: value for name, value in changed.items() if name != "checksum"})
+    except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
+        return said
+    return f"{said}, with a checksum that fits"
+
+
 def _deep() -> Any:
     value: Any = {}
     for _ in range(400):
@@ -159,5 +171,6 @@ CHANGES: dict[str, Callable[[Random, Path, Path], str]] = {
     "swaps": _swap,
     "changes": record,
     "changes the value": record,
+    "changes the type": _retype,
     "puts something in its place:": special,
 }

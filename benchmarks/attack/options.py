@@ -65,6 +65,10 @@ def options(rng: Random, place: Place) -> Report:
     words = [str(place.valid / "run") if word == "DIR" else word for word in words]
     impossible = False
     for action in rng.sample(actions, min(rng.choice([1, 1, 1, 2, 3]), len(actions))):
+        if action.option_strings and action.nargs != 0 and rng.random() < 0.05:
+            words.append(f"{action.option_strings[-1]}=--")  # of which argparse makes an empty list
+            impossible = True
+            continue
         values = _values(rng, action)
         impossible |= any(_impossible(action, value) for value in values)
         words += [*([rng.choice(action.option_strings)] if action.option_strings else []), *values]

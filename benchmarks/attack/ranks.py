@@ -18,7 +18,7 @@ _OTHER = [
     "--clip-norm 1", "--redraw-every 2", "--cross-weights zero", "--label-smoothing 0.1", "--class-weights balanced",
     "--metric f1_macro", "--sampler neighbor", "--runner fused", "--no-standardise", "--standardise",
     "--partition categorical", "--partition-dims 1", "--checkpoint-every 3", "--resume", "--evaluation layers",
-    "--max-seconds 60", "--overwrite",
+    "--max-seconds 60", "--overwrite", "--epochs x", "--heads 2", "--device cuda:7", "--clusters 3",
 ]  # fmt: skip
 _SOON = 15.0  # seconds; the machine may be busy
 

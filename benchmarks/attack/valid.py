@@ -29,6 +29,7 @@ STOPPED = ("stopped", "stopped-disk")
 """The runs that are there as a signal has left them, with a checkpoint."""
 
 _LIMIT = 120.0  # seconds
+_NEED_ONE = {"options", "files", "streams"}  # kinds of cases that need the first run
 
 
 def words_of(name: str) -> list[str]:
@@ -74,7 +75,7 @@ def prepare(folder: Path, kinds: Collection[str]) -> None:
         os.mkfifo(folder / f"pipe{suffix}")
     if "folders" in kinds:
         prepare_folders(folder)
-    needed = set(RUNS) if {"damage", "kills"} & set(kinds) else {"run"} if {"options", "files"} & set(kinds) else set()
+    needed = set(RUNS) if {"damage", "kills"} & set(kinds) else {"run"} if _NEED_ONE & set(kinds) else set()
     for name in (name for name in RUNS if name in needed):
         _prepare_run(folder, name)
 

@@ -12,8 +12,13 @@ TRAIN = "train --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out run"
 
 
 def _run(streams: dict[int, str], words: list[str]) -> int:
-    """Run `gistgnn` with some streams as a shell opens them: "" is closed."""
+    """Run `gistgnn` with some streams as a shell opens them: "" is closed, "pipe" leads to a program that has ended."""
     for handle, path in streams.items():
+        if path == "pipe":
+            reader, writer = os.pipe()
+            os.dup2(writer, handle)
+            os.close(reader)
+            continue
         os.close(handle)
         if path:
             assert os.open(path, os.O_RDWR) == handle
@@ -35,6 +40,7 @@ def _run(streams: dict[int, str], words: list[str]) -> int:
         ("--version", {1: "/dev/full"}, 2, "No space left on device: 'standard output'"),
         ("train --help", {1: "/dev/full"}, 2, "No space left on device: 'standard output'"),
         ("--version", {1: ""}, 0, ""),
+        ("datasets", {1: "pipe"}, 141, ""),
         ("train --wrong", {2: ""}, 2, ""),
         ("train --wrong", {2: "/dev/full"}, 2, ""),
     ],

@@ -1,6 +1,7 @@
 """What commands print beside their results: log messages, a spinner, progress; and tables that keep paths whole."""
 
 import contextlib
+import io
 import logging
 import sys
 import time
@@ -89,10 +90,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console = Console(width=_WIDEST, highlight=False, markup=False)
-    with console.capture() as captured:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
+    text, colours = io.StringIO(), sys.stdout.isatty()  # rich would end the process where standard output is closed
+    Console(file=text, force_terminal=colours, width=_WIDEST, highlight=False, markup=False).print(table)
+    print("\n".join(line.rstrip() for line in text.getvalue().splitlines()), flush=True)
 
 
 _APART = " · "
