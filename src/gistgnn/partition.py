@@ -1,6 +1,7 @@
 """Random disjoint blocks of every hidden axis (the feature partitions of section 2.1)."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,9 +37,8 @@ class Partition:
         if names is None:
             names = [f"axis {axis}" for axis in range(len(features))]
         elif not isinstance(names, (list, tuple)) or len(names) != len(features):
-            raise InputError(
-                f"axis_names is {shown(names)}, expected a list of {len(features)} names, one for each axis"
-            )
+            expected = f"a list of {len(features)} names, one for each axis"
+            raise InputError(f"axis_names is {shown(names)}, expected {expected}")
         for name in names:
             check_name("a name of axis_names", name)
         self.names = list(names)
@@ -63,9 +63,8 @@ class Partition:
     def split_into(self, sub_gcns: int) -> "Partition":
         """Return the partition into another number of blocks."""
         # The balanced partition is nested: if m' divides m, each block of m' is a union of blocks of the same draw.
-        return Partition(
-            self.features, sub_gcns, whole=self._chosen_whole, kind=self.kind, seed=self.seed, names=self.names
-        )
+        own: dict[str, Any] = {"whole": self._chosen_whole, "kind": self.kind, "seed": self.seed, "names": self.names}
+        return Partition(self.features, sub_gcns, **own)
 
     def check_equal(self) -> None:
         """Raise InputError unless the blocks of every axis have the same size."""

@@ -16,6 +16,5 @@ if TYPE_CHECKING:
 
 __all__ = ["DataParallel", "Ensemble", "LocalSGD"]
 
-__getattr__ = lazy_attributes(
-    __name__, {"DataParallel": "data_parallel", "Ensemble": "ensemble", "LocalSGD": "local_sgd"}
-)
+_HOMES = {"DataParallel": "data_parallel", "Ensemble": "ensemble", "LocalSGD": "local_sgd"}
+__getattr__ = lazy_attributes(__name__, _HOMES)

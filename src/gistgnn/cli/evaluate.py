@@ -82,12 +82,9 @@ def _evaluate(args: argparse.Namespace) -> int:
     scale = scaler(args.directory, config)
     graph = (scale.graph(graph) if scale else graph).to(choose_device(args.device))
     if graph.multi_label != record["graph"]["multi_label"]:
-        learnt, there = (
-            ("several labels", "one label") if record["graph"]["multi_label"] else ("one label", "several labels")
-        )
-        raise InputError(
-            f"the model was trained on {learnt} per node, {graph.name} has {there}: choose a graph of the same kind"
-        )
+        there, learnt = ("several labels", "one label") if graph.multi_label else ("one label", "several labels")
+        differ = f"the model was trained on {learnt} per node, {graph.name} has {there}"
+        raise InputError(f"{differ}: choose a graph of the same kind")
     batch = whole_graph(graph)
     check_fits(model, batch, graph.num_classes)
     inference = evaluation.prepare(model, batch, config.seed, graph.train | graph.val | graph.test)

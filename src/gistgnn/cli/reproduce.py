@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 COMMON = ("datasets", "seeds", "epochs")
 
 _ALONE = [name for name, place in STORES.items() if not place.shared]
-_DEVICE_MEMORY = (
-    "a run that takes more of its device, by the plan, is out of memory (default: 32GB; at the small scale 1.75GB)"
-)
+_DEVICE_MEMORY = "a run that takes more of its device, by the plan, is out of memory (default: 32GB; small: 1.75GB)"
 
 
 def _counts(flag: str, metavar: str, text: str, **more: Any) -> tuple[str, dict[str, Any]]:

@@ -218,9 +218,8 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
         if any(graph[key] != first[key] for key in ("name", "nodes", "edges", "classes")):
             graphs = f"{folders[0]} is of the graph {first['name']}, {folder} of {graph['name']}"
             raise InputError(f"{graphs}: compare runs on one graph")
-    ordered = sorted(
-        groups.values(), key=lambda group: (method_of(group[0]), group[0]["config"]["sub_gcns"]) != ("gist", 1)
-    )
+    kinds = {key: (method_of(group[0]), group[0]["config"]["sub_gcns"]) for key, group in groups.items()}
+    ordered = [groups[key] for key in sorted(groups, key=lambda key: kinds[key] != ("gist", 1))]
     rows = rows_of(ordered, below, _details([_settings(group[0]) for group in ordered]))
     origins = [(record.get("provenance") or {}).get("machine") for record in records.values()]
     machines, notes = list(dict.fromkeys(machine or "a machine that is not recorded" for machine in origins)), []

@@ -127,8 +127,9 @@ class LayerCosts:
         # Without a graph, the most edges into one node are taken to be four times the mean.
         degree = 1 + (adj.pattern.most_entries if adj else 4 * graph.edges // graph.nodes)
         read, rows = READ_ENTRY * graph.stored, -(-self.nodes // _MOST_CHUNKS)
+        entries = [degree * max(ENTRY if layer.heads else 0, read) for layer in self.layers]
         self.least_work = max(
-            rows * layer.row(self.size) + degree * max(ENTRY if layer.heads else 0, read) for layer in self.layers
+            rows * layer.row(self.size) + own for layer, own in zip(self.layers, entries, strict=True)
         )
         self.widest = max(layer.sent for layer in self.layers)
         self.narrowest = max(1 if layer.cuts else layer.sent for layer in self.layers)

@@ -91,10 +91,8 @@ class ByParts(Inference):
         self._graph = ClusterBatches(unlabelled, clusters, 1, precompute=False, alone=True)
         # features, their products, operators
         size = 2 * count * features * batch.dtype.itemsize + 40 * batch.adj.num_edges
-        share = len(chosen) / len(self._clusters)
-        self._cached = (
-            list(map(self._graph.make, self._groups)) if share * size < available_bytes(batch.device) // 4 else None
-        )
+        fits = len(chosen) / len(self._clusters) * size < available_bytes(batch.device) // 4
+        self._cached = list(map(self._graph.make, self._groups)) if fits else None
 
     def describe(self) -> dict[str, Any]:
         return dict(self._record)

@@ -51,9 +51,8 @@ def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
         # It sees the same packages. Its own session: Ctrl-C reaches this process alone, which then ends the other.
         command, environment = [sys.executable, "-P", __file__, name, str(count), str(seed)], dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-        done = subprocess.run(
-            command, env=environment, stderr=subprocess.PIPE, text=True, check=False, start_new_session=True
-        )
+        how: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+        done = subprocess.run(command, env=environment, check=False, **how)
         if done.returncode:
             said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:160]
             needs = f"it needs about {size(metis_bytes(graph.shape[0], graph.nnz))} of free memory"

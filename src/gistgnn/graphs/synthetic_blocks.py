@@ -94,9 +94,8 @@ class Blocks:
         rng, nodes = generator(SEED, "block edges", group), self.info.nodes
         inside, nearby, anywhere = self._counts(group)
         draws = ((self._within_community, inside), (self._within_group, nearby), (self._to_other_groups, anywhere))
-        keys = np.concatenate(
-            [synthetic.distinct_edges(partial(draw, rng, group), count, nodes) for draw, count in draws]
-        )
+        each = (synthetic.distinct_edges(partial(draw, rng, group), count, nodes) for draw, count in draws)
+        keys = np.concatenate(list(each))
         return self._number(keys // nodes), self._number(keys % nodes)
 
     def nodes(self, block: int) -> tuple[Singles, Ints, npt.NDArray[np.uint8]]:

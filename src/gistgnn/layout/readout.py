@@ -73,9 +73,8 @@ class _Pair:
         """Return a tensor of the full model: in the block of every copy its value times a factor, else zero."""
         dims, full = self.layout.dims[name], self.full.features
         value = self.narrow.values[name]
-        target = value.new_zeros(
-            [len(self.layout.positions(dim, [torch.arange(n) for n in full], full)) for dim in dims]
-        )
+        every = [torch.arange(n) for n in full]
+        target = value.new_zeros([len(self.layout.positions(dim, every, full)) for dim in dims])
         for k, factor in enumerate(factors):
             blocks = [torch.arange(n) + (k * n if a in self.split else 0) for a, n in enumerate(self.narrow.features)]
             cut = [self.layout.positions(dim, blocks, full) for dim in dims]

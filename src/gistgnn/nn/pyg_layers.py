@@ -18,9 +18,8 @@ from gistgnn.nn.sparse import SparseMatrix
 
 _SUMS = ("add", "sum", "mean")  # what a layer may do with the messages that a node gets
 _HALF = (torch.bfloat16, torch.float16)
-_HOOKS = tuple(
-    f"_{step}_forward_{kind}" for step in ("propagate", "message", "aggregate") for kind in ("pre_hooks", "hooks")
-)
+_STEPS = ("propagate", "message", "aggregate")
+_HOOKS = tuple(f"_{step}_forward_{kind}" for step in _STEPS for kind in ("pre_hooks", "hooks"))
 _KEPT = 8  # matrices of a batch; a model that makes other edges at every step gets no more
 _CLOSE = 1e-3  # of the largest value: how far apart two ways to compute it may be
 

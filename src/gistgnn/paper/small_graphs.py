@@ -39,10 +39,8 @@ def small_run(
     weight_decay: float = WEIGHT_DECAY,
 ) -> RunConfig:
     """Return a run on a small graph; its epochs are split over the sub-GCNs (section 2.2)."""
-    settings = Training(
-        experiment.epochs, local_steps, training="split", lr=lr, weight_decay=weight_decay, schedule="step"
-    )
-    model = ModelConfig("gcn", hidden, dropout=DROPOUT)
+    epochs, model = experiment.epochs, ModelConfig("gcn", hidden, dropout=DROPOUT)
+    settings = Training(epochs, local_steps, training="split", lr=lr, weight_decay=weight_decay, schedule="step")
     return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings)
 
 

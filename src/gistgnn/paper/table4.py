@@ -88,9 +88,8 @@ def _judge(dataset: str, layers: int, ladies: RunGroup, clusters: RunGroup | Non
     paper = dict(zip(SUB_GCNS, TABLE4.get(layers, ()), strict=False))
     for m, row in ladies.gist.items() if paper else ():
         speed, most = paper[m].speedup, round(paper[1].f1 - paper[m].f1, 2)
-        faster = Claim(
-            f"the paper's speed-up of {speed:.2f}x", large.faster(row) >= speed, speedup(row, base), [base, row]
-        )
+        text, holds = f"the paper's speed-up of {speed:.2f}x", large.faster(row) >= speed
+        faster = Claim(text, holds, speedup(row, base), [base, row])
         text, lost = f"F1 falls by no more than in the paper, {most:.2f} points", large.lost(base, row)
         own = f"{where}, m = {m}{COMMENTED_OUT if paper[m].commented else ''}"
         verdicts += judge(own, [faster, Claim(text, lost <= most, large.points_lost(base, [row]))])

@@ -33,9 +33,8 @@ def render(template: str, **context: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(__name__), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
+    blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, **blocks)
     for function in (formats.duration, formats.number, formats.percent, formats.plural, formats.size, formats.times):
         environment.filters[function.__name__] = function
     environment.filters["share"] = lambda part: f"< 1{formats.NBSP}%" if part < 0.005 else formats.percent(part, 0)

@@ -138,7 +138,7 @@ class RunConfig:
     ] = "auto"
     inductive: Annotated[bool, Setting("train on the subgraph of the training nodes; scores are of all")] = False
     # None: unless they are words (`Standardisation.suits`)
-    standardise: Annotated[bool | None, Setting("scale features to mean 0 and deviation 1 over the training nodes")] = (
+    standardise: Annotated[bool | None, Setting("scale features to mean 0, deviation 1 over the training nodes")] = (
         False
     )
     evaluation: "Evaluation" = field(default_factory=_default_evaluation)
@@ -247,10 +247,9 @@ class RunConfig:
 
         if self.method == "ensemble":
             return self.trainer(features, classes)._spec.on_meta()
+        model = self.model
         with torch.device("meta"):
-            return construct(
-                lambda widths: self.model.build(features, widths, classes), self.model.hidden, shared=False
-            )
+            return construct(lambda widths: model.build(features, widths, classes), model.hidden, shared=False)
 
     def scale(self, graph: "Graph") -> "Standardisation | None":
         """Return how the features of the graph have to be scaled before training; None: not at all."""

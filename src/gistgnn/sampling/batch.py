@@ -186,9 +186,8 @@ def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operato
 
     def fill(out: npt.NDArray[np.float32]) -> None:
         blocks = column_blocks(features, max(available_bytes(torch.device("cpu")) // 2 // (4 * nodes), 1))
-        log.info(
-            f"the product of the edges with the features is computed once and kept: {size(out.nbytes)} in {folder}"
-        )
+        kept = f"{size(out.nbytes)} in {folder}"
+        log.info(f"the product of the edges with the features is computed once and kept: {kept}")
         log.info(f"for it the features are read {'once' if len(blocks) == 1 else f'{len(blocks)} times'}")
         parts: list[npt.NDArray[np.float32]] = []  # in files of their own: a page of the whole has all columns
         for columns in blocks:

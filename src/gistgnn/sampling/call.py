@@ -141,9 +141,8 @@ def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: C
     for member in members:
         outputs = _try(member, batch)
         if classes is not None and outputs != classes:
-            raise InputError(
-                f"the model gives {outputs} classes, the graph has {classes}: build it with {classes} outputs"
-            )
+            differ = f"the model gives {outputs} classes, the graph has {classes}"
+            raise InputError(f"{differ}: build it with {classes} outputs")
     model = members[0]
     gnn, kind = as_gnn(model), type(getattr(model, "_orig_mod", model)).__name__
     for name in batch.edge_data if edge_data is None else edge_data:

@@ -57,9 +57,8 @@ class LayeredSampling(Sampling):
                 )
             return (value,) * layers
         if layers not in (None, len(value)):
-            raise InputError(
-                f"{name} has {len(value)} numbers, the model {layers} layers: give one for all, or {layers}"
-            )
+            differ = f"{name} has {len(value)} numbers, the model {layers} layers"
+            raise InputError(f"{differ}: give one for all, or {layers}")
         return value
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "LayeredBatches":

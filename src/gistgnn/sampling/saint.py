@@ -244,10 +244,8 @@ class SaintWalkSampling(SaintSampling):
 
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
         """Return the counted shares; those of edges are the entries."""
-        touches, together = _counted(
-            structure.edges, self.walk_length, self.sample_coverage, generator(seed, "counted walks")
-        )
-        edges = structure.edges
+        edges, rng = structure.edges, generator(seed, "counted walks")
+        touches, together = _counted(edges, self.walk_length, self.sample_coverage, rng)
         return touches, sp.csr_matrix((together, edges.indices, edges.indptr), shape=edges.shape)
 
     def together(self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int) -> Array:

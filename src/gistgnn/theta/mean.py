@@ -25,9 +25,8 @@ class Mean:
     @classmethod
     def of(cls, spec: ModelSpec, split: Collection[int], input_axis: int | None, *, zero: bool) -> "Mean":
         """Return how a model is scaled whose axes `split` are split into blocks; for `zero` see `Mean`."""
-        readout = find_readout(
-            spec.build, spec.widths, spec.layout, shared=spec.shared, split=split, input_axis=input_axis
-        )
+        model = spec.build, spec.widths, spec.layout
+        readout = find_readout(*model, shared=spec.shared, split=split, input_axis=input_axis)
         specs = spec.tensor_specs()  # a mask, a count or an index has no scale
         cross = {name for name in cross_tensors(spec.layout, split) if specs[name].dtype.is_floating_point}
         return cls(readout, cross, zero)

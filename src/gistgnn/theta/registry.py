@@ -69,9 +69,8 @@ class Store:
         if self.kind not in STORES:
             raise InputError(f"store is {shown(self.kind)}, expected one of {', '.join(STORES)}")
         if self.precision not in PRECISIONS:
-            raise InputError(
-                f"the store's precision is {shown(self.precision)}, expected one of {', '.join(PRECISIONS)}"
-            )
+            expected = f"expected one of {', '.join(PRECISIONS)}"
+            raise InputError(f"the store's precision is {shown(self.precision)}, {expected}")
         check_kind("the store's folder", self.folder, (str, os.PathLike), "the path of a folder", none=True)
         if self.folder is not None:
             object.__setattr__(self, "folder", Path(self.folder))

@@ -33,10 +33,8 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> None
 def check_number(name: str, value: Any, *, above: bool = False, below: float = math.inf) -> None:
     """Check that a number is >= 0 (> 0 with `above`) and < `below`."""
     if not is_finite(value) or value >= below or value < 0 or (above and value == 0):
-        bound = "> 0" if above else ">= 0"
-        raise InputError(
-            f"{name} is {shown(value)}, expected a number {bound}{f' and < {below:g}' if below < math.inf else ''}"
-        )
+        bound = ("> 0" if above else ">= 0") + (f" and < {below:g}" if below < math.inf else "")
+        raise InputError(f"{name} is {shown(value)}, expected a number {bound}")
 
 
 def is_finite(value: Any) -> bool:

@@ -85,9 +85,8 @@ def git_commit(folder: Path) -> dict[str, Any] | None:
 def _git(folder: Path, *words: str) -> str | None:
     """Return what git prints; None where it fails or is not installed."""
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
-        )
+        command = ["git", "-C", str(folder), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
