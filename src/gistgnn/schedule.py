@@ -47,10 +47,9 @@ class RoundPlan:
         return self.steps.rate(self.training, self.steps.count - 1)
 
 
+# `operations` choose how often the model is evaluated; None: after every round.
 class Schedule:
     """The rounds of a run; a run without phases counts as one phase, in which `workers` sub-GCNs train at a time."""
-
-    # `operations` choose how often the model is evaluated; None: after every round.
 
     def __init__(
         self, training: Training, steps_per_epoch: int, workers: int, operations: Operations | None = None
@@ -77,22 +76,13 @@ class Schedule:
             first_draw = draws if own.redraw_every else max(draws - 1, 0)
             draws = first_draw + (-(-len(rounds) // own.redraw_every) if own.redraw_every else 1)
             before = sum(self.steps)
-            self._first.append(
-                RoundPlan(
-                    training=replace(own, local_steps=zeta, evaluate_every=evaluate_every),
-                    local_steps=zeta,
-                    evaluate_every=evaluate_every,
-                    steps=StepRange(before, min(zeta, steps), steps, before),
-                    sub_gcns=m,
-                    workers=trained,
-                    draw=first_draw,
-                    copies=copies,
-                    lasting=own.redraw_every != 1,
-                    fresh=True,
-                    last=len(rounds) == 1,
-                    epoch=epochs_before + epochs * min(zeta, steps) / steps,
-                )
-            )
+            first = RoundPlan(
+                replace(own, local_steps=zeta, evaluate_every=evaluate_every), zeta, evaluate_every,
+                StepRange(before, min(zeta, steps), steps, before), sub_gcns=m, workers=trained, draw=first_draw,
+                copies=copies, lasting=own.redraw_every != 1, fresh=True, last=len(rounds) == 1,
+                epoch=epochs_before + epochs * min(zeta, steps) / steps,
+            )  # fmt: skip
+            self._first.append(first)
             self._epochs.append((epochs_before, epochs))
             self.rounds, epochs_before = rounds.stop, epochs_before + epochs
             self.phases.append(rounds)

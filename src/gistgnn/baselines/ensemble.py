@@ -27,10 +27,9 @@ from gistgnn.theta.theta import Theta
 from gistgnn.training.metric import Metric
 
 
+# `layout` and `widths` are the full model's. Sub-GCN i trains on rank i mod W; rank 0 has all, to score and save.
 class Members(InMemory):
     """The tensors of m sub-GCNs, their moments and bests, named members.I.NAME as in an `EnsembleModel`."""
-
-    # `layout` and `widths` are the full model's. Sub-GCN i trains on rank i mod W; rank 0 has all, to score and save.
 
     def __init__(
         self, layout: Layout, widths: Sequence[int], members: Sequence[Mapping[str, Tensor]], ranks: World

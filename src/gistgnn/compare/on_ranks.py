@@ -33,11 +33,10 @@ def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int =
     return None
 
 
+# A run with m = 1 trains on rank 0, and `store` keeps it. Others train on all ranks; those with m < W, and runs in
+# phases, are left out. Records add "workers" and every rank's times; "train_seconds" is the largest of these.
 class RunsOnRanks:
     """Trains runs on W ranks, which all make the same calls; asks `stop` after every round."""
-
-    # A run with m = 1 trains on rank 0, and `store` keeps it. Others train on all ranks; those with m < W, and runs in
-    # phases, are left out. Records add "workers" and every rank's times; "train_seconds" is the largest of these.
 
     def __init__(self, store: RunStore, ranks: World, stop: Callable[[], bool]) -> None:
         self._alone, self._together = store, store_of_ranks(store, ranks.count)

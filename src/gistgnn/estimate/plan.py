@@ -187,30 +187,16 @@ def _option(memory: Memory, speed: Speed | None) -> Option:
     held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
     moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written
     return Option(
-        sub_gcns=len(held),
-        store=memory.store,
-        peaks=memory.peaks,
-        lacking=memory.lacking,
-        fits=not memory.lacking,
-        rounds=len(phase.rounds),
-        evaluations=phase.evaluations,
-        parameters=max(phase.parameters),
-        slice=max(phase.slices),
-        training=phase.slices[0] + 4 * (1 + phase.moments) * phase.parameters[0],
-        activations=memory.activations,
-        evaluation=memory.evaluation,
-        method=memory.method,
-        moved=max(moved),
-        moved_by_all=sum(moved),
+        sub_gcns=len(held), store=memory.store, peaks=memory.peaks, lacking=memory.lacking, fits=not memory.lacking,
+        rounds=len(phase.rounds), evaluations=phase.evaluations, parameters=max(phase.parameters),
+        slice=max(phase.slices), training=phase.slices[0] + 4 * (1 + phase.moments) * phase.parameters[0],
+        activations=memory.activations, evaluation=memory.evaluation, method=memory.method,
+        moved=max(moved), moved_by_all=sum(moved),
         data_parallel=2 * (first.workers - 1) * run.theta * first.local_steps,
-        phase=memory.stage,
-        number=phase.number,
-        copies=first.copies,
-        epochs=phase.epochs,
-        phased=bool(run.config.training.phases),
-        local_steps=first.local_steps,
+        phase=memory.stage, number=phase.number, copies=first.copies, epochs=phase.epochs,
+        phased=bool(run.config.training.phases), local_steps=first.local_steps,
         seconds=speed.seconds(memory, sum(moved)) if speed else None,
-    )
+    )  # fmt: skip
 
 
 def _total(phases: Sequence[Option]) -> Total:

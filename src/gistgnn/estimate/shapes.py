@@ -115,21 +115,14 @@ class RunShape:
         hidden = [tuple(max(self.heads, 1) * d for d in each[gist.input_axis is not None :]) for each in widths]
         keeps = first.training.optimizer_state == "carry" or first.lasting or len(counts) == 1
         moments, every = moments_of(first.training), first.evaluate_every
+        evaluations = (
+            rounds.stop // every - rounds.start // every + bool(rounds.stop % every)
+        )  # the phase ends with one
         return PhaseShape(
-            number=number,
-            first=first,
-            rounds=rounds,
-            epochs=epochs,
-            # The phase ends with one.
-            evaluations=rounds.stop // every - rounds.start // every + bool(rounds.stop % every),
-            slices=slice_bytes(self._spec, counts),
-            parameters=parameters,
-            hidden=hidden,
-            narrow=models[widths[0]],
-            trained=1 if first.copies else len(counts),
-            moments=moments,
+            number, first, rounds, epochs, evaluations, slice_bytes(self._spec, counts), parameters, hidden,
+            narrow=models[widths[0]], trained=1 if first.copies else len(counts), moments=moments,
             carried=[4 * keeps * moments * count for count in parameters],
-        )
+        )  # fmt: skip
 
 
 def _count(model: nn.Module) -> int:

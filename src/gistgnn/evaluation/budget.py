@@ -106,10 +106,9 @@ class GraphShape:
         return cls(nodes, adj.num_edges, features, batch.dtype.itemsize, batch.is_sparse, batch.is_stored, adj)
 
 
+# `least_work` is the smallest chunk of nodes; `widest` and `narrowest`: columns of messages that may and must fit.
 class LayerCosts:
     """The bytes that a model needs on a graph: always, while operators are computed, and at least on its device."""
-
-    # `least_work` is the smallest chunk of nodes; `widest` and `narrowest`: columns of messages that may and must fit.
 
     @torch.no_grad()
     def __init__(self, gnn: GNN, batch: Batch | GraphShape, largest_cached: int) -> None:

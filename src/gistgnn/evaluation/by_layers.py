@@ -129,11 +129,10 @@ class NodeFeatures:
         self.parts = []
 
 
+# Messages and updates are computed for a chunk of nodes at a time, sums for a chunk and a block of columns, of which
+# all messages are in memory. `required` has the nodes that each layer computes.
 class ByLayers(Inference):
     """Runs one layer for all nodes, then the next; between them, features are on the host, in memory or in files."""
-
-    # Messages and updates are computed for a chunk of nodes at a time, sums for a chunk and a block of columns, of
-    # which all messages are in memory. `required` has the nodes that each layer computes.
 
     def __init__(self, batch: Batch, plan: LayerPlan, required: list[RequiredNodes]) -> None:
         super().__init__(len(batch.x))

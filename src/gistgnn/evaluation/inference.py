@@ -64,10 +64,9 @@ class WholeGraph(Inference):
         return forward(model, self._batch)
 
 
+# So the paper evaluates its widest models (appendix A.5; see `mean_f1`). A pass takes up to `at_once` nodes.
 class ByParts(Inference):
     """Runs a model on `sample` METIS clusters (None: all) one after the other, without the edges between them."""
-
-    # So the paper evaluates its widest models (appendix A.5; see `mean_f1`). A pass takes up to `at_once` nodes.
 
     def __init__(self, batch: Batch, parts: int, seed: int, sample: int | None = None, at_once: int = 1) -> None:
         count, features = batch.x.shape

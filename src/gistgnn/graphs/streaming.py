@@ -139,12 +139,11 @@ def row_blocks(edges: CSR, most_edges: int, most_nodes: int, longest: int) -> It
             yield Rows(begin + rows.start, bounds, col[start : start + bounds[-1]])
 
 
+# Every node moves to the cluster that most of its neighbours are in, among the clusters with room. The nodes of a block
+# move at once; the next block sees where they went.
 @dataclass
 class Labels:
     """The cluster of every node, and the clusters' sizes: label propagation under a bound on the sizes."""
-
-    # Every node moves to the cluster that most of its neighbours are in, among the clusters with room. The nodes of a
-    # block move at once; the next block sees where they went.
 
     of: Part  # [N]
     sizes: Ints  # [clusters]

@@ -34,11 +34,10 @@ _CHUNK, _ROWS = 4_000_000, 100_000
 _CACHED = 1024  # rows of features that stay in the processor's cache
 
 
+# A fraction f of the graph has f^(2/3) as many communities, each with f^(1/3) as many nodes.
 @dataclass(frozen=True)
 class Recipe:
     """How to draw a graph; the sizes are of the whole graph."""
-
-    # A fraction f of the graph has f^(2/3) as many communities, each with f^(1/3) as many nodes.
 
     nodes: int
     train: int

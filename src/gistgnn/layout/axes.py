@@ -44,11 +44,10 @@ class Segment:
 Dim = tuple[Segment, ...]  # the segments of one dimension of a tensor, in order; an axis may occur several times
 
 
+# The unit of an axis is the step of the width in `build` that adds a feature: 4 for a width of 4 heads.
 @dataclass(frozen=True)
 class Layout:
     """How every parameter and buffer of a model lies along the hidden axes."""
-
-    # The unit of an axis is the step of the width in `build` that adds a feature: 4 for a width of 4 heads.
 
     dims: dict[str, tuple[Dim, ...]]  # for every parameter and buffer, by name, the segments of each dimension
     units: tuple[int, ...]  # of every axis

@@ -37,10 +37,9 @@ class GCN(GNN):
     layer = GCNLayer
 
 
+# `weight`: [d_out, 2·d_in], the columns of H before those of Ā H: a block D of inputs selects D and D + d_in.
 class SAGELayer(Propagation):
     """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges; initialised like PyG's SAGEConv."""
-
-    # `weight`: [d_out, 2·d_in], the columns of H before those of Ā H: a block D of inputs selects D and D + d_in.
 
     operator = "mean"
 
@@ -85,10 +84,9 @@ class GraphSAGE(GNN):
     layer = SAGELayer
 
 
+# The MLP is `weight` [inside, d_in] and `bias`, norm, ReLU, `second_weight` [d_out, inside] and `second_bias`.
 class GINLayer(Propagation):
     """MLP((A + I) H), the sum over the incoming edges and the node itself; as PyG's GINConv with ε = 0."""
-
-    # The MLP is `weight` [inside, d_in] and `bias`, norm, ReLU, `second_weight` [d_out, inside] and `second_bias`.
 
     operator = "sum"
     update_reads_input = False

@@ -30,11 +30,10 @@ class _Heads(Layer):
         return (a if self.concat else a.view(len(a), self.heads, self.width).mean(dim=1)) + self.bias
 
 
+# Channel c of head k is feature k·width + c. `weight`: [heads·width, d_in]; `source` and `target`: [heads, width]. With
+# `concat` the output has out_features = heads·width; otherwise it is the heads' mean, of `width` features.
 class GATLayer(_Heads):
     """Every node attends to its sources and itself, with `heads` heads of `width` channels; as PyG's GATConv."""
-
-    # Channel c of head k is feature k·width + c. `weight`: [heads·width, d_in]; `source` and `target`: [heads, width].
-    # With `concat` the output has out_features = heads·width; otherwise it is the heads' mean, of `width` features.
 
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
         super().__init__(width, heads, concat=concat, dropout=dropout)
@@ -78,11 +77,10 @@ class GATLayer(_Heads):
         return out
 
 
+# `weight`: [2·heads·width, d_in] is W_s over W_t; `attention`: [heads, width] is every head's a; `score_bias` is b,
+# PyG's sum of the two maps' biases. What the first of them adds to the output is in `bias`.
 class GATv2Layer(_Heads):
     """Every node attends to its sources and itself by ⟨a, LeakyReLU(W_s h_j + W_t h_i + b)⟩; as PyG's GATv2Conv."""
-
-    # `weight`: [2·heads·width, d_in] is W_s over W_t; `attention`: [heads, width] is every head's a; `score_bias` is b,
-    # PyG's sum of the two maps' biases. What the first of them adds to the output is in `bias`.
 
     cuts_messages = False  # an edge's score is a sum over all columns of a head
 

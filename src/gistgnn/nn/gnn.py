@@ -60,11 +60,10 @@ class Layer(nn.Module, ABC):
         return self.update(x, self.aggregate(self.message(x, adj), adj))
 
 
+# The projection costs the same in both orders, so the sparse product decides: nnz·d_in or nnz·d_out multiply-adds.
+# Sparse features are projected first, as Ā H would be dense. Constant features are aggregated once, and reused.
 class Propagation(Layer):
     """A layer that computes Ā H Wᵀ as (Ā H) Wᵀ or Ā (H Wᵀ), whichever is cheaper."""
-
-    # The projection costs the same in both orders, so the sparse product decides: nnz·d_in or nnz·d_out multiply-adds.
-    # Sparse features are projected first, as Ā H would be dense. Constant features are aggregated once, and reused.
 
     edge_data = ("edge_weight",)
     operator: Operator  # the name of Ā among the graph's operators

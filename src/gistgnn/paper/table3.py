@@ -48,11 +48,10 @@ Size = tuple[int, int]  # m and d
 Rows = Mapping[Size, Row]  # of one data set and L; a run that did not fit is missing
 
 
+# `layers` are every L, the number of hidden layers. A run may take `device_memory` bytes of the device.
 @dataclass(frozen=True)
 class UltraWide(Experiment):
     """Table 3; see `Experiment`. Epochs are split over the sub-GCNs, and Θ lies in `store`."""
-
-    # `layers` are every L, the number of hidden layers. A run may take `device_memory` bytes of the device.
 
     layers: tuple[int, ...] = (2,)
     widths: tuple[int, ...] = TABLE3_WIDTHS

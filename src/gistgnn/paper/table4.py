@@ -23,11 +23,10 @@ LADIES, CLUSTERS = "LADIES", "clusters"  # what the batches of a group are
 COMMENTED_OUT = " (commented out in the paper's source)"
 
 
+# No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
 @dataclass(frozen=True)
 class Ladies(GroupedExperiment):
     """Table 4; see `Experiment`. GraphSAGE on clusters, as in Table 2, trains beside it, to compare speed-ups."""
-
-    # No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
 
     layers: tuple[int, ...] = (2, 3, 4)
     local_steps: int | None = None

@@ -30,12 +30,11 @@ class Cell(NamedTuple):
     zeta: int
 
 
+# Data sets are `load_problem`'s names; `nodes` are taken of one from outside. `epochs` are the local steps of every
+# sub-GCN. The first of `widths` (d_1), m and ζ are the base, from which one at a time is varied.
 @dataclass(frozen=True)
 class Theory(Experiment):
     """Compares the training error with the bounds, and measures how it depends on d_1, m and ζ; see `Experiment`."""
-
-    # Data sets are `load_problem`'s names; `nodes` are taken of one from outside. `epochs` are the local steps of every
-    # sub-GCN. The first of `widths` (d_1), m and ζ are the base, from which one at a time is varied.
 
     widths: tuple[int, ...] = (16384, 4096, 65536)
     sub_gcns: tuple[int, ...] = (2, 1, 4)

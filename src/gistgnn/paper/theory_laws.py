@@ -34,11 +34,10 @@ class LawLine(NamedTuple):
     settings: Callable[[int], dict[str, Any]]
 
 
+# `widths` are every d_1, ascending; what a round adds is measured at the middle one. Cheap ones take more `seeds`.
 @dataclass(frozen=True)
 class Laws:
     """Measurements at the m and ζ above on one problem, named `dataset`, on which all assumptions hold."""
-
-    # `widths` are every d_1, ascending; what a round adds is measured at the middle one. Cheap ones take more `seeds`.
 
     dataset: str
     problem: Problem

@@ -18,12 +18,11 @@ from gistgnn.training.names import NAMES
 from gistgnn.utils.random_streams import Stream
 
 
+# Θ is the in-turn runner's, bit for bit, and time is saved where a batch costs as much as a narrow step. All sub-GCNs'
+# gradients and moments are in memory at once, but the activations of one. Where Θ streams, batches are independent or
+# input features are partitioned, they train in turn, and `together` is False.
 class Auto:
     """Trains the sub-GCNs of a round batch by batch: each takes a step on a batch before the next batch is made."""
-
-    # It gives the Θ of the in-turn runner, bit for bit, and saves time where a batch costs as much as a narrow step.
-    # All sub-GCNs' gradients and moments are in memory at once, but the activations of one. Where Θ streams, batches
-    # are independent or input features are partitioned, they train in turn, and `together` is False.
 
     def __init__(self) -> None:
         self.together = True

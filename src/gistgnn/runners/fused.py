@@ -25,11 +25,10 @@ from gistgnn.utils.random_streams import torch_stream
 log = logging.getLogger(__name__)
 
 
+# Without dropout Θ is the in-turn runner's up to rounding, with dropout equal in distribution. It holds all sub-GCNs'
+# activations at once. The first round sets `together`; else they train in turn, with a warning.
 class Fused:
     """Trains all sub-GCNs of equal widths in one pass over each batch (see `Stack`)."""
-
-    # Without dropout Θ is the in-turn runner's up to rounding, with dropout equal in distribution. It holds all
-    # sub-GCNs' activations at once. The first round sets `together`; else they train in turn, with a warning.
 
     def __init__(self) -> None:
         self.together: bool | None = None

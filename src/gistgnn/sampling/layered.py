@@ -74,10 +74,9 @@ class LayeredSampling(Sampling):
         """Return the first layer's input nodes, every layer's edges, and edge data where layers share their edges."""
 
 
+# An epoch is a random permutation of the training nodes, cut into groups: the last layer's output nodes.
 class LayeredBatches(RandomBatches):
     """Batches in which every layer has its own edges; its output nodes are the first of its input nodes."""
-
-    # An epoch is a random permutation of the training nodes, cut into groups: the last layer's output nodes.
 
     def __init__(self, structure: Structure, settings: LayeredSampling, numbers: tuple[int, ...], seed: int) -> None:
         super().__init__(seed, independent=settings.batches == "independent")

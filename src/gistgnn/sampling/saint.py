@@ -56,13 +56,12 @@ def _counted(edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Ge
     return visits / len(roots), together / len(roots)
 
 
+# A batch holds node v with probability p_v = 1 - (1 - a_v)^r, and both ends of an edge with probability p_uv = p_u +
+# p_v - 1 + (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv: the sum over v's neighbours is unbiased
+# wherever v is sampled. A training node's loss has weight 1 / (p_v · training nodes), so that the sum of these losses
+# is an unbiased estimate of the mean loss over the whole graph.
 class SaintBatches(RandomBatches):
     """Subgraphs that are induced by the nodes of r = `batch_size` independent draws."""
-
-    # A batch holds node v with probability p_v = 1 - (1 - a_v)^r, and both ends of an edge with probability p_uv = p_u
-    # + p_v - 1 + (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv: the sum over v's neighbours is
-    # unbiased wherever v is sampled. A training node's loss has weight 1 / (p_v · training nodes), so that the sum of
-    # these losses is an unbiased estimate of the mean loss over the whole graph.
 
     def __init__(self, structure: Structure, settings: "SaintSampling", seed: int = 0) -> None:
         super().__init__(seed, independent=settings.batches == "independent")

@@ -125,11 +125,10 @@ class Checkpoints:
             self.folder.rmdir()
 
 
+# An InputError says that its folder is missing, damaged, or of another run than `run`, and names the setting that
+# differs. `share` says which files this process checks: its number, and how many there are.
 class Checkpoint:
     """A checkpoint opened for resuming: its tensors, their `shapes`, and `theta` as in `Checkpoints.complete`."""
-
-    # An InputError says that its folder is missing, damaged, or of another run than `run`, and names the setting that
-    # differs. `share` says which files this process checks: its number, and how many there are.
 
     def __init__(self, place: Path, run: dict[str, Any], share: tuple[int, int] = (0, 1)) -> None:
         self._place = place

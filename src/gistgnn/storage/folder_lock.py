@@ -18,12 +18,11 @@ class FolderInUseError(InputError):
     """Another process writes a folder."""
 
 
+# The lock is a file that names its holder: `.gistgnn.lock` in the folder, which is made; or, `beside` a folder that is
+# replaced, `.gistgnn-NAME.lock`. If another process holds it, a FolderInUseError ends with the `advice`. `free()`, or
+# the end of a `with` block, frees it, and removes folders that were made for it and are still empty.
 class FolderLock:
     """A lock on a folder, which the system frees when this process ends. A process may lock a folder several times."""
-
-    # The lock is a file that names its holder: `.gistgnn.lock` in the folder, which is made; or, `beside` a folder that
-    # is replaced, `.gistgnn-NAME.lock`. If another process holds it, a FolderInUseError ends with the `advice`.
-    # `free()`, or the end of a `with` block, frees it, and removes folders that were made for it and are still empty.
 
     def __init__(self, folder: Path, *, beside: bool = False, advice: str = "choose another folder") -> None:
         name = f".gistgnn-{folder.name}.lock" if beside else ".gistgnn.lock"

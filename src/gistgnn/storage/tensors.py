@@ -180,10 +180,9 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
     return module.eval()
 
 
+# A layer fills them by its own initialisation: the same values, bit for bit. What `torch.randn` makes is in memory.
 class LargeTensorsInFiles(TorchDispatchMode):
     """Within its block `torch.empty` gives large tensors on the host the pages of temporary files, in a folder."""
-
-    # A layer fills them by its own initialisation: the same values, bit for bit. What `torch.randn` makes is in memory.
 
     def __init__(self, folder: Path | None = None) -> None:
         super().__init__()

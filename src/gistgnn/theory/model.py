@@ -17,10 +17,9 @@ from gistgnn.theory.bounds import ProvedBound, proof_step
 from gistgnn.theory.problem import Problem, aggregation, kernel, least_eigenvalue, limit_kernel, secant_kernel
 
 
+# A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN.
 class OneHiddenGCN(nn.Module):
     """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in float64."""
-
-    # A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN.
 
     theta: nn.Parameter
     a: Tensor

@@ -15,10 +15,9 @@ from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, is_counter, na
 from gistgnn.theta.theta import Exchange, Losses
 
 
+# `keys` are the moments that are cut like their parameter, on any rank; `counters` the largest step counts, by key.
 class BetweenRanks(Exchange):
     """Deals the sub-GCNs of a round to ranks: sub-GCN i trains on rank i mod W."""
-
-    # `keys` are the moments that are cut like their parameter, on any rank; `counters` the largest step counts, by key.
 
     ranks: Ranks
 

@@ -41,12 +41,11 @@ class State(msgspec.Struct):
     version: Literal[3] = 3  # of this form
 
 
+# The trained sub-GCNs of a round are written into files of their own. theta.json says that the round is over: this
+# commits it. Then the values are copied into Θ. A process that is killed before the commit leaves Θ as it was; after
+# one that is killed later, they are copied again when Θ is next opened. So a round is in Θ whole or not.
 class OnDisk(InMemory):
     """Θ in safetensors files that are mapped into memory. A damaged folder, or another model's, is an InputError."""
-
-    # The trained sub-GCNs of a round are written into files of their own. theta.json says that the round is over: this
-    # commits it. Then the values are copied into Θ. A process that is killed before the commit leaves Θ as it was;
-    # after one that is killed later, they are copied again when Θ is next opened. So a round is in Θ whole or not.
 
     lasts = True
 

@@ -17,8 +17,6 @@ from gistgnn.theta.theta import Exchange, Theta
 class InMemory(Theta):
     """Θ of which this process has every tensor; those given to it are held, not copied. See `Theta`."""
 
-    # streams: a round's sub-GCNs are on the device one at a time; the trained ones wait where Θ is
-
     def __init__(
         self,
         layout: Layout,

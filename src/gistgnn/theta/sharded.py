@@ -60,10 +60,9 @@ class Shares:
 Item = tuple[int, str, Piece]  # a sub-GCN, the key of a tensor or moment, and a piece of its slice
 
 
+# Before a round the owners send each rank the slices of its sub-GCNs, and get them back after it: two all-to-alls.
 class Sharded(Theta):
     """Θ, its moments and the best Θ by rows over the ranks, in memory on the spec's device."""
-
-    # Before a round the owners send each rank the slices of its sub-GCNs, and get them back after it: two all-to-alls.
 
     streams = True
     exchange: BetweenRanks

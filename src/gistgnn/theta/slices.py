@@ -24,10 +24,9 @@ ByKey = dict[str, list[Tensor]]  # a tensor of each sub-GCN, by key
 _ENTRIES = 2**20  # copied at a time
 
 
+# An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 class Slices:
     """The slices that blocks cut out of every tensor of a model."""
-
-    # An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 
     def __init__(self, layout: Layout, widths: Sequence[int]) -> None:
         self.layout = layout
