@@ -139,15 +139,10 @@ def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Rec
     """Return what comparison.json holds of any rows; `records` are those of each row by seed, the baseline first."""
     first = records[0][0]
     return {
-        "title": title,
-        "dataset": first["config"]["dataset"],
-        "graph": first["graph"],
-        "score": main_score(first),
-        "below": below,
-        "rows": [{**asdict(row), "label": row.name} for row in rows],
-        "baseline": 0,
+        "title": title, "dataset": first["config"]["dataset"], "graph": first["graph"], "score": main_score(first),
+        "below": below, "rows": [{**asdict(row), "label": row.name} for row in rows], "baseline": 0,
         "curves": [_curve(row, group[0]) for row, group in zip(rows, records, strict=True)],
-    }
+    }  # fmt: skip
 
 
 def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
@@ -159,28 +154,19 @@ def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
         steps = "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
     else:
         steps = "Epochs are split over sub-GCNs, workers and members: all rows take the same number of steps in total."
-    return {
-        "machine": origin["machine"],
-        "command": origin["command"],
-        "provenance": origin,
-        "notes": [steps, *NOTES],
-        "config": {**base.as_dict(), "seeds": seeds},
-    }
+    own = {"machine": origin["machine"], "command": origin["command"], "provenance": origin}
+    return {**own, "notes": [steps, *NOTES], "config": {**base.as_dict(), "seeds": seeds}}
 
 
 def _curve(row: Row, record: Record) -> dict[str, Any]:
     """Return the loss and the test score of a row's first run against epochs, seconds and bytes."""
     history = record["history"]
     return {
-        "label": row.label,
-        "method": row.method,
-        "sub_gcns": row.sub_gcns,
-        "epoch": [entry["epoch"] for entry in history],
-        "seconds": [entry["train_seconds"] for entry in history],
+        "label": row.label, "method": row.method, "sub_gcns": row.sub_gcns,
+        "epoch": [entry["epoch"] for entry in history], "seconds": [entry["train_seconds"] for entry in history],
         "bytes": [bytes_sent(record, entry["round"], entry["step"]) for entry in history],
-        "loss": [entry["loss"] for entry in history],
-        "score": [100 * entry["test"] for entry in history],
-    }
+        "loss": [entry["loss"] for entry in history], "score": [100 * entry["test"] for entry in history],
+    }  # fmt: skip
 
 
 def _speedup(baseline: Iterable[float | None], other: Iterable[float | None]) -> float | None:

@@ -9,23 +9,15 @@ from markupsafe import Markup
 from gistgnn.utils.formats import duration, percent, plural, size
 
 _METHODS = {
-    "gist": "GIST",
-    "phases": "GIST in phases",
-    "data-parallel": "data parallel",
-    "local-sgd": "local SGD",
+    "gist": "GIST", "phases": "GIST in phases", "data-parallel": "data parallel", "local-sgd": "local SGD",
     "ensemble": "ensemble",
-}
+}  # fmt: skip
 ONE_DEVICE = "one device"
 _MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT", "gatv2": "GATv2", "gin": "GIN"}
 _SHARES = {
-    "accuracy": "accuracy",
-    "f1_micro": "micro F1",
-    "f1_macro": "macro F1",
-    "f1_parts": "mean F1 of parts",
-    "balanced_accuracy": "balanced accuracy",
-    "roc_auc": "ROC AUC",
-    "average_precision": "average precision",
-}
+    "accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 of parts",
+    "balanced_accuracy": "balanced accuracy", "roc_auc": "ROC AUC", "average_precision": "average precision",
+}  # fmt: skip
 _NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square error"}
 COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
 

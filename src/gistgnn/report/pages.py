@@ -27,17 +27,11 @@ def run_page(record: dict[str, Any]) -> str:
         "run.html",
         title=f"{graph['name']}: {names.model_title(config)}",
         subtitle=f"{method} · {about}, {graph['classes']:,} classes",
-        record=record,
-        method=method,
-        ensemble=config.get("method") == "ensemble",
-        score=names.score_name(score),
+        record=record, method=method, ensemble=config.get("method") == "ensemble", score=names.score_name(score),
         reached={split: names.score_text(record, score, record[split][score]) for split in scored},
-        stopped=names.STOPPED.get(record["stopped_by"] or "patience"),
-        all_scores=_all_scores(record),
-        sent=max(_sent(record), default=0.0),
-        charts=_charts(record),
-        coverage=_coverage(record["coverage"]),
-    )
+        stopped=names.STOPPED.get(record["stopped_by"] or "patience"), all_scores=_all_scores(record),
+        sent=max(_sent(record), default=0.0), charts=_charts(record), coverage=_coverage(record["coverage"]),
+    )  # fmt: skip
 
 
 def plot_curves(record: dict[str, Any], path: Path) -> None:
@@ -124,20 +118,13 @@ def comparison_page(record: dict[str, Any]) -> str:
         "comparison.html",
         title=record["title"],
         subtitle=f"{record['dataset']} · {graph['nodes']:,} nodes, {graph['edges']:,} edges · {record['machine']}",
-        record=record,
-        score=score,
-        baseline=rows[0],
-        best=max(rows, key=lambda row: float(row["mean"])),
+        record=record, score=score, baseline=rows[0], best=max(rows, key=lambda row: float(row["mean"])),
         fastest=max(fast, key=lambda row: float(row["speedup"]), default=None),
-        table=comparison_table(record),
-        costly=f"{COSTLY:g}",
-        below=f"{record['below']:g}",
+        table=comparison_table(record), costly=f"{COSTLY:g}", below=f"{record['below']:g}",
         charts=_comparison_charts(rows, f"{score} (%)", floor),
         lines=[Series(row["name"], [], [], row["colour"], row["dash"]) for row in rows],
-        cut=floor is not None,
-        rows=rows,
-        several=any(len(row["score"]) > 1 for row in rows),
-    )
+        cut=floor is not None, rows=rows, several=any(len(row["score"]) > 1 for row in rows),
+    )  # fmt: skip
 
 
 def comparison_table(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -227,11 +214,5 @@ def experiment_page(record: dict[str, Any]) -> str:
             for line in chart["series"]
         ]
         charts.append(Chart(chart["title"], chart["xlabel"], chart["ylabel"], lines, chart["logx"], chart["logy"]))
-    return render(
-        "experiment.html",
-        title=record["title"],
-        subtitle=f"scale: {record['scale']} · {record['machine']}",
-        record=record,
-        notes=record["note"].split("\n\n"),
-        charts=charts,
-    )
+    facts = {"title": record["title"], "subtitle": f"scale: {record['scale']} · {record['machine']}"}
+    return render("experiment.html", **facts, record=record, notes=record["note"].split("\n\n"), charts=charts)
