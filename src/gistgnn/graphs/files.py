@@ -114,9 +114,6 @@ def load_file(path: str | Path) -> Graph:
             and ``test`` (masks or node numbers) and optionally ``num_classes``, ``edge_weight``, ``edge_attr`` and
             ``edge_type``; or a ``.pt`` with a `torch_geometric.data.Data` saved by `torch.save`. For the values see
             `Graph.build` and `Graph.from_pyg`.
-
-    Raises:
-        InputError: the file is missing, damaged, of another kind, or has wrong values; the message names the file.
     """
     path = Path(path)
     is_npz, name = _is_npz(path), printable(path.stem)

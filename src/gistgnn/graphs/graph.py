@@ -90,9 +90,6 @@ class Graph:
             edge_weight: [E] finite numbers, in the order of ``edge_index``; None: there are none.
             edge_attr: [E] or [E, D] finite numbers, likewise.
             edge_type: [E] integers from 0, likewise.
-
-        Raises:
-            InputError: the data is wrong; the message names the first wrong value.
         """
         check_name("name", name)
         check_flag("regression", regression)

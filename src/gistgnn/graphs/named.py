@@ -25,11 +25,9 @@ class DatasetInfo:
     Attributes:
         name: the name for `gistgnn.graphs.load`.
         description: what its nodes, edges and classes are, and where it comes from.
-        nodes: number of nodes N.
+        nodes, features, train: numbers of nodes N, of features F, and of training nodes.
         edges: number of directed edges E after loading. An undirected edge counts twice, a duplicate once.
-        features: number of features F.
         classes: number of classes, or of labels per node if ``task`` is ``"multi-label"``.
-        train: number of training nodes.
         split: how train, val and test were chosen.
         task: ``"single-label"`` or ``"multi-label"``.
         row_normalised: True: every row of features is divided by its sum. False: features are as in the source.
@@ -191,9 +189,6 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
         data_root: the folder with one folder per source (``Planetoid``, ``Amazon``, ``ogbn_arxiv``, ...), laid out as
             PyG and OGB do. Missing raw files of PyG are downloaded there. Nothing else is written: it may be read-only.
             Not used for files, ``digits`` and synthetic graphs.
-
-    Raises:
-        InputError: neither a name nor a file, or the data cannot be downloaded or read.
     """
     name = str(name_or_path)
     if info := find(name):

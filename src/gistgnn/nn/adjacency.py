@@ -35,7 +35,6 @@ class Adjacency:
     Attributes:
         pattern: [N, N], the entries (target, source).
         edge_weight: [E], in the order of the pattern's entries; None: 1.
-        by_rows: operators are not kept.
         layers: the number of layers that the structure is for; None: any number.
         constant: features whose products are kept in `products`, by operator; see `cache_products`.
 

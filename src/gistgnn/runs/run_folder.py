@@ -229,9 +229,6 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
     Args:
         folder: of the run.
         build: for a model that is not one of ours, the function that was given to `GIST`.
-
-    Raises:
-        InputError: a file is missing or damaged, `build` is missing, or it builds another model.
     """
     _, record, model = open_run(Path(folder), build)
     if note := note_on(record):

@@ -10,31 +10,22 @@ import math
 import torch
 
 from gistgnn import InputError
-from gistgnn.theory.problem import (
-    Problem,
-    check_fraction,
-    check_lambda_0,
-    check_problem,
-    greatest_eigenvalue,
-    least_eigenvalue,
-    least_width,
-    limit_kernel,
-    output_covariance,
-)
+from gistgnn.theory import problem as problems
+from gistgnn.theory.problem import Problem, greatest_eigenvalue, least_eigenvalue, limit_kernel, output_covariance
 
 
 def kernel_width(problem: Problem, m: int, rounds: int, delta: float) -> int:
     """Return a width d_1 at which Lemma PD_GISTK holds: λ_min(G^(j)) >= λ_0 / 2 with probability 1 − δ."""
     # It is the least d_1 with T m n² (2 exp(−d_1 λ_0² / 128 n²) + exp(−d_1 λ_0 / 480 m n)) <= δ, the failure
     # probability in the lemma's proof. It grows with λ_0^-2; the λ_0^-1 of the statement does not follow from it.
-    lambda_0, n = check_lambda_0(least_eigenvalue(problem, m)), problem.n
-    check_fraction("delta", delta)
+    lambda_0, n = problems.check_lambda_0(least_eigenvalue(problem, m)), problem.n
+    problems.check_fraction("delta", delta)
 
     def enough(d_1: int) -> bool:
         far = 2.0 * math.exp(-d_1 * lambda_0**2 / (128.0 * n**2)) + math.exp(-d_1 * lambda_0 / (480.0 * m * n))
         return rounds * m * n**2 * far <= delta
 
-    return least_width(enough)
+    return problems.least_width(enough)
 
 
 def proof_step(problem: Problem, m: int) -> float:
@@ -67,9 +58,6 @@ class Bound:
         round_error: the error that every round adds (Lemma error_term_bound): 16 η (m−1)² ζ ‖Ā²‖²_{1,1} n d /
             (γ λ_0 m² d_1). Printed: 64 η (m−1)² ζ ‖Ā²‖_{1,1} n d / (γ m² d_1).
         neighbourhood: `round_error` / α, the limit of the bound as t → ∞.
-
-    Raises:
-        InputError: λ_0 is not positive, γ or ηλ_0 / 2 is not in (0, 1), or the bound does not fit in a float64.
     """
 
     def __init__(
@@ -82,8 +70,8 @@ class Bound:
         gamma: float = 0.5,
         printed: bool = False,
     ) -> None:
-        self.lambda_0 = lambda_0 = check_lambda_0(least_eigenvalue(problem, sub_gcns))
-        check_fraction("gamma", gamma)
+        self.lambda_0 = lambda_0 = problems.check_lambda_0(least_eigenvalue(problem, sub_gcns))
+        problems.check_fraction("gamma", gamma)
         if not 0 < step_size * lambda_0 / 2 < 1:
             expected = f"expected one in (0, 2 / λ_0 = {2 / lambda_0:.3g}), such as recommended_step returns"
             raise InputError(f"step_size is {step_size:.3g}, {expected}")
@@ -109,7 +97,7 @@ class Bound:
 
         The hypothesis is (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R, where `initial` is E‖y − ŷ(0)‖².
         """
-        check_fraction("delta", delta)
+        problems.check_fraction("delta", delta)
         m, n = self.sub_gcns, self.problem.n
         radius = self.lambda_0 / ((96.0 if self.printed else 192.0) * n)
         scale = (1.0 if self.printed else 2.0) * 4.0 * rounds * self.path / (delta * self.alpha) * math.sqrt(n)
@@ -136,13 +124,10 @@ class ProvedBound:
     Attributes:
         contraction: c = (1 − η(λ_0 − ρ))^ζ, the factor of the norm in a round.
         kappa: κ = c − (1 − ηλ_0)^ζ, the share of the deviations of the sub-GCNs that a round leaves.
-
-    Raises:
-        InputError: λ_0 is not positive, ρ is not below λ_0, or η is not in (0, 1/λ_0].
     """
 
     def __init__(self, lambda_0: float, rho: float, step_size: float, local_steps: int) -> None:
-        check_lambda_0(lambda_0)
+        problems.check_lambda_0(lambda_0)
         if not 0 <= rho < lambda_0:
             advice = "increase the width or stop earlier; ρ grows with the rounds"
             raise InputError(f"ρ is {rho:.3g}, expected less than λ_0 = {lambda_0:.3g}: {advice}")
@@ -180,17 +165,14 @@ class GuaranteedWidth:
 
     Attributes:
         radius: R = √(π/2) m λ_0 / (8α²μ), which gives neurons that change their sign λ_0/4 of ρ.
-
-    Raises:
-        InputError: λ_0 is 0, η is not in (0, 1/λ_max(G^∞)], δ is not in (0, 1), or m, ζ or T is out of range.
     """
 
     def __init__(
         self, problem: Problem, sub_gcns: int, local_steps: int, step_size: float, rounds: int, delta: float
     ) -> None:
-        check_problem(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
-        self.lambda_0 = check_lambda_0(least_eigenvalue(problem, sub_gcns))
-        check_fraction("delta", delta)
+        problems.check_problem(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
+        self.lambda_0 = problems.check_lambda_0(least_eigenvalue(problem, sub_gcns))
+        problems.check_fraction("delta", delta)
         most = 1.0 / greatest_eigenvalue(problem, sub_gcns)
         if not 0 < step_size <= most:
             raise InputError(f"step_size is {step_size:.3g}, expected one above 0, at most 1/λ_max = {most:.3g}")
@@ -233,7 +215,7 @@ class GuaranteedWidth:
     @property
     def width(self) -> int:
         """The least width that `guarantees`; InputError if it is beyond 2^120."""
-        return least_width(self.guarantees)
+        return problems.least_width(self.guarantees)
 
     def _hidden_bound(self, d_1: int) -> float:
         """B, the bound on ‖Āσ(X̂Θ_t)‖_F / √d_1 while no neuron moves beyond R; √tr S bounds its mean at the start."""

@@ -19,21 +19,9 @@ import torch
 from torch import Tensor
 
 from gistgnn import InputError
+from gistgnn.theory import problem as problems
 from gistgnn.theory.bounds import Bound, GuaranteedWidth, kernel_width, proof_step
-from gistgnn.theory.problem import (
-    LARGEST,
-    Problem,
-    check_fraction,
-    check_lambda_0,
-    check_problem,
-    check_stable,
-    expected_initial_error,
-    greatest_eigenvalue,
-    least_eigenvalue,
-    limit_kernel,
-    output_covariance,
-    recommended_step,
-)
+from gistgnn.theory.problem import Problem, greatest_eigenvalue, least_eigenvalue, limit_kernel, output_covariance
 
 SAMPLES = 20_000  # of θ
 _NUMBERS_AT_ONCE = 2**22  # the most numbers of the sampled kernels in memory at a time
@@ -54,8 +42,8 @@ class LeadingOrder:
         """Compute N from samples of θ; its relative standard error is about 1/√samples."""
         # N does not depend on y, is 0 for m = 1, and falls as 1/d_1.
         m = sub_gcns
-        check_lambda_0(least_eigenvalue(problem, m))
-        check_stable(problem, m, step_size)
+        problems.check_lambda_0(least_eigenvalue(problem, m))
+        problems.check_stable(problem, m, step_size)
         values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
         q = 1.0 - step_size * values
         mean = _sampled_mean(problem, vectors, _mixed_powers(q, local_steps), samples)
@@ -141,11 +129,11 @@ def predict(
     """
     check_prediction(sub_gcns, local_steps, width, step_size, gamma, rounds, delta)
     m, zeta = sub_gcns, local_steps
-    lambda_0, lambda_max = check_lambda_0(least_eigenvalue(problem, m)), greatest_eigenvalue(problem, m)
-    eta = recommended_step(problem, m) if step_size is None else check_stable(problem, m, step_size)
+    lambda_0, lambda_max = problems.check_lambda_0(least_eigenvalue(problem, m)), greatest_eigenvalue(problem, m)
+    eta = problems.recommended_step(problem, m) if step_size is None else problems.check_stable(problem, m, step_size)
     contracts, small = eta * lambda_max <= 1.0, problem.n <= SAMPLED_NODES
     printed, corrected = (Bound(problem, m, zeta, eta, width, gamma, printed=flag) for flag in (True, False))
-    initial = expected_initial_error(problem, m)
+    initial = problems.expected_initial_error(problem, m)
     return {
         "sub_gcns": m,
         "local_steps": zeta,
@@ -176,13 +164,13 @@ def check_prediction(
     sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float, rounds: int, delta: float
 ) -> None:
     """Raise InputError if a number is out of range for every graph."""
-    check_problem(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
-    if not sub_gcns <= width <= LARGEST:
-        raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {LARGEST}")
+    problems.check_problem(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
+    if not sub_gcns <= width <= (most := problems.LARGEST):
+        raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {most}")
     if step_size is not None and not 0 < step_size < math.inf:
         raise InputError(f"step_size is {step_size:g}, expected a number above 0")
-    check_fraction("gamma", gamma)
-    check_fraction("delta", delta)
+    problems.check_fraction("gamma", gamma)
+    problems.check_fraction("delta", delta)
 
 
 def rounds_to(share: float, factor: float) -> int | None:

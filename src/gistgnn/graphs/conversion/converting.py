@@ -16,19 +16,10 @@ import numpy as np
 import torch
 
 from gistgnn.errors import InputError
+from gistgnn.graphs import folder as folders
 from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.folder import (
-    MANIFEST,
-    X_DTYPES,
-    ArrayEntry,
-    ArrayWriter,
-    Manifest,
-    stored_features,
-    whole_folder,
-    write_array,
-    write_graph,
-)
+from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest
 from gistgnn.graphs.graph import Graph, masks_of
 from gistgnn.graphs.named import find, load
 from gistgnn.graphs.ogb import OgbFiles, is_ogb
@@ -80,17 +71,17 @@ def convert(
         data_root: see `gistgnn.graphs.load`.
         progress: show it on standard error.
     """
-    if dtype not in X_DTYPES:
-        raise InputError(f"dtype is {dtype!r:.80}, expected one of {', '.join(X_DTYPES)}")
+    if dtype not in folders.X_DTYPES:
+        raise InputError(f"dtype is {dtype!r:.80}, expected one of {', '.join(folders.X_DTYPES)}")
     target, nodes = Path(folder).expanduser(), None if nodes is None else Path(nodes)
     found = source if isinstance(source, Graph) else _find_source(source, nodes, data_root)
     room, seconds = room_within(memory), dict[str, float]()
     steps = 1 if isinstance(found, Graph) else 2
     shown = TaskProgress(f"converting {found.name}", steps) if progress else None
-    with whole_folder(target) as made, shown or contextlib.nullcontext():
+    with folders.whole_folder(target) as made, shown or contextlib.nullcontext():
         if isinstance(found, Graph):
             with timed(seconds, "graph", shown):
-                write_graph(_both_ways(found) if undirected else found, made, dtype)
+                folders.write_graph(_both_ways(found) if undirected else found, made, dtype)
         else:
             with timed(seconds, "nodes", shown), _naming(found.nodes_in):
                 arrays, classes, several = _write_nodes(found, made, dtype)
@@ -133,7 +124,7 @@ def _write_nodes(source: "Source", folder: Path, dtype: str) -> tuple[dict[str, 
         if features.shape[1:] != file.columns:
             wrong = f"{features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
             raise InputError(f"x has {wrong}")
-        file.append(stored_features(features, dtype, file.rows))
+        file.append(folders.stored_features(features, dtype, file.rows))
         labels.append(y)
         splits.append(split)
     if file is None:
@@ -143,8 +134,8 @@ def _write_nodes(source: "Source", folder: Path, dtype: str) -> tuple[dict[str, 
     checked, classes = check_labels(np.concatenate(labels), file.rows, source.classes)
     split = np.concatenate(splits)
     check_splits(masks_of(split), checked)
-    arrays = {"x": file.finish(), "y": write_array(folder, "y", checked.numpy())}
-    return arrays | {"split": write_array(folder, "split", split)}, classes, checked.ndim == 2
+    arrays = {"x": file.finish(), "y": folders.write_array(folder, "y", checked.numpy())}
+    return arrays | {"split": folders.write_array(folder, "split", split)}, classes, checked.ndim == 2
 
 
 def _write_edges(source: "Source", nodes: int, undirected: bool, folder: Path, memory: int) -> dict[str, ArrayEntry]:
@@ -161,7 +152,7 @@ def _write_edges(source: "Source", nodes: int, undirected: bool, folder: Path, m
     for path in folder.iterdir():  # what the query has needed
         if path.stem not in ("x", "y", "split", "col"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return {"col": col.finish(), "rowptr": write_array(folder, "rowptr", np.cumsum(rowptr, out=rowptr))}
+    return {"col": col.finish(), "rowptr": folders.write_array(folder, "rowptr", np.cumsum(rowptr, out=rowptr))}
 
 
 def _both_ways(graph: Graph) -> Graph:
@@ -190,7 +181,9 @@ def _find_source(name_or_path: str | Path, nodes: Path | None, data_root: str | 
     """Return the source of a name or a path; a graph, if it has to be in memory."""
     name, path = str(name_or_path), Path(name_or_path).expanduser()
     info, is_raw = find(name), is_ogb(path)
-    is_edges = info is None and (is_table(path) or (path.is_dir() and not is_raw and not (path / MANIFEST).exists()))
+    is_edges = info is None and (
+        is_table(path) or (path.is_dir() and not is_raw and not (path / folders.MANIFEST).exists())
+    )
     if nodes is not None and not is_edges:
         raise InputError(f"{name}: a table of nodes is given, but this is no table of edges: leave --nodes out")
     if info is not None:
