@@ -165,7 +165,8 @@ def check_prediction(
 ) -> None:
     """Raise InputError if a number is out of range for every graph."""
     problems.check_problem(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
-    if not sub_gcns <= width <= (most := problems.LARGEST):
+    most = problems.LARGEST
+    if not sub_gcns <= width <= most:
         raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {most}")
     if step_size is not None and not 0 < step_size < math.inf:
         raise InputError(f"step_size is {step_size:g}, expected a number above 0")
