@@ -168,10 +168,7 @@ class GlobalModel:
             round_.aggregate()
 
     def model(self) -> nn.Module:
-        """Return the full model with a copy of the parameters in Θ, in evaluation mode.
-
-        With Θ on disk, the large parameters are not copied: the model reads them whenever it runs.
-        """
+        """Return the full model in evaluation mode, with a copy of Θ's parameters; large ones on disk are mapped."""
         return self.theta.full_model(self._spec)
 
     def _begin_run(

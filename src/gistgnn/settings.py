@@ -56,7 +56,6 @@ class Phase:
     copies: bool = False
 
     def __post_init__(self) -> None:
-        """Check every value."""
         check_count("sub_gcns", self.sub_gcns)
         check_number("epochs", self.epochs, above=True, below=MOST)
         if self.redraw_every is not None:
@@ -160,7 +159,6 @@ class Training:
     ] = None
 
     def __post_init__(self) -> None:
-        """Check every value."""
         if self.phases != ():
             if not isinstance(self.phases, (list, tuple)) or not all(isinstance(phase, Phase) for phase in self.phases):
                 example = "a list of Phase, such as [Phase(sub_gcns=8, epochs=20)]"

@@ -14,11 +14,9 @@ from gistgnn.training.loss import Criterion
 
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
-    """Return the batch's loss: the `Criterion` of the settings, or else cross-entropy, binary for multi-label graphs.
-
-    It is the mean over the batch's training nodes, or the sum with the batch's weights: one number for logits [N, C],
-    one for each sub-GCN, [m], for logits [m, N, C].
-    """
+    """Return the batch's loss: the settings' `Criterion`, or else cross-entropy, binary for multi-label graphs."""
+    # The mean over the batch's training nodes, or the sum with the batch's weights: one number for logits [N, C], one
+    # for each sub-GCN, [m], for logits [m, N, C].
     targets = batch.y[batch.loss_nodes]
     chosen = rows(logits, batch.loss_nodes)
     chosen = chosen.float() if chosen.dtype == torch.bfloat16 else chosen
@@ -38,11 +36,8 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
 def subtrain(
     sub: nn.Module, optimizer: Optimizer, batches: Iterable[Batch], training: Training, rate: Callable[[int], float]
 ) -> Tensor | None:
-    """Train one sub-GCN by one step on each batch that has training nodes, and return the mean loss of the steps.
-
-    A sub-GCN's output has the full number of classes, so its loss is the loss of the global model. `rate` returns the
-    learning rate of step k, counted from 0.
-    """
+    """Train one sub-GCN by one step on each batch that has training nodes, and return the mean loss of the steps."""
+    # Its output has the full number of classes, so its loss is that of the global model. `rate`: of step k, from 0.
     losses = []
     for k, batch in enumerate(batches):
         if not batch.loss_nodes.numel():

@@ -1,7 +1,5 @@
 """The time of a run: a few rounds are trained on a random graph, and their times grow to the size of the run."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -1,7 +1,5 @@
 """Train for a given time: choose m and the phases from measured steps, and keep to the time as the run goes on."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time
@@ -36,14 +34,12 @@ TIMED = 3  # steps that are timed
 SPARED = 0.02  # of the time, for what comes after the last round
 
 
-def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: float) -> dict[str, Any]:
-    """Choose the phases of a run that has some time left; return settings, reason and times of steps, as JSON.
-
-    A narrow part learns as much in an epoch as the full model, or nearly so, and its epochs are many times cheaper. So
-    the widest part is chosen that still gets `ENOUGH` epochs; m = 1 is ordinary training. It trains in cosine cycles of
-    doubling length, each of which begins where the last one ended: the best validation score of all cycles counts, so a
-    long budget does not overfit. Its copies are the full model. All other settings are kept.
-    """
+def choose(trainer: "GlobalModel", sampler: Sampler, training: Training, seconds: float) -> dict[str, Any]:
+    """Choose the phases of a run that has some time left; return settings, reason and times of steps, as JSON."""
+    # A narrow part learns about as much in an epoch as the full model, many times cheaper. So the widest part is chosen
+    # that still gets `ENOUGH` epochs; m = 1 is ordinary training. It trains in cosine cycles of doubling length, each
+    # of which begins where the last one ended: the best validation score of all counts, so a long budget does not
+    # overfit. Its copies are the full model. All other settings are kept.
     begun = time.perf_counter()
     first = min(max(FIRST_EPOCHS * sampler.steps_per_epoch, FIRST_STEPS[0]), FIRST_STEPS[1])
     timed: dict[int, float] = {}
@@ -67,7 +63,7 @@ def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: 
     return {"training": run.as_dict(), "reason": reason, "step_seconds": {str(m): each for m, each in timed.items()}}
 
 
-def candidates(trainer: GlobalModel) -> list[int]:
+def candidates(trainer: "GlobalModel") -> list[int]:
     """Return every m that may be chosen, the largest first."""
     spec, partition = trainer._full_spec, trainer.partition
     possible = even_parts([partition.features[axis] for axis in partition.split])
@@ -95,7 +91,7 @@ def narrow(spec: ModelSpec, partition: Partition, sub_gcns: int) -> ModelSpec:
     return replace(spec, widths=spec.layout.widths(partition.split_into(sub_gcns).sizes(0)[0]))
 
 
-def step_seconds(trainer: GlobalModel, sampler: Sampler, training: Training, sub_gcns: int) -> float:
+def step_seconds(trainer: "GlobalModel", sampler: Sampler, training: Training, sub_gcns: int) -> float:
     """Measure the time of a step of one of m parts, with its batch."""
     device = trainer.device
     part = narrow(trainer._full_spec, trainer.partition, sub_gcns).from_seed().to(device).train()

@@ -1,7 +1,5 @@
 """Callbacks of `GIST.fit`: objects of the caller that are told how a run goes on, and may end it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,7 +83,6 @@ class InterruptWhen(Callback):
         self._asked = asked
 
     def on_round_end(self, run: Run, loss: float) -> None:
-        """Ask."""
         if self._asked():
             run.interrupt()
 
@@ -98,12 +95,10 @@ class ProgressBar(Callback):
         self.close = self._meter.close
 
     def on_fit_begin(self, run: Run) -> None:
-        """Show how many rounds there are."""
         self._meter.begin(run.round, run.rounds)
         self._meter.log(f"training: {run.round:,} of {plural(run.rounds, 'round')} done")
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
-        """Show the scores."""
         self.on_round_end(run, entry["loss"])
         self._scores = [f"loss {entry['loss']:.3g}", f"validation {entry['validation']:.4f}"]
         self._scores += [f"best {run.best_score:.4f}"] if run.best_score is not None else []
@@ -111,7 +106,6 @@ class ProgressBar(Callback):
         self._meter.log(*place, *self._scores, f"{duration(entry['train_seconds'])} of training")
 
     def on_round_end(self, run: Run, loss: float) -> None:
-        """Show the round."""
         self._meter.update(run.round, run.rounds, f"round {run.round:,}/{run.rounds:,}", *self._scores)
 
 

@@ -1,7 +1,5 @@
 """A run of `GIST.fit`: what is prepared before Algorithm 1, what happens between its rounds, and what it returns."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator
@@ -32,12 +30,7 @@ MOST_UNTRAINED = 0.03  # share of the parameters
 
 
 class Fit(Run):
-    """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to `after_round`.
-
-    Attributes:
-        sampler: the batches.
-        runner: trains the sub-GCNs of a round.
-    """
+    """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to `after_round`."""
 
     def __init__(self, setup: Setup) -> None:
         self._begun = self._round_begun = time.perf_counter()
@@ -78,7 +71,7 @@ class Fit(Run):
             self._scorer.prepare(setup.evaluation, first, None if setup.any_outputs else graph.num_classes, gist.seed)
         setup.try_objective(first)
 
-    def __enter__(self) -> Fit:
+    def __enter__(self) -> "Fit":
         """Stand at the round to begin with, and tell the callbacks."""
         with ExitStack() as stack:
             if self._setup.progress:
@@ -114,11 +107,9 @@ class Fit(Run):
 
     @contextmanager
     def seconds(self, activity: str) -> Iterator[None]:
-        """Add the time of the block to an activity, also where the block raises an error.
-
-        The activities are "prepare" (clusters, first batch), "take" (subGCNs), "train" (subTrain with its batches),
-        "merge" (subAgg), "evaluate" (scores) and "save" (checkpoints).
-        """
+        """Add the time of the block to an activity, also where the block raises an error."""
+        # "prepare" (clusters, first batch), "take" (subGCNs), "train" (subTrain with its batches), "merge" (subAgg),
+        # "evaluate" (scores) or "save" (checkpoints).
         begun = time.perf_counter()
         try:
             yield

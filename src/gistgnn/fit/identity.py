@@ -4,8 +4,6 @@ Ranks may differ in devices, numbers of threads, folders and file names, time-ou
 bars, and callbacks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """`Loop`: a training loop of the user's own, with validation, the best model, early stopping and checkpoints."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What a run of `GIST.fit` is given, checked; the graph, the batches, the loss and the metric that follow from it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,7 +69,6 @@ class Setup:
     max_seconds: float | None
 
     def __post_init__(self) -> None:
-        """Check every value."""
         gist, training, variant, init = self.gist, self.given, self.variant, self.init
         check_flag("inductive", self.inductive)
         check_flag("progress", self.progress)
@@ -139,7 +136,7 @@ class Setup:
                 self.metric(logits, graph.y[mask])
 
 
-def as_graph(graph: Graph | Data, training: Training) -> Graph:
+def as_graph(graph: "Graph | Data", training: Training) -> Graph:
     """Return the graph to train on; a PyG `Data` with numbers as y is one of a regression if the loss suits that."""
     if isinstance(graph, Graph):
         return graph

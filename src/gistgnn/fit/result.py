@@ -174,11 +174,9 @@ VERSION = 1  # of result.json
 def write_result(
     folder: Path, record: dict[str, Any], model: nn.Module, more: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Write the files of a result, result.json last: if it is there, the other files are there too.
-
-    `more` has the digests of other files of the run that are in the folder, by name. Returns the record with what is
-    added: the version, the digests of the files, and the checksum.
-    """
+    """Write the files of a result, result.json last: if it is there, the other files are there too."""
+    # `more` has the digests of other files of the run in the folder, by name. The record comes back with the version,
+    # the digests of the files, and the checksum.
     from gistgnn.report.pages import plot_curves, run_page  # matplotlib is slow to import
 
     with replacing(folder / MODEL) as path:

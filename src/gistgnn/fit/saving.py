@@ -37,7 +37,6 @@ class Saving:
     config: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check every value."""
         check_kind("path", self.path, (str, os.PathLike), "the path of a folder")
         object.__setattr__(self, "path", Path(self.path))
         if self.every is not None:
@@ -51,13 +50,10 @@ class Saving:
         return self.resume and Checkpoints(self.path).newest() is not None
 
 
+# Where Θ is sharded, every rank writes its own rows, and the checkpoint is whole when the next round has ended, because
+# all ranks exchange messages then. Otherwise it is whole as soon as it is written. Only the same `run` resumes from it.
 class Saver:
-    """Writes checkpoints in the background while the next round trains: Θ does not change until that round ends.
-
-    Where Θ is sharded, every rank writes its own rows. The checkpoint is whole when the next round has ended, because
-    all ranks exchange messages then. Otherwise it is whole as soon as it is written. `run` describes this run; a
-    checkpoint is resumed only by the same run.
-    """
+    """Writes checkpoints in the background while the next round trains: Θ does not change until that round ends."""
 
     def __init__(self, theta: Theta, ranks: World, saving: Saving, run: dict[str, Any]) -> None:
         self._theta, self._ranks, self._saving, self._run = theta, ranks, saving, run

@@ -72,10 +72,8 @@ class Scorer:
         self.description = self._running.ranks.lead(work)
 
     def __call__(self, stand_in: nn.Module | None = None, *, copies: bool = False) -> ScoreTable:
-        """Return the scores on validation and test nodes, on every rank.
-
-        `stand_in` is, on rank 0 after a round of copies, a narrow model that has the output of the full model.
-        """
+        """Return the scores on validation and test nodes, on every rank."""
+        # `stand_in` is, on rank 0 after a round of copies, a narrow model that has the output of the full model.
         if not copies:
             self._running.refresh()
         return self._running.ranks.lead(lambda: self._score(stand_in))

@@ -23,10 +23,7 @@ def require_tensorboard() -> None:
 
 
 class Events(Callback):
-    """Writes every entry of a run's history as it comes; call `close` at the end.
-
-    A run that is resumed writes its earlier entries again, so what the folder held before is replaced.
-    """
+    """Writes every entry of a run's history as it comes, with those of a resumed run again; call `close` at the end."""
 
     def __init__(self, folder: Path) -> None:
         require_tensorboard()
@@ -44,7 +41,6 @@ class Events(Callback):
             self.on_evaluation(run, entry)
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
-        """Write an entry; see `Result.history`."""
         for tag, key in TAGS.items():
             self._writer.add_scalar(tag, entry[key], entry["step"])
         self._writer.flush()

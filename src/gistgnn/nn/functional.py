@@ -1,7 +1,5 @@
 """The dense operations of a training step, each with a gradient of its own, in few passes over the features."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -15,15 +13,12 @@ _DRAWS = 2**16
 
 
 def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None = None) -> Tensor:
-    """Return H Wᵀ + b: [N, d_out]; with a matrix [H, A H] Wᵀ + b, for the first N nodes of H.
-
-    It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A H. ``weight`` is W:
-    [d_out, d], or [d_out, 2d] with a ``matrix`` A: [N, C], which is only for a weight that `fits`; ``h`` is H: [C, d].
-    """
+    """Return H Wᵀ + b: [N, d_out]; with a matrix [H, A H] Wᵀ + b, for the first N nodes of H."""
+    # It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A H. `weight` is W:
+    # [d_out, d], or [d_out, 2d] with a `matrix` A: [N, C], which is only for a weight that `fits`; `h` is H: [C, d].
     if matrix is None and not fits(weight):
         return F.linear(h, weight, bias)
-    out: Tensor = _Linear.apply(weight, bias, h, matrix)[0]
-    return out
+    return _Linear.apply(weight, bias, h, matrix)[0]
 
 
 def fits(weight: Tensor) -> bool:
@@ -133,8 +128,7 @@ def activate(norm: nn.Module, x: Tensor, p: float = 0.0, training: bool = False)
     if x.device.type != "cpu" or (eps is None and not dropped):
         x = F.relu(x if eps is None else norm(x), inplace=True)
         return F.dropout(x, p) if training and p and x.device.type != "cpu" else x
-    out: Tensor = _Activate.apply(x, eps, dropped)[0]
-    return out
+    return _Activate.apply(x, eps, dropped)[0]
 
 
 class _Activate(Function):
@@ -195,8 +189,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None
     """Return the mean over the nodes, or the weighted sum, for [n, C], or [m, n, C] of m sub-GCNs: [m]."""
     if weights is None:
         weights = logits.new_full(targets.shape, 1 / max(len(targets), 1))
-    out: Tensor = _CrossEntropy.apply(logits, targets.expand(logits.shape[:-1]).unsqueeze(-1), weights)
-    return out
+    return _CrossEntropy.apply(logits, targets.expand(logits.shape[:-1]).unsqueeze(-1), weights)
 
 
 class _CrossEntropy(torch.autograd.Function):

@@ -1,7 +1,5 @@
 """Sparse matrices that multiply dense features, and the weights of their entries."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from inspect import Signature
 from types import SimpleNamespace
@@ -54,14 +52,14 @@ class SparseMatrix:
         self.value = value.detach() if order is None else value.detach().index_select(0, order)
 
     @classmethod
-    def from_pattern(cls, pattern: CSR, value: Tensor) -> SparseMatrix:
+    def from_pattern(cls, pattern: CSR, value: Tensor) -> "SparseMatrix":
         """Return the matrix of ``pattern`` and ``value``: [nnz] in the pattern's order, without a copy."""
         matrix = cls.__new__(cls)
         matrix.pattern, matrix.value = pattern, value
         return matrix
 
     @classmethod
-    def from_dense(cls, x: Tensor) -> SparseMatrix:
+    def from_dense(cls, x: Tensor) -> "SparseMatrix":
         """Return the matrix of the non-zero entries of ``x``: [R, C]."""
         if x.dim() != 2:
             raise InputError(f"x has shape {list(x.shape)}: give a matrix [R, C]")
@@ -69,7 +67,7 @@ class SparseMatrix:
         return cls(row, col, x[row, col], (x.shape[0], x.shape[1]))
 
     @classmethod
-    def from_csr(cls, csr: Tensor) -> SparseMatrix:
+    def from_csr(cls, csr: Tensor) -> "SparseMatrix":
         """Return the matrix of a torch CSR tensor, such as `csr`, without a copy."""
         pattern = CSR(csr.crow_indices(), csr.col_indices(), (csr.shape[0], csr.shape[1]))
         return cls.from_pattern(pattern, csr.values())
@@ -99,19 +97,19 @@ class SparseMatrix:
         """The matrix as a torch CSR tensor, without a copy."""
         return self.pattern.with_values(self.value)
 
-    def t(self) -> SparseMatrix:
+    def t(self) -> "SparseMatrix":
         """Return the transpose: [C, R], computed once."""
         if "_transposed" not in self.__dict__:
             pattern, order = self.pattern.transpose
             self._transposed = SparseMatrix.from_pattern(pattern, self.value.index_select(0, order))
         return self._transposed
 
-    def to(self, *args: Any, **kwargs: Any) -> SparseMatrix:
+    def to(self, *args: Any, **kwargs: Any) -> "SparseMatrix":
         """Return the matrix on another device or with another dtype; arguments as for ``Tensor.to``."""
         value = self.value.to(*args, **kwargs)
         return self if value is self.value else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
 
-    def rows(self, nodes: slice | Tensor) -> SparseMatrix:
+    def rows(self, nodes: slice | Tensor) -> "SparseMatrix":
         """Return some rows: consecutive ones, [n, C], as a view; or [k], in any order and possibly repeated."""
         if isinstance(nodes, slice) and nodes == slice(0, self.shape[0]):
             return self
@@ -119,7 +117,7 @@ class SparseMatrix:
         value = self.value[entries] if isinstance(entries, slice) else self.value.index_select(0, entries)
         return SparseMatrix.from_pattern(pattern, value)
 
-    def select_columns(self, index: Tensor) -> SparseMatrix:
+    def select_columns(self, index: Tensor) -> "SparseMatrix":
         """Return the columns ``index``: [k] distinct numbers, in that order, as a matrix [R, k]."""
         rows, columns = self.shape
         index = index.to(self.device, torch.int64)

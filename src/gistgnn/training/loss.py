@@ -71,10 +71,8 @@ def make_criterion(
     label_smoothing: float = 0.0,
     regression: bool = False,
 ) -> Criterion | None:
-    """Return the loss of a run, for the targets of its training nodes; None: the plain cross-entropy.
-
-    A module's buffers move to the device of the targets.
-    """
+    """Return the loss of a run, for the targets of its training nodes; None: the plain cross-entropy."""
+    # A module's buffers move to the device of the targets.
     if loss is None and class_weights is None and not label_smoothing and not regression:
         return None
     record = {"loss": named_as(loss), "class_weights": class_weights, "label_smoothing": label_smoothing}

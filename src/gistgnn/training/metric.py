@@ -92,11 +92,9 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
 
 
 def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
-    """Return accuracy, micro F1 and macro F1 of true and predicted classes [N] or labels [N, K].
-
-    With several labels, a node is right if all its labels are. The macro F1 is the mean over the classes that are true
-    or predicted; with several labels over all of them, where an absent one counts 0.
-    """
+    """Return accuracy, micro F1 and macro F1 of true and predicted classes [N] or labels [N, K]."""
+    # With several labels, a node is right if all its labels are. The macro F1 is the mean over the classes that are
+    # true or predicted; with several labels over all of them, where an absent one counts 0.
     truth = truth.long()
     right = guess == truth
     if truth.dim() == 2:

@@ -69,10 +69,8 @@ def check_choice(setting: str, value: Any) -> None:
 
 
 def find_named(setting: str, value: Any) -> Any:
-    """Return the function that `package.module:function` or `path/to/file.py:function` names; any other value as it is.
-
-    Modules in the working directory are found as well, as by `python -m`. A file finds the modules beside it.
-    """
+    """Return the function of `package.module:function` or `path/to/file.py:function`; any other value as it is."""
+    # Modules in the working directory are found as well, as by `python -m`. A file finds the modules beside it.
     if not isinstance(value, str) or ":" not in value:
         return value
     where, _, name = value.rpartition(":")
@@ -116,10 +114,8 @@ def parameters_of(function: Any) -> list[str]:
 
 
 def named_as(value: Any) -> str | None:
-    """Return what records and messages call a loss, a metric, an optimiser or a schedule.
-
-    A partial has its plain keywords as well: `cross_entropy(label_smoothing=0.1)`. A name stays as it is.
-    """
+    """Return what records and messages call a loss, a metric, an optimiser or a schedule; a name stays as it is."""
+    # A partial has its plain keywords as well: `cross_entropy(label_smoothing=0.1)`.
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, partial):

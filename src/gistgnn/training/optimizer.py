@@ -61,15 +61,12 @@ def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: flo
 
 @cache
 def eager(kind: Any) -> Callable[..., Optimizer]:
-    """Return a class of optimisers that takes the same steps, for training loops that are not compiled.
-
-    torch wraps these methods for its compiler. The wrappers import the compiler, which takes longer than all other
-    imports together, when an optimiser is made and when it takes a step.
-    """
+    """Return a class of optimisers that takes the same steps, for training loops that are not compiled."""
+    # torch's wrappers for its compiler import it when an optimiser is made and when it takes a step, which takes longer
+    # than all other imports together.
     methods = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
     unwrapped = {name: inspect.unwrap(getattr(kind, name)) for name in methods}
-    made: Any = type(kind.__name__, (kind,), {**unwrapped, "step": torch.no_grad()(inspect.unwrap(kind.step))})
-    return made
+    return type(kind.__name__, (kind,), {**unwrapped, "step": torch.no_grad()(inspect.unwrap(kind.step))})
 
 
 STEPS = ("total_steps", "T_max")  # arguments of torch's schedulers that are the run's steps if left open
@@ -98,11 +95,9 @@ def scheduler_of(schedule: str | Factor | MakeScheduler) -> MakeScheduler | None
 
 @lru_cache(maxsize=32)
 def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
-    """Return the learning rates that a scheduler of torch gives to the steps, with one `step()` after each.
-
-    Sub-GCNs have new optimisers in every round, so the rates are read off once, from an optimiser that trains nothing.
-    The arguments `STEPS` are the number of steps, unless the user has set them.
-    """
+    """Return the learning rates that a scheduler of torch gives to the steps, with one `step()` after each."""
+    # Sub-GCNs have new optimisers in every round, so they are read off once, from an optimiser that trains nothing. The
+    # arguments `STEPS` are the number of steps, unless the user has set them.
     optimizer = eager(torch.optim.SGD)([torch.nn.Parameter(torch.zeros(1))], lr=lr)
     given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)
     failure = f"the schedule {named_as(make)} cannot give the rates of {steps} steps"

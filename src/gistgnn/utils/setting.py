@@ -13,28 +13,15 @@ from gistgnn.utils.checks import MOST, check_count, check_number, shown
 
 @dataclass(frozen=True)
 class Setting:
-    """Describes a field. Its option, default in the help, check and line in the reference follow from it and its type.
+    """Describes a field: its option, default in the help, check and line in the reference follow from it."""
 
-    Example:
-        >>> clip_norm: Annotated[float | None, Setting("largest norm of a gradient", "C", above=True)] = None
-
-    Args:
-        help: what the option means, without its default.
-        metavar: what stands for the value in the help.
-        choices: names that the command line offers where Python may give more; of a `Literal` they are its values.
-        least: of an integer.
-        most: of an integer.
-        above: whether a number is greater than 0; otherwise 0 is allowed.
-        below: what a number is less than.
-    """
-
-    help: str = ""
-    metavar: str | None = None
-    choices: Collection[str] = ()
-    least: int = 1
+    help: str = ""  # what the option means, without its default
+    metavar: str | None = None  # what stands for the value in the help
+    choices: Collection[str] = ()  # names that the command line offers; of a `Literal` they are its values
+    least: int = 1  # of an integer
     most: int = MOST
-    above: bool = False
-    below: float = math.inf
+    above: bool = False  # a number is greater than 0; otherwise 0 is allowed
+    below: float = math.inf  # what a number is less than
 
 
 @dataclass(frozen=True)
