@@ -256,9 +256,11 @@ def _same(path: Path) -> bool:
     from gistgnn.errors import InputError
     from gistgnn.graphs import Graph, load, load_nodes
 
-    other = Graph.build(**arrays()).tensors
+    graph = Graph.build(**arrays())
+    other = {**graph.tensors, "edge_index": graph.edge_index}
     try:
-        found = load(path).tensors
+        read = load(path)
+        found = {**read.tensors, "edge_index": read.edge_index}
     except InputError:  # features and edges were read alone
         x, edge_index, _ = load_nodes(path)
         found = {"x": x, "edge_index": edge_index}

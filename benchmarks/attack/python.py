@@ -43,7 +43,9 @@ def python(rng: Random, place: Place) -> Report:
 
     def work() -> int:
         from gistgnn.errors import GistError
+        from gistgnn.utils.console import show_log
 
+        show_log()  # with the beginning that the command line gives to notes
         try:
             call({**valid, **odd})
         except GistError as error:
