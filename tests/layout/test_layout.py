@@ -1,6 +1,6 @@
-"""The layout of a model: inferred from its shapes, checked by permutation, or refused in one line."""
+"""The layout of a model: inferred from its shapes, checked by permutation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -15,11 +15,9 @@ from gistgnn import GIST
 from gistgnn.layout.axes import Dim, Layout, Segment, named_tensors
 from gistgnn.layout.check import infer_layout
 from gistgnn.layout.readout import find_readout
-from gistgnn.nn import GraphSAGE
 from tests.helpers.edges import D
 from tests.helpers.fitting import fit
 from tests.helpers.models import OURS, PYG, USERS, C, F, Stack
-from tests.helpers.refusals import refused
 
 Build = Callable[[Any], nn.Module]
 
@@ -50,7 +48,6 @@ class Reversed(nn.Module):
 
 
 def through(inner: Callable[..., int]) -> Build:
-    """A layer as wide as a function of the widths."""
     return lambda w: nn.Sequential(nn.Linear(F, inner(*w)), nn.ReLU(), nn.Linear(inner(*w), C))
 
 
@@ -134,9 +131,6 @@ def test_positions(sizes: tuple[int, int], parts: list[str | int], data: st.Data
     assert layout.positions(dim(*parts), blocks, sizes).tolist() == expected
 
 
-# What needs no rule.
-
-
 @pytest.mark.parametrize("edge_dim", [D, F, 1])
 def test_edge_features_of_any_number_are_tried(edge_dim: int) -> None:
     class Embedded(nn.Module):
@@ -199,125 +193,3 @@ def test_the_users_random_stream_does_not_move() -> None:
         layout = GIST(build, (8,), 2).layout
         find_readout(build, (8,), layout, shared=False, split=(0,))
         assert torch.equal(torch.random.get_rng_state(), before)
-
-
-# What is refused.
-
-
-class Hidden(nn.Module):
-    """One hidden layer, a function of its features, and one of its output."""
-
-    def __init__(self, widths: Sequence[int], between: Any = lambda h: h, then: Any = lambda out: out) -> None:
-        super().__init__()
-        self.enter, self.leave = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
-        self.between, self.then = between, then
-
-    def forward(self, x: Tensor) -> Any:
-        return self.then(self.leave(self.between(self.enter(x).relu())))
-
-
-@pytest.mark.parametrize(
-    "between",
-    [
-        lambda h: torch.cat([h[:, :1].tanh(), h[:, 1:]], dim=1),
-        lambda h: h * torch.linspace(1, 2, h.shape[1], dtype=h.dtype),
-        lambda h: h + h.roll(1, dims=1),
-        lambda h: h.sort(dim=1).values,
-        lambda h: h.view(len(h), 2, -1).softmax(2).view(len(h), -1) if h.shape[1] % 2 == 0 else h.cumsum(1),
-    ],
-)
-def test_features_that_depend_on_their_position_are_refused(between: Callable[[Tensor], Tensor]) -> None:
-    with refused("parameter '", "weight'", "cannot be confirmed", "width 0"):
-        infer(lambda w: Hidden(w, between), 12)
-
-
-class Interleaved(nn.Module):
-    """[d, heads] where gistgnn looks for [heads, d]."""
-
-    def __init__(self, widths: Sequence[int]) -> None:
-        super().__init__()
-        self.enter, self.leave = nn.Linear(F, 2 * widths[0]), nn.Linear(widths[0], C)
-        self.mix = nn.Parameter(torch.empty(widths[0], 2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.leave((self.enter(x).view(len(x), -1, 2).tanh() * self.mix).sum(2))
-
-
-class EveryEdge(nn.Module):
-    """NNConv as it is: its edge network makes a matrix for every edge."""
-
-    def __init__(self, widths: tuple[int, ...]) -> None:
-        super().__init__()
-        self.convs = nn.ModuleList(pyg.NNConv(a, b, nn.Linear(D, a * b)) for a, b in pairwise([F, *widths, C]))
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        for conv in self.convs:
-            x = conv(x, edge_index, edge_attr)
-        return x
-
-
-class Table(nn.Module):
-    """Has more dimensions at larger widths."""
-
-    def __init__(self, widths: tuple[int, ...]) -> None:
-        super().__init__()
-        self.table = nn.Parameter(torch.zeros([widths[0]] * (1 if widths[0] < 10 else 2)))
-
-
-def raising(error: type[Exception]) -> Callable[..., Any]:
-    def function(*_: Any) -> Any:
-        raise error("two\nlines")
-
-    return function
-
-
-def behind(inner: Callable[[int], int]) -> Build:
-    """A hidden layer of the width, and one as wide as a function of it."""
-    return lambda w: nn.Sequential(nn.Linear(F, *w), nn.ReLU(), nn.Linear(*w, inner(*w)), nn.Linear(inner(*w), C))
-
-
-REFUSED: list[tuple[Any, Any, list[str]]] = [
-    (pyg.models.GCN(F, 8, 2, C), 8, ["build is a GCN, a model", "expected a function", "lambda widths"]),
-    ("gcn", 8, ["build is a str; expected a function"]),
-    (lambda width: width, 5, ["build(5) returned int", "torch.nn.Module"]),
-    (raising(TypeError), (12,), ["build((12,))", "TypeError", "two"]),
-    (PYG["gcn"], (8, 8), ["build((8, 8)) failed", "as PyG's models do, give an integer: widths=8"]),
-    (lambda w: Stack(w, pyg.GCNConv), 8, ["build(8) failed", "give widths=(8,)"]),
-    (through(lambda d: d**2), (12,), ["'0.weight'", "144", "width 0"]),
-    (through(lambda d: d // 2 + 1), (13,), ["'0.weight'", "dimension of 7"]),
-    (through(lambda a, b: a * b), (4, 5), ["'0.weight'", "not a sum of axes"]),
-    (lambda w: OURS["gcn"](w[:1]), (12, 5), ["width 1 (5)", "remove it"]),
-    (lambda w: nn.Sequential(*(nn.Linear(F, F) for _ in range(w[0]))), (4,), [".bias'", "some widths only"]),
-    (lambda w: Stack(w, pyg.GENConv), (8, 8), ["exists at some widths only", "GENConv", "equal sizes"]),
-    (Table, (6,), ["parameter 'table' has 1 dimensions at some widths, 2 at others"]),
-    (lambda w: Stack(w, pyg.SAGEConv, in_features=-1), (8,), ["parameter 'convs.0.lin", "is lazy", "-1"]),
-    (EveryEdge, (8, 6), ["convs.1.nn.weight", "a product of widths, as in NNConv", "GINEConv"]),
-    (Interleaved, (12,), ["cannot be confirmed", "'enter.weight'"]),
-    (lambda w: pyg.models.GraphSAGE(F, w, 2), 8, ["returns one output for each feature of width 0", "of classes"]),
-    (
-        lambda w: nn.Sequential(nn.Linear(F, w[0] // 4 * 4), nn.Linear(w[0] // 4 * 4, C)),
-        (64,),
-        ["does not follow the widths", "give each head the width: TransformerConv(features, width, heads=4)"],
-    ),
-    # The full width does not show it, but a sub-GCN would not fit its slice.
-    (behind(lambda d: min(d, 64)), (128,), ["2.weight"]),
-    (lambda w: Hidden(w, lambda h: h, lambda out: 0 * out), (12,), ["'enter.weight'", "does not depend"]),
-    (lambda w: Hidden(w, lambda h: h, lambda out: (out, out)), (12,), ["returned tuple", "one tensor"]),
-    (lambda w: Hidden(w, raising(KeyError)), (12,), ["could not be called", "KeyError", "two"]),
-    (lambda w: GraphSAGE(w[0], w[1:], C), (9, 8), ["could not be called"]),  # d_0 is not a hidden axis
-]
-
-
-@pytest.mark.parametrize(("build", "widths", "parts"), REFUSED)
-def test_what_has_no_layout_is_refused(build: Any, widths: Any, parts: list[str]) -> None:
-    with refused(*parts):
-        GIST(build, widths)
-
-
-def test_a_device_or_a_sampler_that_is_not_there() -> None:
-    for device, said in (("cuda:99", "device is 'cuda:99', but torch finds"), ("gpu", "expected cpu, cuda or cuda:N")):
-        with refused(said):
-            GIST(PYG["gcn"], 8, device=device)
-    for name, said in (("cluster", "sampler is 'cluster', expected one of full, clusters"), (5, "sampler is 5")):
-        with refused(said):
-            fit(GIST(PYG["gcn"], 8, 2), sampler=name)

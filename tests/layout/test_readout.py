@@ -26,10 +26,10 @@ def readout_of(
     split: Collection[int] | None = None,
     input_axis: int | None = None,
 ) -> tuple[frozenset[str], Layout]:
-    axes = (widths,) if isinstance(widths, int) else widths
-    layout = infer_layout(build, axes, shared=isinstance(widths, int), input_axis=input_axis)
-    chosen = range(len(axes)) if split is None else split
     shared = isinstance(widths, int)
+    axes = (widths,) if isinstance(widths, int) else widths
+    layout = infer_layout(build, axes, shared=shared, input_axis=input_axis)
+    chosen = range(len(axes)) if split is None else split
     return find_readout(build, axes, layout, shared=shared, split=chosen, input_axis=input_axis), layout
 
 
