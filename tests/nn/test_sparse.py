@@ -131,10 +131,7 @@ INDEX, PAIR = torch.tensor([0, 1]), torch.tensor([[0], [1]])
         (lambda: SparseMatrix.from_dense(torch.eye(2)) @ torch.ones(2, 2).double(), "convert one"),
         (lambda: Adjacency(torch.zeros(3, 2, dtype=torch.int64), 2), r"\[2, E\]"),
         (lambda: Adjacency(torch.tensor([[0], [2]]), 2), r"target index 2 is outside 0\.\.1"),
-        (
-            lambda: Adjacency(PAIR, 2, edge_weight=torch.tensor([-0.5])).gcn,
-            "edge_weight holds -0.5; expected 0 or more",
-        ),
+        (lambda: Adjacency(PAIR, 2, edge_weight=torch.tensor([-0.5])).gcn, "holds -0.5; expected 0 or more"),
         (lambda: Adjacency(PAIR, 2, edge_weight=torch.ones(3)), r"edge_weight has shape \[3\]: give \[1\]"),
     ],
 )

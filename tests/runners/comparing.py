@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn import GIST
+from gistgnn.nn import GCN
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.registry import Runner
@@ -13,11 +14,15 @@ from gistgnn.sampling import Batch, FullGraph, Sampler, whole_graph
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from tests.helpers.logs import logged
-from tests.helpers.models import Case, tiny_graph
+from tests.helpers.models import C, Case, tiny_graph
 
 
 def in_double(batch: Batch) -> Batch:
     return Batch(batch.x.double(), batch.edges, batch.y.double() if batch.y.dim() == 2 else batch.y, batch.loss_nodes)
+
+
+def of_inputs(widths: tuple[int, ...]) -> nn.Module:
+    return GCN(widths[0], widths[1:], C)
 
 
 WHOLE = whole_graph(tiny_graph())

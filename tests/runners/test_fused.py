@@ -14,7 +14,6 @@ from torch.nn import functional
 from gistgnn import GIST, Saving
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
-from gistgnn.nn import GCN
 from gistgnn.runners.fused import Fused, Stack
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
@@ -25,7 +24,7 @@ from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
 from tests.helpers.resuming import after, fit
 
-from .comparing import DOUBLE, FULL, SGD, WHOLE, in_double, runners_agree, trained
+from .comparing import DOUBLE, FULL, SGD, WHOLE, in_double, of_inputs, runners_agree, trained
 
 FEW = Batch(DOUBLE.x, DOUBLE.edges, DOUBLE.y, DOUBLE.loss_nodes[:2])
 BAGS = functional.one_hot(WHOLE.y % C, F).double() * (WHOLE.x > 1.5)  # few of them not zero
@@ -154,10 +153,9 @@ def test_with_dropout_outputs_and_gradients_have_the_same_mean(name: str) -> Non
 def test_the_baseline_is_the_in_turn_runner_s_and_nothing_is_said() -> None:
     build = partial(OURS["gcn"], dropout=0.5)
     with logged() as notes:
-        fused, losses = trained(Fused(), GIST(build, (8, 7)), FULL, Training(9))
-    expected, own = trained(InTurn(), GIST(build, (8, 7)), FULL, Training(9))
-    assert all(torch.equal(fused[name], expected[name]) for name in expected)
-    assert losses == own
+        fused = trained(Fused(), GIST(build, (8, 7)), FULL, Training(9))
+    expected = trained(InTurn(), GIST(build, (8, 7)), FULL, Training(9))
+    torch.testing.assert_close(fused, expected, rtol=0, atol=0)
     assert notes == []
 
 
@@ -218,18 +216,12 @@ FALLING_BACK: list[tuple[Case, str]] = [
 @pytest.mark.parametrize(("case", "why"), FALLING_BACK)
 def test_what_vmap_cannot_do_trains_in_turn(case: Case, why: str) -> None:
     with logged() as notes:
-        fused, losses = trained(Fused(), GIST(*case, 2), FULL, SGD)
-    expected, own = trained(InTurn(), GIST(*case, 2), FULL, SGD)
+        fused = trained(Fused(), GIST(*case, 2), FULL, SGD)
+    expected = trained(InTurn(), GIST(*case, 2), FULL, SGD)
     (note,) = notes  # of two rounds
     assert note.startswith(f"the sub-GCNs train in turn, not fused: {why}")
     assert "\n" not in note
-    assert fused.keys() == expected.keys()
-    assert all(torch.equal(fused[name], expected[name]) for name in expected)  # the check has left no trace
-    assert losses == own
-
-
-def of_inputs(widths: tuple[int, ...]) -> nn.Module:
-    return GCN(widths[0], widths[1:], C)
+    torch.testing.assert_close(fused, expected, rtol=0, atol=0)  # the check has left no trace
 
 
 OWN = Training(9, optimizer=torch.optim.RAdam)
@@ -241,13 +233,7 @@ INDEPENDENT = ClusterBatches(DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"),
     [
         ((OURS["gcn"], (8,)), INDEPENDENT, SGD, {}, "their batches are independent"),
         ((of_inputs, (F, 8)), FullGraph(DOUBLE), SGD, {"input_axis": 0}, "the input features are partitioned"),
-        (
-            (OURS["gcn"], (8,)),
-            FullGraph(DOUBLE),
-            Training(9, optimizer=torch.optim.RAdam),
-            {},
-            "the optimizer is RAdam",
-        ),
+        ((OURS["gcn"], (8,)), FullGraph(DOUBLE), OWN, {}, "the optimizer is RAdam"),
     ],
 )
 def test_what_is_not_fused_trains_in_turn(

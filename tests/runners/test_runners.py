@@ -27,7 +27,7 @@ from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, make, state
 from tests.helpers.resuming import fit as fit_resumable
 
-from .comparing import FULL, WHOLE, trained
+from .comparing import FULL, WHOLE, of_inputs, trained
 
 TRAINING = Training(9, local_steps=3, lr=0.05)
 PARTS = cluster(WHOLE.edge_index, 24, 6, "random")
@@ -50,10 +50,6 @@ class WholeNorm(torch.optim.SGD):
 
 def dropping(name: str = "gcn", norm: str = "none") -> Case:
     return partial(OURS[name], dropout=0.4, norm=norm), (9, 7)
-
-
-def of_inputs(widths: tuple[int, ...]) -> nn.Module:
-    return GCN(widths[0], widths[1:], C)
 
 
 MOMENTUM = {"optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry", "clip_norm": 0.05}
@@ -80,9 +76,7 @@ def test_auto_equals_the_in_turn_runner_bit_for_bit(name: str) -> None:
     one, expected = (
         trained(runner, GIST(build, widths, m, input_axis=axis), sampler, training, 3) for runner in (auto, InTurn())
     )
-    assert one[0].keys() == expected[0].keys()
-    assert all(torch.equal(one[0][key], tensor) for key, tensor in expected[0].items())
-    assert one[1] == expected[1]
+    torch.testing.assert_close(one, expected, rtol=0, atol=0)
     assert auto.together is (axis is None and sampler is not INDEPENDENT)
 
 

@@ -124,8 +124,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 @settings(deadline=None, max_examples=10)
 @given(data=st.data())
 def test_moments_are_sliced_and_merged_as_the_parameters(data: st.DataObject, optimizer: str) -> None:
-    models = ["graphsage batch 2", "gat none 2", "jumping over x", "residual", "features"]
-    name = data.draw(st.sampled_from(models))
+    name = data.draw(st.sampled_from(["graphsage batch 2", "gat none 2", "jumping over x", "residual", "features"]))
     case = data.draw(splits(name, 5))
     layout, m = case.layout, len(case.subs)
     kept: dict[str, Tensor] = {}
