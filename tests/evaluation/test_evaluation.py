@@ -93,8 +93,5 @@ def test_fit_by_each_method() -> None:
     assert [result.evaluation["method"] for result in results.values()] == ["whole", "whole", "layers", "parts"]
     assert all(same(one, actual[None]) for one in actual.values())  # scoring does not change training
     assert results[Evaluation("layers")].test == results[None].test
-    assert results[Evaluation("parts", parts=4)].as_dict()["evaluation"] == {
-        "method": "parts",
-        "exact": False,
-        "parts": 4,
-    }
+    written = results[Evaluation("parts", parts=4)].as_dict()["evaluation"]
+    assert written == {"method": "parts", "exact": False, "parts": 4}
