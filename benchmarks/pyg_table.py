@@ -10,6 +10,7 @@ import copy
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch_geometric
@@ -90,7 +91,8 @@ def attempt(case: Case) -> Outcome:
     try:
         gist = GIST(case.build, case.widths, 2)
         before = copy.deepcopy(gist.model().state_dict())
-        result = gist.fit(_with_what_is_taken(case), epochs=EPOCHS, local_steps=2, runner="fused", progress=False)
+        options: dict[str, Any] = {"runner": "fused", "standardise": False, "progress": False}
+        result = gist.fit(_with_what_is_taken(case), epochs=EPOCHS, local_steps=2, **options)
     except GistError as error:
         return Outcome(False, f"refused: {error}")
     except Exception as error:  # PyG's layers raise what they like

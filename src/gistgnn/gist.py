@@ -113,6 +113,7 @@ class GIST(GlobalModel):
         init: nn.Module | Mapping[str, Tensor] | None = None,
         max_seconds: float | None = None,
         saving: Saving | None = None,
+        standardise: bool | None = None,
         **settings: Unpack[TrainingKeywords],
     ) -> Result:
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
@@ -135,6 +136,9 @@ class GIST(GlobalModel):
             max_seconds: the run ends within this time, with the best model so far; it trains at least one round. A
                 resumed run has the same time again.
             saving: where and how often the state is saved, and whether to resume.
+            standardise: scale every feature to mean 0 and deviation 1 over the training nodes. The result's model does
+                so by itself, and is called with the features as they are. None: unless the features are words (few in
+                each row, and never negative), or as in the model of `init`.
             settings: the fields of `Training`; None stands for the default.
 
         Raises:
@@ -145,7 +149,7 @@ class GIST(GlobalModel):
         sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1, getattr(graph, "num_clusters", None))
         given = (self, graph, choose_training(training, settings), self._variant, sampling, runner, inductive)
         evaluation = Evaluation() if evaluation is None else evaluation
-        setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds)
+        setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
         with Fit(setup) as run:
             train(self, run)
         return run.end()

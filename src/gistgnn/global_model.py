@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from gistgnn.accounting.costs import require_theta_fits
 from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
+from gistgnn.graphs import Standardisation
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
+from gistgnn.nn.scaled_input import scale_input
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
 from gistgnn.sampling.call import Recent, multiply_when_called
@@ -86,6 +88,7 @@ class GlobalModel:
         self._theta: Theta | None = None
         self._begins_with_given = False  # Θ has not begun with the seed's values
         self._recent = Recent()
+        self.scaling: Standardisation | None = None  # of the features in the last run of `fit`
         self._mean: Mean | None = None  # of the run, where Θ is the mean of its sub-GCNs
 
     def __repr__(self) -> str:
@@ -169,7 +172,11 @@ class GlobalModel:
 
     def model(self) -> nn.Module:
         """Return the full model in evaluation mode, with a copy of Θ's parameters; large ones on disk are mapped."""
-        return self.theta.full_model(self._spec)
+        return self._scaled(self.theta.full_model(self._spec))
+
+    def _scaled(self, model: nn.Module) -> nn.Module:
+        """Let the full model scale its features, if those that it was trained on were scaled."""
+        return scale_input(model, self.scaling.mean, self.scaling.std) if self.scaling else model
 
     def _begin_run(
         self, training: Training, first: RoundPlan, *, resumed: bool, init: Mapping[str, Tensor] | None = None

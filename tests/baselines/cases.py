@@ -27,7 +27,7 @@ def make(method: str, m: int, ranks: Ranks | None = None, store: str = "memory",
 def fit(gist: GIST, **settings: Any) -> Result:
     """Six steps of every worker, in rounds of two: an epoch has two."""
     given = {"epochs": STEPS // 2, "training": "each", "local_steps": LOCAL, "lr": LR, "sampler": BATCHES}
-    return gist.fit(GRAPH, progress=False, **{**given, **settings})
+    return gist.fit(GRAPH, progress=False, **{"standardise": False, **given, **settings})
 
 
 def batches(worker: int) -> Any:

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file as load_arrays
+import torch
 from safetensors.torch import load_file
 
 from gistgnn import load_run
-from gistgnn.graphs import DATASETS
+from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation.scores import evaluate
+from gistgnn.graphs import DATASETS, load
+from gistgnn.nn import GCN
 from gistgnn.storage import tensors
 
 from .conftest import Cli, Json, arrays
@@ -120,15 +123,24 @@ def graph(tmp_path: Path) -> dict[str, Any]:
     return found
 
 
-def test_evaluate_and_predict_scale_as_training_did(
+def test_the_model_of_a_run_scales_features_as_training_did(
     cli: Cli, as_json: Json, tmp_path: Path, graph: dict[str, Any]
 ) -> None:
     """They also need neither labels nor splits."""
     record = as_json(*TRAIN, "--epochs", 30)
-    scale, x = load_arrays(tmp_path / "run/features.safetensors"), graph["x"][graph["train"]].astype(float)
-    np.testing.assert_allclose(scale["mean"], x.mean(axis=0), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(scale["std"][:3], x.std(axis=0)[:3], rtol=1e-5)
-    assert scale["std"][3] == 1
+    tensors, x = load_file(tmp_path / "run/model.safetensors"), graph["x"][graph["train"]].astype(float)
+    mean, std = tensors.pop("feature_mean"), tensors.pop("feature_std")
+    np.testing.assert_allclose(mean, x.mean(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(std[:3], x.std(axis=0)[:3], rtol=1e-5)
+    assert std[3] == 1
+    own, test = load("own.npz"), torch.from_numpy(graph["test"])
+    plain = GCN(4, tuple(record["config"]["model"]["hidden"]), 3)
+    plain.load_state_dict(tensors)
+    for model, given in ((plain, (own.x - mean) / std), (load_run("run").model, own.x)):
+        guess = model.eval()(given, own.edge_index).argmax(dim=1)
+        assert (guess == own.y)[test].float().mean().item() == pytest.approx(record["test"]["accuracy"])
+    for method in ("whole", "layers"):
+        assert evaluate(load_run("run").model, own, evaluation=Evaluation(method))["test"] == record["test"]
     assert record["config"]["standardise"] is None  # the features decide
     assert record["standardised"] is True
     assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
@@ -148,7 +160,7 @@ def test_evaluate_and_predict_scale_as_training_did(
     load_run(tmp_path / "run").save(tmp_path / "run", overwrite=True)
     assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
     assert cli(*TRAIN, "--no-standardise", "--overwrite").returncode == 0
-    assert not (tmp_path / "run/features.safetensors").exists()
+    assert "feature_mean" not in load_file(tmp_path / "run/model.safetensors")
     assert cli("evaluate", "run").returncode == 0
 
 
@@ -156,12 +168,7 @@ def test_files_that_do_not_fit(cli: Cli, tmp_path: Path, graph: dict[str, Any]) 
     assert cli(*TRAIN).returncode == 0
     np.savez(tmp_path / "narrow.npz", **{**graph, "x": graph["x"][:, :3]})
     for command in (("evaluate", "run"), ("predict", "run", "--output", "p.csv")):
-        refused(cli, "x has 3 features; the model was trained on 4", *command, "--dataset", "narrow.npz")
-    path = tmp_path / "run/features.safetensors"
-    for damaged in (path.read_bytes()[:40], None):
-        path.unlink() if damaged is None else path.write_bytes(damaged)
-        refused(cli, f"{path.relative_to(tmp_path)} ", "evaluate", "run")
-        refused(cli, f"{path.relative_to(tmp_path)} ", "predict", "run", "--output", "p.npz")
+        refused(cli, "x has shape [40, 3]: the model expects [N, 4]", *command, "--dataset", "narrow.npz")
     (tmp_path / "run/model.safetensors").write_bytes(b"torn")
     refused(cli, "model.safetensors is damaged", "evaluate", "run")
     assert not list(tmp_path.glob("p.*"))

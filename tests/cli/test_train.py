@@ -140,7 +140,7 @@ def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_grap
     assert done.returncode == 0, done.stderr
     assert "at best validation" in done.stdout
     assert len(list((tmp_path / "run/tensorboard").glob("events.out.tfevents.*"))) == 1
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {*FILES, "features.safetensors", "tensorboard"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {*FILES, "tensorboard"}
     before = (tmp_path / "run/result.json").read_bytes()
     for options, said in {
         ("--seed", 5): "already holds a result",
@@ -150,7 +150,17 @@ def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_grap
         assert refused.returncode == 2
         assert said in refused.stderr
     assert (tmp_path / "run/result.json").read_bytes() == before
+    theirs = [tmp_path / name for name in ("run/theta/a.tex", "run/tensorboard/a.tex", "other/state.json")]
+    for path in theirs:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    (tmp_path / "run/checkpoints").mkdir()
+    (tmp_path / "run/checkpoints/round-00000003").symlink_to(tmp_path / "other")
+    assert "run/theta is not empty" in cli(*train, "--seed", 5, "--overwrite").stderr
+    assert all(path.exists() for path in theirs)
+    theirs.pop(0).unlink()
     assert cli(*train, "--seed", 5, "--overwrite").returncode == 0
+    assert all(path.exists() for path in theirs)
     assert (tmp_path / "run/result.json").read_bytes() != before
 
 

@@ -52,7 +52,6 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert sum(said["sent"]) == sum(said["received"]) > 0
     assert sorted(path.name for path in ranks.iterdir()) == [
         "curves.png",
-        "features.safetensors",
         "model.safetensors",
         "report.html",
         "result.json",

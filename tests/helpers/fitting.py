@@ -17,7 +17,7 @@ def gcn(dropout: float = 0.0, **options: Any) -> Callable[[Any], nn.Module]:
 
 
 def fit(gist: GIST, graph: Graph = GRAPH, **options: Any) -> Result:
-    return gist.fit(graph, progress=False, **{"epochs": 12, "local_steps": 2, **options})
+    return gist.fit(graph, progress=False, **{"epochs": 12, "local_steps": 2, "standardise": False, **options})
 
 
 def theta(gist: GIST) -> dict[str, Tensor]:

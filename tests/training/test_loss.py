@@ -40,6 +40,12 @@ LOSSES: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("targets", [CLASSES, LABELS])
+def test_a_loss_that_returns_the_logits_is_refused(targets: Tensor) -> None:
+    with refused("returned [7, 3], expected one number"):
+        made(lambda logits, _: logits, targets)(LOGITS, targets)
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_of_the_user_is_the_mean_over_the_nodes_or_their_weighted_sum(name: str) -> None:
     loss = LOSSES[name]

@@ -38,12 +38,15 @@ def add_parser(commands: Any) -> None:
 def _convert(args: argparse.Namespace) -> int:
     import torch
 
+    from gistgnn.graphs import load
     from gistgnn.graphs.conversion import convert
+    from gistgnn.graphs.doubts import note_doubts
     from gistgnn.utils.formats import duration, size
     from gistgnn.utils.process_memory import peak_memory_bytes
 
     names = ("nodes", "dtype", "undirected", "memory", "data_root")
     made = convert(args.source, args.folder, progress=True, **{name: getattr(args, name) for name in names})
+    note_doubts(load(args.folder))
     peak, manifest = peak_memory_bytes(torch.device("cpu")), made.manifest
     names = ("nodes", "edges", "features", "classes", "task")
     facts = {"graph": manifest.name, "folder": str(args.folder), **{name: getattr(manifest, name) for name in names}}

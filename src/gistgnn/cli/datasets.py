@@ -26,6 +26,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.graphs import find, load
+    from gistgnn.graphs.doubts import note_doubts
     from gistgnn.graphs.folder import Manifest, verify
     from gistgnn.utils.console import spinner
 
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
             verify(folder)
         facts["checksums"] = "all fit"
     graph = load(args.dataset, args.data_root)
+    note_doubts(graph)
     task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
     sizes = {"name": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
     sizes |= {"classes": graph.num_classes, "task": task}

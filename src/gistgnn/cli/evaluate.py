@@ -74,13 +74,11 @@ def _evaluate(args: argparse.Namespace) -> int:
     load_torch()
     from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import load
-    from gistgnn.runs.run_folder import choose_device, scaler
+    from gistgnn.runs.run_folder import choose_device
     from gistgnn.sampling import check_fits, whole_graph
 
     config, record, model, evaluation, root = _load(args)
-    graph = load(args.dataset or config.dataset, root)
-    scale = scaler(args.directory, config)
-    graph = (scale.graph(graph) if scale else graph).to(choose_device(args.device))
+    graph = load(args.dataset or config.dataset, root).to(choose_device(args.device))
     if graph.multi_label != record["graph"]["multi_label"]:
         there, learnt = ("several labels", "one label") if graph.multi_label else ("one label", "several labels")
         differ = f"the model was trained on {learnt} per node, {graph.name} has {there}"
@@ -120,22 +118,21 @@ def _predict(args: argparse.Namespace) -> int:
     from gistgnn.graphs import is_file, load, load_nodes
     from gistgnn.graphs.folder import original_nodes
     from gistgnn.runs.prediction_files import SUFFIXES, write_predictions
-    from gistgnn.runs.run_folder import choose_device, scaler
+    from gistgnn.runs.run_folder import choose_device
     from gistgnn.sampling import Batch, check_fits, whole_graph
 
     if args.output.suffix not in SUFFIXES:
         raise InputError(f"output is {args.output}, expected a name that ends in {' or '.join(SUFFIXES)}")
     config, record, model, evaluation, root = _load(args)
-    name, scale, device = args.dataset or config.dataset, scaler(args.directory, config), choose_device(args.device)
+    name, device = args.dataset or config.dataset, choose_device(args.device)
     if is_file(name):  # it needs no labels and no splits
         x, edge_index, edge_data = load_nodes(name)
-        x, none = scale.features(x) if scale else x, torch.empty(0, dtype=torch.long)
+        none = torch.empty(0, dtype=torch.long)
         moved = {name: value.to(device) for name, value in edge_data.items()}
         batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=moved)
         numbers = None
     else:
-        graph = load(name, root)
-        graph = (scale.graph(graph) if scale else graph).to(device)
+        graph = load(name, root).to(device)
         batch, numbers = whole_graph(graph), original_nodes(graph)
     nodes, multi_label = len(batch.x), record["graph"]["multi_label"]
     check_fits(model, batch, record["graph"]["classes"])

@@ -77,15 +77,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _choose(args: argparse.Namespace) -> int:
     """Print what a run with a budget would choose, and nothing else."""
-    from gistgnn.compare.many_runs import load_scaled
     from gistgnn.fit.budget import choose
     from gistgnn.fit.prepare import make_sampler
+    from gistgnn.graphs import load
 
     given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
     if unused := next((name for name, value in given.items() if value is not None), None):
         raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
     config = config_from_args(args, chosen_sub_gcns(args))
-    graph = load_scaled(config, args.data_root)
+    graph = load(config.dataset, args.data_root)
     gist = config.trainer(graph.num_features, graph.num_classes)
     sampler = make_sampler(gist, graph.to(gist.device), config.sampler, config.inductive)
     choice = choose(gist, sampler, config.training, args.budget)

@@ -2,7 +2,7 @@
 
 import argparse
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -18,6 +18,8 @@ from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from gistgnn.distributed import World
     from gistgnn.graphs import Graph, Standardisation
 
@@ -84,7 +86,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, trained_tensors, write_run
     from gistgnn.utils.console import spinner
 
-    first, scale, diverged = ranks.leads, None, None
+    first, diverged = ranks.leads, None
     _require_same(args, config, ranks)
     if args.tensorboard:
         ranks.lead(require_tensorboard)
@@ -92,13 +94,9 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     if args.resume and (finished := ranks.lead(lambda: finished_run(out, config))):
         return _report(finished, out, args.json, shown=first)
 
-    def read() -> "Graph":
-        nonlocal scale
-        graph, scale = _read_graph(args, config, out, check=not ranks.several)
-        return graph
-
     with spinner(f"reading {config.dataset}", shown=first):
-        graph = load_on_ranks(ranks, read)
+        init = ranks.together(lambda: trained_tensors(Path(config.init)) if config.init else None)
+        graph, scale = load_on_ranks(ranks, lambda: _read_graph(args, config, out, init, check=not ranks.several))
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     stop = folder.enter_context(stopping(args.grace))
@@ -109,11 +107,10 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         callbacks.append(folder.enter_context(closing(Events(out / FOLDER))))
     try:
         saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-        init = ranks.together(lambda: trained_tensors(Path(config.init)) if config.init else None)
-        hooks = {"init": init, "saving": saving, "callbacks": callbacks, "max_seconds": seconds_left(args.max_seconds)}
+        hooks = {"init": init, "saving": saving, "callbacks": callbacks, "standardise": scale or False}
         # What is left of a budget, which began with the process; result.json has all of it.
         left = replace(config, training=replace(config.training, budget=seconds_left(config.training.budget)))
-        result = left.fit(gist, graph, progress=first, **hooks)
+        result = left.fit(gist, graph, progress=first, max_seconds=seconds_left(args.max_seconds), **hooks)
     except DivergedError as error:
         diverged, result = error, error.result
     except (MemoryError, RuntimeError) as error:
@@ -124,8 +121,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         return _interrupted(out, stop, ranks, best=False)
 
     def write() -> dict[str, Any]:
-        record = result_json(config, graph, result, args.data_root, standardised=scale is not None)
-        return write_run(out, record, result.model, scale)
+        return write_run(out, result_json(config, graph, result, args.data_root), result.model)
 
     record = ranks.lead(write)
     if result.interrupted:
@@ -185,12 +181,12 @@ def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
 
 
 def _read_graph(
-    args: argparse.Namespace, config: RunConfig, out: Path, *, check: bool
+    args: argparse.Namespace, config: RunConfig, out: Path, init: "Mapping[str, Tensor] | None", *, check: bool
 ) -> "tuple[Graph, Standardisation | None]":
     """Return the graph, and how its features were scaled."""
     # `check`: refuse a run that needs more memory or disk than this machine has, before the graph is read if possible.
     from gistgnn.estimate import Resources, require_room
-    from gistgnn.graphs import find, load
+    from gistgnn.graphs import Standardisation, find, load
     from gistgnn.graphs.named import GraphSizes
 
     known = find(args.dataset)
@@ -200,7 +196,7 @@ def _read_graph(
     graph = load(args.dataset, args.data_root)
     if resources and not known:
         require_room(config, GraphSizes.of_graph(graph), resources)
-    scale = config.scale(graph)
+    scale = Standardisation.choose(config.standardise, graph, init)
     return scale.graph(graph) if scale else graph, scale
 
 

@@ -26,7 +26,7 @@ from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import Callback
 from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
-from gistgnn.graphs import Graph, Standardisation, load
+from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import config_of, result_json
 from gistgnn.storage.json_files import plain, read_json, write_json
@@ -115,7 +115,7 @@ class RunStore:
 
     def _resume(self, config: RunConfig, callbacks: Sequence[Callback] = ()) -> Record:
         """Train one run in this process, from its last checkpoint if there is one."""
-        graph, out = load_scaled(config, self.data_root), self._path(config).with_suffix(".theta")
+        graph, out = load(config.dataset, self.data_root), self._path(config).with_suffix(".theta")
         return train_run(config, graph, self.data_root, out, callbacks=callbacks, saving=self.saving(config))[1]
 
     def _path(self, config: RunConfig) -> Path:
@@ -145,24 +145,16 @@ def with_seeds(configs: Iterable[RunConfig], seeds: int) -> list[RunConfig]:
     return [replace(config, seed=seed) for config in configs for seed in range(seeds)]
 
 
-def load_scaled(config: RunConfig, data_root: str) -> Graph:
-    """Load the graph of a run, with its features standardised if the run asks for it."""
-    graph = load(config.dataset, data_root)
-    scale = config.scale(graph)
-    return scale.graph(graph) if scale else graph
-
-
 def train_run(
     config: RunConfig, graph: Graph, data_root: str, out: Path | None = None, ranks: World | None = None, **options: Any
 ) -> tuple[Result, Record]:
-    """Train a run on the graph of `load_scaled`; return result and record, of a diverged run with the scores so far."""
+    """Train a run on its graph; return result and record, of a diverged run with the scores so far."""
     trainer = config.trainer(graph.num_features, graph.num_classes, out, ranks=ranks)
     try:
         result = config.fit(trainer, graph, progress=False, **options)
     except DivergedError as error:
         result = error.result
-    scaled = Standardisation.suits(graph.x) if config.standardise is None else config.standardise
-    record = result_json(config, graph, result, data_root, standardised=scaled)
+    record = result_json(config, graph, result, data_root)
     return result, {**record, "machine": describe_machine(config.device)}
 
 

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from gistgnn.compare.many_runs import Record, RunStore, load_scaled, train_run, with_seeds
+from gistgnn.compare.many_runs import Record, RunStore, train_run, with_seeds
 from gistgnn.distributed import Traffic, World, load_on_ranks
 from gistgnn.errors import InputError
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.result import Result
-from gistgnn.graphs import Graph
+from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.console import TaskProgress
 
@@ -41,7 +41,7 @@ class RunsOnRanks:
     def __init__(self, store: RunStore, ranks: World, stop: Callable[[], bool]) -> None:
         self._alone, self._together = store, store_of_ranks(store, ranks.count)
         self._ranks, self._stop = ranks, stop
-        self._loaded: dict[tuple[str, bool | None], Graph] = {}  # the graph of the last run
+        self._loaded: dict[str, Graph] = {}  # the graph of the last run
 
     def train(self, runs: Sequence[RunConfig], seeds: int, label: str) -> bool:
         """Train the runs that are missing, with every seed; False: `stop` has ended one, and the same call resumes."""
@@ -111,11 +111,11 @@ class RunsOnRanks:
 
     def _graph(self, config: RunConfig) -> Graph:
         """Return a run's graph; the graph of the run before is freed first."""
-        wanted = config.dataset, config.standardise
-        if wanted not in self._loaded:
+        if config.dataset not in self._loaded:
             self._loaded.clear()
-            self._loaded[wanted] = load_on_ranks(self._ranks, lambda: load_scaled(config, self._alone.data_root))
-        return self._loaded[wanted]
+            root = self._alone.data_root
+            self._loaded[config.dataset] = load_on_ranks(self._ranks, lambda: load(config.dataset, root))
+        return self._loaded[config.dataset]
 
 
 def _keep(store: RunStore, config: RunConfig, result: Result, record: Record) -> bool:

@@ -16,6 +16,7 @@ from gistgnn.nn import GNN, Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import ENTRIES, Operator
 from gistgnn.nn.functional import activate
 from gistgnn.nn.gnn import Layer, Propagation, as_gnn
+from gistgnn.nn.scaled_input import scaled, scales_input
 from gistgnn.sampling import Batch
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.process_memory import return_freed_memory
@@ -89,8 +90,14 @@ def _rowptr(adj: Adjacency, nodes: Tensor) -> Tensor:
 class NodeFeatures:
     """The features of all nodes, in memory or a file: a matrix [N, f] per block of columns; one may be sparse."""
 
-    def __init__(self, parts: list[Tensor] | list[SparseMatrix], device: torch.device, dtype: torch.dtype) -> None:
-        self.parts, self._device, self._dtype = parts, device, dtype
+    def __init__(
+        self,
+        parts: list[Tensor] | list[SparseMatrix],
+        device: torch.device,
+        dtype: torch.dtype,
+        scale: Callable[[Tensor, slice], Tensor] = lambda x, columns: x,
+    ) -> None:
+        self.parts, self._device, self._dtype, self.scale = parts, device, dtype, scale
         cuts = accumulate((part.shape[1] for part in parts), initial=0)
         self.blocks = [slice(start, stop) for start, stop in pairwise(cuts)]
         self.width = self.blocks[-1].stop
@@ -112,14 +119,14 @@ class NodeFeatures:
             return first.rows(nodes)
         where = nodes.to(first.device) if isinstance(nodes, Tensor) else nodes
         rows = [part[where] for part in cast(list[Tensor], self.parts)]
-        return (rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).to(self._device, self._dtype)
+        x = (rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).to(self._device, self._dtype)
+        return self.scale(x, slice(None))
 
     def block(self, index: int) -> Tensor:
         """Return a block of columns of all nodes: [N, f]; not copied where it is as it is wanted."""
         part = cast(Tensor, self.parts[index])
-        if (part.device, part.dtype) == (self._device, self._dtype) and part.is_contiguous():
-            return part
-        return copied(part, self._device, self._dtype)
+        there = (part.device, part.dtype) == (self._device, self._dtype) and part.is_contiguous()
+        return self.scale(part if there else copied(part, self._device, self._dtype), self.blocks[index])
 
     def put(self, nodes: slice, values: Tensor) -> None:
         for part, columns in zip(cast(list[Tensor], self.parts), self.blocks, strict=True):
@@ -149,12 +156,12 @@ class ByLayers(Inference):
         gnn, batch, plan = cast(GNN, as_gnn(model)), self._batch, self._plan
         gnn.check_input(batch.x)
         return_freed_memory()
-        features = batch.features
+        features, scale = batch.dense if scales_input(gnn) else batch.features, partial(scaled, gnn)
         if isinstance(features, SparseMatrix):
             h = NodeFeatures([features], batch.device, batch.dtype)
         else:
             blocks = column_blocks(features.shape[1], plan.columns if batch.is_stored else features.shape[1])
-            h = NodeFeatures([features[:, columns] for columns in blocks], batch.device, batch.dtype)
+            h = NodeFeatures([features[:, columns] for columns in blocks], batch.device, batch.dtype, scale)
         for index, (layer, sizes, required) in enumerate(zip(gnn.convs, plan.layers, self._required, strict=True)):
             step = _LayerPass(batch, plan, cast(Layer, layer), sizes, required, h)
             if index < len(gnn.norms):
@@ -211,7 +218,7 @@ class _LayerPass:
         """Return what nodes receive, and the storage, if not the layer's input, that it is read from."""
         batch, layer, h = self._batch, self._layer, self._h
         if self._sizes.cached:
-            product = batch.adj.aggregate(cast(Propagation, layer).operator, batch.x)
+            product = batch.adj.aggregate(cast(Propagation, layer).operator, h.scale(batch.x, slice(None)))
             return cast(Rows, partial(self._own, NodeFeatures([product], batch.device, batch.dtype))), None
         z, scores = self._messages(h)
         if z is not h and not layer.update_reads_input:

@@ -37,6 +37,7 @@ class Fit(Run):
         self._end = None if setup.max_seconds is None else self._begun + setup.max_seconds
         self._longest_round = self._longest_evaluation = 0.0  # seconds
         self.gist, self.progress = setup.gist, Progress()
+        self.gist.scaling = setup.scaling
         self._setup, self._training, self._ranks = setup, setup.training, setup.gist.ranks
         self._callbacks: list[Any] = list(setup.callbacks)
         self._saver: Saver | None = None
@@ -163,7 +164,7 @@ class Fit(Run):
         workers = gist.workers
         costs = round_costs(plan.training, gist.sub_gcns, workers, plan.local_steps, theta=theta, slices=slices)
         return Result(
-            model=self._running.best(),
+            model=gist._scaled(self._running.best()),
             progress=progress,
             interrupted=self.interrupted,
             peak_memory_bytes=peak_memory_bytes(gist.device),
@@ -177,6 +178,7 @@ class Fit(Run):
             budget=progress.chosen,
             local_steps=self.schedule.local_steps,
             metric=setup.metric.as_dict(),
+            standardised=setup.scaling is not None,
             config=settings_of(setup),
             graph=describe_graph(setup.graph),
             identify=lambda: run_id(identity_of(setup)),

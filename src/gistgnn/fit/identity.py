@@ -40,6 +40,7 @@ def settings_of(setup: Setup) -> dict[str, Any]:
         "sampler": describe(setup.sampling),
         "runner": setup.runner,
         "inductive": setup.inductive,
+        "standardise": setup.scaling is not None,
         "evaluation": asdict(setup.evaluation),
         "store": gist.store.kind,
     }

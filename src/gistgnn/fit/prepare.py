@@ -3,14 +3,13 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from gistgnn.accounting.costs import require_step_fits
-from gistgnn.distributed import Costs
+from gistgnn.distributed import Costs, load_on_ranks
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.scores import selection_metric
@@ -18,7 +17,8 @@ from gistgnn.fit.callbacks import check_callbacks
 from gistgnn.fit.saving import Saving
 from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
-from gistgnn.graphs import Graph
+from gistgnn.graphs import Graph, Standardisation
+from gistgnn.graphs.doubts import note_doubts
 from gistgnn.runners.registry import Runner
 from gistgnn.sampling import Batch, FullGraph, Sampler, Sampling, training_subgraph, whole_graph
 from gistgnn.schedule import check_phases
@@ -67,11 +67,14 @@ class Setup:
     saving: Saving | None
     init: Any  # a model or its tensors; then the values that Θ begins with; None: the seed decides them
     max_seconds: float | None
+    standardise: Standardisation | bool | None  # how the caller has scaled the features, or whether to do so
+    scaling: Standardisation | None = None  # of the features; None: they are as they were given
 
     def __post_init__(self) -> None:
         gist, training, variant, init = self.gist, self.given, self.variant, self.init
         check_flag("inductive", self.inductive)
         check_flag("progress", self.progress)
+        check_kind("standardise", self.standardise, (bool, Standardisation), "True, False or None", none=True)
         check_kind("evaluation", self.evaluation, Evaluation, "an Evaluation, such as Evaluation('layers'), or None")
         check_kind("saving", self.saving, Saving, "a Saving, such as Saving('checkpoints')", none=True)
         if self.callbacks != ():
@@ -86,8 +89,11 @@ class Setup:
             check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
         if variant.independent:
             self.sampling = independent(self.sampling, gist.method)
+        graph = load_on_ranks(gist.ranks, lambda: self._scale(as_graph(self.graph, training)))
         self.init = None if init is None else _initial_values(gist, variant, training, init)
-        self.graph = graph = gist.ranks.together(partial(as_graph, self.graph, training)).to(gist.device)
+        if gist.ranks.leads:
+            note_doubts(graph)
+        self.graph = graph = graph.to(gist.device)
         several = gist.method == "gist" and gist.workers > 1 and gist.partition.split
         if graph.regression and several and not (training.averages or training.budget):
             # The full model's output is the sum of m outputs, each of which has learned the target. The largest class
@@ -109,6 +115,15 @@ class Setup:
         self.metric = NAMED[selection_metric(graph)] if named else as_metric(training.metric or "")  # selects the model
         # The model may have any number of outputs where loss and metric are the user's own.
         self.any_outputs = callable(training.loss) and callable(training.metric)
+
+    def _scale(self, graph: Graph) -> Graph:
+        """Scale the features of the graph, unless the caller has done so."""
+        if isinstance(self.standardise, Standardisation):
+            self.scaling = self.standardise
+            return graph
+        init = self.init.state_dict() if isinstance(self.init, nn.Module) else self.init
+        self.scaling = Standardisation.choose(self.standardise, graph, init)
+        return self.scaling.graph(graph) if self.scaling else graph
 
     def require_step_fits(self) -> None:
         """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget chooses what fits."""

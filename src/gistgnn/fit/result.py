@@ -1,6 +1,6 @@
 """The result of a run, how far the run has come, and the files of a result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +60,7 @@ class Result:
         local_steps: ζ of every phase, also where it was chosen.
         coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
         metric: the score that selected the model: "name", "higher_is_better", and "percent" if it is a share.
+        standardised: the model scales the features that it is called with.
         config: the settings of the run.
         graph: the graph's name, sizes and task.
         diverged: how training diverged, in the result of a `DivergedError`; None: it did not.
@@ -80,6 +81,7 @@ class Result:
     budget: dict[str, Any] | None = None
     local_steps: list[int] = field(default_factory=list)
     metric: dict[str, Any] = field(default_factory=dict)
+    standardised: bool = False
     config: dict[str, Any] = field(default_factory=dict)
     graph: dict[str, Any] = field(default_factory=dict)
     diverged: str | None = None
@@ -117,7 +119,7 @@ class Result:
         ended = {"interrupted": self.interrupted, "diverged": self.diverged}
         return {
             "run": self.run,
-            **{name: own.pop(name) for name in ("config", "graph")},
+            **{name: own.pop(name) for name in ("config", "graph", "standardised")},
             "test": self.progress.best.get("test"),
             "validation": self.progress.best.get("validation"),
             **{name: getattr(self.progress, name) for name in progress},
@@ -171,12 +173,9 @@ RESULT, MODEL, CURVES = "result.json", "model.safetensors", "curves.png"
 VERSION = 1  # of result.json
 
 
-def write_result(
-    folder: Path, record: dict[str, Any], model: nn.Module, more: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+def write_result(folder: Path, record: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """Write the files of a result, result.json last: if it is there, the other files are there too."""
-    # `more` has the digests of other files of the run in the folder, by name. The record comes back with the version,
-    # the digests of the files, and the checksum.
+    # The record comes back with the version, the digests of the files, and the checksum.
     from gistgnn.report.pages import plot_curves, run_page  # matplotlib is slow to import
 
     with replacing(folder / MODEL) as path:
@@ -184,6 +183,6 @@ def write_result(
     with replacing(folder / CURVES) as path:
         plot_curves(record, path)
     write_report(folder / REPORT, run_page(record))
-    listed = {"version": VERSION, **record, "files": {MODEL: digest, **(more or {})}}
+    listed = {"version": VERSION, **record, "files": {MODEL: digest}}
     write_json(folder / RESULT, listed, indent=2)
     return read_json(folder / RESULT, dict[str, Any], "save it again")

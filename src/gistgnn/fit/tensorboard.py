@@ -1,11 +1,11 @@
 """A run's history as TensorBoard events."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from gistgnn.errors import InputError
 from gistgnn.fit.callbacks import Callback, Run
+from gistgnn.storage.whole_files import remove_files
 
 FOLDER = "tensorboard"
 TAGS = {"loss": "loss", "learning rate": "lr", "score/validation": "validation", "score/test": "test"}
@@ -29,7 +29,7 @@ class Events(Callback):
         require_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
 
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_files(folder, "events.out.tfevents.*")
         try:
             self._writer = SummaryWriter(str(folder))
         except OSError as error:

@@ -62,11 +62,12 @@ def reading_raw(name: str, folder: Path) -> Iterator[None]:
 def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays ``keys``, and those of ``optional`` that are there; call it in `reading_file`."""
     with zipfile.ZipFile(path) as archive:
-        present = [name.removesuffix(".npy") for name in archive.namelist()]
+        present = {name.removesuffix(".npy"): archive.getinfo(name) for name in archive.namelist()}
+        present |= {key: present[f"{key}_mask"] for key in keys if key not in present and f"{key}_mask" in present}
         if missing := [key for key in keys if key not in present]:
             found = ", ".join(sorted(present)) or "nothing"
             raise InputError(f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found {found})")
-        members = {key: archive.getinfo(f"{key}.npy") for key in (*keys, *optional) if key in present}
+        members = {key: present[key] for key in (*keys, *optional) if key in present}
         check_room(sum(member.file_size for member in members.values()))
         arrays = {}
         for key, member in members.items():
@@ -111,9 +112,9 @@ def load_file(path: str | Path) -> Graph:
 
     Args:
         path: a ``.npz`` with the arrays ``edge_index`` [2, E], ``x`` [N, F], ``y`` [N] or [N, K], ``train``, ``val``
-            and ``test`` (masks or node numbers) and optionally ``num_classes``, ``edge_weight``, ``edge_attr`` and
-            ``edge_type``; or a ``.pt`` with a `torch_geometric.data.Data` saved by `torch.save`. For the values see
-            `Graph.build` and `Graph.from_pyg`.
+            and ``test`` (masks or node numbers; PyG's names ``train_mask`` ... do as well) and optionally
+            ``num_classes``, ``edge_weight``, ``edge_attr`` and ``edge_type``; or a ``.pt`` with a
+            `torch_geometric.data.Data` saved by `torch.save`. For the values see `Graph.build` and `Graph.from_pyg`.
     """
     path = Path(path)
     is_npz, name = _is_npz(path), printable(path.stem)

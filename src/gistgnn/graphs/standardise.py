@@ -1,7 +1,7 @@
 """Standardisation: features are scaled by the mean and standard deviation of the training nodes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,10 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.cache import derived
 from gistgnn.graphs.graph import Graph
-from gistgnn.storage.tensors import read_ahead, read_tensors, write_tensors
-from gistgnn.storage.whole_files import replacing
+from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.tensors import checksum
 
+MEAN, STD = "feature_mean", "feature_std"  # the names of a model's buffers with which it scales its features
 _WORDS_BELOW = 0.1  # share of features that are not 0
 _ROWS = _SAMPLE = 2**16  # nodes that are read at once, or looked at
 _RUN = 2**10  # neighbouring nodes of a sample: single rows of a mapped file would read all of it
@@ -52,6 +52,18 @@ class Standardisation:
         std = (squares / count).sqrt().float()
         return cls(mean.float(), torch.where(std == 0, 1.0, std))
 
+    @classmethod
+    def choose(
+        cls, wanted: bool | None, graph: Graph, init: Mapping[str, Tensor] | None = None
+    ) -> "Standardisation | None":
+        """Return how a run scales the features; None: not at all.
+
+        Where it is not said (None), the tensors of the model with which the run begins decide, or the features.
+        """
+        if wanted is None and isinstance(init, Mapping):
+            return cls(init[MEAN], init[STD]) if MEAN in init else None
+        return cls.of(graph) if (cls.suits(graph.x) if wanted is None else wanted) else None
+
     @staticmethod
     def suits(x: Tensor) -> bool:
         """Whether features, [N, F], should be scaled: all but words, which are few in each row and never negative."""
@@ -77,16 +89,3 @@ class Standardisation:
         name = f"x-standardised-{checksum(self.std.cpu(), checksum(self.mean.cpu())):08x}"
         shape = graph.num_nodes, graph.num_features
         return replace(graph, x=derived(graph.folder, name, shape, fill))
-
-    def save(self, path: Path) -> str:
-        """Write a safetensors file, and return its digest; an existing file is replaced in one step."""
-        with replacing(path) as temporary:
-            return write_tensors(temporary, {"mean": self.mean, "std": self.std})
-
-    @classmethod
-    def load(cls, path: Path) -> "Standardisation":
-        """Read a file that `save` wrote; one that is missing or damaged is an `InputError`."""
-        tensors = read_tensors(path, "train the run again")
-        if missing := {"mean", "std"} - tensors.keys():
-            raise InputError(f"{path} has no '{min(missing)}'; train the run again")
-        return cls(tensors["mean"].clone(), tensors["std"].clone())

@@ -145,8 +145,7 @@ class EnsembleTable(AppendixB):
     def _measure(self, runs: Sequence[RunConfig], store: RunStore) -> RunGroup:
         """See `GroupedExperiment`; each run's inference is measured, too."""
         group, graph = super()._measure(runs, store), load(store.dataset(runs[0].dataset), store.data_root)
-        scale = runs[0].scale(graph)
-        seconds = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device))
+        seconds = inference_alone(runs, graph.to(self.device))
         pairs = zip(group.lines, seconds, strict=True)
         return RunGroup([replace(line, inference=inference) for line, inference in pairs])
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
     from gistgnn.fit.result import Result
     from gistgnn.gist import GIST
-    from gistgnn.graphs import Graph, Standardisation
+    from gistgnn.graphs import Graph
     from gistgnn.sampling import Sampling
 
 THETA = "theta"  # the folder, inside the run folder, of a Θ on disk
@@ -251,14 +251,7 @@ class RunConfig:
         with torch.device("meta"):
             return construct(lambda widths: model.build(features, widths, classes), model.hidden, shared=False)
 
-    def scale(self, graph: "Graph") -> "Standardisation | None":
-        """Return how the features of the graph have to be scaled before training; None: not at all."""
-        from gistgnn.graphs import Standardisation
-
-        wanted = Standardisation.suits(graph.x) if self.standardise is None else self.standardise
-        return Standardisation.of(graph) if wanted else None
-
     def fit(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Result":
         """Train with these settings; `hooks` are the arguments of `GIST.fit` that do not change the result."""
-        same_names = {name: getattr(self, name) for name in ("sampler", "runner", "inductive", "evaluation")}
-        return gist.fit(graph, self.training, **same_names, **hooks)
+        names = ("sampler", "runner", "inductive", "evaluation", "standardise")
+        return gist.fit(graph, self.training, **{**{name: getattr(self, name) for name in names}, **hooks})

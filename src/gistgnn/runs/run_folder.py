@@ -1,15 +1,13 @@
 """The run folder: what a run leaves on disk, written and read.
 
 DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score),
-curves.png and report.html; features.safetensors, if features are standardised; and, until the run is finished,
-checkpoints/ and, if Θ is on disk, theta/.
+curves.png and report.html; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
 """
 
 import logging
 import re
-import shutil
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,9 @@ from gistgnn.errors import InputError, reason, users_code
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.identity import describe_graph
 from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
-from gistgnn.graphs import Graph, Standardisation
+from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build, construct
+from gistgnn.nn.scaled_input import scale_input
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig, call_own
 from gistgnn.runs.record import check_record
 from gistgnn.sampling import from_description
@@ -30,46 +29,41 @@ from gistgnn.storage.checkpoints import Checkpoints, require_same_run
 from gistgnn.storage.json_files import read_json
 from gistgnn.storage.tensors import assign, check_digest, read_tensors
 from gistgnn.storage.whole_files import check_writable
+from gistgnn.theta import disk
 from gistgnn.utils.formats import plural
 from gistgnn.utils.machine import provenance
 
-FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
 
 log = logging.getLogger(__name__)
 
 
-def result_json(
-    config: RunConfig, graph: Graph, result: Result, data_root: str, *, standardised: bool = False
-) -> dict[str, Any]:
+def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str) -> dict[str, Any]:
     """Return what result.json holds of a run of the command line."""
     own = {
         "config": config.as_dict(),
         "data_root": data_root,
         "graph": describe_graph(graph),
-        "standardised": standardised,
         "provenance": provenance(config.device),
     }
     return {**own, **result.as_dict(), **own}
 
 
-def write_run(
-    out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None
-) -> dict[str, Any]:
+def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """Write a run into its folder, result.json last; return its record. An interrupted run keeps its checkpoints."""
-    more = {FEATURES: scale.save(out / FEATURES)} if scale else {}
-    if not scale:
-        (out / FEATURES).unlink(missing_ok=True)  # left by a run that this one replaces
-    record = write_result(out, record, model, more)
+    record = write_result(out, record, model)
     if not record.get("interrupted"):
         Checkpoints(out / CHECKPOINTS).remove()
-        shutil.rmtree(out / THETA, ignore_errors=True)
+        disk.remove(out / THETA)
     return record
 
 
 def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
     """Prepare a folder for a run: remove what `overwrite` replaces; refuse a run that is not replaced or resumed."""
     check_writable(out)
+    for own in (out / CHECKPOINTS, out / THETA):
+        if own.is_symlink():
+            raise InputError(f"{own} is a link, and a run removes files there: take it away, or choose another --out")
     checkpoints = Checkpoints(out / CHECKPOINTS)
     if overwrite:
         checkpoints.remove()
@@ -79,7 +73,7 @@ def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
     if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
         for left in (THETA, f"{THETA}.tmp"):
-            shutil.rmtree(out / left, ignore_errors=True)
+            disk.remove(out / left)
 
 
 def finished_run(out: Path, config: RunConfig) -> dict[str, Any] | None:
@@ -199,13 +193,9 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
             found = config.meta_model(features, classes)
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
-    config = replace(config, standardise=record.get("standardised", config.standardise))
+    if record.get("standardised"):
+        scale_input(found, *torch.empty(2, features, device="meta"))
     return config, record, assign(found, read_tensors(out / MODEL, _advice(out)), str(out / MODEL))
-
-
-def scaler(out: Path, config: RunConfig) -> Standardisation | None:
-    """Return how a finished run scaled the features that it was trained on; None: it did not."""
-    return Standardisation.load(out / FEATURES) if config.standardise else None
 
 
 def choose_device(name: str) -> str:

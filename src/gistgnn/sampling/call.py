@@ -15,6 +15,7 @@ from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.nn.gnn import as_gnn, members_of
 from gistgnn.nn.pyg_layers import Products, multiplies, sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.nn.scaled_input import scales_input
 from gistgnn.sampling.batch import Batch
 
 _STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, also where they are optional
@@ -107,7 +108,8 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
                 f"to Graph.build, or write {name}=None in the forward"
             )
     if takes.structure == "adj":
-        return Arguments((batch.features, batch.adj), given)
+        x = batch.dense if scales_input(model) else batch.features
+        return Arguments((x, batch.adj), given)
     return Arguments((batch.dense, batch.edge_index) if takes.structure else (batch.dense,), given)
 
 

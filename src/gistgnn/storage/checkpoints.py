@@ -8,7 +8,6 @@ ranks. state.json is written last: without it the checkpoint is incomplete, and 
 import contextlib
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from torch import Tensor
 from gistgnn.errors import InputError, reason
 from gistgnn.storage.json_files import encoded, plain, read_json, write_json
 from gistgnn.storage.tensors import check_digest, write_tensors
-from gistgnn.storage.whole_files import sync, temporary_path
+from gistgnn.storage.whole_files import remove_files, sync, temporary_path
 
 T = TypeVar("T")
 
@@ -65,7 +64,7 @@ class Checkpoints:
 
     def _all(self) -> set[Path]:
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
-        return {path for path in paths if re.fullmatch(r"round-\d{8,}", path.name)}
+        return {path for path in paths if re.fullmatch(r"round-\d{8,}", path.name) and not path.is_symlink()}
 
     def whole(self) -> list[Path]:
         """Return the folders of the complete checkpoints, oldest first."""
@@ -115,7 +114,7 @@ class Checkpoints:
     def remove_torn(self) -> None:
         """Remove incomplete checkpoints, which a killed process left."""
         for path in self._all() - set(self.whole()):
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
 
     def remove(self) -> None:
         """Remove all checkpoints, and the folder if nothing else is in it."""
@@ -193,5 +192,4 @@ def require_same_run(
 
 def _remove(place: Path) -> None:
     """Remove a checkpoint; without its state it is incomplete at once."""
-    (place / _STATE).unlink(missing_ok=True)
-    shutil.rmtree(place, ignore_errors=True)
+    remove_files(place, _STATE, "rank-?????-*.safetensors")

@@ -49,6 +49,17 @@ def remove_leftovers(folder: Path, within: Sequence[str] = ()) -> None:
                 path.unlink(missing_ok=True)
 
 
+def remove_files(folder: Path, *patterns: str) -> None:
+    """Remove the files of some names from a folder, and the folder if nothing else is in it; links are not followed."""
+    if folder.is_symlink():
+        return
+    with contextlib.suppress(OSError):
+        for pattern in (*patterns, f"{TEMPORARY}*"):
+            for path in [*folder.glob(pattern)]:
+                path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
     if path.is_dir() and os.name == "nt":  # Windows opens no folder

@@ -18,7 +18,7 @@ from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import LargeTensorsInFiles, allocate, assign, map_tensors, read_tensors, write_tensors
-from gistgnn.storage.whole_files import remove_leftovers, replacing, sync
+from gistgnn.storage.whole_files import remove_files, remove_leftovers, replacing, sync
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec, check_shapes, shapes_of
 from gistgnn.theta.registry import Store
@@ -225,12 +225,18 @@ class OnDisk(InMemory):
         remove_leftovers(self.folder)
 
 
+def remove(folder: Path) -> None:
+    """Remove the files of a Θ from a folder, and the folder if nothing else is in it."""
+    remove_files(folder / ROUND, "?????.safetensors", _SHARED)
+    remove_files(folder, STATE, PARAMETERS, BEST, "moments-*.safetensors")
+
+
 def write_new(folder: Path, spec: ModelSpec, *, half: bool) -> None:
     """Write the model's initial values into a folder, in place of what is there; `half`: in bfloat16."""
     temporary = folder.with_name(folder.name + ".tmp")
     try:
         with writing(folder):
-            shutil.rmtree(temporary, ignore_errors=True)
+            remove(temporary)
             temporary.mkdir(parents=True)
             allocate(temporary / PARAMETERS, spec.tensor_specs(half=half))
             tensors = map_tensors(temporary / PARAMETERS)
@@ -239,10 +245,10 @@ def write_new(folder: Path, spec: ModelSpec, *, half: bool) -> None:
                     tensors[name].copy_(value)
             sync(temporary / PARAMETERS)
             write_json(temporary / STATE, State(secrets.token_hex(16)))  # a run's settings may not be known yet
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
             temporary.rename(folder)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove(temporary)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.standardise import MEAN, STD
 from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
 from gistgnn.utils.random_streams import torch_stream
 from gistgnn.utils.tensors import checksum
@@ -71,6 +72,7 @@ def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[
         raise InputError(f"init is a {type(given).__name__}, expected a trained model, or its state_dict()")
     own = spec.tensor_specs()
     tensors = named_tensors(given) if isinstance(given, nn.Module) else {n: given[n] for n in own if n in given}
+    tensors = {name: tensor for name, tensor in tensors.items() if name not in (MEAN, STD)}
     advice = f"give a model of `build` at the widths {spec.widths}"
     check_shapes(shapes_of(tensors), shapes_of(own), "init", "the model of the full widths", advice)
     for name, tensor in tensors.items():

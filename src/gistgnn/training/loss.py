@@ -21,9 +21,9 @@ class Criterion:
 
     Args:
         loss: called as `loss(logits, targets)`, with float32 logits [n, C] and the targets of the same n nodes: [n]
-            classes, [n, C] labels of 0 and 1, or [n, C] numbers. It returns one number, or one for each node, [n] or
-            [n, K]. If the sampler weights the nodes (GraphSAINT), it has to give one for each node: a torch loss with
-            `reduction` is asked for "none".
+            classes, [n, C] labels of 0 and 1, or [n, C] numbers. It returns one number, or one for each node, [n], or
+            for each label, [n, K]. If the sampler weights the nodes (GraphSAINT), one number is not enough: a torch
+            loss with `reduction` is asked for "none".
         name: of the loss in records.
         record: the settings of `Training` that have led to it, as JSON.
     """
@@ -37,8 +37,9 @@ class Criterion:
         if logits.dim() == 3:  # the loss is the user's code, so it sees one sub-GCN at a time
             return torch.stack([self(each, targets, weights) for each in logits])
         found, nodes = (self._loss if weights is None else self._each)(logits, targets), len(targets)
-        fitting = [(), (nodes,), (nodes, 1), (nodes, logits.shape[1])]  # no others: broadcasting is a common mistake
-        if not isinstance(found, Tensor) or found.shape not in fitting:
+        fitting = [(), (nodes,), (nodes, 1)]  # no others: broadcasting is a common mistake
+        fitting += [logits.shape] if targets.dim() == 2 else []
+        if not isinstance(found, Tensor) or found.shape not in fitting or found is logits:
             got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             expected = f"expected one number, or one for each node, [{nodes}]"
             raise InputError(f"the loss {self.name} returned {got}, {expected}")
