@@ -1,7 +1,10 @@
 """The files of `gistgnn predict`: each prediction once, under the number that its node had before the graph was cut."""
 
+import csv
 import io
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ from gistgnn.sampling import whole_graph
 from tests.cli.in_process import run
 from tests.helpers.clustered_folders import make_clustered
 
-from .folders import put, some_graph
+from .folders import csv_tables, put, some_graph
 
 
 def outputs(nodes: int, classes: int, step: int) -> tuple[list[tuple[slice, torch.Tensor]], torch.Tensor]:
@@ -62,6 +65,58 @@ def test_the_command_gives_nodes_their_old_numbers(tmp_path: Path, capsys: pytes
     assert run("predict", tmp_path / "run", *words) == 2
     assert "node.npy is damaged: it does not hold every node once" in capsys.readouterr().err
     assert not (tmp_path / "damaged.npz").exists()
+
+
+TRAIN = ("--model", "graphsage", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2)
+NAMES = np.array(['say "no", or', "été", "Ünder"])  # neither the order nor the letters of ASCII
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_npz(path: Path, graph: Any, y: Any) -> None:
+    save_file(graph, path)
+    np.savez(path, **{key: value for key, value in np.load(path).items() if key not in ("y", "num_classes")}, y=y)
+
+
+def test_classes_that_are_texts_keep_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = some_graph()
+    texts = NAMES[graph.y.numpy()]
+    write_npz(tmp_path / "named.npz", graph, texts)
+    edges, nodes = csv_tables(graph, tmp_path)
+    with nodes.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    with nodes.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *([row[0], text, *row[2:]] for row, text in zip(rows, texts, strict=True))])
+    assert run("convert", edges, tmp_path / "folder", "--nodes", nodes) == 0, capsys.readouterr().err
+    found = []
+    for dataset in ("named.npz", "folder"):
+        out, written = tmp_path / f"run-{dataset}", tmp_path / f"{dataset}.csv"
+        assert run("train", "--dataset", tmp_path / dataset, *TRAIN, "--out", out) == 0, capsys.readouterr().err
+        assert json.loads((out / "result.json").read_text())["graph"]["class_names"] == sorted(NAMES)
+        assert run("predict", out, "--output", written, "--dataset", tmp_path / dataset) == 0
+        found.append([row["class"] for row in rows_of(written)])
+    assert set(found[0]) <= set(NAMES)
+    assert found[0] == found[1]
+    save_file(load(tmp_path / "folder"), tmp_path / "again.npz")
+    assert load(tmp_path / "again.npz").class_names == tuple(sorted(NAMES))
+
+    # another graph, whose classes have other numbers: two of the names
+    few = np.where(texts == NAMES[1], "", texts)
+    masks = {name: getattr(graph, name).numpy() & (few != "") for name in ("train", "val", "test")}
+    write_npz(tmp_path / "few.npz", some_graph(y=few, **masks), few)
+    write_npz(tmp_path / "same.npz", some_graph(**masks | {"y": graph.y}), texts)
+    capsys.readouterr()
+    scores = []
+    for name in ("few", "same"):
+        assert run("evaluate", out, "--dataset", tmp_path / f"{name}.npz", "--json") == 0, capsys.readouterr().err
+        scores.append(json.loads(capsys.readouterr().out)["test"]["accuracy"])
+    assert scores[0] == scores[1]
+    write_npz(tmp_path / "other.npz", graph, np.where(few == "", "other", few))
+    assert run("evaluate", out, "--dataset", tmp_path / "other.npz") == 2
+    assert "other has the class 'other'; expected one of" in capsys.readouterr().err
 
 
 def test_an_evaluation_by_parts_comes_in_pieces(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from gistgnn.evaluation import Evaluation
+    from gistgnn.graphs import Graph
     from gistgnn.runs.config import RunConfig
 
 
@@ -83,6 +84,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         there, learnt = ("several labels", "one label") if graph.multi_label else ("one label", "several labels")
         differ = f"the model was trained on {learnt} per node, {graph.name} has {there}"
         raise InputError(f"{differ}: choose a graph of the same kind")
+    graph = _numbered_as(record["graph"].get("class_names", []), graph)
     batch = whole_graph(graph)
     check_fits(model, batch, graph.num_classes)
     inference = evaluation.prepare(model, batch, config.seed, graph.train | graph.val | graph.test)
@@ -91,6 +93,19 @@ def _evaluate(args: argparse.Namespace) -> int:
         return options.print_json({**scores, "evaluation": inference.describe()})
     print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())
     return 0
+
+
+def _numbered_as(names: list[str], graph: "Graph") -> "Graph":
+    """Return a graph whose classes have the numbers that a run gives to their names."""
+    import torch
+
+    if unknown := [name for name in graph.class_names if name not in names]:
+        expected = f"one of {', '.join(names)}" if names else "numbers, as in the graph of the run"
+        raise InputError(f"{graph.name} has the class {unknown[0]!r}; expected {expected}")
+    if not graph.class_names:
+        return graph
+    numbers = torch.tensor([*map(names.index, graph.class_names), -1], device=graph.y.device)  # -1 is the last
+    return replace(graph, y=numbers[graph.y], num_classes=len(names), class_names=tuple(names))
 
 
 def _by_parts(evaluation: Mapping[str, Any]) -> str:
@@ -134,10 +149,11 @@ def _predict(args: argparse.Namespace) -> int:
     else:
         graph = load(name, root).to(device)
         batch, numbers = whole_graph(graph), original_nodes(graph)
-    nodes, multi_label = len(batch.x), record["graph"]["multi_label"]
+    nodes = len(batch.x)
+    how = {"multi_label": record["graph"]["multi_label"], "names": record["graph"].get("class_names", [])}
     check_fits(model, batch, record["graph"]["classes"])
     inference = replace(evaluation, sample=None).prepare(model, batch, config.seed)  # predict every node
     with evaluation_mode(model):
-        write_predictions(args.output, inference.outputs(model), nodes, multi_label=multi_label, numbers=numbers)
+        write_predictions(args.output, inference.outputs(model), nodes, numbers=numbers, **how)
     print(f"{nodes} nodes written to {printable(args.output)}{_by_parts(inference.describe())}", file=sys.stderr)
     return 0

@@ -48,7 +48,7 @@ def settings_of(setup: Setup) -> dict[str, Any]:
 
 def describe_graph(graph: Graph) -> dict[str, Any]:
     """Return the entry "graph" of result.json."""
-    sizes = {
+    facts = {
         "name": graph.name,
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
@@ -56,7 +56,9 @@ def describe_graph(graph: Graph) -> dict[str, Any]:
         "classes": graph.num_classes,
         "multi_label": graph.multi_label,
     }
-    return {**sizes, "regression": True} if graph.regression else sizes
+    if graph.class_names:
+        facts["class_names"] = list(graph.class_names)
+    return {**facts, "regression": True} if graph.regression else facts
 
 
 def identity_of_model(gist: GlobalModel, saving: Saving | None) -> dict[str, Any]:

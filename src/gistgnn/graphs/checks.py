@@ -1,6 +1,6 @@
 """Checks that convert a user's data to the tensors of a `Graph`, or say in one line what is wrong."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gistgnn.errors import InputError
-from gistgnn.utils.checks import check_count
+from gistgnn.errors import InputError, printable
+from gistgnn.utils.checks import check_count, check_name
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes
 
@@ -132,6 +132,27 @@ def _check_edge_data(name: str, value: ArrayLike, edges: int) -> Tensor:
     bad, expected = (tensor < 0, "integers from 0 up") if is_type else (~tensor.isfinite(), "finite float32 values")
     _refuse(bad, tensor, name, expected)
     return tensor
+
+
+def class_numbers(texts: Iterable[str]) -> dict[str, int]:
+    """Return the number of every class that labels name, in sorted order; "" and "-1" are unlabelled nodes."""
+    names = sorted(set(texts) - {"", "-1"})
+    for name in names:
+        check_name("the name of a class in y", name)
+        if printable(name) != name:
+            raise InputError(f"y holds the class {name!r}; expected characters that can be printed")
+    return {name: number for number, name in enumerate(names)}
+
+
+def number_labels(value: ArrayLike) -> tuple[ArrayLike, tuple[str, ...]]:
+    """Return texts [N] as numbers of classes, and the classes' names; other labels as they are, without names."""
+    texts: Any = value
+    if getattr(getattr(value, "dtype", None), "kind", None) in ("O", "T", "U"):
+        texts = texts.tolist()
+    if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) for text in texts):
+        return value, ()
+    numbers = class_numbers(texts)
+    return [numbers.get(text, -1) for text in texts], tuple(numbers)
 
 
 def check_labels(

@@ -78,7 +78,7 @@ def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) 
                         raise ValueError(f"it is longer than its shape {list(arrays[key].shape)}")
             except ValueError as error:
                 what = f"{member.filename} is damaged, or not of numbers ({reason(error)})"
-                raise InputError(f"{what}; write it again") from error
+                raise InputError(f"{what}; write it again, texts with .astype(str)") from error
         return arrays
 
 
@@ -175,5 +175,7 @@ def save_file(graph: Graph, path: str | Path) -> None:
     if graph.regression:
         raise InputError(f"{path}: the graph is one of a regression; expected classes or labels: keep it as a Data")
     arrays = {key: getattr(graph, key).cpu().numpy() for key in (*_KEYS, *graph.edge_data)}
+    if graph.class_names:
+        arrays["y"] = np.array([*graph.class_names, ""])[arrays["y"]]  # -1 is the last
     with replacing(path) as temporary:
         np.savez(temporary, num_classes=np.asarray(graph.num_classes), **arrays)

@@ -55,6 +55,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     features: int
     classes: int
     arrays: dict[str, ArrayEntry]
+    class_names: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     xxh3: str = ""
     version: Literal[2] = 2
 
@@ -141,6 +142,7 @@ def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
         x, edges, arrays["y"], **masks_of(arrays["split"]), num_classes=manifest.classes, name=manifest.name,
         regression=manifest.task == "regression", **{name: arrays[name] for name in EDGE_DATA if name in arrays},
         folder=None if in_memory else folder.absolute(), cluster_ptr=arrays.get("cluster_ptr"),
+        class_names=manifest.class_names or (),
     )  # fmt: skip
 
 
@@ -149,6 +151,8 @@ def _check_values(folder: Path, manifest: Manifest, arrays: dict[str, Tensor]) -
     y, split, edges = arrays["y"], arrays["split"], manifest.edges
     if manifest.task == "single-label":
         check_classes(manifest.classes, manifest.nodes)
+    if manifest.class_names and len(manifest.class_names) != manifest.classes:
+        raise InputError(f"{folder / MANIFEST} is damaged: it does not name {manifest.classes} classes; {_ADVICE}")
     problems = {"rowptr": f"does not rise from 0 to {edges}" if not _rises(arrays["rowptr"], edges, 0) else ""}
     if manifest.task == "single-label" and (int(y.min()) < -1 or int(y.max()) >= manifest.classes):
         problems["y"] = f"holds a label outside of -1 to {manifest.classes - 1}"
@@ -260,7 +264,7 @@ def write_graph(graph: Graph, folder: Path, dtype: str = "float32") -> None:
     arrays = {name: write_array(folder, name, value) for name, value in values.items()}
     task: Task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
     sizes = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes
-    Manifest(graph.name, task, *sizes, arrays).write(folder)
+    Manifest(graph.name, task, *sizes, arrays, graph.class_names or msgspec.UNSET).write(folder)
 
 
 @contextlib.contextmanager

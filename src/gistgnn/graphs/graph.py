@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import EDGE_DATA, ArrayLike, check_edges, check_features, check_labels, check_splits
+from gistgnn.graphs.checks import (
+    EDGE_DATA,
+    ArrayLike,
+    check_edges,
+    check_features,
+    check_labels,
+    check_splits,
+    number_labels,
+)
 from gistgnn.graphs.csr import CSR
 from gistgnn.utils.checks import check_flag, check_name
 from gistgnn.utils.tensors import Array, checksum
@@ -42,6 +50,7 @@ class Graph:
             written into a mapped tensor.
         cluster_ptr: [c + 1] int64: cluster k is the nodes ``cluster_ptr[k] : cluster_ptr[k + 1]``; None: the nodes are
             not in the order of clusters.
+        class_names: the name of each class, if labels were texts.
     """
 
     x: Tensor
@@ -58,6 +67,7 @@ class Graph:
     edge_type: Tensor | None = None
     folder: Path | None = None
     cluster_ptr: Tensor | None = None
+    class_names: tuple[str, ...] = ()
 
     @classmethod
     def build(
@@ -82,7 +92,8 @@ class Graph:
             x: [N, F] finite numbers. A contiguous float32 tensor or array is not copied.
             edge_index: [2, E] integers, sources and targets, in any order. Duplicates are dropped, unless there is
                 edge data.
-            y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N, K] of 0 and 1.
+            y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N] texts, which are numbered in sorted
+                order, "" for unlabelled; or [N, K] of 0 and 1.
             train, val, test: each a bool mask [N], or distinct node numbers.
             num_classes: number of classes; None: the largest label plus one, or K.
             name: the graph's name.
@@ -94,7 +105,10 @@ class Graph:
         check_name("name", name)
         check_flag("regression", regression)
         features = check_features(x)
+        y, names = (y, ()) if regression else number_labels(y)
         labels, classes = check_labels(y, features.shape[0], num_classes, regression=regression)
+        if names and classes != len(names):
+            raise InputError(f"num_classes is {classes}, y names {len(names)} classes: leave num_classes out")
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
         sorted_edges, data = check_edges(edge_index, features.shape[0], given)
         edges = CSR.of(sorted_edges, features.shape[0])
@@ -102,7 +116,7 @@ class Graph:
             edges = CSR(edges.rowptr, edges.col.to(torch.int32, memory_format=torch.contiguous_format))
         masks = check_splits({"train": train, "val": val, "test": test}, labels)
         facts: dict[str, Any] = {"num_classes": classes, "name": name, "regression": regression, **masks, **data}
-        return cls(features, edges, labels, **facts).to(features.device)
+        return cls(features, edges, labels, class_names=names, **facts).to(features.device)
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph", *, regression: bool = False) -> "Graph":

@@ -59,7 +59,7 @@ def is_ogb(folder: Path) -> bool:
 class OgbFiles:
     """The raw files of OGB in a folder: tables in CSV, or two `.npz` as of ogbn-papers100M; NaN is no label."""
 
-    classes, undirected = None, True
+    classes, undirected, class_names = None, True, ()
 
     def __init__(self, folder: Path) -> None:
         self.name, raw = printable(folder.name.replace("_", "-")), folder / "raw"

@@ -49,7 +49,7 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 class Blocks:
     """The parts of a graph, each drawn alone: a source of `gistgnn.graphs.conversion`."""
 
-    undirected, nodes_in, edges_in = True, "", ""
+    undirected, class_names, nodes_in, edges_in = True, (), "", ""
 
     def __init__(self, info: DatasetInfo, recipe: Recipe = RECIPE) -> None:
         self.info, self.recipe, self.name, self.classes = info, recipe, info.name, info.classes

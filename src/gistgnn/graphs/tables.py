@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gistgnn.errors import InputError, printable, reason
+from gistgnn.graphs.checks import class_numbers
 from gistgnn.graphs.graph import SPLITS
 from gistgnn.utils.tensors import Array
 
@@ -185,6 +186,7 @@ class TablesSource:
                 hint = "expected source and target alone (edge data comes from a .npz or .pt)"
                 raise InputError(f"{edges}: the columns are {found}; {hint}")
             types = columns_of(connection, self._nodes)
+            self._classes = _class_numbers(connection, self._nodes, types)
         self._y = ["y"] if "y" in types else [name for name in types if _SEVERAL.fullmatch(name)]
         if not self._y or _SPLIT not in types:
             lacking = _SPLIT if self._y else "y"
@@ -192,7 +194,8 @@ class TablesSource:
         self._x = [name for name in types if name not in (*self._y, _SPLIT, _NODE)]
         if not self._x:
             raise InputError(f"{nodes}: there are no features; expected more columns than y and split")
-        self._types = _numbers(nodes, types, [name for name in types if name != _SPLIT])
+        self.class_names, texts = tuple(self._classes), (_SPLIT, "y") if self._classes else (_SPLIT,)
+        self._types = _numbers(nodes, types, [name for name in types if name not in texts])
 
     def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
         start = 0
@@ -202,12 +205,27 @@ class TablesSource:
             for batch in connection.sql(query).to_arrow_reader(block_rows(len(self._x))):
                 if _NODE in self._types:
                     _check_numbers(_matrix(batch, [_NODE], start)[:, 0], start)
-                x, y = _matrix(batch, self._x, start), _matrix(batch, self._y, start)
+                x, y = _matrix(batch, self._x, start), self._labels(batch, start)
                 yield x, y[:, 0] if y.shape[1] == 1 else y.astype(np.float32), _splits(batch.column(_SPLIT), start)
                 start += len(x)
 
+    def _labels(self, batch: Any, start: int) -> Array:
+        if not self._classes:
+            return _matrix(batch, self._y, start)
+        return np.array([[self._classes.get((text or "").strip(), -1)] for text in batch.column("y").to_pylist()])
+
     def edges(self, connection: Any, folder: Path) -> str:
         return f"SELECT source, target FROM {table(self._edges, self._edge_types)}"
+
+
+def _class_numbers(connection: Any, files: list[Path], types: dict[str, str]) -> dict[str, int]:
+    """Return the numbers of the classes that the column y names; none, if its first label is a number."""
+    kind, rows = types.get("y"), table(files, types)
+    first = f"SELECT TRY_CAST(y AS DOUBLE) FROM {rows} WHERE trim(y) NOT IN ('', '-1') LIMIT 1"
+    if kind not in ("", "VARCHAR") or connection.sql(first).fetchall() != [(None,)]:
+        return {}
+    distinct = connection.sql(f"SELECT DISTINCT y FROM {rows} WHERE y IS NOT NULL").fetchall()
+    return class_numbers(text.strip() for (text,) in distinct)
 
 
 def _numbers(path: Path, types: dict[str, str], names: Any) -> dict[str, str]:

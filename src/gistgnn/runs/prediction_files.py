@@ -3,7 +3,7 @@
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,12 +22,18 @@ _ROWS = 2**16  # nodes that are written at once
 
 
 def write_predictions(
-    path: Path, outputs: Iterable[Output], nodes: int, *, multi_label: bool, numbers: Tensor | None = None
+    path: Path,
+    outputs: Iterable[Output],
+    nodes: int,
+    *,
+    multi_label: bool,
+    numbers: Tensor | None = None,
+    names: Sequence[str] = (),
 ) -> None:
     """Write the predictions of a model for N nodes, which come in pieces that have every node once."""
     # A `.csv` has a node's number, class and the class's probability; with several labels a node, every label's. A
     # `.npz` has `classes` [N] or [N, K], and `probabilities` [N, C]. `numbers` [N] are the nodes' in the file; None:
-    # their own.
+    # their own. A `.csv` has the `names` of classes, if there are any, in place of their numbers.
     with replacing(path) as temporary, contextlib.ExitStack() as stack:
         classes = probabilities = np.empty(0)
         for first, (which, logits) in enumerate(outputs):
@@ -46,8 +52,8 @@ def write_predictions(
             with temporary.open("wb") as file:  # `savez` adds a suffix to a name; it writes large arrays in pieces
                 np.savez(file, classes=classes, probabilities=probabilities)
         else:
-            with temporary.open("w", encoding="ascii") as text:
-                _write_csv(text, classes, probabilities)
+            with temporary.open("w", encoding="utf-8") as text:
+                _write_csv(text, classes, probabilities, [_cell(name) for name in names])
 
 
 @contextlib.contextmanager
@@ -64,12 +70,19 @@ def _array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator
         yield np.memmap(file, dtype, "r+" if reserved else "w+", shape=shape)
 
 
-def _write_csv(file: TextIO, classes: Array, probabilities: Array) -> None:
+def _write_csv(file: TextIO, classes: Array, probabilities: Array, names: list[str]) -> None:
     several = classes.ndim == 2  # one column of probabilities for each label
-    names = ["node", *(f"label_{k}" for k in range(classes.shape[1]))] if several else ["node", "class", "probability"]
-    form = "%d" + ",%.6f" * classes.shape[1] if several else "%d,%d,%.6f"
-    file.write(",".join(names) + "\n")
+    columns = [f"label_{k}" for k in range(classes.shape[1])] if several else ["class", "probability"]
+    form = ("%s" if several else "%s,%s") + ",%.6f" * probabilities.shape[1] + "\n"
+    file.write(",".join(["node", *columns]) + "\n")
     for start in range(0, len(classes), _ROWS):
-        labels, scores = classes[start : start + _ROWS], probabilities[start : start + _ROWS]
-        nodes = np.arange(start, start + len(labels))
-        np.savetxt(file, np.column_stack([nodes, scores] if several else [nodes, labels, scores]), form)
+        labels, scores = classes[start : start + _ROWS].tolist(), probabilities[start : start + _ROWS]
+        shown = [] if several else [[names[label] for label in labels] if names else labels]
+        nodes = range(start, start + len(labels))
+        file.writelines(form % row for row in zip(nodes, *shown, *scores.T.tolist(), strict=True))
+
+
+def _cell(text: str) -> str:
+    """Return a text as a cell of a CSV file."""
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if any(c in text for c in ',"\r\n') else text

@@ -54,6 +54,7 @@ class _Graph(Struct):
     classes: Count
     multi_label: bool
     regression: bool = False
+    class_names: list[Name] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Evaluated(Struct):
@@ -144,7 +145,9 @@ class RunRecord(Struct):
 
 def check_record(record: dict[str, Any]) -> None:
     """Raise a ValueError unless the content of a result.json has the types and the scores that are read from it."""
-    msgspec.convert(record, RunRecord)
+    graph = msgspec.convert(record, RunRecord).graph
+    if graph.class_names and len(graph.class_names) != graph.classes:
+        raise ValueError(f"the graph has {graph.classes} classes and {len(graph.class_names)} names")
     if record["test"] and any(entry["test"] is None for entry in record["history"]):
         raise ValueError("the history has no test score")
     if missing := [name for name in ("test", "validation") if record[name] and main_score(record) not in record[name]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 
@@ -89,7 +90,8 @@ def convert(
             with timed(seconds, "edges", shown), _naming(found.edges_in):
                 arrays |= _write_edges(found, count, both, made, room // 2)
             sizes = count, arrays["col"].shape[0], arrays["x"].shape[1], classes
-            Manifest(found.name, "multi-label" if several else "single-label", *sizes, arrays).write(made)
+            names = found.class_names or msgspec.UNSET
+            Manifest(found.name, "multi-label" if several else "single-label", *sizes, arrays, names).write(made)
     return Converted(Manifest.read(target), seconds)
 
 
