@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from gistgnn import GIST, InputError
-from gistgnn.cli.main import main
 from gistgnn.runners.auto import Auto
 from gistgnn.theta import Store
 from tests.cli.in_process import run
@@ -65,12 +64,9 @@ def test_the_line_names_plan_peak_and_advice(
     assert "its plan has" in line
     assert " stage, it held up to" in line
     assert "raise --sub-gcns" in line
-
-
-def test_another_error_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_once(monkeypatch, RuntimeError("something else"))
+    fail_once(monkeypatch, RuntimeError("something else"))  # which stays as it is
     with pytest.raises(RuntimeError, match="something else"):
-        main([*RUN, "--out", str(tmp_path / "run"), "--device", "cpu"])
+        run(*RUN, "--out", tmp_path / "other", "--device", "cpu")
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:

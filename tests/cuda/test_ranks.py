@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.distributed import HashStore
 
-from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.distributed.ranks import each_has_a_gpu
 from tests.distributed.launch import on_ranks
-from tests.distributed.test_equality import BY_SGD, CASES, joined, left
-from tests.helpers.models import every_model, tiny_graph
+from tests.distributed.test_equality import BY_SGD, CASES, fitted, joined, left
 from tests.helpers.refusals import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -32,14 +30,12 @@ def test_nccl_is_for_ranks_with_a_gpu_each(gpus: Sequence[str], nccl: bool) -> N
         Ranks("cuda:99")
 
 
-def train(ranks: Ranks | None, store: str, device: str) -> list[dict[str, Any]]:
+def train(ranks: Ranks | None, store: str, device: str) -> list[dict[str, Tensor]]:
     """What runs by SGD leave: Adam makes a large step of a gradient that is zero but for rounding."""
     found = []
     for model, widths, m, _ in ON_GPU:
-        build, sizes = every_model()[model]
-        gist = GIST(build, widths[0] if isinstance(sizes, int) else widths, m, device=device, store=store, ranks=ranks)
-        own = left(gist, gist.fit(tiny_graph(), **BY_SGD))
-        found.append({**own, "tensors": {name: tensor.cpu() for name, tensor in own["tensors"].items()}})
+        own = left(*fitted((model, widths, m, BY_SGD), store, ranks, device))
+        found.append({name: tensor.cpu() for name, tensor in own["tensors"].items()})
     return found
 
 
@@ -49,8 +45,8 @@ def test_two_ranks_on_one_gpu_train_the_theta_of_one_process(store: str) -> None
     every = on_ranks(2, train, store, "cuda", device="cuda")
     for k, expected in enumerate(train(None, "memory", "cuda")):
         own = [found[k] for found in every]
-        tensors = joined([each["tensors"] for each in own]) if store == "sharded" else own[0]["tensors"]
-        for name, tensor in expected["tensors"].items():
+        tensors = joined(own) if store == "sharded" else own[0]
+        for name, tensor in expected.items():
             torch.testing.assert_close(tensors[name].view(tensor.shape), tensor, rtol=1e-3, atol=1e-4)
 
 

@@ -21,6 +21,8 @@ MODELS = [f"{name} {norm} 2" for name in OURS for norm in ("layer", "batch")]
 MODELS += [f"pyg {name} {norm} cat" for name in PYG for norm in ("layer_norm", "batch_norm")]
 MODELS += list(USERS)
 ALONE = [name for name, place in STORES.items() if not place.shared]  # one process can use them
+RUN_BY_ALL = ("gat layer 2", "gcn batch 2", "pyg gcn layer_norm cat")
+SAMPLED = [{"sampler": SAMPLERS[name](**own), "epochs": 12} for name, own in SAMPLING.items()]
 OPTIONS: list[dict[str, Any]] = [
     {"clip_norm": 0.5},
     {"clip_norm": 0.5, "runner": "fused"},
@@ -28,40 +30,24 @@ OPTIONS: list[dict[str, Any]] = [
     {"inductive": True},
     {"redraw_every": 2},
     {"schedule": "cosine"},
+    *({**own, "runner": runner} for own in SAMPLED for runner in ("auto", "fused")),
+]
+RUNS: list[tuple[str, dict[str, Any]]] = [
+    *((model, {}) for model in MODELS),
+    *((model, {"runner": runner}) for model in RUN_BY_ALL for runner in RUNNERS),
+    *(("gcn batch 2", {"kind": kind, "momentum": 0.0}) for kind in ALONE),
+    *(("gcn batch 2", {"kind": kind, "optimizer": "adamw", "momentum": 0.0, "lr": 1e-4}) for kind in ALONE),
+    *(("graphsage layer 2", options) for options in OPTIONS),
 ]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_every_model(model: str, tmp_path: Path) -> None:
-    agree(model, tmp_path)
-
-
-@pytest.mark.parametrize("runner", RUNNERS)
-@pytest.mark.parametrize("model", ["gat layer 2", "pyg gcn layer_norm cat", "gcn batch 2"])
-def test_every_runner(runner: str, model: str, tmp_path: Path) -> None:
-    agree(model, tmp_path, runner=runner)
-
-
-@pytest.mark.parametrize("runner", ["auto", "fused"])
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_sampler(sampler: str, runner: str, tmp_path: Path) -> None:
-    agree("graphsage layer 2", tmp_path, sampler=SAMPLERS[sampler](**SAMPLING[sampler]), runner=runner, epochs=12)
-
-
-@pytest.mark.parametrize("kind", ALONE)
-@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.05), ("adamw", 1e-4)])
-def test_every_store(kind: str, optimizer: str, lr: float, tmp_path: Path) -> None:
-    agree("gcn batch 2", tmp_path, kind=kind, optimizer=optimizer, momentum=0.0, lr=lr)
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-def test_settings(options: dict[str, Any], tmp_path: Path) -> None:
-    agree("graphsage layer 2", tmp_path, **options)
+@pytest.mark.parametrize(("model", "options"), RUNS, ids=str)
+def test_it_trains_the_theta_of_the_cpu(model: str, options: dict[str, Any], tmp_path: Path) -> None:
+    agree(model, tmp_path, **options)
 
 
 def resumed(devices: list[str], kind: str, folder: Path, dropout: float = 0.0, **options: Any) -> dict[str, Tensor]:
     """What a run leaves that stops after every round, each of its rounds on the next device."""
-    found: dict[str, Tensor] = {}
     for place, device in enumerate(devices):
         gist = make("gcn batch 2", device, folder, kind, dropout=dropout)
         stop = after(1) if place < len(devices) - 1 else []

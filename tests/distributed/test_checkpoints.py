@@ -2,6 +2,7 @@
 
 import resource
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,7 @@ from .test_equality import joined, left, same
 M = 4
 MODELS = ("graphsage layer 2", "gcn batch 2", "residual")
 # W and the store before and after the stop; W = 0 is a single process without ranks.
-CHANGES = [
-    ((4, "sharded"), (2, "sharded")),
-    ((3, "sharded"), (0, "memory")),
-    ((2, "memory"), (3, "sharded")),
-]
+CHANGES = [((4, "sharded"), (2, "sharded")), ((3, "sharded"), (0, "memory")), ((2, "memory"), (3, "sharded"))]
 Where = tuple[int, str]
 
 
@@ -35,15 +32,8 @@ def fitted(model: str, ranks: Ranks | None, store: str, **options: Any) -> dict[
     build, widths = every_model()[model]
     widths = 10 if isinstance(widths, int) else tuple(range(9, 9 + len(widths)))
     gist = GIST(build, widths, M, store=store, ranks=ranks)
-    result = gist.fit(
-        tiny_graph(),
-        epochs=11 * M,
-        local_steps=2,
-        lr=0.05,
-        optimizer_state="carry",
-        progress=False,
-        **options,
-    )
+    settings = {"epochs": 11 * M, "local_steps": 2, "lr": 0.05, "optimizer_state": "carry", "progress": False}
+    result = gist.fit(tiny_graph(), **settings, **options)
     return left(gist, result)
 
 
@@ -52,24 +42,25 @@ def unbroken(model: str) -> dict[str, Any]:
     return fitted(model, None, "memory")
 
 
-def work(ranks: Ranks | None, store: str, models: list[str], folder: Path, stop: int) -> list[dict[str, Any]]:
+def work(ranks: Ranks | None, store: str, folder: Path, stop: int) -> list[dict[str, Any]]:
     return [
         fitted(model, ranks, store, callbacks=after(stop), saving=Saving(folder / model, every=2, resume=True))
-        for model in models
+        for model in MODELS
     ]
 
 
 def run(where: Where, folder: Path, stop: int) -> list[dict[str, Any]]:
     """What is left of every model's run: of all ranks, joined where Θ is sharded."""
-    (count, store), models = where, list(MODELS)
-    every = on_ranks(count, work, store, models, folder, stop) if count else [work(None, store, models, folder, stop)]
-    found = []
-    for k in range(len(MODELS)):
-        own = [each[k] for each in every]
-        tensors = [each["tensors"] for each in own]
-        found.append({**own[0], "tensors": joined(tensors) if store == "sharded" else tensors[0]})
-        assert all(rest(each) == rest(own[0]) for each in own)
-    return found
+    count, store = where
+    every = on_ranks(count, work, store, folder, stop) if count else [work(None, store, folder, stop)]
+    return [whole(list(own), store) for own in zip(*every, strict=True)]
+
+
+def whole(own: list[dict[str, Any]], store: str) -> dict[str, Any]:
+    """What is left of one run, which all ranks know alike."""
+    assert all(rest(each) == rest(own[0]) for each in own)
+    tensors = [each["tensors"] for each in own]
+    return {**own[0], "tensors": joined(tensors) if store == "sharded" else tensors[0]}
 
 
 def rest(own: dict[str, Any]) -> list[Any]:
@@ -89,31 +80,23 @@ def test_a_run_goes_on_with_other_ranks_and_another_store(tmp_path: Path, before
         assert rest(own) == rest(expected)
 
 
-def save_where_it_cannot_be_seen(ranks: Ranks, folder: Path) -> str:
-    """Each rank has a disk of its own."""
-    own = folder / str(ranks.rank)
+def cannot_share(ranks: Ranks, folder: Path) -> str:
+    """Each rank has a disk of its own: what one has saved another does not see."""
+    with refused("there is no", "elsewhere/round-00000002 to resume from", "all machines see the same files"):
+        own = folder if ranks.leads else folder / "elsewhere"
+        fitted(MODELS[0], ranks, "memory", saving=Saving(own, resume=True))
     with pytest.raises(InputError) as caught:
-        fitted(MODELS[0], ranks, "sharded", saving=Saving(own, every=1))
+        fitted(MODELS[0], ranks, "sharded", saving=Saving(folder / str(ranks.rank), every=1))
     assert caught.value.relayed
     return str(caught.value)
 
 
 def test_checkpoints_that_ranks_do_not_share_are_refused(tmp_path: Path) -> None:
-    messages = on_ranks(2, save_where_it_cannot_be_seen, tmp_path)
+    fitted(MODELS[0], None, "memory", callbacks=after(2), saving=Saving(tmp_path))
+    messages = on_ranks(2, cannot_share, tmp_path)
     assert messages[0] == messages[1]
     assert "has the files of 1 ranks, expected 2" in messages[0]
     assert not Checkpoints(tmp_path / "0").whole()
-
-
-def resume_what_rank_0_has(ranks: Ranks, folder: Path) -> None:
-    own = folder if ranks.leads else folder / "elsewhere"
-    with refused("there is no", "elsewhere/round-00000002 to resume from", "all machines see the same files"):
-        fitted(MODELS[0], ranks, "memory", saving=Saving(own, resume=True))
-
-
-def test_a_checkpoint_that_one_rank_does_not_see_is_refused(tmp_path: Path) -> None:
-    fitted(MODELS[0], None, "memory", callbacks=after(2), saving=Saving(tmp_path))
-    on_ranks(2, resume_what_rank_0_has, tmp_path)
 
 
 def fill_up(ranks: Ranks, folder: Path) -> str:
@@ -137,26 +120,20 @@ def test_a_disk_that_fills_up_ends_the_run_on_all_ranks_and_nothing_is_lost(tmp_
     same(found["tensors"], unbroken(MODELS[0])["tensors"])
 
 
-PHASED: dict[str, Any] = {"optimizer_state": "carry", "cross_weights": "zero"}
-
-
 def in_phases(ranks: Ranks | None = None, store: str = "memory", **options: Any) -> dict[str, Any]:
     gist = GIST(every_model()["graphsage layer 2"][0], (8, 12), M, store=store, ranks=ranks)
-    return left(gist, fit_phases(gist, FEWER, **PHASED, **options))
+    return left(gist, fit_phases(gist, FEWER, optimizer_state="carry", **options))
 
 
 def save_at_the_ends(ranks: Ranks, folder: Path) -> dict[str, Any]:
     """Stop at the end of every phase, and go on."""
     saving = Saving(folder, resume=True)
-    before = 0
-    for end in ENDS[:-1]:
-        in_phases(ranks, "sharded", saving=saving, callbacks=after(end - before))
-        before = end
+    for begin, end in pairwise([0, *ENDS[:-1]]):
+        in_phases(ranks, "sharded", saving=saving, callbacks=after(end - begin))
     return in_phases(ranks, "sharded", saving=saving)
 
 
 def test_ranks_go_on_at_the_ends_of_phases(tmp_path: Path) -> None:
-    found, expected = on_ranks(2, save_at_the_ends, tmp_path), in_phases()
-    same(joined([each["tensors"] for each in found]), expected["tensors"])
-    for each in found:
-        assert rest(each) == rest(expected)
+    found, expected = whole(on_ranks(2, save_at_the_ends, tmp_path), "sharded"), in_phases()
+    same(found["tensors"], expected["tensors"])
+    assert rest(found) == rest(expected)

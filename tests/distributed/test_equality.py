@@ -42,10 +42,10 @@ CASES: list[Case] = [
 ]
 
 
-def fitted(case: Case, store: str = "memory", ranks: Ranks | None = None) -> tuple[GIST, Result]:
+def fitted(case: Case, store: str = "memory", ranks: Ranks | None = None, device: str = "cpu") -> tuple[GIST, Result]:
     model, widths, m, options = case
     build, own = every_model()[model]
-    gist = GIST(build, widths[0] if isinstance(own, int) else widths, m, store=store, ranks=ranks)
+    gist = GIST(build, widths[0] if isinstance(own, int) else widths, m, store=store, ranks=ranks, device=device)
     given = {**SETTINGS, **options}
     if "phases" in given:
         del given["epochs"]

@@ -1,26 +1,22 @@
 """A rank that is killed, and torchrun that starts all of them again."""
 
 import re
-import time
 from pathlib import Path
 
 import psutil
 
 from gistgnn.storage.checkpoints import Checkpoints
+from tests.cli.in_process import wait_until
 from tests.helpers.commands import run_command, run_ranks, start
 
-from .test_command import CARRY, TRAIN, words
+from .test_command import CARRY, TRAIN, assert_one_model, words
 
 LONGER = (*TRAIN, *CARRY, "--epochs", 400, "--checkpoint-every", 3, "--resume")
 
 
 def test_a_rank_that_is_killed_costs_the_rounds_since_the_last_checkpoint(tmp_path: Path) -> None:
     process = start(words(2, *LONGER, "--store", "sharded", "--out", "cut", restarts=1), tmp_path)
-    deadline = time.monotonic() + 60
-    while not Checkpoints(tmp_path / "cut/checkpoints").newest():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(Checkpoints(tmp_path / "cut/checkpoints").newest, process)
     ranks = [child for child in psutil.Process(process.pid).children() if "RANK" in child.environ()]
     assert len(ranks) == 2
     assert ranks[1].environ()["TORCHELASTIC_MAX_RESTARTS"] == "1"  # what the refusal below goes by
@@ -33,8 +29,7 @@ def test_a_rank_that_is_killed_costs_the_rounds_since_the_last_checkpoint(tmp_pa
     assert int(told[2]) <= 2 * 3 + 1  # --checkpoint-every, the checkpoint being written, and a round until it counts
     assert "round 1/20" not in said.split("Sending process")[-1]  # of the rounds that are done: it did not begin anew
     assert run_command(tmp_path, *LONGER, "--out", "whole").returncode == 0
-    models = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("cut", "whole")]
-    assert models[0] == models[1]
+    assert_one_model(tmp_path / "cut", tmp_path / "whole")
 
 
 def test_restarts_need_to_know_which_run_goes_on(tmp_path: Path) -> None:

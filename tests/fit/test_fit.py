@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from gistgnn import GIST, DivergedError
 from gistgnn.evaluation.scores import evaluate
@@ -16,8 +15,6 @@ from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.models import C, F, tiny_graph
-
-# How many steps are taken.
 
 
 class Counting(nn.Module):
@@ -38,13 +35,7 @@ _gists = {m: GIST(Counting, (8,), m) for m in range(1, 6)}
 
 
 @settings(deadline=None, max_examples=40)
-@given(
-    epochs=st.integers(1, 30),
-    m=st.integers(1, 5),
-    local=st.integers(1, 12),
-    training=st.sampled_from(["split", "each"]),
-    every=st.integers(1, 4),
-)
+@given(st.integers(1, 30), st.integers(1, 5), st.integers(1, 12), st.sampled_from(["split", "each"]), st.integers(1, 4))
 def test_step_counts(epochs: int, m: int, local: int, training: str, every: int) -> None:
     Counting.calls = 0
     result = fit(_gists[m], epochs=epochs, local_steps=local, training=training, evaluate_every=every)
@@ -58,9 +49,6 @@ def test_step_counts(epochs: int, m: int, local: int, training: str, every: int)
     assert [entry["step"] for entry in p.history] == [min(r * local, own) for r in evaluated]
     assert p.history[-1]["epoch"] == epochs
     assert not result.interrupted
-
-
-# What a run returns.
 
 
 def test_the_model_is_the_one_of_the_best_validation_score() -> None:
@@ -80,9 +68,8 @@ def test_the_model_is_the_one_of_the_best_validation_score() -> None:
     assert shapes == {n: t.shape for n, t in gcn()((8, 7)).state_dict().items()}
 
 
-@pytest.mark.parametrize("every", [1, 2])
-def test_patience(every: int) -> None:
-    gist = GIST(gcn(), (8, 7), 2)
+def test_patience() -> None:
+    every, gist = 2, GIST(gcn(), (8, 7), 2)
     full = fit(gist, epochs=200, lr=0.05, evaluate_every=every)
     result = fit(gist, epochs=200, lr=0.05, evaluate_every=every, patience=3)
     scores = [entry["validation"] for entry in full.history]
@@ -108,18 +95,6 @@ def test_several_labels_train_on_binary_cross_entropy() -> None:
         out = gist.model()(graph.x, graph.edge_index)[graph.train]
         expected = nn.functional.binary_cross_entropy_with_logits(out, graph.y[graph.train])
     assert fit(gist, graph, epochs=1).progress.history[0]["loss"] == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_a_pyg_data_is_taken() -> None:
-    masks = {f"{name}_mask": getattr(GRAPH, name) for name in ("train", "val", "test")}
-    data = Data(x=GRAPH.x, edge_index=GRAPH.edge_index, y=GRAPH.y, **masks)
-    gist = GIST(gcn(), (8, 7), 2)
-    ours = fit(gist)
-    theirs = fit(gist, data)  # type: ignore[arg-type]
-    assert quiet(ours.progress.history) == quiet(theirs.progress.history)
-
-
-# What is refused.
 
 
 class Steep(Counting):

@@ -3,17 +3,15 @@
 import gc
 import weakref
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
 
 from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
-from gistgnn.graphs import load
-from gistgnn.nn import GCN
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Phase
+from tests.helpers.models import OURS, tiny_graph
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "whole graph": {"epochs": 2},
@@ -22,10 +20,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "layers": {"epochs": 2, "evaluation": Evaluation("layers"), "runner": "fused"},
     "phases": {"phases": [Phase(2, 2, copies=True), Phase(1, 1)], "redraw_every": 0, "cross_weights": "zero"},
 }
-
-
-def make(features: int, classes: int, widths: tuple[int, ...]) -> GCN:
-    return GCN(features, widths, classes)
 
 
 @pytest.fixture
@@ -39,8 +33,8 @@ def no_search_for_cycles() -> Iterator[None]:
 @pytest.mark.usefixtures("no_search_for_cycles")
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_a_finished_run_holds_no_memory(settings: dict[str, Any]) -> None:
-    graph = load("digits")
-    gist = GIST(partial(make, graph.num_features, graph.num_classes), (8, 8), 2)
+    graph = tiny_graph()
+    gist = GIST(OURS["gcn"], (8, 8), 2)
     result = gist.fit(graph, **{"local_steps": 2, "progress": False, **settings})
     held = [weakref.ref(each) for each in (graph.x, gist, gist.theta, result)]
     del graph, gist, result

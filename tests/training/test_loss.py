@@ -77,9 +77,8 @@ def test_balanced_classes_have_the_same_weight_in_sum() -> None:
 
 
 def test_losses_by_name() -> None:
-    plain = {"cross-entropy": F.cross_entropy(LOGITS, CLASSES)}
-    plain["binary-cross-entropy"] = F.binary_cross_entropy_with_logits(LOGITS, LABELS)
-    for name, expected in plain.items():
+    binary = F.binary_cross_entropy_with_logits(LOGITS, LABELS)
+    for name, expected in (("cross-entropy", F.cross_entropy(LOGITS, CLASSES)), ("binary-cross-entropy", binary)):
         torch.testing.assert_close(made(name)(LOGITS, CLASSES), expected)
     smooth = made(None, label_smoothing=0.2)
     torch.testing.assert_close(smooth(LOGITS, CLASSES), F.cross_entropy(LOGITS, CLASSES, label_smoothing=0.2))
@@ -89,33 +88,33 @@ def test_losses_by_name() -> None:
     assert make_criterion(None, CLASSES, C) is None
 
 
+UNFIT: list[tuple[str, Any, Tensor, dict[str, Any]]] = [
+    ("the loss is mse, but the targets are classes: use cross-entropy", "mse", CLASSES, {}),
+    ("nodes have several labels: use binary-cross-entropy", "cross-entropy", LABELS, {}),
+    ("the loss is l1, but the targets are labels", "l1", LABELS, {}),
+    ("the loss is cross-entropy, but the targets are numbers: use mse", "cross-entropy", LOGITS, {"regression": True}),
+    ("class_weights has 2 numbers, expected 3", None, CLASSES, {"class_weights": [1.0, 2.0]}),
+    ("label_smoothing is 0.1, but the loss is binary-cross-entropy", None, LABELS, {"label_smoothing": 0.1}),
+    ("has parameters", nn.Linear(C, C), CLASSES, {}),
+    ("cannot be imported", "no_such_module:loss", CLASSES, {}),
+]
+
+
 def test_losses_that_do_not_fit_are_refused() -> None:
-    with refused("the loss is mse, but the targets are classes", "use cross-entropy"):
-        made("mse")
-    with refused("nodes have several labels", "binary-cross-entropy"):
-        made("cross-entropy", LABELS)
-    with refused("the loss is l1", "the targets are labels"):
-        made("l1", LABELS)
-    with refused("the loss is cross-entropy, but the targets are numbers", "mse"):
-        made("cross-entropy", LOGITS, regression=True)
-    with refused("class_weights has 2 numbers, expected 3"):
-        made(None, class_weights=[1.0, 2.0])
-    with refused("label_smoothing is 0.1, but the loss is binary-cross-entropy"):
-        made(None, LABELS, label_smoothing=0.1)
-    with refused("has parameters"):
-        made(nn.Linear(C, C))
-    with refused("cannot be imported", "package.module:function"):
-        made("no_such_module:loss")
+    for message, loss, targets, options in UNFIT:
+        with refused(message):
+            made(loss, targets, **options)
 
 
 def test_a_loss_is_tried_before_training() -> None:
+    wrong: dict[str, Any] = {
+        "returned [7, 7]": lambda logits, targets: (logits[:, :1] - targets) ** 2,
+        "cannot take logits [7, 3] and targets [7]": F.binary_cross_entropy_with_logits,
+        "has no gradient": lambda logits, targets: (logits.argmax(dim=1) != targets).float(),
+        "returned float": lambda logits, targets: 1.0,
+    }
+    for message, loss in wrong.items():
+        with refused(message):
+            made(loss).check(C, CLASSES, None)
     with refused("returned one number", "sampler weights every node", "reduction='none'"):
         made(lambda logits, targets: F.cross_entropy(logits, targets)).check(C, CLASSES, WEIGHTS)
-    with refused("returned [7, 7]", "one for each node, [7]"):
-        made(lambda logits, targets: (logits[:, :1] - targets) ** 2).check(C, CLASSES, None)
-    with refused("cannot take logits [7, 3] and targets [7]"):
-        made(F.binary_cross_entropy_with_logits).check(C, CLASSES, None)
-    with refused("has no gradient"):
-        made(lambda logits, targets: (logits.argmax(dim=1) != targets).float()).check(C, CLASSES, None)
-    with refused("returned float"):
-        made(lambda logits, targets: 1.0).check(C, CLASSES, None)

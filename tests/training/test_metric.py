@@ -1,7 +1,5 @@
 """Metrics: by name, functions, and objects like those of torchmetrics."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -27,9 +25,7 @@ class LikeTorchmetrics:
     """Adds up over calls, until it is reset."""
 
     higher_is_better = False
-
-    def __init__(self) -> None:
-        self.total, self.count = 0.0, 0
+    total, count = 0.0, 0
 
     def reset(self) -> None:
         self.total, self.count = 0.0, 0
@@ -60,10 +56,8 @@ def test_names_are_those_of_scikit_learn() -> None:
     assert NAMED["rmse"](LOGITS, LOGITS + 2) == pytest.approx(2)
     assert NAMED["r2"](LOGITS, LOGITS) == 1
     assert [NAMED[name].name for name in METRICS] == list(METRICS)
-    two = NAMED["roc_auc"](LOGITS[:, :2], CLASSES.clamp(max=1))
-    assert two == pytest.approx(
-        metrics.roc_auc_score(CLASSES.clamp(max=1).numpy(), (LOGITS[:, 1] - LOGITS[:, 0]).numpy())
-    )
+    two, margin = CLASSES.clamp(max=1), LOGITS[:, 1] - LOGITS[:, 0]
+    assert NAMED["roc_auc"](LOGITS[:, :2], two) == pytest.approx(metrics.roc_auc_score(two.numpy(), margin.numpy()))
 
 
 def test_which_of_two_scores_is_better() -> None:
@@ -90,9 +84,8 @@ def test_what_is_no_score_is_refused() -> None:
     ):
         with refused("the metric", message):
             as_metric(wrong)(LOGITS, CLASSES)
-    wrong_ones: list[Any] = ["acuracy", 3]
-    for value in wrong_ones:
+    for value in ("acuracy", 3):
         with refused(f"metric is {value!r}", "expected one of accuracy", "a function of (logits, targets)"):
-            as_metric(value)
+            as_metric(value)  # type: ignore[arg-type]
     with refused("the metric is mae, but the targets are classes"):
         NAMED["mae"](LOGITS, CLASSES)
