@@ -18,20 +18,13 @@ def on_ranks(
     work: Callable[..., Any],
     *args: Any,
     only: Sequence[int] = (),
-    timeout: float = 100,
     patience: float = 60,
     device: str = "cpu",
 ) -> list[Any]:
     """Run `work(ranks, *args)`, which a process can import, on every one of some ranks; return what each returns.
 
-    Args:
-        count: how many.
-        work: what every rank does; an error of a rank is raised here.
-        args: its arguments after the ranks.
-        only: the ranks that are listened to, where others die; none: all.
-        timeout: in seconds, for each.
-        patience: seconds that a rank waits for another.
-        device: of every rank.
+    An error of a rank is raised here. Where others die, `only` names the ranks that are listened to. Each waits
+    `patience` seconds for another.
     """
     context = ready()
     with socket.socket() as probe:
@@ -48,7 +41,7 @@ def on_ranks(
         found = []
         for rank in only or range(count):
             end, _ = ends[rank]
-            assert end.poll(timeout), f"rank {rank} has nothing to say after {timeout} s"
+            assert end.poll(100), f"rank {rank} has nothing to say after 100 s"
             found.append(pickle.loads(end.recv_bytes()))
         errors = [each for each in found if isinstance(each, Exception)]
         for error in sorted(errors, key=lambda error: isinstance(error, RankLostError)):  # the cause first

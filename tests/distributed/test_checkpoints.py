@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from gistgnn import GIST, InputError, Saving
+from gistgnn import InputError, Saving
 from gistgnn.distributed import Ranks
 from gistgnn.storage.checkpoints import Checkpoints
-from tests.helpers.models import every_model, tiny_graph
 from tests.helpers.phases import ENDS, FEWER
-from tests.helpers.phases import fit as fit_phases
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after
 
 from .launch import on_ranks
-from .test_equality import joined, left, same
+from .test_equality import CARRY, joined, left, same
+from .test_equality import fitted as trained
 
 M = 4
-MODELS = ("graphsage layer 2", "gcn batch 2", "residual")
+MODEL = "graphsage layer 2"
+MODELS: dict[str, tuple[int, ...]] = {MODEL: (9, 10), "gcn batch 2": (9, 10), "residual": (10,)}
 # W and the store before and after the stop; W = 0 is a single process without ranks.
 CHANGES = [((4, "sharded"), (2, "sharded")), ((3, "sharded"), (0, "memory")), ((2, "memory"), (3, "sharded"))]
 Where = tuple[int, str]
@@ -29,12 +29,7 @@ Where = tuple[int, str]
 
 def fitted(model: str, ranks: Ranks | None, store: str, **options: Any) -> dict[str, Any]:
     """Six rounds of two steps, scored after each, with moments that are carried."""
-    build, widths = every_model()[model]
-    widths = 10 if isinstance(widths, int) else tuple(range(9, 9 + len(widths)))
-    gist = GIST(build, widths, M, store=store, ranks=ranks)
-    settings = {"epochs": 11 * M, "local_steps": 2, "lr": 0.05, "optimizer_state": "carry", "progress": False}
-    result = gist.fit(tiny_graph(), **settings, **options)
-    return left(gist, result)
+    return left(*trained((model, MODELS[model], M, {"epochs": 11 * M, **CARRY, **options}), store, ranks))
 
 
 @cache
@@ -84,15 +79,15 @@ def cannot_share(ranks: Ranks, folder: Path) -> str:
     """Each rank has a disk of its own: what one has saved another does not see."""
     with refused("there is no", "elsewhere/round-00000002 to resume from", "all machines see the same files"):
         own = folder if ranks.leads else folder / "elsewhere"
-        fitted(MODELS[0], ranks, "memory", saving=Saving(own, resume=True))
+        fitted(MODEL, ranks, "memory", saving=Saving(own, resume=True))
     with pytest.raises(InputError) as caught:
-        fitted(MODELS[0], ranks, "sharded", saving=Saving(folder / str(ranks.rank), every=1))
+        fitted(MODEL, ranks, "sharded", saving=Saving(folder / str(ranks.rank), every=1))
     assert caught.value.relayed
     return str(caught.value)
 
 
 def test_checkpoints_that_ranks_do_not_share_are_refused(tmp_path: Path) -> None:
-    fitted(MODELS[0], None, "memory", callbacks=after(2), saving=Saving(tmp_path))
+    fitted(MODEL, None, "memory", callbacks=after(2), saving=Saving(tmp_path))
     messages = on_ranks(2, cannot_share, tmp_path)
     assert messages[0] == messages[1]
     assert "has the files of 1 ranks, expected 2" in messages[0]
@@ -102,11 +97,11 @@ def test_checkpoints_that_ranks_do_not_share_are_refused(tmp_path: Path) -> None
 def fill_up(ranks: Ranks, folder: Path) -> str:
     """The disk of rank 1 is full."""
     saving = Saving(folder, every=1, resume=True)
-    fitted(MODELS[0], ranks, "sharded", callbacks=after(2), saving=saving)
+    fitted(MODEL, ranks, "sharded", callbacks=after(2), saving=saving)
     if ranks.rank == 1:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     with pytest.raises(InputError) as caught:
-        fitted(MODELS[0], ranks, "sharded", saving=saving)
+        fitted(MODEL, ranks, "sharded", saving=saving)
     return str(caught.value)
 
 
@@ -116,13 +111,13 @@ def test_a_disk_that_fills_up_ends_the_run_on_all_ranks_and_nothing_is_lost(tmp_
     assert f"cannot write {tmp_path / 'round-00000003'}: File too large; make room and resume the run" in messages[0]
     names = [place.name for place in Checkpoints(tmp_path).whole()]
     assert names == ["round-00000001", "round-00000002"]
-    found = fitted(MODELS[0], None, "memory", saving=Saving(tmp_path, resume=True))
-    same(found["tensors"], unbroken(MODELS[0])["tensors"])
+    found = fitted(MODEL, None, "memory", saving=Saving(tmp_path, resume=True))
+    same(found["tensors"], unbroken(MODEL)["tensors"])
 
 
 def in_phases(ranks: Ranks | None = None, store: str = "memory", **options: Any) -> dict[str, Any]:
-    gist = GIST(every_model()["graphsage layer 2"][0], (8, 12), M, store=store, ranks=ranks)
-    return left(gist, fit_phases(gist, FEWER, optimizer_state="carry", **options))
+    given = {"phases": FEWER, "cross_weights": "zero", **CARRY, **options}
+    return left(*trained((MODEL, (8, 12), M, given), store, ranks))
 
 
 def save_at_the_ends(ranks: Ranks, folder: Path) -> dict[str, Any]:

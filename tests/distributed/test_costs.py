@@ -6,20 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn import GIST
 from gistgnn.distributed import Ranks, costs
 from gistgnn.layout.axes import named_tensors
-from tests.helpers.models import OURS, tiny_graph
+from tests.helpers.models import OURS
 
 from .launch import on_ranks
+from .test_equality import fitted as trained
 
 M, D, ROUNDS = 4, 256, 6
 
 
 def fitted(ranks: Ranks, store: str, state: str) -> dict[str, Any]:
-    gist = GIST(OURS["graphsage"], (D, D), M, store=store, ranks=ranks)
-    epochs = ROUNDS * 2 * M
-    result = gist.fit(tiny_graph(), epochs=epochs, local_steps=2, lr=0.01, optimizer_state=state, progress=False)
+    own = {"epochs": ROUNDS * 2 * M, "optimizer_state": state}
+    _, result = trained(("graphsage none 2", (D, D), M, own), store, ranks)
     assert result.as_dict()["communication"] == result.communication
     assert result.communication
     return result.communication

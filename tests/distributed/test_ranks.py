@@ -7,15 +7,33 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gistgnn import GIST, DivergedError
 from gistgnn.distributed import RankLostError, Ranks
+from gistgnn.distributed.ranks import pack, packed_bytes, unpack
 from gistgnn.layout.axes import named_tensors
 from gistgnn.settings import Phase
 from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
 
 from .launch import on_ranks
+
+TYPES = [torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16]
+FORMS = st.lists(st.tuples(st.lists(st.integers(0, 4), max_size=3), st.sampled_from(TYPES)), max_size=6)
+
+
+@given(FORMS, st.integers(0, 2**31))
+def test_what_is_packed_is_unpacked(forms: list[tuple[list[int], torch.dtype]], seed: int) -> None:
+    torch.manual_seed(seed)
+    tensors = [torch.randint(0, 2, shape).to(dtype) for shape, dtype in forms]
+    buffer = pack(tensors, torch.device("cpu"))
+    like = [(tensor.shape, tensor.dtype) for tensor in tensors]
+    assert len(buffer) == packed_bytes(like)
+    assert len(buffer) % 8 == 0  # so that what follows is aligned
+    for tensor, found in zip(tensors, unpack(buffer, like), strict=True):
+        assert torch.equal(tensor, found)
 
 
 def talk(ranks: Ranks) -> list[Any]:
@@ -73,14 +91,11 @@ def test_all_others_name_a_rank_that_hangs_within_the_timeout(exchange: bool, vi
 
 
 def lose_the_store(ranks: Ranks, joining: bool) -> str:
-    def work() -> None:
-        ranks.gather(None)  # all have joined
-        if ranks.rank == 0:  # which serves the store where torchrun does not
-            os.kill(os.getpid(), signal.SIGKILL)
-        Ranks(timeout=4) if joining else ranks.gather(None)
-
+    ranks.gather(None)  # all have joined
+    if ranks.rank == 0:  # which serves the store where torchrun does not
+        os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(RankLostError) as caught:
-        work()
+        Ranks(timeout=4) if joining else ranks.gather(None)
     return str(caught.value)
 
 

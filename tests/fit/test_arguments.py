@@ -41,17 +41,13 @@ def test_settings_as_a_whole_or_one_by_one() -> None:
 def test_widths_of_numpy_and_of_units() -> None:
     gist = make(widths=list(np.array([8, 7])))
     assert gist.widths == (8, 7)
-    fit(gist, epochs=2)
+    assert fit(gist, epochs=2).progress.rounds
     assert make(build=PYG["gcn"], widths=np.int64(8)).shared
     with refused("sub_gcns is 7", "6 features"):  # two heads share 12 features: six of each
         GIST(PYG["gat"], 12, 7)
 
 
-class Odd:
-    """No argument can be this."""
-
-    def __repr__(self) -> str:
-        return "odd"
+ODD = type("Odd", (), {"__repr__": lambda _: "odd"})()  # no argument can be this
 
 
 def names_of(function: Any) -> set[str]:
@@ -60,7 +56,7 @@ def names_of(function: Any) -> set[str]:
 
 @pytest.mark.parametrize("name", sorted(names_of(GIST.fit) | {*Training.__dataclass_fields__}))
 def test_every_argument_of_fit_is_checked(name: str) -> None:
-    for value in (Odd(), "odd", -1, float("nan"), [Odd()]):
+    for value in (ODD, "odd", -1, float("nan"), [ODD]):
         with refused(""):
             make().fit(GRAPH, **{"epochs": 1, "progress": False, name: value})
 
@@ -76,7 +72,7 @@ def test_what_a_new_user_forgets() -> None:
 
 @pytest.mark.parametrize("name", sorted(names_of(GIST.__init__)))
 def test_every_argument_of_gist_is_checked(name: str) -> None:
-    for value in (Odd(), -1, float("nan"), [Odd()], 10**30):
+    for value in (ODD, -1, float("nan"), [ODD], 10**30):
         with refused(""):
             make(**{name: value})
 
@@ -84,7 +80,7 @@ def test_every_argument_of_gist_is_checked(name: str) -> None:
 def test_every_argument_of_a_loop_of_rounds_and_of_saving_is_checked(tmp_path: Path) -> None:
     for name in names_of(Loop.__init__):
         with refused("odd"):
-            Loop(**{"gist": make(), "rounds": 1, name: Odd()})
+            Loop(**{"gist": make(), "rounds": 1, name: ODD})
     for unused in ({"evaluate_every": 2}, {"patience": 2}, {"higher_is_better": False}):
         with refused("there is no validate"):
             Loop(make(), 1, **unused)  # type: ignore[arg-type]
@@ -104,9 +100,7 @@ COPIES, ZERO = Phase(4, 1, copies=True), {"cross_weights": "zero"}
 OF_FIT: dict[str, dict[str, Any]] = {
     "epochs is missing": {"lr": 0.5},
     "lr is given beside a Training": {"training": Training(epochs=1), "lr": 0.1},
-    "the metric is mae, but the targets are classes": {"epochs": 1, "metric": "mae"},
     "the metric <lambda> returned a str": {"epochs": 1, "metric": lambda logits, targets: "good"},
-    "the loss is mse, but the targets are classes": {"epochs": 1, "loss": "mse"},
     "cannot take a step": {"epochs": 1, "optimizer": torch.optim.LBFGS},
     "callbacks is a type, expected a list": {"epochs": 1, "callbacks": Callback},
     "is the class Callback, expected an object: add ()": {"epochs": 1, "callbacks": [Callback]},
@@ -131,37 +125,21 @@ OF_TRAINING: dict[str, dict[str, Any]] = {
     "phases is Phase(": {"phases": Phase(2, 1)},
     "cross_weights is 'random', but a phase has copies: use zero": {"phases": [COPIES]},
     "4 and 6 sub-GCNs, but the blocks are kept": {"phases": [Phase(4, 1), Phase(6, 1, redraw_every=0)]},
-    "8 and 6 sub-GCNs": {"phases": [Phase(8, 1), Phase(2, 1), Phase(6, 1)], "redraw_every": 0},
     "a phase of 4 copies comes after one of 4 sub-GCNs": {"phases": [Phase(4, 1), COPIES], **ZERO},
     "a phase of 4 copies comes after one of 2 copies": {"phases": [Phase(2, 1, copies=True), COPIES], **ZERO},
-    "momentum is 0.9, but the optimizer is adam": {"epochs": 1, "momentum": 0.9},
     "local_steps is given beside a budget": {"budget": 3.0, "local_steps": 7},
     "evaluate_every is given beside a budget": {"budget": 3.0, "evaluate_every": 2},
     "redraw_every is given beside a budget": {"budget": 3.0, "redraw_every": 0},
     "cross_weights is given beside a budget": {"budget": 3.0, **ZERO},
     "epochs or phases are given beside a budget": {"budget": 3.0, "epochs": 4},
     "schedule is 'step', but a budget": {"budget": 3.0, "schedule": "step"},
-    "budget is nan": {"budget": math.nan},
     "budget is 0.0": {"budget": 0.0},
 }
 OF_PHASE: dict[str, dict[str, Any]] = {
-    "sub_gcns is 0": {"sub_gcns": 0},
     "sub_gcns is '8'": {"sub_gcns": "8"},
-    "epochs is 0": {"epochs": 0},
     "epochs is nan": {"epochs": math.nan},
     "redraw_every is -1": {"redraw_every": -1},
     "redraw_every is 2 in a phase of copies, which keep their blocks: use 0": {"redraw_every": 2, "copies": True},
-}
-IN_RANGE: dict[str, tuple[object, ...]] = {
-    **dict.fromkeys(("epochs", "local_steps", "evaluate_every", "patience"), (0, -3, 1.5, "2", True)),
-    "lr": (0, 0.0, -1, math.nan, math.inf, "0.1", None),
-    "weight_decay": (-1e-9, math.nan, math.inf, "0"),
-    "momentum": (-0.1, 1.0, 2, math.nan),
-    "clip_norm": (0, -1, math.nan, math.inf),
-    "training": ("both",),
-    "optimizer": ("lion",),
-    "optimizer_state": ("keep",),
-    "precision": ("fp16",),
 }
 
 
@@ -172,10 +150,10 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
         with refused(said):
             make().fit(GRAPH, **{**watching, **own})
     for said, phase in (
-        ("the partition is categorical, but the phases differ in m", [Phase(2, 1), Phase(1, 1)]),
-        ("the partition is categorical, but copies need equal blocks", [Phase(2, 1, copies=True)]),
+        ("but the phases differ in m", [Phase(2, 1), Phase(1, 1)]),
+        ("but copies need equal blocks", [Phase(2, 1, copies=True)]),
     ):
-        with refused(said):
+        with refused(f"the partition is categorical, {said}"):
             make(partition="categorical").fit(GRAPH, phases=phase, cross_weights="zero", **watching)
     with pytest.raises(TypeError, match="unexpected keyword argument 'epoch'"):
         make().fit(GRAPH, epoch=3)
@@ -185,14 +163,17 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    for name, values in IN_RANGE.items():
-        for value in values:
-            with refused(f"{name} is ", str(value)):
-                Training(**{"epochs": 1, name: value})  # type: ignore[arg-type]
+    """`tests/cli/test_options.py` has the range of every field."""
     for name in ("epochs", "local_steps", "patience", "evaluate_every", "redraw_every"):
-        for number in (10**9 + 1, 2**63, 10**30, 10**5000):
+        for number in (1.5, "2", True, 10**9 + 1, 10**5000):
             with refused(f"{name} is"):
                 Training(**{"epochs": 1, name: number})  # type: ignore[arg-type]
+    for value in (0, -1, math.nan, math.inf, "0.1", None):
+        with refused(f"lr is {value!r}"):
+            Training(1, lr=value)  # type: ignore[arg-type]
+    for momentum in (-0.1, 1.0, math.nan):
+        with refused(f"momentum is {momentum}"):
+            Training(1, optimizer="sgd", momentum=momentum)
     for said, own in OF_PHASE.items():
         with refused(said):
             Phase(**{"sub_gcns": 2, "epochs": 1, **own})
@@ -203,11 +184,10 @@ def test_settings_out_of_range_are_refused() -> None:
 
 @pytest.mark.parametrize("method", ["local-sgd", "data-parallel", "ensemble"])
 def test_phases_are_refused_by_what_gist_is_compared_with(method: str) -> None:
-    sampler = ClusterSampling(4, 2, "random")
     for name, value in (("phases", (Phase(2, 2),)), ("redraw_every", 2), ("cross_weights", "zero")):
-        settings: dict[str, Any] = {"epochs": 2, name: value}
+        settings, sampler = Training(**{"epochs": 2, name: value}), ClusterSampling(4, 2, "random")
         with refused(f"{name} is given, but the method is {method}: use gist"):
-            METHODS[method].load()(gcn(), (8, 12), 2).fit(GRAPH, Training(**settings), sampler=sampler, progress=False)
+            METHODS[method].load()(gcn(), (8, 12), 2).fit(GRAPH, settings, sampler=sampler, progress=False)
 
 
 def test_arguments_of_gist_out_of_range_are_refused() -> None:
@@ -226,16 +206,15 @@ def test_arguments_of_gist_out_of_range_are_refused() -> None:
         make(seed=-1)
 
 
-class Checked(nn.Module):
+class Checked(nn.Sequential):
     """Checks its features itself."""
 
     def __init__(self, widths: tuple[int, ...]) -> None:
-        super().__init__()
-        self.net = nn.Sequential(nn.Linear(F + 1, widths[0]), nn.ReLU(), nn.Linear(widths[0], C))
+        super().__init__(nn.Linear(F + 1, widths[0]), nn.ReLU(), nn.Linear(widths[0], C))
 
     def forward(self, x: Tensor) -> Tensor:
         assert x.shape[1] == F + 1, "expected eight features"
-        return self.net(x)
+        return super().forward(x)
 
 
 def test_a_model_that_does_not_fit_the_graph_is_refused() -> None:
@@ -251,16 +230,11 @@ def test_a_model_that_does_not_fit_the_graph_is_refused() -> None:
 
 
 def test_what_cannot_fit_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    for width in (10**6, 10**8):
-        gist = make(widths=(width, width))
-        with refused("a step of one sub-GCN computes", "are free"):
-            gist.fit(GRAPH, epochs=1, progress=False)
-        with refused("the model of widths"):
-            gist.model()
+    gist = make(widths=(10**6, 10**6))
+    with refused("a step of one sub-GCN computes", "are free"):
+        gist.fit(GRAPH, epochs=1, progress=False)
+    with refused("the model of widths"):
+        gist.model()
     monkeypatch.setattr("gistgnn.accounting.costs.available_bytes", lambda device: 100)
     with refused("a step of one sub-GCN computes", "raise sub_gcns"):
         make().fit(GRAPH, epochs=1, progress=False)
-
-
-def test_an_absurdly_long_run_begins_at_once() -> None:
-    assert fit(make(), epochs=10**9, max_seconds=0.05).progress.rounds < 10**6

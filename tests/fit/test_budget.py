@@ -52,25 +52,25 @@ class Machine:
         return seconds
 
 
+MakeMachine = Callable[..., Machine]
+
+
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
+def machine(monkeypatch: pytest.MonkeyPatch) -> MakeMachine:
     return partial(Machine, monkeypatch)
 
 
 def phases_of(result: Result) -> list[dict[str, Any]]:
     assert result.budget is not None
-    phases: list[dict[str, Any]] = result.budget["training"]["phases"]
-    return phases
+    return list(result.budget["training"]["phases"])
 
 
 @given(steps=st.integers(1, 20_000), first=st.integers(1, 600))
 def test_cycles_double_and_make_all_steps(steps: int, first: int) -> None:
     lengths = budget.cycles(steps, first)
     assert sum(lengths) == steps
-    assert min(lengths) > 0
     assert lengths[:-1] == [first * 2**k for k in range(len(lengths) - 1)]
-    if len(lengths) > 1:
-        assert lengths[-1] >= 2 * lengths[-2], "the last takes the rest"
+    assert lengths[-1] >= (2 * lengths[-2] if len(lengths) > 1 else 1), "the last takes the rest"
 
 
 class Normed(nn.Module):
@@ -98,9 +98,7 @@ def test_parts_are_not_narrower_than_they_may_be_and_have_copies() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "chosen"), [(0.5, 4), (3, 4), (15, 2), (300, 1)])
-def test_the_widest_part_with_enough_epochs_is_chosen(
-    machine: Callable[..., Machine], seconds: float, chosen: int
-) -> None:
+def test_the_widest_part_with_enough_epochs_is_chosen(machine: MakeMachine, seconds: float, chosen: int) -> None:
     machine(lambda m, _: 0.04 / m**2)
     gist, training = make(NARROW), Training(budget=seconds)
     found = budget.choose(gist, FullGraph(whole_graph(GRAPH)), training, seconds)
@@ -119,7 +117,7 @@ def test_the_widest_part_with_enough_epochs_is_chosen(
         lambda m, now: 0.01 / m * (1.5 if int(now) % 2 else 0.5),
     ],
 )
-def test_a_run_ends_with_its_budget(machine: Callable[..., Machine], step: Callable[[int, float], float]) -> None:
+def test_a_run_ends_with_its_budget(machine: MakeMachine, step: Callable[[int, float], float]) -> None:
     clock = machine(step)
     result = make(NARROW).fit(GRAPH, budget=10.0, progress=False)
     assert 9 <= clock.now <= 11
@@ -127,17 +125,16 @@ def test_a_run_ends_with_its_budget(machine: Callable[..., Machine], step: Calla
     assert result.history[-1]["epoch"] == pytest.approx(sum(phase["epochs"] for phase in phases_of(result)))
 
 
-def test_what_was_taken_can_be_repeated_as_phases(machine: Callable[..., Machine]) -> None:
+def test_what_was_taken_can_be_repeated_as_phases(machine: MakeMachine) -> None:
     machine(lambda m, _: 0.01 / m)
     one, other = make(NARROW), make(NARROW)
     first = one.fit(GRAPH, budget=2.0, progress=False)
-    assert first.budget is not None
-    second = other.fit(GRAPH, Training.from_dict(first.budget["training"]), progress=False)
+    second = other.fit(GRAPH, Training.from_dict(first.budget["training"]), progress=False)  # type: ignore[index]
     assert second.history[-1]["test"] == first.history[-1]["test"]
     assert second.budget is None
 
 
-def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: Callable[..., Machine], tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: MakeMachine, tmp_path: Path) -> None:
     clock = machine(lambda m, _: 0.01 / m)
     asked = iter(range(1, 1000))
     stop = [InterruptWhen(lambda: next(asked) == 8)]
@@ -145,8 +142,7 @@ def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: Callable[..., Ma
     assert cut.interrupted
     used, clock.now = clock.now, 1000.0
     rest = make(NARROW).fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", resume=True))
-    assert [p["sub_gcns"] for p in phases_of(rest)] == [p["sub_gcns"] for p in phases_of(cut)]
+    assert [phase["sub_gcns"] for phase in phases_of(rest)] == [phase["sub_gcns"] for phase in phases_of(cut)]
     assert len(rest.history) > len(cut.history)
     assert rest.history[: len(cut.history)] == cut.history
-    assert clock.now > 1000.0
-    assert used < 10
+    assert used < 10 < 1000 < clock.now

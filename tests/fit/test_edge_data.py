@@ -1,8 +1,7 @@
-"""Edge data through whole runs: samplers, runners, stores, inductive training, evaluation."""
+"""Edge data through whole runs: samplers and evaluation."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,32 +12,18 @@ from torch_geometric.data import HeteroData
 from gistgnn import GIST, Graph
 from gistgnn.evaluation import Evaluation, predict
 from gistgnn.graphs.clustering import cluster
-from gistgnn.sampling import (
-    Batch,
-    ClusterSampling,
-    LadiesSampling,
-    NeighborSampling,
-    SaintEdgeSampling,
-    Sampling,
-    forward,
-    whole_graph,
-)
+from gistgnn.sampling import Batch, LadiesSampling, forward, whole_graph
 from tests.helpers.edges import MODELS, RELATIONS, Relational, Weighted, edge_graph, only, weighted
 from tests.helpers.fitting import fit, same, theta
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, tiny_graph
 from tests.helpers.refusals import refused
-from tests.theta.stores import equal, store, values
+
+from .test_samplers import SAMPLERS
 
 GRAPH = edge_graph()
-SAMPLERS: dict[str, Sampling | None] = {
-    "full": None,
-    "clusters": ClusterSampling(clusters=6, clusters_per_batch=2),
-    "own edges": ClusterSampling(clusters=6, clusters_per_batch=2, precompute=False, batches="independent"),
-    "neighbor": NeighborSampling(fanouts=(2, 2), batch_size=4),
-    "saint-edge": SaintEdgeSampling(batch_size=6),
-}
-LADIES = LadiesSampling(nodes_per_layer=6, batch_size=4)
+EVERY = {"full": None, **SAMPLERS}
+BY_LAYERS = ("ladies", "fastgcn")
 
 
 def trained(build: Callable[[Any], nn.Module], graph: Graph, sampler: Any = None, **options: Any) -> dict[str, Tensor]:
@@ -47,32 +32,24 @@ def trained(build: Callable[[Any], nn.Module], graph: Graph, sampler: Any = None
     return theta(gist)
 
 
-@pytest.mark.parametrize("name", [*SAMPLERS, "ladies"])
+@pytest.mark.parametrize("name", EVERY)
 def test_weights_of_one_change_nothing_and_others_do(name: str) -> None:
-    sampler, graph = {**SAMPLERS, "ladies": LADIES}[name], tiny_graph(30)
-    builds = (OURS["gcn"], OURS["graphsage"]) if name == "ladies" else (OURS["gcn"], OURS["graphsage"], Weighted)
-    for build in builds:
+    sampler, graph = EVERY[name], tiny_graph(30)
+    for build in (OURS["gcn"], OURS["graphsage"], *[Weighted] * (name not in BY_LAYERS)):
         plain = trained(build, graph, sampler)
         assert same(plain, trained(build, weighted(graph, ones=True), sampler))
         assert not same(plain, trained(build, weighted(graph), sampler))
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_models_of_edge_data_train(model: str, tmp_path: Path) -> None:
+def test_models_of_edge_data_train(model: str) -> None:
     used = MODELS[model]((8,)).name
     graph, other = only(GRAPH, used), replace(GRAPH, **{used: GRAPH.edge_data[used].flip(0)})
-    for sampler in SAMPLERS.values():
+    for sampler in (EVERY[name] for name in EVERY if name not in BY_LAYERS):
         with logged() as messages:
             one = trained(MODELS[model], graph, sampler)
         assert not [message for message in messages if used in message]
         assert not same(one, trained(MODELS[model], only(other, used), sampler))
-    for inductive in (False, True):
-        found = []
-        for kind in ("memory", "disk"):
-            gist = GIST(MODELS[model], (8,), 2, store=store(kind, tmp_path / str(inductive)))
-            fit(gist, graph, inductive=inductive, epochs=4)
-            found.append(values(gist.theta))
-        assert equal(*found)
 
 
 @pytest.mark.parametrize("model", [*MODELS, "gcn"])
@@ -85,8 +62,7 @@ def test_evaluation_by_parts_layers_and_of_the_whole(model: str) -> None:
     alone = Batch(GRAPH.x, GRAPH.edge_index[:, inside], GRAPH.y, batch.loss_nodes, edge_data=data)
     with torch.no_grad():
         expected, of_parts = forward(net, batch), forward(net, alone)
-    ways = [None, Evaluation("parts", parts=1), *[Evaluation("layers", memory=2**26)] * (model == "gcn")]
-    for how in ways:
+    for how in (None, Evaluation("parts", parts=1), *[Evaluation("layers", memory=2**26)] * (model == "gcn")):
         torch.testing.assert_close(predict(net, batch, how), expected)
     torch.testing.assert_close(predict(net, batch, Evaluation("parts", parts=4)), of_parts)
 
@@ -113,8 +89,8 @@ def test_a_heterogeneous_graph_made_homogeneous() -> None:
         hetero[kind].x, hetero[kind].y = graph.x, graph.y
         for split in ("train", "val", "test"):
             hetero[kind][f"{split}_mask"] = getattr(graph, split)
-    for number, kinds in enumerate((("paper", "paper"), ("author", "paper"), ("paper", "author"))):
-        hetero[kinds[0], f"type {number}", kinds[1]].edge_index = tiny_graph(12, seed=number).edge_index
+    for number, (source, target) in enumerate((("paper", "paper"), ("author", "paper"), ("paper", "author"))):
+        hetero[source, f"type {number}", target].edge_index = tiny_graph(12, seed=number).edge_index
     with refused("HeteroData", "to_homogeneous()"):
         fit(GIST(Relational, (8,), 2), hetero)
     data = hetero.to_homogeneous()

@@ -24,8 +24,8 @@ def test_they_are_the_history_once_also_of_a_run_that_goes_on(tmp_path: Path) ->
         result = fit(make(), saving=saving, callbacks=[*stops, events])
         events.close()
     found = written(tmp_path / "tensorboard")
-    assert found["loss"] == [(e["step"], pytest.approx(e["loss"])) for e in result.history]
-    assert found["score/test"] == [(e["step"], pytest.approx(e["test"])) for e in result.history]
+    for tag, name in (("loss", "loss"), ("score/test", "test")):
+        assert found[tag] == [(entry["step"], pytest.approx(entry[name])) for entry in result.history]
     assert len(found) == 5
 
 

@@ -17,6 +17,7 @@ from gistgnn.training.metric import NAMED
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, theta
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
+from tests.theta.stores import store
 
 ALMOST = {"rtol": 1e-4, "atol": 1e-6}
 
@@ -33,9 +34,6 @@ def run(m: int = 2, **options: Any) -> tuple[dict[str, Tensor], Result]:
     own = gist(m)
     result = fit(own, **options)
     return theta(own), result
-
-
-# Losses.
 
 
 def test_a_sampler_that_weights_its_nodes_takes_a_loss_for_each_node() -> None:
@@ -55,13 +53,15 @@ def data(y: Tensor) -> Data:
     return Data(x=LARGER.x, edge_index=LARGER.edge_index, y=y, **masks)
 
 
+def one_output(widths: tuple[int, ...]) -> nn.Module:
+    return nn.Sequential(nn.Linear(7, widths[0]), nn.ReLU(), nn.Linear(widths[0], 1))
+
+
 @pytest.mark.parametrize("loss", ["mse", F.smooth_l1_loss])
 def test_regression(loss: Any) -> None:
     """The target is a feature, which a model without noise learns."""
     y = LARGER.x[:, 0] * 2 + 0.3
-    own = GIST(lambda w: nn.Sequential(nn.Linear(7, w[0]), nn.ReLU(), nn.Linear(w[0], 1)), (16,), 2)
-    result = fit(own, data(y), loss=loss, epochs=400, local_steps=20)
-    assert result.test is not None
+    result = fit(GIST(one_output, (16,), 2), data(y), loss=loss, epochs=400, local_steps=20)
     assert set(result.test) == {"r2", "mae", "rmse"}
     assert result.test["r2"] > 0.8
     assert result.metric["name"] == "r2"
@@ -80,14 +80,10 @@ def test_regression_needs_finite_targets_where_they_count() -> None:
         fit(gist(), data(LARGER.x[:, 0]))
 
 
-# Metrics.
-
-
 def test_the_metric_selects_the_model_and_names_the_history() -> None:
     _, result = run(metric=Metric(wrong, "error rate", higher_is_better=False), evaluate_every=1)
     history = result.history
     assert {entry["metric"] for entry in history} == {"error rate"}
-    assert result.validation is not None
     assert result.validation["error rate"] == min(entry["validation"] for entry in history)
     assert result.validation["accuracy"] == pytest.approx(1 - result.validation["error rate"])
     plain = quiet(run()[1].history)
@@ -95,51 +91,35 @@ def test_the_metric_selects_the_model_and_names_the_history() -> None:
 
 
 def test_a_metric_is_computed_over_a_split_at_once_however_the_output_is() -> None:
-    whole, by_layers = (
-        fit(gist(), LARGER, metric="roc_auc", evaluation=Evaluation(how)) for how in ("whole", "layers")
-    )
-    assert [entry["test"] for entry in whole.history] == pytest.approx([entry["test"] for entry in by_layers.history])
-    parts = Evaluation("parts", parts=3)
-    result = fit(gist(), LARGER, metric="roc_auc", evaluation=parts)
-    logits = predict(result.model, whole_graph(LARGER), parts)[LARGER.test]
-    assert result.test is not None
-    assert result.test["roc_auc"] == pytest.approx(NAMED["roc_auc"](logits, LARGER.y[LARGER.test]))
+    for how in (Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=3)):
+        result = fit(gist(), LARGER, metric="roc_auc", evaluation=how)
+        logits = predict(result.model, whole_graph(LARGER), how)[LARGER.test]
+        assert result.test["roc_auc"] == pytest.approx(NAMED["roc_auc"](logits, LARGER.y[LARGER.test]))
 
 
 def test_loss_and_metric_of_the_user_allow_any_number_of_outputs() -> None:
-    def build(widths: tuple[int, ...]) -> nn.Module:
-        return nn.Sequential(nn.Linear(7, widths[0]), nn.ReLU(), nn.Linear(widths[0], 1))
-
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits[:, 0], (targets > 0).float())
 
     def hits(logits: Tensor, targets: Tensor) -> Tensor:
         return ((logits[:, 0] > 0) == (targets > 0)).float().mean()
 
-    result = fit(GIST(build, (8,), 2), loss=loss, metric=hits, epochs=60)
-    assert result.test is not None
+    result = fit(GIST(one_output, (8,), 2), loss=loss, metric=hits, epochs=60)
     assert list(result.test) == ["hits"]
     with refused("the model gives 1 classes, the graph has 3"):
-        fit(GIST(build, (8,), 2), loss=loss)
+        fit(GIST(one_output, (8,), 2), loss=loss)
 
 
-# A trained model.
-
-
-@pytest.mark.parametrize("store", ["memory", "host", "disk"])
-def test_a_run_begins_with_a_trained_model(tmp_path: Path, store: str) -> None:
-    from gistgnn.theta.registry import Store
-
-    trained = fit(gist(1), epochs=30).model
-    place: Any = Store("disk", tmp_path / "theta") if store == "disk" else store
-    own = gist(2, store=place)
+@pytest.mark.parametrize("kind", ["memory", "host", "disk"])
+def test_a_run_begins_with_a_trained_model(tmp_path: Path, kind: str) -> None:
+    trained, own = fit(gist(1), epochs=30).model, gist(2, store=store(kind, tmp_path))
     before = evaluate(trained, GRAPH)["validation"]
     phases = [Phase(2, 1)]  # Θ is the mean of its sub-GCNs, so the scores stay at first
     result = own.fit(GRAPH, phases=phases, init=trained, lr=1e-9, progress=False)
     assert evaluate(result.model, GRAPH)["validation"] == before
     for name, tensor in named_tensors(result.model).items():
         torch.testing.assert_close(tensor, named_tensors(trained)[name], rtol=0, atol=1e-6)
-    if store == "memory":  # a run without it begins anew
+    if kind == "memory":  # a run without it begins anew
         again = fit(own)
         assert quiet(again.history) == quiet(fit(gist()).history)
         own.fit(GRAPH, phases=phases, init=trained.state_dict(), lr=1e-9, progress=False)
