@@ -39,7 +39,7 @@ def test_tables_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     edges, nodes = csv_tables(some_graph(), tmp_path)
     assert run("convert", edges, tmp_path / "made", "--nodes", nodes, "--undirected", "--dtype", "float16") == 0
     out = capsys.readouterr().out
-    assert f"edges: 40 nodes and {load(tmp_path / 'made').num_edges:,} edges in {tmp_path / 'made'}" in out
+    assert f"made: 40 nodes and {load(tmp_path / 'made').num_edges:,} edges in {tmp_path / 'made'}" in out
     assert "features  3 as float16" in out
     refused(capsys, "is there already: choose another folder", "convert", edges, tmp_path / "made", "--nodes", nodes)
     path = tmp_path / "made" / "x.npy"

@@ -119,6 +119,30 @@ def test_classes_that_are_texts_keep_their_names(tmp_path: Path, capsys: pytest.
     assert "other has the class 'other'; expected one of" in capsys.readouterr().err
 
 
+def test_nodes_keep_the_ids_of_the_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = some_graph(120, 900)
+    edges, nodes = csv_tables(graph, tmp_path)
+    assert run("convert", edges, tmp_path / "plain", "--nodes", nodes) == 0, capsys.readouterr().err
+    ids = [*(f"{10**12 + node}" for node in range(118)), 'Zoë, the "first"', "007"]
+    with edges.open() as one, nodes.open() as other:
+        (ends, *pairs), (header, *rows) = csv.reader(one), csv.reader(other)
+    with edges.open("w") as one, nodes.open("w") as other:
+        csv.writer(one).writerows([ends, *([f" {ids[int(end)]}" for end in pair] for pair in pairs)])
+        csv.writer(other).writerows([header, *([ids[int(row[0])], *row[1:]] for row in rows)])
+    assert run("convert", edges, tmp_path / "people", "--nodes", nodes) == 0, capsys.readouterr().err
+    assert load(tmp_path / "people").checksum() == load(tmp_path / "plain").checksum()
+    words = ("partition", "--dataset", tmp_path / "people", "--clusters", 5, "--out", tmp_path / "cut")
+    assert run(*words) == 0, capsys.readouterr().err
+    assert run("train", "--dataset", tmp_path / "people", *TRAIN, "--out", tmp_path / "run") == 0
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["graph"]["name"] == "people"
+    found = {}
+    for name in ("plain", "people", "cut"):
+        assert run("predict", tmp_path / "run", "--dataset", tmp_path / name, "--output", tmp_path / "p.csv") == 0
+        found[name] = rows_of(tmp_path / "p.csv")
+        assert [row["node"] for row in found[name]] == (ids if name != "plain" else [str(k) for k in range(120)])
+    assert all(len({rows["class"] for rows in same}) == 1 for same in zip(*found.values(), strict=True))
+
+
 def test_an_evaluation_by_parts_comes_in_pieces(tmp_path: Path) -> None:
     make_clustered(some_graph(200, 2000), 7, tmp_path / "graph")
     batch, model = whole_graph(load(tmp_path / "graph")), GraphSAGE(3, (8,), 3).eval()

@@ -45,7 +45,7 @@ def test_any_graph_comes_back_from_any_file(form: str, graph: Graph, steps: int)
         if form == ".npz" or tells_classes(graph):
             made = folder(place, source, nodes=nodes)
             assert_equal(made, graph)
-            assert made.name == source.name.partition(".")[0]
+            assert made.name == ("made" if nodes else "mine")
             assert nodes or load(str(source)).checksum() == graph.checksum()
 
 

@@ -131,7 +131,7 @@ def _predict(args: argparse.Namespace) -> int:
 
     from gistgnn.evaluation.scores import evaluation_mode
     from gistgnn.graphs import is_file, load, load_nodes
-    from gistgnn.graphs.folder import original_nodes
+    from gistgnn.graphs.folder import node_ids, original_nodes
     from gistgnn.runs.prediction_files import SUFFIXES, write_predictions
     from gistgnn.runs.run_folder import choose_device
     from gistgnn.sampling import Batch, check_fits, whole_graph
@@ -145,15 +145,15 @@ def _predict(args: argparse.Namespace) -> int:
         none = torch.empty(0, dtype=torch.long)
         moved = {name: value.to(device) for name, value in edge_data.items()}
         batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=moved)
-        numbers = None
+        numbers = ids = None
     else:
         graph = load(name, root).to(device)
-        batch, numbers = whole_graph(graph), original_nodes(graph)
+        batch, numbers, ids = whole_graph(graph), original_nodes(graph), node_ids(graph)
     nodes = len(batch.x)
     how = {"multi_label": record["graph"]["multi_label"], "names": record["graph"].get("class_names", [])}
     check_fits(model, batch, record["graph"]["classes"])
     inference = replace(evaluation, sample=None).prepare(model, batch, config.seed)  # predict every node
     with evaluation_mode(model):
-        write_predictions(args.output, inference.outputs(model), nodes, numbers=numbers, **how)
+        write_predictions(args.output, inference.outputs(model), nodes, numbers=numbers, ids=ids, **how)
     print(f"{nodes} nodes written to {printable(args.output)}{_by_parts(inference.describe())}", file=sys.stderr)
     return 0

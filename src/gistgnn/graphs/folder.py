@@ -101,7 +101,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _OF_ALL = {"rowptr", "col", "x", "y", "split"}
-_OF_SOME = {*EDGE_DATA, "node", "cluster_ptr"}
+_OF_SOME = {*EDGE_DATA, "node", "cluster_ptr", "id"}
 
 
 def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
@@ -181,6 +181,11 @@ def original_nodes(graph: Graph) -> Tensor | None:
     if not bool(found.all()):
         raise InputError(f"{graph.folder}/node.npy is damaged: it does not hold every node once; {_ADVICE}")
     return node
+
+
+def node_ids(graph: Graph) -> Tensor | None:
+    """Return the ids that nodes have in the table of a folder, in its order: [N, L] bytes. None: they are numbers."""
+    return None if graph.folder is None else open_arrays(graph.folder)[1].get("id")
 
 
 def verify(folder: Path) -> int:

@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from gistgnn.errors import InputError, printable, reason
 from gistgnn.graphs.checks import class_numbers
+from gistgnn.graphs.folder import ArrayEntry, ArrayWriter
 from gistgnn.graphs.graph import SPLITS
+from gistgnn.utils.checks import LONGEST_NAME
 from gistgnn.utils.tensors import Array
 
 _PARQUET = ".parquet"
@@ -27,6 +29,7 @@ _BINS = 2**14  # of targets, whose edges are counted
 
 _ENDS = ("source", "target")
 _NODE, _SPLIT = "node", "split"
+_IDS = "ids.parquet"  # the id and the number of every node, until the edges are read
 _SEVERAL = re.compile(r"y\d+")
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN)(\[\d*\])?")
 
@@ -169,18 +172,19 @@ def _checked(edges: str, nodes: int) -> str:
 class TablesSource:
     """A table of edges with the columns `source` and `target`, and a table of nodes: CSV or Parquet files, or folders.
 
-    The table of nodes has a row for each node, in the order of their numbers, with the columns `y` (or `y0`, `y1`, ...
-    for several labels), `split` (train, val, test or empty) and optionally `node`, the number. All others are features.
-    In Parquet, `x` and `y` may be columns of lists.
+    The table of nodes has a row for each node, with the columns `y` (or `y0`, `y1`, ... for several labels), `split`
+    (train, val, test or empty) and optionally `node`, the id that edges name it by; otherwise that is the row's number.
+    All others are features. In Parquet, `x` and `y` may be columns of lists.
     """
 
     classes, undirected = None, False
+    has_ids = False  # known after `node_blocks`: whether a node's id is another than its number
 
     def __init__(self, edges: Path, nodes: Path) -> None:
         self.name, self.edges_in, self.nodes_in = printable(edges.name.partition(".")[0]), str(edges), str(nodes)
         self._edges, self._nodes = table_files(edges), table_files(nodes)
         with database() as connection:
-            self._edge_types = _numbers(edges, columns_of(connection, self._edges), _ENDS)
+            self._edge_types = columns_of(connection, self._edges)
             if set(self._edge_types) != set(_ENDS):
                 found = ", ".join(self._edge_types)
                 hint = "expected source and target alone (edge data comes from a .npz or .pt)"
@@ -194,17 +198,20 @@ class TablesSource:
         self._x = [name for name in types if name not in (*self._y, _SPLIT, _NODE)]
         if not self._x:
             raise InputError(f"{nodes}: there are no features; expected more columns than y and split")
-        self.class_names, texts = tuple(self._classes), (_SPLIT, "y") if self._classes else (_SPLIT,)
+        self.class_names, texts = tuple(self._classes), (_SPLIT, _NODE, "y") if self._classes else (_SPLIT, _NODE)
         self._types = _numbers(nodes, types, [name for name in types if name not in texts])
 
     def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
         start = 0
         with database() as connection:
-            names = ", ".join(quoted(name, '"') for name in self._types)
-            query = f"SELECT {names} FROM {table(self._nodes, self._types)}"
+            names = {name: quoted(name, '"') for name in self._types}
+            if _NODE in names:
+                names[_NODE] = f"TRY_CAST(trim({_NODE}::VARCHAR) AS DOUBLE) AS {_NODE}"
+            query = f"SELECT {', '.join(names.values())} FROM {table(self._nodes, self._types)}"
             for batch in connection.sql(query).to_arrow_reader(block_rows(len(self._x))):
                 if _NODE in self._types:
-                    _check_numbers(_matrix(batch, [_NODE], start)[:, 0], start)
+                    numbers = batch.column(_NODE).to_numpy(zero_copy_only=False)
+                    self.has_ids |= bool((numbers != np.arange(start, start + len(numbers))).any())
                 x, y = _matrix(batch, self._x, start), self._labels(batch, start)
                 yield x, y[:, 0] if y.shape[1] == 1 else y.astype(np.float32), _splits(batch.column(_SPLIT), start)
                 start += len(x)
@@ -214,14 +221,43 @@ class TablesSource:
             return _matrix(batch, self._y, start)
         return np.array([[self._classes.get((text or "").strip(), -1)] for text in batch.column("y").to_pylist()])
 
+    def write_ids(self, folder: Path, memory: int) -> ArrayEntry:
+        """Write the nodes' ids, for the graph and for `edges`."""
+        with database(folder, memory) as connection:
+            file, rows = quoted(str(folder / _IDS)), table(self._nodes, self._types)
+            numbered = f"SELECT trim({_NODE}::VARCHAR) AS id, row_number() OVER () - 1 AS number FROM {rows}"
+            connection.execute(f"COPY ({numbered}) TO {file} (FORMAT parquet)")
+            twice = (
+                f"SELECT coalesce(id, '') FROM {file} GROUP BY id HAVING count(*) > 1 OR coalesce(id, '') = '' LIMIT 1"
+            )
+            for (text,) in connection.sql(twice).fetchall():
+                what = f"node {printable(text)[:80]!r} is in two rows" if text else "a node has no id"
+                raise InputError(f"{what}; expected a row for each node, with an id of its own in the column {_NODE}")
+            ((width,),) = connection.sql(f"SELECT max(strlen(id)) FROM {file}").fetchall()
+            if width > LONGEST_NAME:
+                raise InputError(f"the id of a node has {width} bytes; expected at most {LONGEST_NAME}")
+            writer = ArrayWriter(folder, "id", np.uint8, (width,))
+            for batch in connection.sql(f"SELECT id FROM {file} ORDER BY number").to_arrow_reader(block_rows(width)):
+                ids = np.array([text.encode() for text in batch.column("id").to_pylist()], f"S{width}")
+                writer.append(ids.view(np.uint8).reshape(-1, width))
+            return writer.finish()
+
     def edges(self, connection: Any, folder: Path) -> str:
-        return f"SELECT source, target FROM {table(self._edges, self._edge_types)}"
+        if not self.has_ids:
+            types = _numbers(Path(self.edges_in), self._edge_types, _ENDS)
+            return f"SELECT source, target FROM {table(self._edges, types)}"
+        file, rows = quoted(str(folder / _IDS)), table(self._edges, self._edge_types)
+        ends = " || ' to ' || ".join(f"coalesce({end}::VARCHAR, 'nothing')" for end in _ENDS)
+        problem = f"error('an edge goes from ' || {ends} || '; expected ids of the column {_NODE}')"
+        found = (f"CASE WHEN {end}s.number IS NULL THEN {problem} ELSE {end}s.number END AS {end}" for end in _ENDS)
+        joins = (f"LEFT JOIN {file} AS {end}s ON trim({end}::VARCHAR) = {end}s.id" for end in _ENDS)
+        return f"SELECT {', '.join(found)} FROM {rows} {' '.join(joins)}"
 
 
 def _class_numbers(connection: Any, files: list[Path], types: dict[str, str]) -> dict[str, int]:
     """Return the numbers of the classes that the column y names; none, if its first label is a number."""
     kind, rows = types.get("y"), table(files, types)
-    first = f"SELECT TRY_CAST(y AS DOUBLE) FROM {rows} WHERE trim(y) NOT IN ('', '-1') LIMIT 1"
+    first = f"SELECT TRY_CAST(trim(y) AS DOUBLE) FROM {rows} WHERE trim(y) NOT IN ('', '-1') LIMIT 1"
     if kind not in ("", "VARCHAR") or connection.sql(first).fetchall() != [(None,)]:
         return {}
     distinct = connection.sql(f"SELECT DISTINCT y FROM {rows} WHERE y IS NOT NULL").fetchall()
@@ -251,14 +287,6 @@ def _matrix(batch: Any, names: list[str], start: int) -> Array:
             raise InputError(f"{name} has lists of different lengths from node {start} on")
         columns.append(flat.to_numpy(zero_copy_only=False).reshape(len(column), -1))
     return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
-
-
-def _check_numbers(numbers: Array, start: int) -> None:
-    wrong = numbers != np.arange(start, start + len(numbers))
-    if wrong.any():
-        row = int(wrong.argmax())
-        hint = "sort the rows by node, from 0, without gaps"
-        raise InputError(f"node is {numbers[row]:g} in the row of node {start + row}: {hint}")
 
 
 def _splits(column: Any, start: int) -> npt.NDArray[np.uint8]:

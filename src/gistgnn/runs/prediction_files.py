@@ -29,11 +29,13 @@ def write_predictions(
     multi_label: bool,
     numbers: Tensor | None = None,
     names: Sequence[str] = (),
+    ids: Tensor | None = None,
 ) -> None:
     """Write the predictions of a model for N nodes, which come in pieces that have every node once."""
     # A `.csv` has a node's number, class and the class's probability; with several labels a node, every label's. A
     # `.npz` has `classes` [N] or [N, K], and `probabilities` [N, C]. `numbers` [N] are the nodes' in the file; None:
-    # their own. A `.csv` has the `names` of classes, if there are any, in place of their numbers.
+    # their own. A `.csv` has the `names` of classes, if there are any, in place of their numbers; and
+    # the nodes' `ids`: [N, L] bytes, in the file's order.
     with replacing(path) as temporary, contextlib.ExitStack() as stack:
         classes = probabilities = np.empty(0)
         for first, (which, logits) in enumerate(outputs):
@@ -53,7 +55,7 @@ def write_predictions(
                 np.savez(file, classes=classes, probabilities=probabilities)
         else:
             with temporary.open("w", encoding="utf-8") as text:
-                _write_csv(text, classes, probabilities, [_cell(name) for name in names])
+                _write_csv(text, classes, probabilities, [_cell(name) for name in names], ids)
 
 
 @contextlib.contextmanager
@@ -70,7 +72,7 @@ def _array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator
         yield np.memmap(file, dtype, "r+" if reserved else "w+", shape=shape)
 
 
-def _write_csv(file: TextIO, classes: Array, probabilities: Array, names: list[str]) -> None:
+def _write_csv(file: TextIO, classes: Array, probabilities: Array, names: list[str], ids: Tensor | None) -> None:
     several = classes.ndim == 2  # one column of probabilities for each label
     columns = [f"label_{k}" for k in range(classes.shape[1])] if several else ["class", "probability"]
     form = ("%s" if several else "%s,%s") + ",%.6f" * probabilities.shape[1] + "\n"
@@ -78,7 +80,10 @@ def _write_csv(file: TextIO, classes: Array, probabilities: Array, names: list[s
     for start in range(0, len(classes), _ROWS):
         labels, scores = classes[start : start + _ROWS].tolist(), probabilities[start : start + _ROWS]
         shown = [] if several else [[names[label] for label in labels] if names else labels]
-        nodes = range(start, start + len(labels))
+        nodes: Iterable[Any] = range(start, start + len(labels))
+        if ids is not None:
+            texts = ids[start : start + _ROWS].numpy().view(f"S{ids.shape[1]}").reshape(-1).tolist()
+            nodes = [_cell(text.decode(errors="replace")) for text in texts]
         file.writelines(form % row for row in zip(nodes, *shown, *scores.T.tolist(), strict=True))
 
 

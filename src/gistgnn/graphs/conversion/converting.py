@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import torch
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, printable
 from gistgnn.graphs import folder as folders
 from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits
 from gistgnn.graphs.csr import CSR
@@ -26,7 +26,7 @@ from gistgnn.graphs.named import find, load
 from gistgnn.graphs.ogb import OgbFiles, is_ogb
 from gistgnn.graphs.synthetic_blocks import Blocks
 from gistgnn.graphs.tables import TablesSource, database, is_table, sorted_keys
-from gistgnn.utils.checks import check_number
+from gistgnn.utils.checks import LONGEST_NAME, check_number
 from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import held_bytes
@@ -86,12 +86,15 @@ def convert(
         else:
             with timed(seconds, "nodes", shown), _naming(found.nodes_in):
                 arrays, classes, several = _write_nodes(found, made, dtype)
+                if isinstance(found, TablesSource) and found.has_ids:
+                    arrays["id"] = found.write_ids(made, room // 2)
             both, count = found.undirected if undirected is None else undirected, arrays["y"].shape[0]
             with timed(seconds, "edges", shown), _naming(found.edges_in):
                 arrays |= _write_edges(found, count, both, made, room // 2)
             sizes = count, arrays["col"].shape[0], arrays["x"].shape[1], classes
             names = found.class_names or msgspec.UNSET
-            Manifest(found.name, "multi-label" if several else "single-label", *sizes, arrays, names).write(made)
+            name = printable(target.resolve().name)[:LONGEST_NAME] if isinstance(found, TablesSource) else found.name
+            Manifest(name, "multi-label" if several else "single-label", *sizes, arrays, names).write(made)
     return Converted(Manifest.read(target), seconds)
 
 
@@ -152,7 +155,7 @@ def _write_edges(source: "Source", nodes: int, undirected: bool, folder: Path, m
     if not col.rows:
         raise InputError("there are no edges; expected at least one")
     for path in folder.iterdir():  # what the query has needed
-        if path.stem not in ("x", "y", "split", "col"):
+        if path.stem not in ("x", "y", "split", "col", "id"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     return {"col": col.finish(), "rowptr": folders.write_array(folder, "rowptr", np.cumsum(rowptr, out=rowptr))}
 

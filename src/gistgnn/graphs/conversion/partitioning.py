@@ -31,7 +31,7 @@ _NODE, _EDGE = 24, 12  # bytes of this process beside METIS's: the edges, and th
 _RENUMBERED = 24  # bytes of a node while nodes get new numbers
 _ENTRY = 64  # bytes of an edge of a block, with copies
 _LEAST, _MOST = 2**22, 2**28  # bytes of a block
-_ARRAYS = ("x", "y", "split", "col", *EDGE_DATA, "rowptr", "node", "cluster_ptr")  # in the order of the manifest
+_ARRAYS = ("x", "y", "split", "col", *EDGE_DATA, "rowptr", "node", "cluster_ptr", "id")  # in the order of the manifest
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +131,8 @@ def _write_renumbered(source: Path, clusters: Clusters, room: int, folder: Path)
             block[ascending] = array[numbers[ascending]]
             file.append(block)
         arrays[name] = file.finish()
+    if "id" in old:  # it stays in the order of the numbers in `node`
+        arrays["id"] = write_array(folder, "id", old["id"])
     arrays["node"] = write_array(folder, "node", node)
     arrays["cluster_ptr"] = write_array(folder, "cluster_ptr", clusters.ptr.numpy())
     made = msgspec.structs.replace(manifest, arrays={name: arrays[name] for name in _ARRAYS if name in arrays})
