@@ -16,7 +16,7 @@ from gistgnn.graphs import Graph
 from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
-from gistgnn.settings import BUDGET_LR, Phase, Training
+from gistgnn.settings import BUDGET_LR, CHOSEN, Phase, Training, chosen_lr
 from gistgnn.training.loss import Loss
 from gistgnn.training.metric import Metric
 from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
@@ -83,7 +83,7 @@ class GIST(GlobalModel):
             model's forward takes (x, edge_index), (x, adj) or (x), and edge data by name; see
             `gistgnn.sampling.arguments`.
         widths: the full model's widths, d_l in the paper.
-        sub_gcns: m; 1 is the baseline, ordinary training of the full model.
+        sub_gcns: m; 4 unless it is given; 1 is the baseline, ordinary training of the full model.
         input_axis: the axis whose width is the number of input features, to partition d_0 as in Table 1; usually None.
         whole: axes that are not partitioned.
         partition: "balanced" or "categorical" (see `Partition`).
@@ -119,7 +119,8 @@ class GIST(GlobalModel):
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
 
         Settings of training are given as a `Training`, or as keywords with the names of its fields, which it documents:
-        `fit(graph, epochs=400, lr=0.01)`. `epochs`, `phases` or `budget` is required then.
+        `fit(graph, epochs=800, lr=0.02)`. Those that are not given are as on the command line: 400 epochs, the cosine
+        schedule, carried moments, a learning rate of 0.01, or more for sub-GCNs narrower than 256 features.
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
@@ -147,15 +148,20 @@ class GIST(GlobalModel):
         """
         check_kind("training", training, (Training, str), "a Training, 'split' or 'each'", none=True)
         sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1, getattr(graph, "num_clusters", None))
-        given = (self, graph, choose_training(training, settings), self._variant, sampling, runner, inductive)
+        chosen = choose_training(training, settings, self._chosen_lr())
+        given = (self, graph, chosen, self._variant, sampling, runner, inductive)
         evaluation = Evaluation() if evaluation is None else evaluation
         setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
         with Fit(setup) as run:
             train(self, run)
         return run.end()
 
+    def _chosen_lr(self) -> float:
+        split = [self.widths[axis] for axis in self.partition.split]
+        return chosen_lr(self.sub_gcns, max(split)) if split else Training.lr
 
-def choose_training(training: Training | str | None, settings: Mapping[str, Any]) -> Training:
+
+def choose_training(training: Training | str | None, settings: Mapping[str, Any], lr: float) -> Training:
     """Return the settings that were given as a whole, or one by one, where None stands for the default."""
     if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
         raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
@@ -166,8 +172,8 @@ def choose_training(training: Training | str | None, settings: Mapping[str, Any]
         return training
     if training is not None:
         given["training"] = training
-    if "budget" in given:
-        given = {"lr": BUDGET_LR, **given}
-    elif not given.get("phases") and "epochs" not in given:
-        raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
-    return Training(**given)
+    phased = bool(given.get("phases"))
+    chosen: dict[str, Any] = {**CHOSEN, "lr": BUDGET_LR if "budget" in given else Training.lr if phased else lr}
+    if phased or "budget" in given:
+        del chosen["epochs"]
+    return Training(**{**chosen, **given})

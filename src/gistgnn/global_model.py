@@ -18,7 +18,7 @@ from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
 from gistgnn.sampling.call import Recent, multiply_when_called
 from gistgnn.schedule import RoundPlan
-from gistgnn.settings import Training
+from gistgnn.settings import SUB_GCNS, Training
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store, StoreName
@@ -55,7 +55,7 @@ class GlobalModel:
         self,
         build: Build,
         widths: int | Sequence[int] = (),
-        sub_gcns: int = 1,
+        sub_gcns: int = SUB_GCNS,
         *,
         input_axis: int | None = None,
         whole: int | Collection[int] = (),

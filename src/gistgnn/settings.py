@@ -1,7 +1,4 @@
-"""The settings of a training run, checked where they enter, and what follows from them: steps, rates, optimiser.
-
-Torch is imported inside the functions that need it, so that the command line reads names and defaults here quickly.
-"""
+"""The settings of a training run, checked where they enter. Torch is imported late, for the command line."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -26,12 +23,13 @@ if TYPE_CHECKING:
 # Settings that older records do not have.
 _NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_weights", "label_smoothing", "metric")
 PRECISIONS = ("float32", "bf16")
-# The limits of a chosen ζ: shorter rounds learn worse; 20 is the paper's on Cora, CiteSeer and PubMed.
-SHORTEST_ROUND, LONGEST_ROUND = 5, 20
-# Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights stay untrained.
-ROUNDS_PER_SUB_GCN = 4
-# The learning rate of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md).
-BUDGET_LR = 0.005
+SHORTEST_ROUND, LONGEST_ROUND = 5, 20  # of a chosen ζ: shorter ones learn worse; 20 is the paper's on Cora
+ROUNDS_PER_SUB_GCN = 4  # if ζ is not given: after 4m rounds (1 - 1/m)^(4m) < 2 % of the weights are untrained
+BUDGET_LR = 0.005  # of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md)
+SUB_GCNS = 4
+# The defaults of `GIST.fit` with keywords, and of the command line; those of `Training` are plain.
+CHOSEN: dict[str, Any] = {"epochs": 400, "schedule": "cosine", "optimizer_state": "carry"}
+NARROW, HIGHEST_LR = 256, 0.1  # features of a sub-GCN below which it learns better at more than 0.01, and the limit
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,7 @@ class Phase:
         sub_gcns: m.
         epochs: E, passes over the training nodes, as in `Training`; a fraction is possible.
         lr: learning rate at the start of the phase; None: as in `Training`. The schedule follows the phase's progress.
-        schedule: None: as in `Training`.
-        redraw_every: None: as in `Training`.
+        schedule, redraw_every: None: as in `Training`.
         copies: only sub-GCN 0 trains, and its parameters are written to all m blocks: Θ is m copies of one narrow
             model. It costs 1/m of the steps. Blocks are not redrawn.
     """
@@ -295,3 +292,8 @@ class Training:
         import torch
 
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
+
+
+def chosen_lr(sub_gcns: int, widest: int) -> float:
+    """Return the learning rate that suits m sub-GCNs: it grows as they become narrower than `NARROW` features."""
+    return min(Training.lr * max(min(sub_gcns, NARROW * sub_gcns / widest), 1), HIGHEST_LR)

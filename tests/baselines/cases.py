@@ -8,7 +8,7 @@ from gistgnn import GIST, Result
 from gistgnn.baselines.registry import METHODS
 from gistgnn.distributed import Ranks
 from gistgnn.sampling import ClusterSampling, whole_graph
-from tests.helpers.models import OURS, tiny_graph
+from tests.helpers.models import OURS, PLAIN, tiny_graph
 
 GRAPH = tiny_graph(48)
 BATCHES = ClusterSampling(clusters=6, clusters_per_batch=3, method="random", batches="independent")
@@ -27,7 +27,7 @@ def make(method: str, m: int, ranks: Ranks | None = None, store: str = "memory",
 def fit(gist: GIST, **settings: Any) -> Result:
     """Six steps of every worker, in rounds of two: an epoch has two."""
     given = {"epochs": STEPS // 2, "training": "each", "local_steps": LOCAL, "lr": LR, "sampler": BATCHES}
-    return gist.fit(GRAPH, progress=False, **{"standardise": False, **given, **settings})
+    return gist.fit(GRAPH, progress=False, **{**PLAIN, **given, **settings})
 
 
 def batches(worker: int) -> Any:

@@ -39,8 +39,8 @@ def with_another_edge(graph: Graph) -> Graph:
 
 
 CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by what is said of it
-    "lr is 0.01 on rank 0 and 0.02 on rank 2: start all ranks with the same settings": {"lr": 0.02},
-    "schedule is 'constant' on rank 0 and 'cosine' on rank 2": {"schedule": "cosine"},
+    "lr is 0.04 on rank 0 and 0.02 on rank 2: start all ranks with the same settings": {"lr": 0.02},
+    "schedule is 'cosine' on rank 0 and 'constant' on rank 2": {"schedule": "constant"},
     "evaluate_every is 'auto' on rank 0 and 2 on rank 2": {"evaluate_every": 2},
     "runner is 'auto' on rank 0 and 'fused' on rank 2": {"runner": "fused"},
     "sampler is None on rank 0 and given on rank 2": {"sampler": ClusterSampling(4, 2, "random")},

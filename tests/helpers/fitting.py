@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn import GIST, Graph, Result
-from tests.helpers.models import OURS, tiny_graph
+from tests.helpers.models import OURS, PLAIN, tiny_graph
 
 GRAPH = tiny_graph()
 
@@ -17,7 +17,7 @@ def gcn(dropout: float = 0.0, **options: Any) -> Callable[[Any], nn.Module]:
 
 
 def fit(gist: GIST, graph: Graph = GRAPH, **options: Any) -> Result:
-    return gist.fit(graph, progress=False, **{"epochs": 12, "local_steps": 2, "standardise": False, **options})
+    return gist.fit(graph, progress=False, **{"epochs": 12, "local_steps": 2, **PLAIN, **options})
 
 
 def theta(gist: GIST) -> dict[str, Tensor]:

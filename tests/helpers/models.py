@@ -146,6 +146,9 @@ USERS: dict[str, tuple[Callable[[Any], nn.Module], int | tuple[int, ...]]] = {
 }
 
 
+PLAIN: dict[str, Any] = {"standardise": False, "schedule": "constant", "optimizer_state": "reset", "lr": 0.01}
+"""Keywords of `GIST.fit` with which a run is easy to do by hand; they are not its defaults."""
+
 Case = tuple[Callable[[Any], nn.Module], int | tuple[int, ...]]  # build, and the widths to check it at
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from gistgnn import GIST, Result
 from gistgnn.settings import Phase
-from tests.helpers.models import OURS, tiny_graph
+from tests.helpers.models import OURS, PLAIN, tiny_graph
 
 GRAPH = tiny_graph()
 WIDTHS = (8, 12)
@@ -30,4 +30,4 @@ def make(dropout: float = 0.4, norm: str = "batch", model: str = "gcn", **option
 
 def fit(gist: GIST, phases: tuple[Phase, ...] = FEWER, **options: Any) -> Result:
     defaults: dict[str, Any] = {"local_steps": 2, "lr": 0.05, "cross_weights": "zero", "progress": False}
-    return gist.fit(GRAPH, phases=phases, **{"standardise": False, **defaults, **options})
+    return gist.fit(GRAPH, phases=phases, **{**PLAIN, **defaults, **options})

@@ -5,7 +5,7 @@ from typing import Any
 from gistgnn import GIST, Result
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
-from tests.helpers.models import OURS, tiny_graph
+from tests.helpers.models import OURS, PLAIN, tiny_graph
 from tests.theta.stores import values
 
 GRAPH = tiny_graph()
@@ -19,7 +19,7 @@ def make(m: int = 3, seed: int = 0, **options: Any) -> GIST:
 def fit(gist: GIST, **options: Any) -> Result:
     """Six rounds, the last of them shorter."""
     defaults = {"epochs": 11 * gist.sub_gcns, "local_steps": 2, "lr": 0.05, "evaluate_every": 2}
-    return gist.fit(GRAPH, progress=False, **{"standardise": False, **defaults, **options})
+    return gist.fit(GRAPH, progress=False, **{**PLAIN, **defaults, **options})
 
 
 def after(rounds: int) -> list[InterruptWhen]:

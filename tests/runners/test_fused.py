@@ -153,8 +153,8 @@ def test_with_dropout_outputs_and_gradients_have_the_same_mean(name: str) -> Non
 def test_the_baseline_is_the_in_turn_runner_s_and_nothing_is_said() -> None:
     build = partial(OURS["gcn"], dropout=0.5)
     with logged() as notes:
-        fused = trained(Fused(), GIST(build, (8, 7)), FULL, Training(9))
-    expected = trained(InTurn(), GIST(build, (8, 7)), FULL, Training(9))
+        fused = trained(Fused(), GIST(build, (8, 7), 1), FULL, Training(9))
+    expected = trained(InTurn(), GIST(build, (8, 7), 1), FULL, Training(9))
     torch.testing.assert_close(fused, expected, rtol=0, atol=0)
     assert notes == []
 

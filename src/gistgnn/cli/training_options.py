@@ -17,7 +17,17 @@ from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS, named_sampling
-from gistgnn.settings import BUDGET_LR, LONGEST_ROUND, SHORTEST_ROUND, Phase, Training
+from gistgnn.settings import (
+    BUDGET_LR,
+    HIGHEST_LR,
+    LONGEST_ROUND,
+    NARROW,
+    SHORTEST_ROUND,
+    SUB_GCNS,
+    Phase,
+    Training,
+    chosen_lr,
+)  # fmt: skip
 from gistgnn.utils.setting import described
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
@@ -25,9 +35,6 @@ BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which i
 if TYPE_CHECKING:
     from gistgnn.cli.options import Options
     from gistgnn.sampling import Sampling
-
-SUB_GCNS = 4  # m, unless it is given
-NARROW, HIGHEST_LR = 256, 0.1  # features of a sub-GCN below which it learns better at more than 0.01, and the limit
 
 
 def known_model(text: str) -> str:
@@ -231,7 +238,7 @@ def _learning_rate(args: argparse.Namespace, sub_gcns: int) -> float:
         return BUDGET_LR
     if args.phases or not METHODS[getattr(args, "method", RunConfig.method)].splits:
         return Training.lr
-    return min(Training.lr * max(min(sub_gcns, NARROW * sub_gcns / max(args.hidden)), 1), HIGHEST_LR)
+    return chosen_lr(sub_gcns, max(args.hidden))
 
 
 def seconds_left(limit: float | None) -> float | None:

@@ -13,7 +13,7 @@ from gistgnn.baselines.registry import METHODS
 from gistgnn.errors import InputError, reason
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
-from gistgnn.settings import PRECISIONS, Training
+from gistgnn.settings import CHOSEN, PRECISIONS, Training
 from gistgnn.theta.registry import STORES
 from gistgnn.training.names import find_named
 from gistgnn.utils.checks import LARGEST_SEED, WIDEST
@@ -99,8 +99,8 @@ class ModelConfig:
         fields = asdict(self)
         if self.own:
             return {key: fields[key] for key in ("name", "hidden", "args")}
-        unused = ("args",) if self.name in WITH_HEADS else ("args", "heads")
-        return {key: value for key, value in fields.items() if key not in unused}
+        del fields["args"]
+        return fields
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class RunConfig:
     init: Annotated[str | None, Setting("begin with the best model of this finished run", "DIR")] = None
     seed: Annotated[int, Setting(least=0, most=LARGEST_SEED)] = 0
     device: str = "cpu"
-    training: Training = field(default=Training(epochs=400, schedule="cosine", optimizer_state="carry"))
+    training: Training = field(default=Training(**CHOSEN))
     sampler: "Sampling | None" = None
     runner: Annotated[
         str,
