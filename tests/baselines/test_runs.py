@@ -14,6 +14,7 @@ from gistgnn.distributed import Ranks, Traffic
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from tests.distributed.launch import on_ranks
+from tests.helpers.fitting import quiet
 
 from .cases import BATCHES, GRAPH, LOCAL, build, fit, make
 
@@ -22,9 +23,8 @@ DROPPING = {"dropout": 0.4, "norm": "batch"}
 
 
 def left(result: Result) -> dict[str, Any]:
-    history = [{key: value for key, value in entry.items() if key != "train_seconds"} for entry in result.history]
     tensors = {name: tensor.clone() for name, tensor in named_tensors(result.model).items()}
-    return {"tensors": tensors, "history": history, "test": result.test, "validation": result.validation}
+    return {"tensors": tensors, "history": quiet(result.history), "test": result.test, "validation": result.validation}
 
 
 def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ def test_ranks_end_as_one_process_does() -> None:
             theta = sum(p.nbytes for p in make("gist", 1).theta.tensors.values())
             assert found["communication"]["sent"] == [pytest.approx(theta * LOCAL)] * 2  # a ring of two sends all
         elif store == "memory":
-            found["history"] = [{k: v for k, v in e.items() if k != "train_seconds"} for e in found["history"]]
+            found["history"] = quiet(found["history"])
             same({key: found[key] for key in expected}, expected)
         else:
             assert found["test"] == expected["test"]

@@ -4,6 +4,7 @@ import importlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +63,15 @@ def runs_of(experiment: Experiment) -> list[RunConfig]:
     if isinstance(experiment, Table1):
         rows = itertools.product(experiment.datasets, range(len(ROWS)), CANDIDATES["full"])
         return [experiment.config(dataset, row, *candidate, 0) for dataset, row, candidate in rows]
+    axes: tuple[Iterable[Any], ...] = ()
     if isinstance(experiment, GridFigure):
-        axes = experiment.datasets, *(getattr(experiment, axis) for axis in experiment.axes), RATES["full"]
-        return [experiment.config(*cell) for cell in itertools.product(*axes)]
+        axes = *(getattr(experiment, axis) for axis in experiment.axes), RATES["full"]
     if isinstance(experiment, UltraWide):
-        axes = experiment.datasets, experiment.layers, experiment.widths, experiment.sub_gcns
-        return [experiment.config(*cell) for cell in itertools.product(*axes)]
+        axes = experiment.layers, experiment.widths, experiment.sub_gcns
     if isinstance(experiment, Ladies):
-        axes = experiment.datasets, experiment.layers, (LADIES,), SUB_GCNS
-        return [experiment.config(*cell) for cell in itertools.product(*axes)]
+        axes = experiment.layers, (LADIES,), SUB_GCNS
+    if isinstance(experiment, (GridFigure, UltraWide, Ladies)):
+        return [experiment.config(*cell) for cell in itertools.product(experiment.datasets, *axes)]
     assert isinstance(experiment, GroupedExperiment)
     return [run for runs in experiment.groups().values() for run in runs]
 
@@ -84,36 +85,22 @@ def of_model(name: str, value: Callable[[RunConfig], Any]) -> Callable[[RunConfi
 
 
 # The rows that are checked, and how their value is read from a run; None: the row does not apply to it.
+READ = {"data sets": "dataset", "m": "sub_gcns", "inductive": "inductive", "features standardised": "standardise"}
+READ |= {"epochs": "training.epochs", "training": "training.training", "ζ": "training.local_steps"}
+READ |= {"optimiser": "training.optimizer", "optimiser's state": "training.optimizer_state"}
+READ |= {"schedule": "training.schedule", "learning rate": "training.lr", "weight decay": "training.weight_decay"}
+READ |= {"model": "model.name", "dropout": "model.dropout", "norm": "model.norm", "parts": "evaluation.parts"}
+READ |= {"clusters": "sampler.clusters", "clusters in a batch": "sampler.clusters_per_batch"}
+READ |= {"clustering": "sampler.method", "precompute": "sampler.precompute", "rows normalised": "sampler.row_normalise"}
+READ |= {"output nodes of a batch": "sampler.batch_size", "nodes of a layer": "sampler.nodes_per_layer"}
 SETTINGS: dict[str, Callable[[RunConfig], Any]] = {
-    "data sets": lambda run: run.dataset,
-    "model": lambda run: run.model.name,
-    "epochs": lambda run: run.training.epochs,
-    "training": lambda run: run.training.training,
-    "ζ": lambda run: run.training.local_steps,
+    **{row: attrgetter(path) for row, path in READ.items()},
     "ζ of GIST": lambda run: run.training.local_steps if run.method == "gist" else None,
-    "optimiser": lambda run: run.training.optimizer,
-    "optimiser's state": lambda run: run.training.optimizer_state,
-    "schedule": lambda run: run.training.schedule,
-    "learning rate": lambda run: run.training.lr,
-    "weight decay": lambda run: run.training.weight_decay,
     "hidden layers": lambda run: len(run.model.hidden),
     "widths": total_width,
-    "m": lambda run: run.sub_gcns,
-    "dropout": lambda run: run.model.dropout,
-    "norm": lambda run: run.model.norm,
     "norm of GraphSAGE": of_model("graphsage", lambda run: run.model.norm),
     "norm of GAT": of_model("gat", lambda run: run.model.norm),
     "heads of GAT": of_model("gat", lambda run: run.model.heads),
-    "inductive": lambda run: run.inductive,
-    "features standardised": lambda run: run.standardise,
-    "clusters": lambda run: run.sampler.clusters,  # type: ignore[union-attr]
-    "clusters in a batch": lambda run: run.sampler.clusters_per_batch,  # type: ignore[union-attr]
-    "clustering": lambda run: run.sampler.method,  # type: ignore[union-attr]
-    "precompute": lambda run: run.sampler.precompute,  # type: ignore[union-attr]
-    "output nodes of a batch": lambda run: run.sampler.batch_size,  # type: ignore[union-attr]
-    "nodes of a layer": lambda run: run.sampler.nodes_per_layer,  # type: ignore[union-attr]
-    "rows normalised": lambda run: run.sampler.row_normalise,  # type: ignore[union-attr]
-    "parts": lambda run: run.evaluation.parts,
 }
 # What every experiment has to say.
 NEEDED = {"data sets", "epochs", "training", "learning rate", "weight decay", "hidden layers", "widths", "m", "seeds"}

@@ -66,21 +66,17 @@ def by_law(remaining: float, zeta: float, m: float, leading: float = 1.0, transi
         return {"measured": value, "leading": value * leading, "transient": value * transient}
 
     claimed = {split: ((split - 1) ** 2 / split**2) ** m for split in (2, 4, 8)}
-    results: dict[str, Any] = {
-        f"kernel {split} {d_1}": 3.0 * d_1**-0.5 for split in KERNEL_SPLITS for d_1 in KERNEL_WIDTHS
-    }
+    found: dict[str, Any] = {f"kernel {m_} {d_1}": 3.0 * d_1**-0.5 for m_ in KERNEL_SPLITS for d_1 in KERNEL_WIDTHS}
     for split, steps in REMAINING:
         for d_1 in (100, 1000):
-            results[f"remaining {split} {steps} {d_1}"] = result(claimed[split] * steps**zeta * d_1**remaining)
+            found[f"remaining {split} {steps} {d_1}"] = result(claimed[split] * steps**zeta * d_1**remaining)
     at_1000 = 1000**remaining
-    results |= {f"gentle ζ {steps}": result(claimed[2] * steps**zeta * at_1000) for steps in GENTLE_STEPS}
-    results |= {f"gentle m {split}": result(claimed[split] * at_1000) for split in SPLITS}
-    results |= {f"own m {split}": result(claimed[split]) for split in SPLITS}
-    results |= {f"added m {split}": result(claimed[split]) for split in SPLITS}
-    results |= {f"added {kind} {steps}": result(0.1 * steps**zeta) for kind in ("short", "long") for steps in STEPS}
-    results["local"] = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.8}
-    results["lemma"] = {"fall": 0.1, "allowed": 0.2}
-    return results
+    found |= {f"gentle ζ {steps}": result(claimed[2] * steps**zeta * at_1000) for steps in GENTLE_STEPS}
+    found |= {f"gentle m {split}": result(claimed[split] * at_1000) for split in SPLITS}
+    found |= {f"{kind} m {split}": result(claimed[split]) for kind in ("own", "added") for split in SPLITS}
+    found |= {f"added {kind} {steps}": result(0.1 * steps**zeta) for kind in ("short", "long") for steps in STEPS}
+    local = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.8}
+    return {**found, "local": local, "lemma": {"fall": 0.1, "allowed": 0.2}}
 
 
 def test_the_verdicts_are_those_of_the_measurements() -> None:

@@ -33,34 +33,20 @@ def _real() -> dict[str, Any]:
 def run_record(evaluations: int = 20, **changes: Any) -> dict[str, Any]:
     """A real record, with the numbers of a run over so many rounds."""
     history = [
-        {
-            "round": i,
-            "epoch": 10.0 * i,
-            "step": 10 * i,
-            "loss": 0.05 + 2 * math.exp(-i / 6) + 0.02 * math.sin(7 * i),
-            "lr": 0.01,
-            "validation": 0.97 - 0.5 * math.exp(-i / 4) + 0.004 * math.sin(5 * i),
-            "test": 0.96 - 0.5 * math.exp(-i / 4) + 0.004 * math.cos(3 * i),
-            "train_seconds": 0.15 * i,
-        }
+        {"round": i, "epoch": 10.0 * i, "step": 10 * i, "lr": 0.01, "train_seconds": 0.15 * i}
+        | {"loss": 0.05 + 2 * math.exp(-i / 6) + 0.02 * math.sin(7 * i)}
+        | {"validation": 0.97 - 0.5 * math.exp(-i / 4) + 0.004 * math.sin(5 * i)}
+        | {"test": 0.96 - 0.5 * math.exp(-i / 4) + 0.004 * math.cos(3 * i)}
         for i in range(1, evaluations + 1)
     ]
     scores = {"accuracy": 0.9793, "f1_micro": 0.9793, "f1_macro": 0.9792}
     counts = {str(k): math.comb(20, k) * 0.25**k * 0.75 ** (20 - k) for k in range(12)}
-    own = {
-        "test": scores,
-        "validation": {name: value + 0.004 for name, value in scores.items()},
-        "best_round": max(evaluations - 2, 1),
-        "last": {"validation": scores, "test": scores},
-        "train_seconds": 0.15 * evaluations,
-        "seconds": {"prepare": 0.21, "take": 0.05, "train": 2.4, "merge": 0.04, "evaluate": 0.31, "save": 0.0},
-        "rounds": evaluations,
-        "steps": 40 * evaluations,
-        "traffic": {"workers": 4, "bytes_per_round": 157000.0},
-        "coverage": {"rounds": evaluations, "parameters": 84746, "counts": counts},
-        "provenance": PROVENANCE,
-        "history": history,
-    }
+    own: dict[str, Any] = {"test": scores, "validation": {name: value + 0.004 for name, value in scores.items()}}
+    own |= {"last": {"validation": scores, "test": scores}, "provenance": PROVENANCE, "history": history}
+    own |= {"best_round": max(evaluations - 2, 1), "rounds": evaluations, "steps": 40 * evaluations}
+    own |= {"traffic": {"workers": 4, "bytes_per_round": 157000.0}, "train_seconds": 0.15 * evaluations}
+    own |= {"seconds": {"prepare": 0.21, "take": 0.05, "train": 2.4, "merge": 0.04, "evaluate": 0.31, "save": 0.0}}
+    own |= {"coverage": {"rounds": evaluations, "parameters": 84746, "counts": counts}}
     return json.loads(json.dumps({**_real(), **own, **changes}))
 
 

@@ -1,5 +1,6 @@
 """What a step sees of the graph; how a model's forward is called, and which forwards are refused."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import SAGEConv
 
-from gistgnn.nn import GAT, GCN, Adjacency, SparseMatrix
+from gistgnn.nn import GAT, GCN, SparseMatrix
 from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.sampling import Batch, FullGraph, arguments, check_fits, forward, whole_graph
 from tests.helpers.edges import MODELS, D, edge_graph, only
@@ -71,12 +72,8 @@ def test_edges_may_be_an_edge_index() -> None:
     ],
 )
 def test_an_output_that_is_not_one_row_a_node_is_refused(out: object, said: str) -> None:
-    class Other(nn.Module):
-        def forward(self, x: Tensor) -> object:
-            return out
-
     with refused(f"returned {said}", "24 nodes"):
-        forward(Other(), batch())
+        forward(model(lambda self, x: out), batch())
 
 
 def test_check_fits() -> None:
@@ -104,62 +101,37 @@ EDGE_GRAPH = edge_graph()
 BATCH = whole_graph(EDGE_GRAPH)
 
 
-class Module(nn.Module):
-    """A module that returns a number for each node, whatever it takes."""
-
-    out = torch.zeros(EDGE_GRAPH.num_nodes, C)
+def model(forward: Callable[..., Any]) -> nn.Module:
+    return type("Other", (nn.Module,), {"forward": forward})()  # type: ignore[no-any-return]
 
 
 def test_a_model_is_called_by_the_names_of_its_arguments() -> None:
-    class Edges(Module):
-        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-            assert x is bags
-            assert edge_index is one.edge_index
-            assert edge_weight is None
-            return torch.zeros(24, C)
-
-    class Structure(Module):
-        def forward(self, x: SparseMatrix, adj: Adjacency) -> Tensor:
-            assert isinstance(x, SparseMatrix)  # features that are mostly 0, for our models only
-            assert adj is one.adj
-            return torch.zeros(24, C)
-
-    class Features(Module):
-        def forward(self, x: Tensor, *, scale: float = 1.0) -> Tensor:
-            assert x is bags
-            return torch.zeros(24, C)
-
     bags = torch.zeros(24, 50)
     bags[torch.arange(24), torch.arange(24)] = 2.0
     one = batch(bags)
-    for model in (Edges(), Structure(), Features()):
-        forward(model, one)
+    assert isinstance(one.features, SparseMatrix)  # features that are mostly 0, for our models only
+    for other, expected in (
+        (model(lambda self, x, edge_index, edge_weight=None: x), (bags, one.edge_index)),
+        (model(lambda self, x, adj: x), (one.features, one.adj)),
+        (model(lambda self, x, *, scale=1.0: x), (bags,)),
+    ):
+        found = arguments(other, one)
+        assert [id(given) for given in found.positional] == [id(given) for given in expected]
+        assert found.by_name == {}
     assert batch().features is GRAPH.x
 
 
 def test_edge_data_is_given_by_name_wherever_it_stands() -> None:
-    class Keywords(Module):
-        def forward(
-            self, x: Tensor, edge_index: Tensor, scale: float = 1.0, *, edge_type: Tensor, **other: Any
-        ) -> Tensor:
-            assert edge_type is BATCH.edge_data["edge_type"]
-            assert not other
-            return self.out
-
-    class Prepared(Module):
-        def forward(self, x: Tensor, adj: Adjacency, edge_attr: Tensor | None = None) -> Tensor:
-            assert torch.equal(edge_attr, BATCH.edge_data["edge_attr"])
-            assert torch.equal(adj.edge_weight, BATCH.edge_data["edge_weight"])
-            return self.out
-
-    class Optional(Module):
-        def forward(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-            assert batch is None
-            return self.out
-
-    for model in (Keywords(), Prepared(), Optional()):
-        forward(model, BATCH)
-    assert arguments(pyg.models.GraphSAGE(F, 4, 2, C), BATCH).by_name == {}
+    for other, names in (
+        (model(lambda self, x, edge_index, scale=1.0, *, edge_type, **other: x), ["edge_type"]),
+        (model(lambda self, x, adj, edge_attr=None: x), ["edge_attr"]),
+        (model(lambda self, x, batch=None: x), []),
+        (pyg.models.GraphSAGE(F, 4, 2, C), []),
+    ):
+        by_name = arguments(other, BATCH).by_name
+        assert list(by_name) == names
+        assert all(value is BATCH.edge_data[name] for name, value in by_name.items())
+    assert torch.equal(BATCH.adj.edge_weight, BATCH.edge_data["edge_weight"])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -170,35 +142,23 @@ def test_the_members_of_an_ensemble_get_edge_data(name: str) -> None:
 
 
 def test_forwards_that_are_refused() -> None:
-    class OfData(nn.Module):
-        def forward(self, data: Data) -> Tensor:
-            return data.x
+    def typed(self: nn.Module, g: Data) -> Tensor:
+        return g.x
 
-    class Typed(nn.Module):
-        def forward(self, g: Data) -> Tensor:
-            return g.x
-
-    class OfTypes(nn.Module):
-        def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
-            return x_dict
-
-    class Positions(nn.Module):
-        def forward(self, x: Tensor, pos: Tensor, edge_index: Tensor | None = None) -> Tensor:
-            return x
-
-    class Needs(nn.Module):
-        def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, time: Tensor) -> Tensor:
-            return x
-
-    for model in (OfData(), Typed()):
-        with refused("takes a whole graph as", "write forward(self, x, edge_index)"):
-            forward(model, BATCH)
-    for model in (OfTypes(), pyg.HeteroConv({})):
-        with refused("dictionaries of types", "to_homogeneous()", "edge_type"):
-            forward(model, BATCH)
-    for model, name in ((Positions(), "pos"), (Needs(), "time"), (pyg.GCN2Conv(F, 0.5), "x_0")):
-        with refused(f"takes '{name}', which gistgnn does not give"):
-            forward(model, BATCH)
+    types = model(lambda self, x_dict, edge_index_dict: x_dict)
+    positions = model(lambda self, x, pos, edge_index=None: x)
+    needs = model(lambda self, x, edge_index, edge_attr, time: x)
+    for other, parts in (
+        (model(lambda self, data: data.x), ("takes a whole graph as", "write forward(self, x, edge_index)")),
+        (model(typed), ("takes a whole graph as", "write forward(self, x, edge_index)")),
+        (types, ("dictionaries of types", "to_homogeneous()", "edge_type")),
+        (pyg.HeteroConv({}), ("dictionaries of types", "to_homogeneous()", "edge_type")),
+        (positions, ("takes 'pos', which gistgnn does not give",)),
+        (needs, ("takes 'time', which gistgnn does not give",)),
+        (pyg.GCN2Conv(F, 0.5), ("takes 'x_0', which gistgnn does not give",)),
+    ):
+        with refused(*parts):
+            forward(other, BATCH)
     with refused("Relational.forward needs edge_type, and the graph has none", "set edge_type on the Data"):
         forward(MODELS["RGCN"]((4,)), whole_graph(only(EDGE_GRAPH, "edge_weight")))
 

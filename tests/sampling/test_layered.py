@@ -64,12 +64,10 @@ def test_an_epoch_has_every_training_node_as_an_output_once(sampling: Sampling) 
 def test_sparse_features_are_gathered_as_such(sampling: Sampling) -> None:
     x = torch.zeros(60, 50)
     x[torch.arange(60), torch.arange(60) % 50] = torch.rand(60) + 1
-    sparse = Batch(x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes)
-    dense = Batch(x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes, sparse=False)
+    wholes = [Batch(x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes, sparse=sparse) for sparse in (None, False)]
     columns = torch.arange(0, 50, 3)
-    for one, other in zip(
-        *(sampling.sampler(whole, 0, layers=2).batches(0, 2) for whole in (sparse, dense)), strict=True
-    ):
+    both = [sampling.sampler(whole, 0, layers=2).batches(0, 2) for whole in wholes]
+    for one, other in zip(*both, strict=True):
         assert one.x.layout is torch.sparse_csr
         assert one.is_sparse
         assert torch.equal(one.dense, other.x)

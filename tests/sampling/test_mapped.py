@@ -25,6 +25,7 @@ from gistgnn.sampling import Batch, whole_graph
 from gistgnn.sampling.clusters import ClusterBatches
 from tests.graph_folders.folders import some_graph
 from tests.helpers.clustered_folders import make_clustered
+from tests.helpers.fitting import same as same_tensors
 from tests.helpers.refusals import refused
 
 OPERATORS = ("gcn", "mean", "sum")
@@ -77,9 +78,7 @@ def test_batches_are_those_of_the_graph_in_memory(
         for left, right in zip(one.batches(0, 7), other.batches(0, 7), strict=True):
             for name in ("x", "y", "loss_nodes", "edge_index"):
                 assert torch.equal(getattr(left, name), getattr(right, name)), name
-            assert left.edge_data.keys() == right.edge_data.keys()
-            for name, value in left.edge_data.items():
-                assert torch.equal(value, right.edge_data[name]), name
+            assert same_tensors(left.edge_data, right.edge_data)
             for operator in OPERATORS if precompute else ():
                 assert torch.equal(left.product(operator), right.product(operator)), operator
 
@@ -99,8 +98,7 @@ def test_rows_of_operators_are_those_of_the_graph_in_memory(graph: Graph, step: 
         for start in range(0, graph.num_nodes, step):
             nodes = slice(start, min(start + step, graph.num_nodes))
             for operator in OPERATORS:
-                left, right = one.rows(operator, nodes), other.rows(operator, nodes)
-                assert torch.equal(left.to_dense(), right.to_dense()), operator
+                assert torch.equal(one.rows(operator, nodes).to_dense(), other.rows(operator, nodes).to_dense())
             left, right = one.attention_rows(nodes), other.attention_rows(nodes)
             assert torch.equal(left.col, right.col)
             assert torch.equal(left.rowptr, right.rowptr)
