@@ -75,43 +75,34 @@ def test_a_run_goes_on_with_other_ranks_and_another_store(tmp_path: Path, before
         assert rest(own) == rest(expected)
 
 
-def cannot_share(ranks: Ranks, folder: Path) -> str:
-    """Each rank has a disk of its own: what one has saved another does not see."""
+def refusals(ranks: Ranks, folder: Path) -> list[str]:
+    """Each rank has a disk of its own, and what one has saved another does not see; the disk of rank 1 is full."""
+    unseen = Saving(folder / ("seen" if ranks.leads else "elsewhere"), resume=True)
     with refused("there is no", "elsewhere/round-00000002 to resume from", "all machines see the same files"):
-        own = folder if ranks.leads else folder / "elsewhere"
-        fitted(MODEL, ranks, "memory", saving=Saving(own, resume=True))
-    with pytest.raises(InputError) as caught:
-        fitted(MODEL, ranks, "sharded", saving=Saving(folder / str(ranks.rank), every=1))
-    assert caught.value.relayed
-    return str(caught.value)
-
-
-def test_checkpoints_that_ranks_do_not_share_are_refused(tmp_path: Path) -> None:
-    fitted(MODEL, None, "memory", callbacks=after(2), saving=Saving(tmp_path))
-    messages = on_ranks(2, cannot_share, tmp_path)
-    assert messages[0] == messages[1]
-    assert "has the files of 1 ranks, expected 2" in messages[0]
-    assert not Checkpoints(tmp_path / "0").whole()
-
-
-def fill_up(ranks: Ranks, folder: Path) -> str:
-    """The disk of rank 1 is full."""
-    saving = Saving(folder, every=1, resume=True)
+        fitted(MODEL, ranks, "memory", saving=unseen)
+    with pytest.raises(InputError) as apart:
+        fitted(MODEL, ranks, "sharded", saving=Saving(folder / f"apart/{ranks.rank}", every=1))
+    assert apart.value.relayed
+    saving = Saving(folder / "full", every=1, resume=True)
     fitted(MODEL, ranks, "sharded", callbacks=after(2), saving=saving)
-    if ranks.rank == 1:
+    if ranks.rank == 1:  # the limit holds until the process ends
         resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as full:
         fitted(MODEL, ranks, "sharded", saving=saving)
-    return str(caught.value)
+    return [str(apart.value), str(full.value)]
 
 
-def test_a_disk_that_fills_up_ends_the_run_on_all_ranks_and_nothing_is_lost(tmp_path: Path) -> None:
-    messages = on_ranks(2, fill_up, tmp_path)
-    assert messages[0] == messages[1]
-    assert f"cannot write {tmp_path / 'round-00000003'}: File too large; make room and resume the run" in messages[0]
-    names = [place.name for place in Checkpoints(tmp_path).whole()]
+def test_what_a_rank_cannot_see_or_save_ends_the_run_on_all_ranks_and_nothing_is_lost(tmp_path: Path) -> None:
+    fitted(MODEL, None, "memory", callbacks=after(2), saving=Saving(tmp_path / "seen"))
+    (apart, full), others = on_ranks(2, refusals, tmp_path)
+    assert others == [apart, full]
+    assert "has the files of 1 ranks, expected 2" in apart
+    assert not Checkpoints(tmp_path / "apart/0").whole()
+    said = f"cannot write {tmp_path / 'full/round-00000003'}: File too large; make room and resume the run"
+    assert said in full
+    names = [place.name for place in Checkpoints(tmp_path / "full").whole()]
     assert names == ["round-00000001", "round-00000002"]
-    found = fitted(MODEL, None, "memory", saving=Saving(tmp_path, resume=True))
+    found = fitted(MODEL, None, "memory", saving=Saving(tmp_path / "full", resume=True))
     same(found["tensors"], unbroken(MODEL)["tensors"])
 
 

@@ -52,7 +52,15 @@ def test_everyone_hears_what_everyone_says() -> None:
         assert received == sum(8 * (r + 1) * rank + 8 for r in range(3) if r != rank)
 
 
-def diverge(ranks: Ranks) -> str:
+def refusals(ranks: Ranks) -> str:
+    """What does not go together is refused, and the same ranks hear of one that diverged."""
+    build = OURS["gcn"]
+    with refused("sub_gcns is 1, fewer than the 2 ranks", "start fewer ranks, or raise sub_gcns"):
+        GIST(build, (8,), 1, ranks=ranks)
+    with refused("sub_gcns is 1, fewer than the 2 ranks"):
+        GIST(build, (8,), 4, ranks=ranks).fit(tiny_graph(), phases=(Phase(1, 4),), progress=False)
+    with refused("the store is host, but there are ranks: use memory or sharded"):
+        GIST(build, (8,), 2, store="host", ranks=ranks)
     gist = GIST(OURS["graphsage"], (9, 10), 4, store="sharded", ranks=ranks)
     before = {name: rows.clone() for name, rows in gist.theta.tensors.items()}  # type: ignore[attr-defined]
     round_ = gist.begin_round()
@@ -66,10 +74,12 @@ def diverge(ranks: Ranks) -> str:
     return str(caught.value)
 
 
-def test_all_ranks_hear_of_one_that_diverged() -> None:
-    messages = on_ranks(2, diverge)
-    assert len(set(messages)) == 1
-    assert "round 1: 'convs.1.bias' of sub-GCN 1 became NaN" in messages[0]
+def test_all_ranks_refuse_what_does_not_go_together_and_hear_of_one_that_diverged() -> None:
+    with refused("the store is sharded, but there are no ranks", "torchrun"):
+        GIST(OURS["gcn"], (8,), 2, store="sharded")
+    first, second = on_ranks(2, refusals)
+    assert first == second
+    assert "round 1: 'convs.1.bias' of sub-GCN 1 became NaN" in first
 
 
 def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:
@@ -103,19 +113,3 @@ def lose_the_store(ranks: Ranks, joining: bool) -> str:
 def test_a_lost_store_is_named(joining: bool) -> None:
     [message] = on_ranks(2, lose_the_store, joining, only=[1])
     assert "the machine of rank 0 or of torchrun's endpoint does not answer" in message
-
-
-def refusals(ranks: Ranks) -> None:
-    build = OURS["gcn"]
-    with refused("sub_gcns is 1, fewer than the 2 ranks", "start fewer ranks, or raise sub_gcns"):
-        GIST(build, (8,), 1, ranks=ranks)
-    with refused("sub_gcns is 1, fewer than the 2 ranks"):
-        GIST(build, (8,), 4, ranks=ranks).fit(tiny_graph(), phases=(Phase(1, 4),), progress=False)
-    with refused("the store is host, but there are ranks: use memory or sharded"):
-        GIST(build, (8,), 2, store="host", ranks=ranks)
-
-
-def test_what_does_not_go_together() -> None:
-    assert on_ranks(2, refusals) == [None, None]
-    with refused("the store is sharded, but there are no ranks", "torchrun"):
-        GIST(OURS["gcn"], (8,), 2, store="sharded")
