@@ -1,6 +1,7 @@
 """PyG's layers give the same by products with matrices as by messages, and are left alone where they do not."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import spmm
 
-from gistgnn.nn import pyg_layers
+from gistgnn.nn import SparseMatrix
+from gistgnn.nn.pyg_layers import Products
 from gistgnn.runners.fused import Stack
 from gistgnn.sampling import Batch, forward
 
@@ -86,6 +88,19 @@ MULTIPLY = {
 }
 
 
+@pytest.fixture
+def matrices(monkeypatch: pytest.MonkeyPatch) -> list[SparseMatrix]:
+    """The matrices that layers multiply by, one for each product."""
+    found, multiply = [], Products.multiply
+
+    def counted(products: Products, matrix: SparseMatrix, h: Tensor) -> Tensor:
+        found.append(matrix)
+        return multiply(products, matrix, h)
+
+    monkeypatch.setattr(Products, "multiply", counted)
+    return found
+
+
 def both(model: nn.Module, seen: Batch) -> tuple[list[Tensor], list[Tensor]]:
     """Output and gradients by messages, and as gistgnn runs the model."""
     model.eval()
@@ -96,22 +111,22 @@ def both(model: nn.Module, seen: Batch) -> tuple[list[Tensor], list[Tensor]]:
         return [out.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
 
     messages = gradients(model(seen.x, seen.edge_index, *seen.edge_data.values()))
-    pyg_layers._SAME.clear()
     return messages, gradients(forward(model, seen))
 
 
 @pytest.mark.parametrize("name", MULTIPLY)
-def test_outputs_and_gradients_are_the_same_also_of_stacked_models(name: str) -> None:
+def test_outputs_and_gradients_are_the_same_also_of_stacked_models(name: str, matrices: list[SparseMatrix]) -> None:
     model, other, seen = MULTIPLY[name](), MULTIPLY[name]().eval(), batch(weighted="weight" in name)
     messages, products = both(model, seen)
     torch.testing.assert_close(products, messages)
-    assert len(seen.products._known) == 1
-    assert not any("propagate" in vars(layer) for layer in model.modules())
     for p in other.parameters():
         p.data.mul_(1.1)
+    used = len(matrices)
     expected = [each(seen.x, seen.edge_index, *seen.edge_data.values()) for each in (model, other)]
+    assert len(matrices) == used  # a call by the user passes messages, as before
     torch.testing.assert_close(Stack([model, other]).logits(seen), torch.stack(expected))
-    assert len(seen.products._known) == 1
+    assert len(matrices) > used
+    assert len(set(matrices)) == 1
 
 
 class Relu(pyg.GCNConv):
@@ -165,29 +180,35 @@ def test_other_layers_pass_messages(name: str) -> None:
     assert all(torch.equal(one, other) for one, other in zip(messages, ours, strict=True))
 
 
-def test_the_check_changes_neither_the_model_nor_random_numbers() -> None:
-    model = pyg.GCN(F, 8, 2, C, dropout=0.5, norm="batch").double().train()
-    kept = {name: value.clone() for name, value in model.state_dict().items()}
-    state = torch.get_rng_state()
-    seen = batch()
-    pyg_layers._SAME.clear()
-    pyg_layers._same(model, pyg_layers.multiplies(model), seen.products, (seen.dense, seen.edge_index), {})
-    assert list(pyg_layers._SAME.values()) == [True]
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())
+def test_the_first_check_changes_neither_the_model_nor_random_numbers(matrices: list[SparseMatrix]) -> None:
+    class Drawing(pyg.GCN):
+        def forward(self, *args: Tensor) -> Tensor:
+            return super().forward(*args) + 0 * torch.rand(1)
+
+    model, seen = Drawing(F, 8, 2, C, dropout=0.5, norm="batch").double().train(), batch()
+    plain = deepcopy(model)
+    torch.manual_seed(0)
+    expected = plain(seen.x, seen.edge_index)
+    torch.manual_seed(0)
+    torch.testing.assert_close(forward(model, seen), expected)
+    assert matrices
+    torch.testing.assert_close(model.state_dict(), plain.state_dict())
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_a_kind_of_model_that_was_not_trained_passes_messages() -> None:
-    pyg_layers._SAME.clear()
-    seen = batch()
+def test_a_kind_of_model_that_was_not_trained_passes_messages(matrices: list[SparseMatrix]) -> None:
+    class Untrained(Net):
+        pass
+
+    model, seen = twice(pyg.GCNConv, Untrained), batch()
     with torch.no_grad():
-        forward(twice(pyg.GCNConv), seen)
-    assert not seen.products._known
-    forward(twice(pyg.GCNConv), seen)
+        forward(model, seen)
+    assert not matrices
+    forward(model, seen)
+    matrices.clear()
     with torch.no_grad():
-        forward(twice(pyg.GCNConv), seen)
-    assert len(seen.products._known) == 1
+        forward(model, seen)
+    assert len(matrices) == 2
 
 
 def test_normalised_edges_are_made_once_for_the_same_edges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,12 +220,12 @@ def test_normalised_edges_are_made_once_for_the_same_edges(monkeypatch: pytest.M
 
     monkeypatch.setattr(gcn_conv, "gcn_norm", counted)
     model, seen = pyg.GCN(F, 8, 4, C).double(), batch()
+    untouched, fewer = deepcopy(model), seen.edge_index[:, ::2]
     forward(model, seen)
     made.clear()
     forward(model, seen)
     assert not made
-    assert all(conv._cached_edge_index is None and conv.cached is False for conv in model.convs)
-    assert not any(conv._forward_hooks or conv._forward_pre_hooks for conv in model.convs)
+    torch.testing.assert_close(model(seen.x, fewer), untouched(seen.x, fewer))  # the model itself keeps nothing
 
 
 def test_layers_of_one_model_may_see_other_edges_or_weights() -> None:
@@ -223,28 +244,30 @@ def test_layers_of_one_model_may_see_other_edges_or_weights() -> None:
     torch.testing.assert_close(ours, messages)
 
 
-def test_new_edges_at_every_step_are_not_kept() -> None:
+def test_new_edges_at_every_step_are_not_kept(matrices: list[SparseMatrix]) -> None:
     class Dropping(Net):
+        kept = slice(None)
+
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return super().forward(x, edge_index[:, torch.rand(edge_index.shape[1]) < 0.5])
+            return super().forward(x, edge_index[:, self.kept])
 
     model, seen = Dropping(pyg.SAGEConv(F, F), pyg.SAGEConv(F, C)).double(), batch()
-    for seed in range(12):
-        torch.manual_seed(seed)
-        ours = forward(model, seen)
-        torch.manual_seed(seed)
-        torch.testing.assert_close(ours, model(seen.x, seen.edge_index))
-    assert len(seen.products._known) <= pyg_layers._KEPT
+    for step in range(12):
+        model.kept = slice(step, None)
+        torch.testing.assert_close(forward(model, seen), model(seen.x, seen.edge_index))
+    assert 1 < len(set(matrices)) < 12
 
 
 @pytest.mark.parametrize("layer", [pyg.GCNConv, pyg.SAGEConv])
-def test_in_bfloat16_they_have_the_type_of_messages(layer: Callable[..., nn.Module]) -> None:
+def test_in_bfloat16_they_have_the_type_of_messages(
+    layer: Callable[..., nn.Module], matrices: list[SparseMatrix]
+) -> None:
     model, seen = twice(layer).float().eval(), batch()
     half = Batch(seen.x.float(), seen.edges, seen.y, seen.loss_nodes)
     with torch.autocast("cpu", torch.bfloat16):
         messages, ours = model(half.x, half.edge_index), forward(model, half)
         stacked = Stack([model, model]).logits(half)
-    assert half.products._known
+    assert matrices
     assert ours.dtype == messages.dtype
     torch.testing.assert_close(ours, messages, rtol=0.05, atol=0.05)
     torch.testing.assert_close(stacked[1].float(), messages.float(), rtol=0.05, atol=0.05)
