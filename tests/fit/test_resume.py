@@ -8,21 +8,16 @@ import pytest
 import torch
 from safetensors import safe_open
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from gistgnn import Saving
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.sampling import ClusterSampling
 from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers import phases
+from tests.helpers.losses import focal
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import ROUNDS, after, fit, make, state
 from tests.theta.stores import store
-
-
-def focal(logits: Tensor, targets: Tensor) -> Tensor:
-    each = cross_entropy(logits, targets, reduction="none")
-    return (1 - torch.exp(-each)) ** 2 * each
 
 
 def wrong(logits: Tensor, targets: Tensor) -> Tensor:

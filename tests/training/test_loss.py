@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gistgnn.training.loss import Criterion, make_criterion
+from tests.helpers.losses import focal
 from tests.helpers.refusals import refused
 
 N, C = 7, 3
@@ -25,11 +26,6 @@ def made(loss: Any, targets: Tensor = CLASSES, **options: Any) -> Criterion:
     criterion = make_criterion(loss, targets, C, **options)
     assert criterion is not None
     return criterion
-
-
-def focal(logits: Tensor, targets: Tensor) -> Tensor:
-    each = F.cross_entropy(logits, targets, reduction="none")
-    return (1 - torch.exp(-each)) ** 2 * each
 
 
 LOSSES: dict[str, Any] = {
