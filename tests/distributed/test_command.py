@@ -88,7 +88,6 @@ def test_what_ranks_cannot_do_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
         assert "interface is 'none0', expected one of this machine's: lo" in done.stderr
     for options, said in (
         (("--interface", "lo"), "--interface is lo, but there are no ranks: start by torchrun"),
-        (("--store", "sharded"), "the store is sharded, but there are no ranks: start by torchrun, or use memory"),
         (("--timeout", 0), "'0' is not a number of seconds above 0"),
     ):
         assert run(*TRAIN, *options, "--out", tmp_path / "run") == 2

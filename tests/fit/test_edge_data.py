@@ -91,8 +91,6 @@ def test_a_heterogeneous_graph_made_homogeneous() -> None:
             hetero[kind][f"{split}_mask"] = getattr(graph, split)
     for number, (source, target) in enumerate((("paper", "paper"), ("author", "paper"), ("paper", "author"))):
         hetero[source, f"type {number}", target].edge_index = tiny_graph(12, seed=number).edge_index
-    with refused("HeteroData", "to_homogeneous()"):
-        fit(GIST(Relational, (8,), 2), hetero)
     data = hetero.to_homogeneous()
     result = fit(GIST(Relational, (8,), 2), data, epochs=4)
     assert int(data.edge_type.max()) == RELATIONS - 1

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -108,17 +108,12 @@ def run_ranks(
     restarts: int = 0,
     timeout: float = 120,
     last: tuple[object, ...] = (),
-    machines: Sequence[str] = (),
 ) -> list[Completed]:
-    """Run `gistgnn` on ranks of this machine.
-
-    `last` are more arguments for the last rank alone; `machines` are folders in the first one, one for each rank.
-    """
+    """Run `gistgnn` on ranks of this machine; `last` are more arguments for the last rank alone."""
     more = [()] * (count - 1) + [last]
-    folders = [folder / machine for machine in machines] or [folder] * count
     ranks = [
-        Forked(place, _main, [*map(str, (*args, *own))], **told)
-        for place, told, own in zip(folders, _told_by_torchrun(count, restarts), more, strict=True)
+        Forked(folder, _main, [*map(str, (*args, *own))], **told)
+        for told, own in zip(_told_by_torchrun(count, restarts), more, strict=True)
     ]
     return [rank.completed(timeout) for rank in ranks]
 
