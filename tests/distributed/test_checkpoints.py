@@ -23,7 +23,7 @@ M = 4
 MODEL = "graphsage layer 2"
 MODELS: dict[str, tuple[int, ...]] = {MODEL: (9, 10), "gcn batch 2": (9, 10), "residual": (10,)}
 # W and the store before and after the stop; W = 0 is a single process without ranks.
-CHANGES = [((4, "sharded"), (2, "sharded")), ((3, "sharded"), (0, "memory")), ((2, "memory"), (3, "sharded"))]
+CHANGES = [((4, "sharded"), (2, "sharded")), ((3, "sharded"), (0, "memory")), ((0, "memory"), (3, "sharded"))]
 Where = tuple[int, str]
 
 

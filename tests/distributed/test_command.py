@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.in_process import run, wait_until
-from tests.helpers.commands import command, environment, run_command, run_program, run_ranks, start
+from tests.helpers.commands import command, environment, run_command, run_ranks, start
 
 TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
 CARRY = ("--optimizer-state", "carry")
@@ -49,22 +49,6 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert all(rank.returncode for rank in again)
     said = [line for rank in again for line in rank.stderr.splitlines() if line.startswith("gistgnn: error")]
     assert said == ["gistgnn: error: ranks already holds a result: choose another --out, or add --overwrite"]
-
-
-def test_a_run_of_one_process_goes_on_with_several(tmp_path: Path) -> None:
-    """The checkpoint is the same, whoever writes it."""
-    longer = (*TRAIN, *CARRY, "--checkpoint-every", 1)
-    assert run_command(tmp_path, *longer, "--out", "whole").returncode == 0
-    program = (
-        "import os, signal; from gistgnn.storage.checkpoints import Checkpoints; complete = Checkpoints.complete\n"
-        "def stop(self, rounds, *args):\n"
-        "    complete(self, rounds, *args); os.kill(os.getpid(), signal.SIGKILL) if rounds == 2 else None\n"
-        "Checkpoints.complete = stop; from gistgnn.cli.main import main; import sys; main(sys.argv[1:])"
-    )
-    assert run_program(tmp_path, program, *longer, "--out", "cut").returncode == -9
-    for done in run_ranks(tmp_path, 2, *longer, "--out", "cut", "--resume"):
-        assert done.returncode == 0, done.stderr
-    assert_one_model(tmp_path / "cut", tmp_path / "whole")
 
 
 def test_a_signal_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
