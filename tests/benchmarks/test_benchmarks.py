@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks import command, steps
 from benchmarks.defaults import DATASETS, RUNS
@@ -100,15 +98,6 @@ def test_the_frontier_interpolates_in_the_logarithm_of_time() -> None:
     assert line.at(10.0) == pytest.approx(85.0)
     assert line.reaches(85.0) == pytest.approx(10.0)
     assert (line.at(1e6), line.at(0.9), line.reaches(90.1)) == (90.0, None, None)
-
-
-@given(st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 100)), min_size=1, max_size=12))
-def test_no_run_is_above_the_frontier(runs: list[tuple[int, int]]) -> None:
-    line = Frontier((float(seconds), float(score)) for seconds, score in runs)
-    for seconds, score in runs:
-        at = line.at(seconds)
-        assert at is not None
-        assert at >= score - 1e-9
 
 
 def test_every_setting_is_a_command() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.small_graph_settings import Setting, WholeNormGCN, line, measure, projection, random_split
+from benchmarks.small_graph_settings import Setting, WholeNormGCN, measure, projection, random_split
 from gistgnn.graphs import load
 from gistgnn.paper.published import TABLE1_ROWS as ROWS
 
@@ -27,12 +27,3 @@ def test_a_setting_is_measured_on_a_random_split_with_projected_features_and_the
     assert 0 <= found["test"] <= found["best"] <= 100
     assert found["untrained"] > 10  # there is one round: most of the first layer lies between blocks
     assert replace(SETTING, row=0).config(0.01, 0).training.local_steps == 1  # one device is scored after every step
-
-
-def test_a_line_shows_the_rate_of_the_best_validation_score() -> None:
-    def runs(validation: float, test: float, best: float) -> list[dict[str, float]]:
-        return [{"validation": validation, "test": test, "best": best, "untrained": 56.4}] * 2
-
-    cells = line(SETTING, {0.01: runs(80, 70, 75), 0.05: runs(70, 78, 79)})
-    cells = [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells]
-    assert cells[9:] == ["0.01", "0.0005", "70.00 ± 0.00", "75.00 ± 0.00", "79.00", "56", "53.60"]

@@ -10,36 +10,15 @@ import pytest
 from gistgnn.cli.options import memory_size
 from gistgnn.compare import RunStore
 from gistgnn.graphs import GraphSizes, find
-from gistgnn.paper import published
 from gistgnn.paper.experiment import Outcome
 from gistgnn.paper.large_graphs import default_clusters, large_run
-from gistgnn.paper.published import SUB_GCNS, TABLE2_AMAZON2M, TABLE2_REDDIT, TABLE3, TABLE3_WIDTHS, TABLE4, Published
+from gistgnn.paper.published import TABLE4
 from gistgnn.paper.table2 import Reddit
 from gistgnn.paper.table3 import DEVICE_MEMORY, UltraWide, parts_of
 from gistgnn.paper.table4 import CLUSTERS, LADIES, Ladies
 from gistgnn.runs import ModelConfig, RunConfig
 from tests.cli.in_process import run
 from tests.paper.published_rows import table3
-
-
-def test_the_papers_numbers() -> None:
-    assert published.TABLE1_ROWS[9] == (8, (1, 2))
-    assert (published.TABLE1["cora"][9], published.TABLE1["citeseer"][7]) == (79.58, 45.42)
-    assert (published.TABLE6["local-sgd"][-1], published.TABLE6["gist"][1]) == ((93.40, 129.58), (96.16, 116.56))
-    assert published.TABLE7["ensemble"][0] == (96.31, 3.59)
-    assert TABLE2_REDDIT["gat", 256, 4][-1] == Published(66.30, 0.35, 7.90, "h")
-    assert TABLE2_AMAZON2M["graphsage", 4096, 3][-1] == Published(86.97, 1.34, 7.12, "h")
-    assert TABLE2_REDDIT["graphsage", 256, 2][1].cells == ["96.40", "70.29 s", "1.50x"]
-    assert (TABLE3[2, 2][-1], TABLE3[3, 8][-1], TABLE3[4, 8][-1]) == ((90.91, 32.31), (88.66, 2.56), None)
-    assert TABLE4[3][1].cells == ["86.52", "2635.18 s", "1.82x"]
-    assert TABLE4[4][3].cells == ["76.76†", "1307.36 s", "4.81x"]
-    commented = {(L, m) for L, rows in TABLE4.items() for m, row in zip(SUB_GCNS, rows, strict=True) if row.commented}
-    assert commented == {(2, 8), (3, 8), *((4, m) for m in SUB_GCNS)}
-    for rows in TABLE4.values():
-        assert [row.speedup for row in rows] == pytest.approx([rows[0].time / row.time for row in rows], abs=0.01)
-    assert [len(table) for table in (TABLE2_REDDIT, TABLE2_AMAZON2M, TABLE3, TABLE4)] == [6, 6, 12, 3]
-    assert {len(rows) for rows in TABLE3.values()} == {len(TABLE3_WIDTHS)}
-    assert {len(scores) for scores in published.TABLE1.values()} == {len(published.TABLE1_ROWS)} == {10}
 
 
 def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
@@ -57,6 +36,9 @@ def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
     for m in (1, 2, 4, 8):
         large = large_run("synthetic:reddit@0.2", ModelConfig(), m, 80, 50, "cpu")
         assert 24 <= 80 * 300 / m / 50 / large.training.evaluate_every <= 40
+    for rows in TABLE4.values():
+        assert [row.speedup for row in rows] == pytest.approx([rows[0].time / row.time for row in rows], abs=0.01)
+    assert TABLE4[4][3].cells == ["76.76†", "1307.36 s", "4.81x"]
     # the batches of the public scripts can be chosen
     for experiment, expected in (
         (Reddit.at("full", clusters=1500, clusters_per_batch=20), {(1500, 20)}),

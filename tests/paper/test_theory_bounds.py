@@ -109,12 +109,6 @@ def test_what_cannot_be_judged_is_not() -> None:
     assert "nan" not in local.measured
 
 
-def test_every_measurement_is_wanted_once_and_used() -> None:
-    laws = Laws("complete:5", complete(5), (100, 1000), seeds=1)
-    assert set(laws.wanted()) == set(by_law(-1.0, 1.0, 1.0))
-    assert len(laws.charts(by_law(-1.0, 1.0, 1.0))) == 5
-
-
 def test_nothing_is_predicted_without_a_positive_kernel(
     tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

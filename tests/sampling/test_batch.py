@@ -41,26 +41,6 @@ def test_sparse_features_give_what_dense_ones_give(name: str) -> None:
     torch.testing.assert_close(forward(half, sparse.select_columns(columns)), half(x[:, columns], dense.adj))
 
 
-def test_columns_are_selected_and_the_structure_is_shared() -> None:
-    b, columns = batch(), torch.tensor([0, 3, 5])
-    selected = b.select_columns(columns)
-    assert torch.equal(selected.x, GRAPH.x[:, columns])
-    assert selected.adj.pattern is b.adj.pattern
-    torch.testing.assert_close(selected.adj.aggregate("gcn", selected.x), (b.adj.gcn @ b.x)[:, columns])
-    assert torch.equal(selected.edge_index, b.edge_index)
-    assert selected.loss_nodes is b.loss_nodes
-    assert torch.equal(b.x, GRAPH.x)
-
-
-def test_edges_may_be_an_edge_index() -> None:
-    held = batch()
-    listed = replace(held, edges=GRAPH.edge_index)
-    assert torch.equal(listed.edge_index, GRAPH.edge_index)
-    assert listed.edge_index.dtype == torch.int64
-    for model in (OURS["gcn"]((6,)), Stack((6,), SAGEConv)):
-        assert torch.equal(forward(model, held), forward(model, listed))
-
-
 @pytest.mark.parametrize(
     ("out", "said"),
     [

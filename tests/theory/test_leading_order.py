@@ -58,24 +58,6 @@ def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
     torch.testing.assert_close(limit_error(p, 1, 3, eta, 4), limit_error(p, 1, 1, eta, 12)[::3])
 
 
-def test_its_laws() -> None:
-    p = complete(6)
-    eta = recommended_step(p, 2)
-    one = LeadingOrder.of(p, 1000, 2, 1, eta)
-    assert LeadingOrder.of(p, 4000, 2, 1, eta).remaining == pytest.approx(one.remaining / 4)
-    assert LeadingOrder.of(p, 1000, 1, 1, eta).remaining == 0.0
-    other = LeadingOrder.of(p, 1000, 4, 1, eta)
-    assert other.added / one.added == pytest.approx((3 / 4**4) / (1 / 2**4))
-    # with η in proportion to m, Q is the same, and (m−1)/m² is left
-    grown = LeadingOrder.of(p, 1000, 4, 1, 2 * eta)
-    assert grown.remaining / one.remaining == pytest.approx((3 / 4**2) / (1 / 2**2))
-    # small steps: a round adds as ζ², what remains goes as ζ(m−1)/m³
-    small = [LeadingOrder.of(p, 1000, m, zeta, eta / 1000) for m, zeta in ((2, 1), (2, 4), (4, 1))]
-    assert small[1].added / small[0].added == pytest.approx(16, rel=0.01)
-    assert small[1].remaining / small[0].remaining == pytest.approx(4, rel=0.01)
-    assert small[2].remaining / small[0].remaining == pytest.approx((3 / 4**3) / (1 / 2**3), rel=0.01)
-
-
 def test_training_ends_where_it_says() -> None:
     p, d_1, seeds = complete(6), 4096, 10
     eta = recommended_step(p, 2)
