@@ -32,6 +32,7 @@ LINES = [
     ("edges", 1, "from,to", "the columns are from, to; expected source and target alone"),
     ("edges", 1, "source,source", "the column 'source' is there twice"),
     ("nodes", 9, "7,1,0.5,nan,1,train", "nodes.csv: x[7, 1] is nan"),
+    ("nodes", 9, "7,1,0.5,a,1,train", "to 'DOUBLE'; features are numbers, and a column of ids has to be called node"),
     ("nodes", 9, "7,1,0.5,,1,train", "nodes.csv: f1 of node 7 is missing; expected a number"),
     ("nodes", 9, "8,1,0.5,2,1,train", "nodes.csv: node '8' is in two rows; expected a row for each node"),
     ("nodes", 9, ",1,0.5,2,1,train", "nodes.csv: a node has no id"),

@@ -130,7 +130,9 @@ def _said(text: str) -> str:
         return printable(" ".join(text.split("\n\n")[0].split()))
     what = re.search(r'Error when converting column "(.*)"\. (.*)', text)
     said = f"{what[1]}: {what[2]}" if what else " ".join(text.split("\n")[2:3])
-    return printable(f"{file[1]}, line {line[1]}: {said}")
+    feature = what and what[1] not in (*_ENDS, _NODE, _SPLIT, "y")
+    hint = f"; features are numbers, and a column of ids has to be called {_NODE}" if feature else ""
+    return printable(f"{file[1]}, line {line[1]}: {said}{hint}")
 
 
 def sorted_keys(
