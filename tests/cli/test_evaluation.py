@@ -10,10 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from gistgnn import load_run
+from gistgnn import GIST, load_run
+from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.scores import evaluate
 from gistgnn.graphs import DATASETS, load
+from gistgnn.graphs import load_file as read_graph
+from gistgnn.graphs.graph import SPLITS
 from gistgnn.nn import GCN
 from gistgnn.storage import tensors
 
@@ -69,6 +72,28 @@ def test_by_parts_is_said_to_be_approximate(cli: Cli, tmp_path: Path, own_graph:
     assert cli("predict", "run", "--output", "one.csv", "--evaluation", "parts", "--parts", 1).returncode == 0
     rows = [np.loadtxt(tmp_path / f"{name}.csv", delimiter=",", skiprows=1) for name in ("w", "one")]
     np.testing.assert_allclose(*rows, atol=1e-5)
+
+
+def test_splits_that_another_graph_lacks_are_left_out(cli: Cli, as_json: Json, own_graph: Path, tmp_path: Path) -> None:
+    from torch_geometric.data import Data
+
+    as_json(*TRAIN)
+    whole, plain = as_json("evaluate", "run"), arrays()
+    test = plain.pop("test")
+    del plain["train"], plain["val"]
+    masks = {f"{split}_mask": np.isin(np.arange(40), test if split == "test" else []) for split in SPLITS}
+    np.savez(tmp_path / "lists.npz", **plain, test=test)
+    np.savez(tmp_path / "masks.npz", **plain, **masks)
+    values = {key: torch.from_numpy(value) for key, value in {**plain, "test_mask": masks["test_mask"]}.items()}
+    torch.save(Data(**values), tmp_path / "data.pt")
+    for name in ("lists.npz", "masks.npz", "data.pt"):
+        assert as_json("evaluate", "run", "--dataset", name) == {key: whole[key] for key in ("test", "evaluation")}
+        assert "validation" not in cli("evaluate", "run", "--dataset", name).stdout
+    refused(cli, "has no train", "train", "--dataset", "lists.npz", "--out", "other")
+    np.savez(tmp_path / "none.npz", **plain)
+    refused(cli, "there are no nodes in train, val, test", "evaluate", "run", "--dataset", "none.npz")
+    with pytest.raises(InputError, match="has no train nodes: to train"):
+        GIST(lambda w: GCN(3, w, 3), [8], 2).fit(read_graph(tmp_path / "lists.npz", partial=True), epochs=1)
 
 
 def test_scores_over_a_sample(cli: Cli, as_json: Json, own_graph: Path) -> None:

@@ -73,13 +73,15 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
 
 def _evaluate(args: argparse.Namespace) -> int:
     load_torch()
-    from gistgnn.evaluation.scores import evaluate
-    from gistgnn.graphs import load
+    from gistgnn.evaluation.scores import SPLITS, evaluate
+    from gistgnn.graphs import is_file, load, load_file
     from gistgnn.runs.run_folder import choose_device
     from gistgnn.sampling import check_fits, whole_graph
 
     config, record, model, evaluation, root = _load(args)
-    graph = load(args.dataset or config.dataset, root).to(choose_device(args.device))
+    name = args.dataset or config.dataset
+    graph = load_file(Path(name).expanduser(), partial=True) if is_file(name) else load(name, root)
+    graph = graph.to(choose_device(args.device))
     if graph.multi_label != record["graph"]["multi_label"]:
         there, learnt = ("several labels", "one label") if graph.multi_label else ("one label", "several labels")
         differ = f"the model was trained on {learnt} per node, {graph.name} has {there}"
@@ -88,7 +90,8 @@ def _evaluate(args: argparse.Namespace) -> int:
     batch = whole_graph(graph)
     check_fits(model, batch, graph.num_classes)
     inference = evaluation.prepare(model, batch, config.seed, graph.train | graph.val | graph.test)
-    scores = evaluate(model, graph, evaluation=inference)
+    splits = [split for split, mask in SPLITS.items() if getattr(graph, mask).any()]
+    scores = evaluate(model, graph, splits, evaluation=inference)
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
     print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())

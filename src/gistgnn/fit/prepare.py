@@ -154,6 +154,10 @@ class Setup:
 def as_graph(graph: "Graph | Data", training: Training) -> Graph:
     """Return the graph to train on; a PyG `Data` with numbers as y is one of a regression if the loss suits that."""
     if isinstance(graph, Graph):
+        if empty := [name for name in ("train", "val", "test") if not getattr(graph, name).any()]:
+            raise InputError(
+                f"{graph.name} has no {empty[0]} nodes: to train, give some to each of train, val and test"
+            )
         return graph
     y, regression = getattr(graph, "y", None), False
     if isinstance(y, Tensor) and y.is_floating_point():

@@ -201,9 +201,15 @@ def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
     return y, present[-1] + 1
 
 
-def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor]:
-    """Return one bool mask [N] per split. Splits must be disjoint, not empty, and contain labelled nodes only."""
-    masks = {name: _mask(value, name, y.shape[0]).to(y.device) for name, value in splits.items()}
+def check_splits(splits: Mapping[str, ArrayLike], y: Tensor, *, partial: bool = False) -> dict[str, Tensor]:
+    """Return one bool mask [N] per split. Splits must be disjoint, and contain labelled nodes only.
+
+    None may be empty; if they are ``partial``, one has to have nodes.
+    """
+    nodes = y.shape[0]
+    masks = {name: _mask(value, name, nodes, empty=partial).to(y.device) for name, value in splits.items()}
+    if partial and not any(bool(mask.any()) for mask in masks.values()):
+        raise InputError(f"there are no nodes in {', '.join(masks)}; expected some in one of them")
     for name, mask in masks.items():
         unusable = mask & (y == -1 if y.ndim == 1 else ~torch.isfinite(y).all(dim=1))
         at = _first_of(unusable)
@@ -220,7 +226,7 @@ def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor
     return masks
 
 
-def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
+def _mask(value: ArrayLike, name: str, num_nodes: int, *, empty: bool) -> Tensor:
     tensor = to_tensor(value, name)
     if tensor.ndim != 1:
         hint = f": choose one column, such as {name}[:, 0]" if tensor.ndim == 2 else ""
@@ -229,7 +235,9 @@ def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
     is_mask = tensor.dtype == torch.bool
     if is_mask and tensor.shape[0] != num_nodes:
         raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")
-    if not (tensor.any() if is_mask else len(tensor)):
+    if empty and not len(tensor):
+        return torch.zeros(num_nodes, dtype=torch.bool)
+    if not empty and not (tensor.any() if is_mask else len(tensor)):
         raise InputError(f"{name} is empty; expected at least one node")
     if is_mask:
         return tensor.contiguous()

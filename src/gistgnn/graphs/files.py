@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, printable, reason
 from gistgnn.graphs.checks import EDGE_DATA, check_edges, check_features, check_room
-from gistgnn.graphs.graph import DATA_KEYS, Graph
+from gistgnn.graphs.graph import DATA_KEYS, SPLITS, Graph
 from gistgnn.storage.whole_files import replacing
 
 SUFFIXES = (".npz", ".pt")
@@ -63,7 +63,8 @@ def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) 
     """Read the arrays ``keys``, and those of ``optional`` that are there; call it in `reading_file`."""
     with zipfile.ZipFile(path) as archive:
         present = {name.removesuffix(".npy"): archive.getinfo(name) for name in archive.namelist()}
-        present |= {key: present[f"{key}_mask"] for key in keys if key not in present and f"{key}_mask" in present}
+        named = [key for key in (*keys, *optional) if key not in present and f"{key}_mask" in present]
+        present |= {key: present[f"{key}_mask"] for key in named}
         if missing := [key for key in keys if key not in present]:
             found = ", ".join(sorted(present)) or "nothing"
             raise InputError(f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found {found})")
@@ -107,7 +108,7 @@ def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
     return found
 
 
-def load_file(path: str | Path) -> Graph:
+def load_file(path: str | Path, *, partial: bool = False) -> Graph:
     """Read a graph from a file. The graph's name is the file's name without the suffix.
 
     Args:
@@ -115,6 +116,7 @@ def load_file(path: str | Path) -> Graph:
             and ``test`` (masks or node numbers; PyG's names ``train_mask`` ... do as well) and optionally
             ``num_classes``, ``edge_weight``, ``edge_attr`` and ``edge_type``; or a ``.pt`` with a
             `torch_geometric.data.Data` saved by `torch.save`. For the values see `Graph.build` and `Graph.from_pyg`.
+        partial: two of the splits may be missing or empty: the graph is to be scored, not trained on.
     """
     path = Path(path)
     is_npz, name = _is_npz(path), printable(path.stem)
@@ -122,14 +124,19 @@ def load_file(path: str | Path) -> Graph:
         if not is_npz:
             from torch_geometric.data import Data
 
-            return Graph.from_pyg(Data(**read_pt(path, (*DATA_KEYS, *EDGE_DATA))), name=name)
-        arrays: dict[str, Any] = read_npz(path, _KEYS, ("num_classes", *EDGE_DATA))
+            none: dict[str, Any] = {f"{split}_mask": () for split in SPLITS} if partial else {}
+            values = none | read_pt(path, (*DATA_KEYS, *EDGE_DATA))
+            return Graph.from_pyg(Data(**values), name=name, partial=partial)
+        splits = tuple(SPLITS) if partial else ()
+        needed = [key for key in _KEYS if key not in splits]
+        arrays: dict[str, Any] = dict.fromkeys(splits, ())
+        arrays |= read_npz(path, needed, (*splits, "num_classes", *EDGE_DATA))
         if (count := arrays.get("num_classes")) is not None:
             if count.size != 1 or count.dtype.kind not in "iu":
                 found = f"shape {list(count.shape)} and dtype {count.dtype}"
                 raise InputError(f"num_classes has {found}; expected one integer")
             arrays["num_classes"] = int(count.item())
-        return Graph.build(**arrays, name=name)
+        return Graph.build(**arrays, name=name, partial=partial)
 
 
 def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:

@@ -85,6 +85,7 @@ class Graph:
         edge_weight: ArrayLike | None = None,
         edge_attr: ArrayLike | None = None,
         edge_type: ArrayLike | None = None,
+        partial: bool = False,
     ) -> "Graph":
         """Check tensors, arrays or lists and build a graph on the device of ``x``.
 
@@ -101,6 +102,7 @@ class Graph:
             edge_weight: [E] finite numbers, in the order of ``edge_index``; None: there are none.
             edge_attr: [E] or [E, D] finite numbers, likewise.
             edge_type: [E] integers from 0, likewise.
+            partial: two of the splits may be empty: such a graph is scored, not trained on.
         """
         check_name("name", name)
         check_flag("regression", regression)
@@ -114,12 +116,12 @@ class Graph:
         edges = CSR.of(sorted_edges, features.shape[0])
         if len(features) < 2**31:
             edges = CSR(edges.rowptr, edges.col.to(torch.int32, memory_format=torch.contiguous_format))
-        masks = check_splits({"train": train, "val": val, "test": test}, labels)
+        masks = check_splits({"train": train, "val": val, "test": test}, labels, partial=partial)
         facts: dict[str, Any] = {"num_classes": classes, "name": name, "regression": regression, **masks, **data}
         return cls(features, edges, labels, class_names=names, **facts).to(features.device)
 
     @classmethod
-    def from_pyg(cls, data: Any, name: str = "graph", *, regression: bool = False) -> "Graph":
+    def from_pyg(cls, data: Any, name: str = "graph", *, regression: bool = False, partial: bool = False) -> "Graph":
         """Check and convert a `torch_geometric.data.Data`.
 
         It has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as for `build`. It may have
@@ -141,7 +143,7 @@ class Graph:
             raise InputError(f"the Data has no {', '.join(missing)}; expected all of {wanted}: {how}")
         values |= {split: values.pop(f"{split}_mask") for split in ("train", "val", "test")}
         values |= {key: getattr(data, key, None) for key in EDGE_DATA}
-        return cls.build(**values, name=name, regression=regression)
+        return cls.build(**values, name=name, regression=regression, partial=partial)
 
     @property
     def num_nodes(self) -> int:
