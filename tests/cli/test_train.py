@@ -79,6 +79,7 @@ def test_a_run_leaves_result_model_and_curves(as_json: Json, tmp_path: Path, own
     assert (record["rounds"], record["local_steps"], record["steps"], record["standardised"]) == (4, [3], 24, False)
     assert [entry["round"] for entry in record["history"]] == [1, 2, 3, 4]
     assert record["train_seconds"] > 0
+    assert "heads" not in record["config"]["model"]
     assert record["peak_memory_bytes"] > 2**20
     assert (record["config"]["sub_gcns"], record["config"]["sampler"]) == (2, None)
     assert not record["config"]["training"].keys() & {"loss", "metric", "class_weights"}

@@ -10,8 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from gistgnn.compare.comparison import compare_runs, rows_of, speedup, table_record
+from gistgnn.compare.comparison import _details, _settings, compare_runs, rows_of, speedup, table_record
 from gistgnn.report.pages import comparison_table
+from gistgnn.runs.config import ModelConfig, RunConfig
 from tests.cli.in_process import refused, run, wait_until
 from tests.helpers.commands import command, start
 from tests.helpers.records import rewrite
@@ -130,6 +131,11 @@ def test_seeds_share_a_row_and_settings_that_differ_are_named(runs: Path) -> Non
     assert record["title"] == "4 runs on digits"
     assert [curve["label"] for curve in record["curves"]] == [row.label for row in rows]
     assert len(record["config"]) == 4
+
+
+def test_settings_that_a_model_does_not_have_are_not_named() -> None:
+    records = [{"config": RunConfig("digits", ModelConfig(name)).as_dict()} for name in ("gcn", "gat")]
+    assert _details([*map(_settings, records)]) == ["GCN 256-256", "GAT 256-256, heads 4"]
 
 
 def test_finished_runs_are_compared_and_nothing_is_trained(

@@ -3,14 +3,14 @@
 import json
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from gistgnn.compare.many_runs import Record, RunStore, with_seeds
 from gistgnn.errors import InputError
 from gistgnn.report.names import COSTLY, bytes_sent, is_share, main_score, method_name, method_of, model_title
-from gistgnn.runs.config import RunConfig
+from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.runs.run_folder import read_record
 from gistgnn.utils.machine import provenance
 
@@ -240,7 +240,11 @@ def _details(settings: Sequence[dict[str, Any]]) -> list[str]:
     """Return for every row the settings, beside method and m, that differ between the rows."""
     names = dict.fromkeys(name for each in settings for name in each if name not in ("method", "sub_gcns"))
     differing = [name for name in names if len({json.dumps(each.get(name)) for each in settings}) > 1]
-    return [", ".join(_setting(name, each.get(name)) for name in differing) for each in settings]
+    of_some = {field.name for field in fields(ModelConfig)}  # other models do not have them
+    return [
+        ", ".join(_setting(name, each.get(name)) for name in differing if name in each or name not in of_some)
+        for each in settings
+    ]
 
 
 def _setting(name: str, value: Any) -> str:

@@ -99,8 +99,8 @@ class ModelConfig:
         fields = asdict(self)
         if self.own:
             return {key: fields[key] for key in ("name", "hidden", "args")}
-        del fields["args"]
-        return fields
+        unused = ("args",) if self.name in WITH_HEADS else ("args", "heads")
+        return {key: value for key, value in fields.items() if key not in unused}
 
 
 @dataclass(frozen=True)

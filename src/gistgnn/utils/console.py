@@ -113,9 +113,13 @@ class Meter:
 
     def begin(self, done: float, total: float) -> None:
         """Begin to show the work, a part of which was done before."""
-        self._begun, self._first = time.monotonic(), done
         self._bar.start()
         self.update(done, total)
+        self.restart()
+
+    def restart(self) -> None:
+        """Measure the pace from now on."""
+        self._begun, self._first = time.monotonic(), self._done
 
     def update(self, done: float, total: float, *parts: str) -> None:
         self._done, self._total = done, total
@@ -136,8 +140,9 @@ class Meter:
 class TaskProgress:
     """How many of `total` tasks, such as runs, are finished, `done` of them before; a log gets a line for each."""
 
-    def __init__(self, label: str, total: int, done: int = 0) -> None:
+    def __init__(self, label: str, total: int, done: int = 0, at_once: int = 1) -> None:
         self._label, self._total, self._done, self._meter = label, total, done, Meter(label)
+        self._slow = done + at_once  # the first tasks start processes as well, so they say nothing of the others
 
     def __enter__(self) -> Self:
         self._begun = time.monotonic()
@@ -150,6 +155,8 @@ class TaskProgress:
     def advance(self) -> None:
         self._done += 1
         self.within(0.0)
+        if self._done <= self._slow:
+            self._meter.restart()
         count = f"{self._done:,} of {self._total:,}"
         self._meter.log(f"{self._label}: {count}", duration(time.monotonic() - self._begun))
 
