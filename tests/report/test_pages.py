@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gistgnn.report import charts
+from gistgnn.report.names import summary
 from gistgnn.report.pages import comparison_page, experiment_page, plot_curves, run_page
 from gistgnn.utils.formats import duration, size
 from tests.report.records import PROVENANCE, RANKS, comparison_record, experiment_record, run_record
@@ -158,6 +159,34 @@ def test_the_median_of_the_coverage_is_of_parameters() -> None:
         ({"7": 1.0}, "All of them were trained."),
     ):
         assert says in words_of_run(coverage={"rounds": 7, "parameters": 5, "counts": counts})
+
+
+def test_what_was_chosen_is_shown() -> None:
+    """Of a budget: m, ζ, rates, phases; its copies train everything, and what lies between them is zero."""
+    config = run_record()["config"]
+    phases = [{"sub_gcns": 2, "epochs": epochs, "copies": True, "lr": None, "schedule": None} for epochs in (4, 8.0)]
+    chosen = {**config["training"], "phases": phases, "lr": 0.005, "schedule": "cosine", "cross_weights": "zero"}
+    record = run_record(
+        config={**config, "sub_gcns": 1, "training": {**config["training"], "local_steps": None, "budget": 20.0}},
+        budget={"training": chosen, "reason": "m = 2, one part of width 128 trains"},
+        local_steps=[29, 29],
+        coverage={"rounds": 20, "parameters": 5, "counts": {"0": 0.65, "20": 0.35}},
+    )
+    html = run_page(record)
+    words = plain(html)
+    for part in (
+        "ζ, steps in a round 29 learning rate 0.005, cosine",
+        "Chosen for the budget: m = 2, one part of width 128 trains. The run has 2 phases of 4, 8 epochs.",
+        "65.00 % lie between blocks and are zero: the model is narrow models side by side. Of the others, the median "
+        "parameter was trained in 20 of 20 rounds, the average one in 20.",
+    ):
+        assert part in words
+    assert "never trained" not in words
+    used = json.loads(unescape(html[html.rindex("<code>") + 6 : html.rindex("</code>")]))
+    assert (used["sub_gcns"], used["training"]["local_steps"], used["training"]["budget"]) == (2, 29, 20.0)
+    told = summary(record)
+    for part in ("m = 2, one part of", "(ζ = 29)", "learning rate 0.005, cosine", "zero between blocks  65.00"):
+        assert part in told.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_pages_say_what_is_best_what_a_speed_up_costs_and_what_holds() -> None:

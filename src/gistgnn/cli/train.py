@@ -206,7 +206,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     if as_json:
         return options.print_json(record)
     from gistgnn.cli.evaluate import print_scores
-    from gistgnn.report.names import model_title, sub_gcns_name, with_times
+    from gistgnn.report.names import model_title, sub_gcns_name, training_text
 
     config = record["config"]
     method = config.get("method", "gist")
@@ -218,8 +218,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     named = "" if method == "gist" else f"{method}, "
     title = f"{record['graph']['name']}, {model_title(config)}, {named}{sub_gcns_name(record)}"
     print_scores(title, scores, record["evaluation"])
-    rounds = f"{plural(record['rounds'], 'round')} (ζ = {', '.join(map(str, record['local_steps']))})"
-    print(f"{rounds}, {plural(record['steps'], 'step')}, {with_times(record)}")
+    print(training_text(record))
     written = (out / name for name in ("result.json", "model.safetensors", "curves.png", "report.html"))
     print(f"written: {', '.join(map(printable, written))}")
     return 0

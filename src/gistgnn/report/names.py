@@ -55,6 +55,39 @@ def sub_gcns_name(record: dict[str, Any]) -> str:
     return f"m = {', '.join(name for name, _ in itertools.groupby(names))}"
 
 
+def settings_used(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a run with the settings of training that were used, also where they were chosen."""
+    config = record["config"]
+    chosen = (record.get("budget") or config)["training"]
+    training = {**config["training"], **chosen, "local_steps": _one_or_all(record["local_steps"])}
+    every = [phase["sub_gcns"] for phase in training.get("phases") or [config]]
+    return {**config, "sub_gcns": _one_or_all(every), "training": training}
+
+
+def _one_or_all(values: list[int]) -> int | list[int]:
+    return values[0] if len(set(values)) == 1 else values
+
+
+def rate_name(record: dict[str, Any]) -> str:
+    """Return the learning rate and its schedule, of every phase if they differ: "0.005, cosine"."""
+    training = settings_used(record)["training"]
+    rates = [
+        f"{phase.get('lr') or training['lr']:g}, {phase.get('schedule') or training['schedule']}"
+        for phase in training.get("phases") or [{}]
+    ]
+    return "; ".join(dict.fromkeys(rates))
+
+
+def zeta_name(record: dict[str, Any]) -> str:
+    """Return ζ, of every phase if they differ: "20" or "20, 5"."""
+    return ", ".join(str(zeta) for zeta, _ in itertools.groupby(record["local_steps"]))
+
+
+def is_zero_between_blocks(record: dict[str, Any]) -> bool:
+    """Whether weights between different blocks are zero until they are trained: Θ begins as models side by side."""
+    return bool(settings_used(record)["training"].get("cross_weights") == "zero")
+
+
 def main_score(record: dict[str, Any]) -> str:
     """Return the key of the score that selects the best model of a run."""
     default = "f1_micro" if record["graph"].get("multi_label") else "accuracy"
@@ -117,6 +150,12 @@ def with_times(record: dict[str, Any]) -> str:
     return f"{duration(training)} of training" + (f", {duration(whole)} in all" if whole > training else "")
 
 
+def training_text(record: dict[str, Any]) -> str:
+    """Return rounds, steps, learning rate and times of a run."""
+    rounds = f"{plural(record['rounds'], 'round')} (ζ = {zeta_name(record)})"
+    return f"{rounds}, {plural(record['steps'], 'step')}, learning rate {rate_name(record)}, {with_times(record)}"
+
+
 def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what a run was and what came of it, as names and values."""
     found = [("run", f"{record['graph']['name']}, {model_title(record['config'])}, {method_label(record)}")]
@@ -126,12 +165,13 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
             found.append((split, ", ".join(texts)))
     if record["test"]:
         found.append(("best", f"round {record['best_round']} of {record['rounds']}"))
-    zeta = ", ".join(map(str, record["local_steps"]))
-    steps = f"{plural(record['rounds'], 'round')} (ζ = {zeta}), {plural(record['steps'], 'step')}"
-    found.append(("training", f"{steps}, {with_times(record)}"))
+    if budget := record.get("budget"):
+        found.append(("chosen", budget["reason"]))
+    found.append(("training", training_text(record)))
     found.append(("peak memory", size(record["peak_memory_bytes"])))
     if never := record["coverage"]["counts"].get("0"):
-        found.append(("never trained", f"{percent(never)} of the parameters"))
+        name = "zero between blocks" if is_zero_between_blocks(record) else "never trained"
+        found.append((name, f"{percent(never)} of the parameters"))
     if record["stopped_early"]:
         found.append(("ended early", STOPPED[record["stopped_by"] or "patience"]))
     if record["evaluation"]["exact"] is False:

@@ -3,7 +3,7 @@
 import itertools
 import statistics
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ def run_page(record: dict[str, Any]) -> str:
         record=record, method=method, ensemble=config.get("method") == "ensemble", score=names.score_name(score),
         reached={split: names.score_text(record, score, record[split][score]) for split in scored},
         stopped=names.STOPPED.get(record["stopped_by"] or "patience"), all_scores=_all_scores(record),
-        sent=max(_sent(record), default=0.0), charts=_charts(record), coverage=_coverage(record["coverage"]),
+        sent=max(_sent(record), default=0.0), charts=_charts(record), coverage=_coverage(record),
+        zeta=names.zeta_name(record), rate=names.rate_name(record), config=names.settings_used(record),
     )  # fmt: skip
 
 
@@ -96,13 +97,18 @@ def _charts(record: dict[str, Any]) -> list[Chart]:
     return charts
 
 
-def _coverage(coverage: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page shows of the coverage."""
-    shares = {int(n): float(share) for n, share in coverage["counts"].items()}
+def _coverage(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of the coverage; weights that are zero between blocks are counted apart."""
+    shares = {int(n): float(share) for n, share in record["coverage"]["counts"].items()}
+    never, zero = shares.get(0, 0.0), names.is_zero_between_blocks(record)
+    if zero and never < 1:
+        shares = {n: share / (1 - never) for n, share in shares.items() if n}
     half, covered = sum(shares.values()) / 2 - 1e-12, itertools.accumulate(shares.values())
     line = Series("share of Θ", list(shares), [100 * share for share in shares.values()], colour=2)
     return {
-        "never": f"< 0.01{NBSP}%" if 0 < shares.get(0, 0) < 5e-5 else percent(shares.get(0, 0)),
+        "never": f"< 0.01{NBSP}%" if 0 < never < 5e-5 else percent(never),
+        "zero": zero,
+        "several": len(shares) > 1,
         "median": next(n for n, share in zip(shares, covered, strict=True) if share >= half),
         "mean": sum(n * share for n, share in shares.items()),
         "chart": Chart("Θ by rounds trained", "rounds trained", "% of the parameters", [line], stems=True),

@@ -25,14 +25,19 @@ class _Model(Struct):
 class _Phase(Struct):
     sub_gcns: Count
     copies: bool = False
+    lr: float | None = None
+    schedule: str | None = None
 
 
 class _Training(Struct):
+    lr: float
+    schedule: str
     phases: list[_Phase] = []
 
 
 class _Budget(Struct):
     training: _Training
+    reason: str
 
 
 class _Config(Struct):
