@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from sklearn.metrics import f1_score
 from torch import nn
 from torch_geometric.nn import GraphSAGE
 
@@ -47,6 +48,19 @@ def test_a_result_shows_itself() -> None:
     assert unscored.test == {}
     assert "no score" in repr(unscored)
     assert "test" not in unscored.summary().split()[:1]
+
+
+def test_classes_have_scores_of_their_own(tmp_path: Path) -> None:
+    result = trained()
+    test, classes = GRAPH.test, result.progress.classes
+    with torch.no_grad():
+        guess = result.model.eval()(GRAPH.x, GRAPH.edge_index)[test].argmax(1)
+    f1 = f1_score(GRAPH.y[test], guess, average=None, labels=range(C), zero_division=0)
+    assert [each["f1"] for each in classes] == pytest.approx(f1.tolist())
+    assert [each["nodes"] for each in classes] == GRAPH.y[test].bincount(minlength=C).tolist()
+    folder = result.save(tmp_path / "run")
+    assert json.loads((folder / "result.json").read_text())["classes"] == classes
+    assert "F1, test" in (folder / "report.html").read_text()
 
 
 def test_a_saved_result_is_read_again(tmp_path: Path) -> None:

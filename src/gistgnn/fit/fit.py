@@ -206,6 +206,7 @@ class Fit(Run):
                 progress.best_score, progress.evaluations_since_best = score, 0
             if better or self._scorer.latest_counts:
                 progress.best, progress.best_round = progress.last, progress.rounds
+                progress.classes = self._scorer.classes
                 self.gist.theta.keep_best()
             entry: dict[str, Any] = {
                 "round": progress.rounds,

@@ -34,6 +34,7 @@ class Progress:
     best_score: float | None = None
     best: ScoreTable = field(default_factory=dict)
     last: ScoreTable = field(default_factory=dict)
+    classes: list[dict[str, float]] = field(default_factory=list)  # their test scores where `best` was reached
     evaluations_since_best: int = 0
     stopped_early: bool = False  # the run ended before its last round, and is finished all the same
     stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"
@@ -116,7 +117,7 @@ class Result:
         progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
         apart = ("model", "progress", "interrupted", "diverged", "identify")
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
-        ended = {"interrupted": self.interrupted, "diverged": self.diverged}
+        ended = {"classes": self.progress.classes, "interrupted": self.interrupted, "diverged": self.diverged}
         return {
             "run": self.run,
             **{name: own.pop(name) for name in ("config", "graph", "standardised")},

@@ -15,11 +15,12 @@ from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
-from gistgnn.training.metric import Metric
+from gistgnn.training.metric import Metric, scores_of_classes
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
 
 SCORED = ("validation", "test")
+MOST_CLASSES = 100  # that are scored one by one
 
 
 class Running:
@@ -52,6 +53,7 @@ class Scorer:
         self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
         self.description: dict[str, Any] = {}  # the entry "evaluation" of result.json
         self._passes: list[float] = []  # seconds of each
+        self.classes: list[dict[str, float]] = []  # the scores of the classes on the test nodes, at the last call
 
     @property
     def seconds(self) -> float | None:
@@ -76,7 +78,8 @@ class Scorer:
         # `stand_in` is, on rank 0 after a round of copies, a narrow model that has the output of the full model.
         if not copies:
             self._running.refresh()
-        return self._running.ranks.lead(lambda: self._score(stand_in))
+        table, self.classes = self._running.ranks.lead(lambda: (self._score(stand_in), self.classes))
+        return table
 
     def _score(self, stand_in: nn.Module | None) -> ScoreTable:
         inference, begun = self._inference, time.perf_counter()
@@ -106,4 +109,8 @@ class Scorer:
             torch.cuda.synchronize(device)
 
     def _table(self, found: Predictions) -> ScoreTable:
-        return score_predictions(found, self._graph, SCORED, self._inference, self.metric)
+        graph = self._graph
+        if found.labels is not None and not graph.multi_label and graph.num_classes <= MOST_CLASSES:
+            test = graph.test if self._inference.nodes is None else graph.test & self._inference.nodes
+            self.classes = scores_of_classes(graph.y[test].long(), found.labels[test].long(), graph.num_classes)
+        return score_predictions(found, graph, SCORED, self._inference, self.metric)

@@ -30,6 +30,7 @@ def run_page(record: dict[str, Any]) -> str:
         record=record, method=method, ensemble=config.get("method") == "ensemble", score=names.score_name(score),
         reached={split: names.score_text(record, score, record[split][score]) for split in scored},
         stopped=names.STOPPED.get(record["stopped_by"] or "patience"), all_scores=_all_scores(record),
+        classes=_classes(record),
         sent=max(_sent(record), default=0.0), charts=_charts(record), coverage=_coverage(record),
         zeta=names.zeta_name(record), rate=names.rate_name(record), config=names.settings_used(record),
     )  # fmt: skip
@@ -62,6 +63,15 @@ def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     keys = names.score_keys(tables.values())
     cells = [[name, *(names.score_text(record, key, table[key]) for key in keys)] for name, table in tables.items()]
     return ["", *map(names.score_name, keys)], cells
+
+
+def _classes(record: dict[str, Any]) -> list[list[str]]:
+    """Return rows of the scores of the classes on the test nodes, if result.json has them."""
+    texts = record["graph"].get("class_names")
+    return [
+        [texts[n] if texts else str(n), percent(each["f1"]), f"{each['nodes']:,}"]
+        for n, each in enumerate(record.get("classes", []))
+    ]
 
 
 def _sent(record: dict[str, Any]) -> list[float]:

@@ -106,6 +106,11 @@ class _Coverage(Struct):
     counts: dict[str, float]
 
 
+class _Class(Struct):
+    nodes: Count
+    f1: float
+
+
 class _Provenance(Struct):
     date: str | None = None
     machine: str | None = None
@@ -146,6 +151,7 @@ class RunRecord(Struct):
     standardised: bool | msgspec.UnsetType = msgspec.UNSET
     data_root: str | msgspec.UnsetType = msgspec.UNSET
     provenance: _Provenance | None = None
+    classes: list[_Class] = []
 
 
 def check_record(record: dict[str, Any]) -> None:

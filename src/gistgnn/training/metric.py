@@ -91,6 +91,13 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
     return (logits > 0).long() if multi_label else logits.argmax(dim=1)
 
 
+def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[str, float]]:
+    """Return the F1 of every class, of true and predicted classes [N], and the number of its nodes."""
+    hits, nodes, guessed = (torch.bincount(each, minlength=classes) for each in (truth[guess == truth], truth, guess))
+    f1 = 2 * hits.double() / (nodes + guessed).clamp(min=1)
+    return [{"nodes": n, "f1": score} for n, score in zip(nodes.tolist(), f1.tolist(), strict=True)]
+
+
 def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
     """Return accuracy, micro F1 and macro F1 of true and predicted classes [N] or labels [N, K]."""
     # With several labels, a node is right if all its labels are. The macro F1 is the mean over the classes that are
