@@ -28,6 +28,7 @@ _KEY_BYTES = 40  # of memory, for each edge of a range of targets
 _BINS = 2**14  # of targets, whose edges are counted
 
 _ENDS = ("source", "target")
+_FROM_TO = "'an edge goes from ' || " + " || ' to ' || ".join(f"coalesce({end}::VARCHAR, 'nothing')" for end in _ENDS)
 _NODE, _SPLIT = "node", "split"
 _IDS = "ids.parquet"  # the id and the number of every node, until the edges are read
 _SEVERAL = re.compile(r"y\d+")
@@ -164,9 +165,8 @@ def sorted_keys(
 
 def _checked(edges: str, nodes: int) -> str:
     """Return SQL for edges as int32, which ends with an error at an edge of no nodes."""
-    valid = " AND ".join(f"{end} BETWEEN 0 AND {nodes - 1} AND {end} = floor({end})" for end in ("source", "target"))
-    ends = " || ' to ' || ".join(f"coalesce({end}::VARCHAR, 'nothing')" for end in ("source", "target"))
-    problem = f"'an edge goes from ' || {ends} || '; expected node numbers from 0 to {nodes - 1}'"
+    valid = " AND ".join(f"{end} BETWEEN 0 AND {nodes - 1} AND {end} = floor({end})" for end in _ENDS)
+    problem = f"{_FROM_TO} || '; expected node numbers from 0 to {nodes - 1}'"
     source = f"CASE WHEN {valid} THEN source::INTEGER ELSE error({problem}) END"
     return f"SELECT {source} AS source, target::INTEGER AS target FROM ({edges})"
 
@@ -235,8 +235,7 @@ class TablesSource:
             for (text,) in connection.sql(twice).fetchall():
                 what = f"node {printable(text)[:80]!r} is in two rows" if text else "a node has no id"
                 raise InputError(f"{what}; expected a row for each node, with an id of its own in the column {_NODE}")
-            ((width,),) = connection.sql(f"SELECT max(strlen(id)) FROM {file}").fetchall()
-            if width > LONGEST_NAME:
+            if (width := connection.sql(f"SELECT max(strlen(id)) FROM {file}").fetchall()[0][0]) > LONGEST_NAME:
                 raise InputError(f"the id of a node has {width} bytes; expected at most {LONGEST_NAME}")
             writer = ArrayWriter(folder, "id", np.uint8, (width,))
             for batch in connection.sql(f"SELECT id FROM {file} ORDER BY number").to_arrow_reader(block_rows(width)):
@@ -249,8 +248,7 @@ class TablesSource:
             types = _numbers(Path(self.edges_in), self._edge_types, _ENDS)
             return f"SELECT source, target FROM {table(self._edges, types)}"
         file, rows = quoted(str(folder / _IDS)), table(self._edges, self._edge_types)
-        ends = " || ' to ' || ".join(f"coalesce({end}::VARCHAR, 'nothing')" for end in _ENDS)
-        problem = f"error('an edge goes from ' || {ends} || '; expected ids of the column {_NODE}')"
+        problem = f"error({_FROM_TO} || '; expected ids of the column {_NODE}')"
         found = (f"CASE WHEN {end}s.number IS NULL THEN {problem} ELSE {end}s.number END AS {end}" for end in _ENDS)
         joins = (f"LEFT JOIN {file} AS {end}s ON trim({end}::VARCHAR) = {end}s.id" for end in _ENDS)
         return f"SELECT {', '.join(found)} FROM {rows} {' '.join(joins)}"
