@@ -6,14 +6,18 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
+from gistgnn import GIST, Phase
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.main import make_parser
 from gistgnn.cli.training_options import config_from_args
 from gistgnn.errors import InputError
-from gistgnn.nn import MODELS
+from gistgnn.graphs import load
+from gistgnn.nn import GCN, MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -22,6 +26,7 @@ from gistgnn.settings import Training
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.setting import described
 
+from .conftest import Cli
 from .in_process import run
 
 
@@ -175,3 +180,14 @@ def test_the_environment_says_where_data_is(monkeypatch: pytest.MonkeyPatch) -> 
         assert {root(command) for command in commands} == {expected}
     assert root("train --data-root here") == "here"
     assert root("evaluate run") is None  # the run's, first
+
+
+def test_python_has_the_defaults_of_the_command(tmp_path: Path, cli: Cli) -> None:
+    graph, phases = load("digits"), [Phase(2, 4), Phase(1, 2)]
+    for options, keywords in ((("--epochs", 8), {"epochs": 8}), (("--phases", "2:4", "1:2"), {"phases": phases})):
+        assert cli("train", *options, "--hidden", 32, "--out", "run", "--overwrite").returncode == 0
+        gist = GIST(lambda widths: GCN(64, widths, 10, dropout=0.5), (32,))
+        found = gist.fit(graph, progress=False, **keywords).model.state_dict()
+        expected = load_file("run/model.safetensors")
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], value) for name, value in expected.items())

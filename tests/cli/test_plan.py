@@ -13,6 +13,7 @@ import pytest
 from gistgnn.estimate import Resources
 from gistgnn.utils.process_memory import held_bytes
 
+from .conftest import Cli, Json
 from .in_process import refused, run
 
 WIDE = ("--dataset", "digits", "--model", "graphsage", "--hidden", 2048, 2048)
@@ -152,3 +153,15 @@ def test_train_refuses_by_the_phase_that_cannot_fit(tmp_path: Path, capsys: pyte
         limit = (peaks[1] + peaks[2]) / 2**31
     train = ("train", *WIDE, *PHASES, "--out", tmp_path / "run", "--memory", limit)
     refused(capsys, "phase 3 (m = 1) needs ", *train, leaves=tmp_path)
+
+
+def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -> None:
+    train = ("train", "--dataset", own_graph, "--hidden", 64, 64, "--budget", "1s", "--out", "run")
+    done = cli(*train)
+    assert done.returncode == 0, done.stderr
+    assert "epochs fit into the time" in done.stderr
+    record = as_json(*train, "--resume")  # it is finished
+    assert record["config"]["training"]["budget"] == 1
+    phases = record["budget"]["training"]["phases"]
+    assert sum(phase["epochs"] for phase in phases) == pytest.approx(record["history"][-1]["epoch"])
+    assert set(record["budget"]["step_seconds"]) <= {"1", "2"}

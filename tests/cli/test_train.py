@@ -1,7 +1,6 @@
 """`gistgnn train`: what it says and imports first, what it leaves, and every way to train."""
 
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -12,17 +11,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from gistgnn import GIST, Phase
 from gistgnn.evaluation import predict
-from gistgnn.graphs import load
 from gistgnn.graphs import load_file as load_graph
 from gistgnn.nn import GCN
 from gistgnn.runs.run_folder import open_run
 from gistgnn.sampling import whole_graph
-from tests.helpers.commands import Forked, command, environment
+from tests.helpers.commands import command, environment
 
 from .conftest import Cli, Json, arrays
-from .in_process import run
 
 SMALL = ("--dataset", "own.npz", "--hidden", 8, 8, "--local-steps", 3, "--sub-gcns", 2)
 QUICK = ("train", *SMALL, "--epochs", 12, "--training", "each", "--out", "run")
@@ -132,17 +128,6 @@ def test_a_way_to_train(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path
         names = load_file(tmp_path / "run/model.safetensors")
         assert {name.split(".")[1] for name in names} == {"0", "1"}
         assert record["test"] == record["last"]["test"]
-
-
-def test_python_has_the_defaults_of_the_command(tmp_path: Path, cli: Cli) -> None:
-    graph, phases = load("digits"), [Phase(2, 4), Phase(1, 2)]
-    for options, keywords in ((("--epochs", 8), {"epochs": 8}), (("--phases", "2:4", "1:2"), {"phases": phases})):
-        assert cli("train", *options, "--hidden", 32, "--out", "run", "--overwrite").returncode == 0
-        gist = GIST(lambda widths: GCN(64, widths, 10, dropout=0.5), (32,))
-        found = gist.fit(graph, progress=False, **keywords).model.state_dict()
-        expected = load_file("run/model.safetensors")
-        assert found.keys() == expected.keys()
-        assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
 def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
@@ -304,30 +289,3 @@ def test_phases_follow_each_other(cli: Cli, as_json: Json, tmp_path: Path, own_g
     assert "m = 4 (copies), 4, 2, 1" in (tmp_path / "run/report.html").read_text()
     assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
     assert "is of another run: " in cli(*train[:-1], "1:1.5", "--resume").stderr
-
-
-def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -> None:
-    train = ("train", "--dataset", own_graph, "--hidden", 64, 64, "--budget", "1s", "--out", "run")
-    done = cli(*train)
-    assert done.returncode == 0, done.stderr
-    assert "epochs fit into the time" in done.stderr
-    record = as_json(*train, "--resume")  # it is finished
-    assert record["config"]["training"]["budget"] == 1
-    phases = record["budget"]["training"]["phases"]
-    assert sum(phase["epochs"] for phase in phases) == pytest.approx(record["history"][-1]["epoch"])
-    assert set(record["budget"]["step_seconds"]) <= {"1", "2"}
-
-
-def run_with_small_files(*args: object) -> int:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-    return run(*args)
-
-
-def test_a_disk_that_fills_up_is_said_in_one_line(tmp_path: Path) -> None:
-    """No file may grow beyond 20 kB: Θ's first one is larger."""
-    words = ("train", "--hidden", 64, 64, "--no-standardise", "--out", "run", "--store", "disk")
-    done = Forked(tmp_path, run_with_small_files, *words).completed()
-    assert done.returncode == 2
-    assert "cannot write" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "run/theta").exists()

@@ -80,6 +80,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Read the `manifest.json` of a folder; an `InputError` if there is none, or if it is damaged."""
         path = folder / MANIFEST
         try:
+            if path.exists() and not path.is_file():  # a pipe would wait for ever
+                raise OSError("it is no regular file")
             manifest = msgspec.json.decode(text := path.read_bytes(), type=cls)
         except (FileNotFoundError, NotADirectoryError) as error:
             check_table(folder)
