@@ -36,5 +36,6 @@ def state(gist: GIST, result: Result) -> dict[str, Any]:
         "theta": {n: t.tolist() for n, t in values(gist.theta).items()},
         "model": {n: t.tolist() for n, t in named_tensors(result.model).items()},
         "history": history,
+        "classes": str(p.classes),  # counts stay integers
         "rest": [p.rounds, p.steps, p.best_round, p.best_score, p.best, p.last, p.stopped_early, result.interrupted],
     }

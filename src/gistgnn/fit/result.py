@@ -34,7 +34,7 @@ class Progress:
     best_score: float | None = None
     best: ScoreTable = field(default_factory=dict)
     last: ScoreTable = field(default_factory=dict)
-    classes: list[dict[str, float]] = field(default_factory=list)  # their test scores where `best` was reached
+    classes: list[dict[str, int | float]] = field(default_factory=list)  # their test scores where `best` was reached
     evaluations_since_best: int = 0
     stopped_early: bool = False  # the run ended before its last round, and is finished all the same
     stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"

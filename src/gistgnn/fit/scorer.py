@@ -53,7 +53,7 @@ class Scorer:
         self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
         self.description: dict[str, Any] = {}  # the entry "evaluation" of result.json
         self._passes: list[float] = []  # seconds of each
-        self.classes: list[dict[str, float]] = []  # the scores of the classes on the test nodes, at the last call
+        self.classes: list[dict[str, int | float]] = []  # the scores of the classes on the test nodes, at the last call
 
     @property
     def seconds(self) -> float | None:

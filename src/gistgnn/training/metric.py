@@ -91,7 +91,7 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
     return (logits > 0).long() if multi_label else logits.argmax(dim=1)
 
 
-def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[str, float]]:
+def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[str, int | float]]:
     """Return the F1 of every class, of true and predicted classes [N], and the number of its nodes."""
     hits, nodes, guessed = (torch.bincount(each, minlength=classes) for each in (truth[guess == truth], truth, guess))
     f1 = 2 * hits.double() / (nodes + guessed).clamp(min=1)
