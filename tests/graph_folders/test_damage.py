@@ -11,6 +11,7 @@ import pytest
 
 from gistgnn import load
 from gistgnn.graphs.conversion import convert, partition_folder
+from gistgnn.graphs.doubts import note_doubts
 from gistgnn.graphs.folder import MANIFEST, Manifest
 from gistgnn.sampling import whole_graph
 from tests.helpers.clustered_folders import make_clustered
@@ -98,6 +99,8 @@ def test_an_edge_from_no_node_is_refused_when_it_is_read(tmp_path: Path) -> None
         put(tmp_path / "graph" / "col.npy", 150, value)
         with refused(f"an edge begins at node {value}, expected 0 to 39"):
             whole_graph(load(tmp_path / "graph"))
+        with refused(f"an edge begins at node {value}"):
+            note_doubts(load(tmp_path / "graph"))
         for method in ("metis", "stream", "random"):
             with refused("an edge begins at", "convert the graph again"):
                 partition_folder(tmp_path / "graph", tmp_path / "out", 3, method=method)

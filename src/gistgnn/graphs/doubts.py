@@ -5,7 +5,7 @@ import logging
 import torch
 from torch import Tensor
 
-from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.csr import CSR, check_sources
 from gistgnn.graphs.graph import Graph
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ def reversed_share(edges: CSR) -> float | None:
     """Return which share of about 1,000 edges between two nodes has a reverse edge; None: there is no such edge."""
     chosen = torch.linspace(0, len(edges.col) - 1, min(len(edges.col), _LOOKED_AT), dtype=torch.double).long()
     sources, targets = edges.col[chosen].long(), torch.searchsorted(edges.rowptr, chosen, right=True) - 1
+    check_sources(sources, len(edges.rowptr) - 1)  # those of a folder are not checked when it is opened
     pairs = [pair for pair in zip(sources.tolist(), targets.tolist(), strict=True) if pair[0] != pair[1]]
     found = [bool((_sources(edges, source) == target).any()) for source, target in pairs]
     return sum(found) / len(found) if found else None
