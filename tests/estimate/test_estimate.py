@@ -200,7 +200,9 @@ def test_rounds_and_evaluations_are_those_of_a_run(
 
 def test_times_add_up() -> None:
     run = run_of(COPIES, APART, cross_weights="zero", width=64)
+    before = torch.random.get_rng_state()
     found = make_plan(run, SIZES, AMPLE, stores=["memory"])
+    assert torch.equal(torch.random.get_rng_state(), before)
     assert found.totals[0].seconds == pytest.approx(sum(each.seconds["total"] for each in found.options))
     for each in found.options:
         assert each.seconds is not None

@@ -29,7 +29,7 @@ def scales_input(model: nn.Module) -> bool:
 
 
 def scaled(model: nn.Module, x: Tensor, columns: slice = slice(None)) -> Tensor:
-    """Return features, or some columns of them, as the model computes on them."""
+    """Scale features, or the given columns of them, as the model does; a model that does not scale leaves them."""
     if not scales_input(model):
         return x
     if columns == slice(None) and x.shape[1] != (known := len(model.get_buffer(MEAN))):
