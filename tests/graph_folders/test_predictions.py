@@ -28,10 +28,8 @@ def outputs(nodes: int, classes: int, step: int) -> tuple[list[tuple[slice, torc
     return [(slice(k, min(k + step, nodes)), logits[k : k + step]) for k in range(0, nodes, step)], logits
 
 
-@pytest.mark.parametrize(("several", "large"), [(False, False), (True, True)])
-def test_pieces_are_put_together(several: bool, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if large:
-        monkeypatch.setattr(prediction_files, "_LARGE", 1)
+@pytest.mark.parametrize("several", [False, True])
+def test_pieces_are_put_together(several: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction_files, "_ROWS", 7)
     numbers, (pieces, logits) = torch.randperm(50), outputs(50, 4, 9)
     scores, back = (logits.sigmoid() if several else logits.softmax(dim=1)), numbers.argsort()

@@ -58,7 +58,7 @@ def test_what_is_written_is_read(
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    with pytest.raises(FileNotFoundError):
+    with refused(f"{path} cannot be read (No such file or directory); do it again"):
         read(path)
     for content, said in (
         ({**CONTENT, "version": 2}, "Invalid enum value 2 - at `$.version`"),
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         ({**CONTENT, "name": 5}, "Expected `str`, got `int` - at `$.name`"),
     ):
         write_json(path, content)
-        with refused(f"{path} cannot be used", said, "; do it again"):
+        with refused(f"{path} cannot be read", said, "; do it again"):
             read(path)
     for text in ("", "{", json.dumps(CONTENT), "[" * 10**5):
         path.write_text(text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gistgnn.storage.whole_files import check_writable, remove_leftovers, replacing
+from gistgnn.storage.whole_files import remove_leftovers, replacing
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
 from tests.storage.waiting import wait_for
@@ -71,17 +71,6 @@ def test_what_cannot_be_written_is_refused_and_stays(tmp_path: Path) -> None:
             temporary.write_text("x")
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_check_writable_leaves_no_trace(tmp_path: Path) -> None:
-    check_writable(tmp_path)
-    check_writable(tmp_path / "new" / "out")
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "probe").write_text("mine")
-    check_writable(tmp_path)
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("probe", "mine")]
-    with refused("cannot write", "probe"):
-        check_writable(tmp_path / "probe")
 
 
 def leave(folder: str) -> None:

@@ -43,7 +43,7 @@ def test_a_log_gets_a_line_for_every_evaluation(capsys: pytest.CaptureFixture[st
 
 def test_a_terminal_shows_rounds_scores_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(progress, "Terminal", lambda: Console(file=screen, force_terminal=True, width=160))
+    monkeypatch.setattr(progress, "terminal", lambda: Console(file=screen, force_terminal=True, width=160))
     GIST(gcn(), (8, 7), 2).fit(GRAPH, epochs=24, local_steps=2, evaluate_every=2)
     *_, last = (line for line in screen.getvalue().splitlines() if "training" in line)
     shown = re.sub(r"\x1b\[[\d;?]*\w", "", last)

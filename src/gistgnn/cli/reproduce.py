@@ -82,7 +82,6 @@ def _add_options(parser: Parser, name: str, entry: Entry) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn reproduce EXPERIMENT`."""
     from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
-    from gistgnn.storage.whole_files import check_writable
 
     if args.rehearse:
         refuse_torchrun("--rehearse tries every setting")
@@ -93,8 +92,9 @@ def run(args: argparse.Namespace) -> int:
     if args.rehearse:
         from gistgnn.paper.rehearsal import rehearse
 
-        check_writable(args.out)
-        print(rehearse(experiment, args.data_root, shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)))
+        command, report = shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)
+        with own_directory(args.out):
+            print(rehearse(experiment, args.data_root, command, report))
         return 0
     with join_ranks(args, experiment.device) as ranks, ExitStack() as folder:
         settings = {name: value for name, value in vars(experiment).items() if name != "device"}

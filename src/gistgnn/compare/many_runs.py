@@ -129,14 +129,12 @@ class RunStore:
 
 def _read(path: Path, fits: Callable[[Any], bool]) -> Any | None:
     """Return the content of a file; None if it does not fit, is missing or damaged."""
-    try:
-        content = read_json(path, dict[str, Any], "it is done again")
-        content.pop("checksum")
-        return content if fits(content) else None
-    except InputError as error:
-        log.warning("%s", error)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        pass
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        try:
+            content = read_json(path, dict[str, Any], "it is done again") if path.exists() else {}
+            return content if content.pop("checksum") and fits(content) else None
+        except InputError as error:
+            log.warning("%s", error)
     return None
 
 

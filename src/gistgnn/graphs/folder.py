@@ -22,7 +22,7 @@ from gistgnn.graphs.files import check_table
 from gistgnn.graphs.graph import SPLITS, Graph, masks_of
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.tensors import map_array
-from gistgnn.storage.whole_files import TEMPORARY, sync, unwritable
+from gistgnn.storage.whole_files import TEMPORARY, reading, sync, writing
 from gistgnn.utils.checks import LONGEST_NAME
 from gistgnn.utils.tensors import Array
 
@@ -111,12 +111,8 @@ def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
     manifest, arrays = Manifest.read(folder), {}
     for name, entry in manifest.arrays.items():
         path = folder / f"{name}.npy"
-        if not path.is_file():
-            raise InputError(f"{path} is {'no regular file' if path.exists() else 'missing'}; {_ADVICE}")
-        try:
+        with reading(path, _ADVICE):
             array = arrays[name] = map_array(path)
-        except Exception as error:  # NumPy's parser may raise anything on a damaged header
-            raise InputError(f"{path} is damaged, or cannot be read ({reason(error)}); {_ADVICE}") from error
         found = str(array.dtype).removeprefix("torch."), tuple(array.shape)
         if found != (entry.dtype, entry.shape) or path.stat().st_size != HEADER + array.nbytes:
             raise InputError(f"{path} is not the {entry.dtype} {list(entry.shape)} that {MANIFEST} says; {_ADVICE}")
@@ -278,7 +274,7 @@ def write_graph(graph: Graph, folder: Path, dtype: str = "float32") -> None:
 def whole_folder(target: Path) -> Iterator[Path]:
     """Yield a new folder that becomes ``target``, a new or empty one, if the block ends without an error."""
     target = Path(os.path.realpath(target))
-    try:
+    with writing(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"{target} is there already: choose another folder, or remove it")
         with FolderLock(target, beside=True):
@@ -290,5 +286,3 @@ def whole_folder(target: Path) -> Iterator[Path]:
                 folder.rename(target)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise unwritable(target, error) from error

@@ -1,23 +1,21 @@
 """The files that `gistgnn predict` writes. Predictions are written as they come: they need not fit in memory."""
 
-import contextlib
-import os
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gistgnn.evaluation.inference import Output
-from gistgnn.storage.whole_files import TEMPORARY, replacing
+from gistgnn.storage.tensors import temporary_tensors
+from gistgnn.storage.whole_files import replacing
 from gistgnn.training.metric import predicted_labels
 from gistgnn.utils.tensors import Array
 
 SUFFIXES = (".csv", ".npz")
 
-_LARGE = 2**26  # bytes of an array that is in a file while predictions come
 _ROWS = 2**16  # nodes that are written at once
 
 
@@ -36,40 +34,26 @@ def write_predictions(
     # `.npz` has `classes` [N] or [N, K], and `probabilities` [N, C]. `numbers` [N] are the nodes' in the file; None:
     # their own. A `.csv` has the `names` of classes, if there are any, in place of their numbers; and
     # the nodes' `ids`: [N, L] bytes, in the file's order.
-    with replacing(path) as temporary, contextlib.ExitStack() as stack:
-        classes = probabilities = np.empty(0)
+    with replacing(path) as temporary:
+        classes = probabilities = torch.empty(0)
         for first, (which, logits) in enumerate(outputs):
             labels = predicted_labels(logits, multi_label)
             scores = logits.sigmoid() if multi_label else logits.softmax(dim=1)
             if not multi_label and path.suffix == ".csv":  # it has one of each node's probabilities
                 scores = scores.gather(1, labels.unsqueeze(1))
             if not first:
-                dtype = np.dtype(str(scores.dtype).removeprefix("torch."))
-                classes = stack.enter_context(_array(path, (nodes, *labels.shape[1:]), np.dtype(np.int64)))
-                probabilities = stack.enter_context(_array(path, (nodes, scores.shape[1]), dtype))
+                each = {"classes": labels, "probabilities": scores}
+                specs = {name: (torch.Size([nodes, *rows.shape[1:]]), rows.dtype) for name, rows in each.items()}
+                classes, probabilities = map(temporary_tensors(specs, path.parent).__getitem__, each)
             which = which if isinstance(which, slice) else which.cpu()
             where: Any = which if numbers is None else numbers[which]
-            classes[where], probabilities[where] = labels.cpu().numpy(), scores.cpu().numpy()
+            classes[where], probabilities[where] = labels.cpu(), scores.cpu()
         if path.suffix == ".npz":
             with temporary.open("wb") as file:  # `savez` adds a suffix to a name; it writes large arrays in pieces
-                np.savez(file, classes=classes, probabilities=probabilities)
+                np.savez(file, classes=classes.numpy(), probabilities=probabilities.numpy())
         else:
             with temporary.open("w", encoding="utf-8") as text:
-                _write_csv(text, classes, probabilities, [_cell(name) for name in names], ids)
-
-
-@contextlib.contextmanager
-def _array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Array]:
-    """Yield an array to be filled: in memory, or if it is large in a file beside ``path``, which is then removed."""
-    size = int(np.prod(shape)) * dtype.itemsize
-    if size <= _LARGE:
-        yield np.empty(shape, dtype)
-        return
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-") as file:
-        reserved = hasattr(os, "posix_fallocate")
-        if reserved:
-            os.posix_fallocate(file.fileno(), 0, size)  # a page that is written without room would end the process
-        yield np.memmap(file, dtype, "r+" if reserved else "w+", shape=shape)
+                _write_csv(text, classes.numpy(), probabilities.numpy(), [_cell(name) for name in names], ids)
 
 
 def _write_csv(file: TextIO, classes: Array, probabilities: Array, names: list[str], ids: Tensor | None) -> None:

@@ -1,9 +1,10 @@
 """What result.json holds, entry by entry: a file with another type is refused where it is read."""
 
+from types import GenericAlias
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gistgnn.report.names import main_score
 from gistgnn.utils.checks import LONGEST_NAME
@@ -13,53 +14,6 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Cost = Annotated[float, Meta(ge=0, le=1e18)]  # seconds or bytes
 Scores = dict[Name, float]
-
-
-class _Model(Struct):
-    name: str
-    hidden: Annotated[list[Count], Meta(min_length=1)]
-    shared: bool = False
-    own: bool = False
-
-
-class _Phase(Struct):
-    sub_gcns: Count
-    copies: bool = False
-    lr: float | None = None
-    schedule: str | None = None
-
-
-class _Training(Struct):
-    lr: float
-    schedule: str
-    phases: list[_Phase] = []
-
-
-class _Budget(Struct):
-    training: _Training
-    reason: str
-
-
-class _Config(Struct):
-    dataset: str
-    model: _Model
-    training: _Training
-    sub_gcns: Positive
-    seed: Count
-    evaluation: dict[str, Any]
-    sampler: dict[str, Any] | str | None = None
-    method: Name = "gist"
-
-
-class _Graph(Struct):
-    name: Name
-    nodes: Count
-    edges: Count
-    features: Count
-    classes: Count
-    multi_label: bool
-    regression: bool = False
-    class_names: list[Name] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Evaluated(Struct):
@@ -83,80 +37,52 @@ class Saved(Struct):
     history: list[_Evaluated] = []
 
 
-class _Metric(Struct):
-    name: Name
-    higher_is_better: bool = True
-    percent: bool = False
+def _entries(needed: dict[str, Any], **optional: Any) -> Any:
+    """Return the type of a JSON object by its entries; optional ones may be missing, and there may be others."""
+    maybe = [(name, kind | UnsetType, UNSET) for name, kind in optional.items()]
+    return msgspec.defstruct("Entries", [*needed.items(), *maybe])
 
 
-class _Evaluation(Struct):
-    exact: bool
-    method: str
-    parts: Count | None = None
-    sample: Count | msgspec.UnsetType = msgspec.UNSET
+def _list(kind: Any) -> Any:
+    return GenericAlias(list, (kind,))
 
 
-class _Traffic(Struct):
-    workers: Positive
-    bytes_per_round: Cost = 0.0
-    bytes_per_step: Cost = 0.0
-
-
-class _Coverage(Struct):
-    counts: dict[str, float]
-
-
-class _Class(Struct):
-    nodes: Count
-    f1: float
-
-
-class _Provenance(Struct):
-    date: str | None = None
-    machine: str | None = None
-
-
-class RunRecord(Struct):
-    """The entries of a result.json that gistgnn reads; there may be others."""
-
-    version: Literal[1]
-    run: str
-    config: _Config
-    graph: _Graph
-    files: dict[str, str]
-    history: list[_Evaluated]
-    test: Scores | None
-    validation: Scores | None
-    last: dict[str, Scores]
-    metric: _Metric
-    evaluation: _Evaluation
-    rounds: Count
-    steps: Count
-    best_round: int
-    local_steps: list[Count]
-    train_seconds: Cost
-    seconds: dict[str, Cost]
-    peak_memory_bytes: Cost
-    inference_seconds: Cost | None
-    traffic: _Traffic
-    memory: dict[str, Any]
-    partition: list[dict[str, Any]]
-    coverage: _Coverage
-    stopped_early: bool
-    stopped_by: str | None = None
-    budget: _Budget | None = None
-    communication: dict[str, Any] | None = None
-    interrupted: bool = False
-    diverged: str | msgspec.UnsetType = msgspec.UNSET
-    standardised: bool | msgspec.UnsetType = msgspec.UNSET
-    data_root: str | msgspec.UnsetType = msgspec.UNSET
-    provenance: _Provenance | None = None
-    classes: list[_Class] = []
+# fmt: off
+_MODEL = _entries({"name": str, "hidden": Annotated[list[Count], Meta(min_length=1)]}, shared=bool, own=bool)
+_PHASE = _entries({"sub_gcns": Count}, copies=bool, lr=float | None, schedule=str | None)
+_TRAINING = _entries({"lr": float, "schedule": str}, phases=_list(_PHASE))
+_CONFIG = _entries(
+    {"dataset": str, "model": _MODEL, "training": _TRAINING, "sub_gcns": Positive, "seed": Count,
+     "evaluation": dict[str, Any]},
+    sampler=dict[str, Any] | str | None, method=Name,
+)
+_GRAPH = _entries(
+    {"name": Name, "nodes": Count, "edges": Count, "features": Count, "classes": Count, "multi_label": bool},
+    regression=bool, class_names=list[Name],
+)
+_RECORD = _entries(
+    {
+        "version": Literal[1], "run": str, "config": _CONFIG, "graph": _GRAPH, "files": dict[str, str],
+        "history": list[_Evaluated], "test": Scores | None, "validation": Scores | None, "last": dict[str, Scores],
+        "metric": _entries({"name": Name}, higher_is_better=bool, percent=bool),
+        "evaluation": _entries({"exact": bool, "method": str}, parts=Count | None, sample=Count),
+        "rounds": Count, "steps": Count, "best_round": int, "local_steps": list[Count], "train_seconds": Cost,
+        "seconds": dict[str, Cost], "peak_memory_bytes": Cost, "inference_seconds": Cost | None,
+        "traffic": _entries({"workers": Positive}, bytes_per_round=Cost, bytes_per_step=Cost),
+        "memory": dict[str, Any], "partition": list[dict[str, Any]],
+        "coverage": _entries({"counts": dict[str, float]}), "stopped_early": bool,
+    },
+    stopped_by=str | None, budget=_entries({"training": _TRAINING, "reason": str}) | None,
+    communication=dict[str, Any] | None, interrupted=bool, diverged=str, standardised=bool, data_root=str,
+    provenance=_entries({}, date=str | None, machine=str | None) | None,
+    classes=_list(_entries({"nodes": Count, "f1": float})),
+)
+# fmt: on
 
 
 def check_record(record: dict[str, Any]) -> None:
     """Raise a ValueError unless the content of a result.json has the types and the scores that are read from it."""
-    graph = msgspec.convert(record, RunRecord).graph
+    graph = msgspec.convert(record, _RECORD).graph
     if graph.class_names and len(graph.class_names) != graph.classes:
         raise ValueError(f"the graph has {graph.classes} classes and {len(graph.class_names)} names")
     if record["test"] and any(entry["test"] is None for entry in record["history"]):

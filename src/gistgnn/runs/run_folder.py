@@ -28,7 +28,7 @@ from gistgnn.settings import Training
 from gistgnn.storage.checkpoints import Checkpoints, require_same_run
 from gistgnn.storage.json_files import read_json
 from gistgnn.storage.tensors import assign, check_digest, read_tensors
-from gistgnn.storage.whole_files import check_writable
+from gistgnn.storage.whole_files import reading
 from gistgnn.theta import disk
 from gistgnn.utils.formats import plural
 from gistgnn.utils.machine import provenance
@@ -60,7 +60,6 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> dict[str, 
 
 def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
     """Prepare a folder for a run: remove what `overwrite` replaces; refuse a run that is not replaced or resumed."""
-    check_writable(out)
     for own in (out / CHECKPOINTS, out / THETA):
         if own.is_symlink():
             raise InputError(f"{own} is a link, and a run removes files there: take it away, or choose another --out")
@@ -108,19 +107,15 @@ def read_record(out: Path) -> dict[str, Any]:
     """Read a run's result.json."""
     if out.is_file():
         raise InputError(f"{out} is a file: give the folder of the run, {out.parent}")
-    try:
-        record = read_json(out / RESULT, dict[str, Any], _advice(out))
-    except FileNotFoundError as error:
+    if not (out / RESULT).exists():
+        advice = "give the directory of a `gistgnn train` run"
         if Checkpoints(out / CHECKPOINTS).newest():
             advice = "it holds a run that trains or was killed: end it by Ctrl-C, or resume it by --resume"
-        else:
-            advice = "give the directory of a `gistgnn train` run"
-        raise InputError(f"{out} holds no {RESULT}: {advice}") from error
-    try:
+        raise InputError(f"{out} holds no {RESULT}: {advice}")
+    record = read_json(out / RESULT, dict[str, Any], _advice(out))
+    with reading(out / RESULT, _advice(out)):
         check_record(record)
         config_of(record)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{out / RESULT} cannot be read ({reason(error)}); {_advice(out)}") from error
     return record
 
 

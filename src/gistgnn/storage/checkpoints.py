@@ -22,7 +22,7 @@ from torch import Tensor
 from gistgnn.errors import InputError, reason
 from gistgnn.storage.json_files import encoded, plain, read_json, write_json
 from gistgnn.storage.tensors import check_digest, write_tensors
-from gistgnn.storage.whole_files import remove_files, sync, temporary_path
+from gistgnn.storage.whole_files import reading, remove_files, sync, temporary_path, writing
 
 T = TypeVar("T")
 
@@ -88,14 +88,11 @@ class Checkpoints:
             return
         path, tensors = temporary_path(place / "part"), {name: part.tensor for name, part in parts.items()}
         rows = {name: [part.first, list(part.shape)] for name, part in parts.items()}
-        try:
+        with writing(place, "make room and resume the run: the last checkpoint is kept"):
             place.mkdir(parents=True, exist_ok=True)
             digest = write_tensors(path, tensors, {"rows": json.dumps(rows)})
             path.rename(place / f"rank-{rank:05d}-{digest}.safetensors")
             sync(place)
-        except OSError as error:
-            advice = "make room and resume the run: the last checkpoint is kept"
-            raise InputError(f"cannot write {place}: {error.strerror or reason(error)}; {advice}") from error
 
     def complete(
         self, rounds: int, state: dict[str, Any], run: dict[str, Any], files: int, theta: str | None = None
@@ -141,13 +138,10 @@ class Checkpoint:
         self.shapes = dict[str, torch.Size]()
         self._pieces = dict[str, list[tuple[int, Tensor]]]()  # with their first rows, in order
         for path in (place / name for name in files):
-            try:
-                with safe_open(path, "pt") as file:
-                    for name, (first, shape) in json.loads(file.metadata()["rows"]).items():
-                        self.shapes[name] = torch.Size(shape)
-                        self._pieces.setdefault(name, []).append((first, file.get_tensor(name)))
-            except Exception as error:  # another rank has found it damaged
-                raise InputError(f"{path} cannot be read ({reason(error)}); {self._advice}") from error
+            with reading(path, self._advice), safe_open(path, "pt") as file:  # of another rank it may be damaged
+                for name, (first, shape) in json.loads(file.metadata()["rows"]).items():
+                    self.shapes[name] = torch.Size(shape)
+                    self._pieces.setdefault(name, []).append((first, file.get_tensor(name)))
 
     def state_as(self, kind: type[T]) -> T:
         """Return the saved state as a dataclass."""

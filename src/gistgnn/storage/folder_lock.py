@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from gistgnn.errors import InputError
-from gistgnn.storage.whole_files import unwritable
+from gistgnn.storage.whole_files import writing
 
 
 class FolderInUseError(InputError):
@@ -29,16 +29,18 @@ class FolderLock:
         path = (folder.parent if beside else folder).absolute() / name
         made = [each for each in path.parents if not each.exists()]
         lock = FileLock(path, is_singleton=True, thread_local=False)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire(blocking=False)
-            since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            path.write_text(f"process {os.getpid()} on host {socket.gethostname()} since {since}", encoding="utf-8")
-        except Timeout:
-            raise FolderInUseError(f"{folder} is being written by {_holder(path)}: wait for it, or {advice}") from None
-        except OSError as error:
-            _remove(made)
-            raise unwritable(folder, error) from error
+        with writing(folder):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lock.acquire(blocking=False)
+                since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+                path.write_text(f"process {os.getpid()} on host {socket.gethostname()} since {since}", encoding="utf-8")
+            except Timeout:
+                said = f"{folder} is being written by {_holder(path)}: wait for it, or {advice}"
+                raise FolderInUseError(said) from None
+            except OSError:
+                _remove(made)
+                raise
         self.free = weakref.finalize(self, _free, lock, path, made, os.getpid())
 
     def __enter__(self) -> "FolderLock":

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import xxhash
 
-from gistgnn.errors import InputError, reason
-from gistgnn.storage.whole_files import replacing
+from gistgnn.errors import InputError
+from gistgnn.storage.whole_files import reading, replacing
 
 T = TypeVar("T")
 
@@ -45,23 +45,13 @@ def plain(content: Any) -> Any:
 
 
 def read_json(path: Path, kind: type[T], advice: str) -> T:
-    """Read a file of `write_json` as a struct; damage is an InputError that ends with the advice."""
-    try:
-        if path.exists() and not path.is_file():  # a pipe would wait for ever
-            raise ValueError("is no regular file")
+    """Read a file of `write_json` as a struct; if it is missing or damaged, the InputError ends with the advice."""
+    with reading(path, advice):
         text = path.read_bytes()
         found = _END.fullmatch(text)
         if not found:
-            raise ValueError("has no checksum, so it is damaged, or an earlier version made it")
+            raise InputError(f"{path} has no checksum, so it is damaged, or an earlier version made it; {advice}")
         if xxhash.xxh3_128_hexdigest(found[1]).encode() != found[2]:
-            raise ValueError("is damaged, or an earlier version made it: its checksum does not fit")
+            why = "is damaged, or an earlier version made it: its checksum does not fit"
+            raise InputError(f"{path} {why}; {advice}")
         return msgspec.convert(json.loads(text), type=kind)
-    except FileNotFoundError:
-        raise
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{path} cannot be used ({reason(error)}); {advice}") from error
-    except ValueError as error:
-        raise InputError(f"{path} {error}; {advice}") from error
-    except (OSError, RecursionError) as error:
-        why = getattr(error, "strerror", None) or reason(error)
-        raise InputError(f"{path} cannot be read ({why}); {advice}") from error

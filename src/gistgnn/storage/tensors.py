@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gistgnn.errors import InputError, reason
-from gistgnn.storage.whole_files import sync, temporary_path
+from gistgnn.storage.whole_files import reading, sync, temporary_path, writing
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "BOOL": torch.bool}
 """The types of numbers in files, by their names in a file's header."""
@@ -56,13 +56,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     return file_digest(path)
 
 
-def read_tensors(path: Path, advice: str) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, mapped privately; errors end with the advice."""
-    try:
-        return map_tensors(path, shared=False)
-    except Exception as error:  # damaged bytes raise anything
-        why = getattr(error, "strerror", None) or reason(error)
-        raise InputError(f"{path} cannot be read ({why}); {advice}") from error
+def read_tensors(path: Path, advice: str, *, shared: bool = False) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file, as `map_tensors`; errors end with the advice."""
+    with reading(path, advice):
+        return map_tensors(path, shared=shared)
 
 
 def file_digest(path: Path) -> str:
@@ -73,12 +70,8 @@ def file_digest(path: Path) -> str:
 
 def check_digest(path: Path, digest: str, advice: str) -> None:
     """Read a file once; raise InputError, which ends with the advice, unless it has this digest."""
-    try:
-        if path.exists() and not path.is_file():  # a pipe would wait for ever
-            raise InputError(f"{path} is no regular file; {advice}")
+    with reading(path, advice):
         found = file_digest(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or reason(error)}); {advice}") from error
     if found != digest:
         raise InputError(f"{path} is damaged, or of another run: its checksum does not fit; {advice}")
 
@@ -140,14 +133,12 @@ def read_ahead(array: Tensor, ranges: Iterable[tuple[int, int]]) -> None:
 
 def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Tensor]:
     """Return tensors of zeros on the pages of a temporary file, which is gone when they are; see `allocate`."""
-    path = temporary_path((folder or Path(tempfile.gettempdir())) / "tensors")
+    folder = folder or Path(tempfile.gettempdir())
+    path = temporary_path(folder / "tensors")
     try:
-        allocate(path, specs)
-        return map_tensors(path)
-    except OSError as error:
-        why = error.strerror or reason(error)
-        advice = "make room, point TMPDIR to another disk, or allow more memory"
-        raise InputError(f"cannot write to {path.parent}: {why}; {advice}") from error
+        with writing(folder, "make room, point TMPDIR to another disk, or allow more memory"):
+            allocate(path, specs)
+            return map_tensors(path)
     finally:
         path.unlink(missing_ok=True)
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,16 +22,38 @@ def replacing(path: Path) -> Iterator[Path]:
         raise InputError(f"cannot write {path}: it is a pipe, a socket or a device; choose another name")
     temporary = temporary_path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch(exist_ok=False)
-        yield temporary
-        sync(temporary)
-        temporary.replace(path)
-    except OSError as error:
-        raise unwritable(path, error) from error
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.touch(exist_ok=False)
+            yield temporary
+            sync(temporary)
+            temporary.replace(path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def writing(path: Path, advice: str = "make room, or choose a directory that can be written") -> Iterator[Path]:
+    """Yield a path; an OSError in the block becomes an InputError that names it and ends with the advice."""
+    try:
+        yield path
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or reason(error)}; {advice}") from error
+
+
+@contextlib.contextmanager
+def reading(path: Path, advice: str) -> Iterator[None]:
+    """Turn whatever a missing or damaged file raises in the block into an InputError that ends with the advice."""
+    try:
+        if path.exists() and not path.is_file():  # a pipe would wait for ever
+            raise InputError(f"{path} is no regular file; {advice}")
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # parsers may raise anything on damaged bytes
+        why = getattr(error, "strerror", None) or reason(error)
+        raise InputError(f"{path} cannot be read ({why}); {advice}") from error
 
 
 def temporary_path(path: Path) -> Path:
@@ -69,24 +90,3 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def check_writable(directory: Path) -> None:
-    """Raise InputError before the work starts if a folder cannot be written; leave no trace."""
-    missing = [path for path in (directory, *directory.parents) if not path.exists()]
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except OSError as error:
-        raise unwritable(directory, error) from error
-    finally:
-        for path in missing:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-
-
-def unwritable(path: Path, error: Exception) -> InputError:
-    """Return the error for a path that cannot be written."""
-    why = getattr(error, "strerror", None) or reason(error)
-    return InputError(f"cannot write {path}: {why}; make room, or choose a directory that can be written")

@@ -2,8 +2,7 @@
 
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -12,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.distributed import World
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import LargeTensorsInFiles, allocate, assign, map_tensors, read_tensors, write_tensors
-from gistgnn.storage.whole_files import remove_files, remove_leftovers, replacing, sync
+from gistgnn.storage.whole_files import remove_files, remove_leftovers, replacing, sync, writing
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec, check_shapes, shapes_of
 from gistgnn.theta.registry import Store
@@ -27,6 +26,7 @@ from gistgnn.theta.slices import MOMENTS, Trained, merge_shared, name_of, values
 PARAMETERS, BEST, STATE, ROUND = "parameters.safetensors", "best.safetensors", "theta.json", "round"
 _SHARED, _BLOCKS = "shared.safetensors", "blocks/"
 _START_AGAIN = "this Θ cannot be used: start the run again"
+_RESUME = "make room, or choose another disk; the state before is kept, and the run can be resumed from it"
 
 
 class State(msgspec.Struct):
@@ -51,10 +51,7 @@ class OnDisk(InMemory):
 
     def __init__(self, spec: ModelSpec, folder: Path) -> None:
         self.folder, self._lock = folder, FolderLock(folder, beside=True)
-        try:
-            self._state = read_json(folder / STATE, State, _START_AGAIN)
-        except FileNotFoundError as error:
-            raise InputError(f"{folder / STATE} is missing; {_START_AGAIN}") from error
+        self._state = read_json(folder / STATE, State, _START_AGAIN)
         super().__init__(spec.layout, spec.widths, self._map(PARAMETERS), streams=True)
         advice = "it is of another model; give it another folder"
         check_shapes(self.shapes, shapes_of(spec.tensor_specs()), f"{folder}", "this model", advice)
@@ -85,7 +82,7 @@ class OnDisk(InMemory):
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         if self._state.pending:  # writing it has failed
             self._write_round()
-        with writing(self.folder / ROUND) as place:
+        with writing(self.folder / ROUND, _RESUME) as place:
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
         return super().begin(number, blocks)
@@ -157,7 +154,7 @@ class OnDisk(InMemory):
                 self._target(key).copy_(shared[key])
             else:
                 self._merge(key, own)
-        with writing(self.folder) as folder:
+        with writing(self.folder, _RESUME) as folder:
             for name in (PARAMETERS, *self._state.moments):
                 sync(folder / name)
         self._change_state(pending=False)
@@ -188,21 +185,17 @@ class OnDisk(InMemory):
         if not new:
             return []
         name = f"moments-{len(self._state.moments)}.safetensors"
-        with writing(self.folder / name) as path:
+        with writing(self.folder / name, _RESUME) as path:
             path.unlink(missing_ok=True)  # left by a killed process
             allocate(path, {key: self.specs[name_of(key)] for key in new})
         self.moments |= self._map(name)
         return [name]
 
     def _map(self, name: str) -> dict[str, Tensor]:
-        path = self.folder / name
-        try:
-            return map_tensors(path)
-        except Exception as error:  # whatever is in the file
-            raise InputError(f"{path} is damaged, or missing ({reason(error)}); {_START_AGAIN}") from error
+        return read_tensors(self.folder / name, _START_AGAIN, shared=True)
 
     def _write_file(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        with writing(self.folder / ROUND / name) as path:
+        with writing(self.folder / ROUND / name, _RESUME) as path:
             try:
                 write_tensors(path, tensors)
             except OSError:
@@ -212,7 +205,7 @@ class OnDisk(InMemory):
     def _change_state(self, **changes: object) -> None:
         state = msgspec.structs.replace(self._state, **changes)
         write_json(self.folder / STATE, state)
-        with writing(self.folder) as folder:
+        with writing(self.folder, _RESUME) as folder:
             sync(folder)
         self._state = state
 
@@ -235,7 +228,7 @@ def write_new(folder: Path, spec: ModelSpec, *, half: bool) -> None:
     """Write the model's initial values into a folder, in place of what is there; `half`: in bfloat16."""
     temporary = folder.with_name(folder.name + ".tmp")
     try:
-        with writing(folder):
+        with writing(folder, _RESUME):
             remove(temporary)
             temporary.mkdir(parents=True)
             allocate(temporary / PARAMETERS, spec.tensor_specs(half=half))
@@ -249,15 +242,3 @@ def write_new(folder: Path, spec: ModelSpec, *, half: bool) -> None:
             temporary.rename(folder)
     finally:
         remove(temporary)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[Path]:
-    """Yield a path of Θ's files; an OSError in the block becomes an InputError that says what to do."""
-    try:
-        yield path
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror or reason(error)}; make room, or choose another disk; the state "
-            "before is kept, and the run can be resumed from it"
-        ) from error

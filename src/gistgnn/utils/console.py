@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Timer
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -23,14 +23,9 @@ _WIDEST = 1000  # columns: wider than any table
 _showing = False  # one spinner at a time: the outermost
 
 
-class Terminal(Console):
+def terminal() -> Console:
     """Standard error, with long lines left whole: the terminal breaks them, so that a path can be copied."""
-
-    def __init__(self) -> None:
-        super().__init__(stderr=True)
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*objects, **{"soft_wrap": True, **options})
+    return Console(stderr=True, soft_wrap=True)
 
 
 def show_log(*, shown: bool = True) -> None:
@@ -56,7 +51,7 @@ def spinner(task: str, *, shown: bool, logged: bool = False) -> Iterator[None]:
     if not shown or _showing:
         yield
         return
-    console, task, notice = Terminal(), printable(task), None
+    console, task, notice = terminal(), printable(task), None
     _showing = True
     try:
         if console.is_terminal:
@@ -102,7 +97,7 @@ class Meter:
     """Shows how much of the work `label` is done, and how long the rest takes if it goes on as fast as so far."""
 
     def __init__(self, label: str) -> None:
-        console = Terminal()
+        console = terminal()
         self.has_bar = console.is_terminal
         columns = (TextColumn("{task.description}", markup=False), BarColumn(20), TextColumn("{task.fields[text]}"))
         times = (TimeElapsedColumn(), TimeRemainingColumn(compact=True))
