@@ -6,7 +6,7 @@ from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.errors import DivergedError, GistError, InputError, RankLostError
-    from gistgnn.fit.callbacks import Callback
+    from gistgnn.fit.callbacks import Callback, Log
     from gistgnn.fit.loop import Loop
     from gistgnn.fit.result import Result
     from gistgnn.fit.saving import Saving
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from gistgnn.training.metric import Metric
 
 __version__ = "0.1.0"
-__all__ = ["GIST", "Callback", "DivergedError", "GistError", "Graph", "InputError", "Loop", "Metric", "Phase"]
-__all__ += ["RankLostError", "Result", "Round", "Saving", "Training", "load", "load_run"]
+__all__ = ["GIST", "Callback", "DivergedError", "GistError", "Graph", "InputError", "Log", "Loop", "Metric"]
+__all__ += ["Phase", "RankLostError", "Result", "Round", "Saving", "Training", "load", "load_run"]
 
 _HOMES = {
     **dict.fromkeys(["DivergedError", "GistError", "InputError", "RankLostError"], "errors"),
     **dict.fromkeys(["Graph", "load"], "graphs"),
+    **dict.fromkeys(["Callback", "Log"], "fit.callbacks"),
     **dict.fromkeys(["Phase", "Training"], "settings"),
 }
-_HOMES |= {"Callback": "fit.callbacks", "Loop": "fit.loop", "Result": "fit.result", "Saving": "fit.saving"}
+_HOMES |= {"Loop": "fit.loop", "Result": "fit.result", "Saving": "fit.saving"}
 _HOMES |= {"GIST": "gist", "Metric": "training.metric", "Round": "round", "load_run": "runs.run_folder"}
 __getattr__ = lazy_attributes(__name__, _HOMES)
 

@@ -60,6 +60,13 @@ def test_a_large_graph(tmp_path: Path) -> None:
     assert re.search("test +accuracy", run(tmp_path, "large_graph.py", *small).stdout)
 
 
+def test_weights_and_biases(tmp_path: Path) -> None:
+    done = run(tmp_path, "log_to_wandb.py", "--epochs", 40)
+    assert done.stdout.startswith("10 steps, ")
+    assert min(numbers(done)) > 70
+    assert len(list(tmp_path.glob("wandb/offline-run-*/*.wandb"))) == 1
+
+
 def test_weighted_edges(tmp_path: Path) -> None:
     with_weights, without = numbers(run(tmp_path, "weighted_edges.py", "--epochs", 40))
     assert with_weights > without + 2

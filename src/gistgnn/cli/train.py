@@ -3,7 +3,7 @@
 import argparse
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.process import Stop, join_ranks, own_directory, say, status_of, stopping
+from gistgnn.cli.process import Stop, join_ranks, leads, own_directory, say, status_of, stopping
 from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_from_args, seconds_left, title_of
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
+from gistgnn.fit.loggers import LOGGERS, require_loggers, start_loggers
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import plural
 
@@ -55,12 +56,16 @@ def add_parser(commands: Any) -> None:
     add("--max-seconds", type=options.duration, metavar="TIME", help=text)
     options.add_ranks_options(group)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
-    add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
+    add("--log", action="extend", nargs="+", choices=LOGGERS, help="also write the history there, during the run")
+    add("--tensorboard", dest="log", action="append_const", const="tensorboard", help="the same as --log tensorboard")
     options.add_json_option(group, "result.json")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    args.log = [*dict.fromkeys(args.log or ())]
+    if leads():
+        require_loggers(args.log)
     m = chosen_sub_gcns(args)
     args.title = title_of(args) if args.budget or args.phases else title_of(args, m)
     config = config_from_args(args, m, args.store, args.title)
@@ -81,15 +86,13 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     from gistgnn.estimate import out_of_memory
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
-    from gistgnn.fit.tensorboard import FOLDER, Events, require_tensorboard
     from gistgnn.graphs.named import GraphSizes
     from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, trained_tensors, write_run
+    from gistgnn.storage.json_files import plain
     from gistgnn.utils.console import spinner
 
     first, diverged = ranks.leads, None
     _require_same(args, config, ranks)
-    if args.tensorboard:
-        ranks.lead(require_tensorboard)
     out = Path(ranks.lead(lambda: str(folder.enter_context(_run_directory(args, config)))))
     if args.resume and (finished := ranks.lead(lambda: finished_run(out, config))):
         return _report(finished, out, args.json, shown=first)
@@ -99,12 +102,12 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         graph, scale = load_on_ranks(ranks, lambda: _read_graph(args, config, out, init, check=not ranks.several))
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
+    callbacks, logged = list[Any](), (args.log, out, plain(config.as_dict()), folder)
+    ranks.lead(lambda: callbacks.extend(start_loggers(*logged, resume=args.resume)))
     stop = folder.enter_context(stopping(args.grace))
     said = f"{args.title} ({plural(graph.num_nodes, 'node')}); the results go to {out}"
     prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more
-    callbacks: list[Any] = [prepared, InterruptWhen(stop)]
-    if args.tensorboard and first:
-        callbacks.append(folder.enter_context(closing(Events(out / FOLDER))))
+    callbacks += [prepared, InterruptWhen(stop)]
     try:
         saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
         hooks = {"init": init, "saving": saving, "callbacks": callbacks, "standardise": scale or False}
@@ -166,7 +169,7 @@ def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -
     from gistgnn.fit.identity import flat_settings
     from gistgnn.graphs import find
 
-    names = ("resume", "overwrite", "tensorboard", "checkpoint_every", "max_seconds", "budget")
+    names = ("resume", "overwrite", "log", "checkpoint_every", "max_seconds", "budget")
     own = {name: getattr(args, name) for name in names}
     dataset = config.dataset if find(config.dataset) else "a file"  # which may lie elsewhere on another machine
     require_same(ranks, {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **own}})

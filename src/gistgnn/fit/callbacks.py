@@ -1,16 +1,20 @@
 """Callbacks of `GIST.fit`: objects of the caller that are told how a run goes on, and may end it."""
 
+import logging
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 from torch import nn
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.fit.result import Progress, Result
 from gistgnn.global_model import GlobalModel
 from gistgnn.schedule import Schedule
 from gistgnn.utils.console import Meter
 from gistgnn.utils.formats import duration, plural
+
+log = logging.getLogger(__name__)
 
 HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
 
@@ -85,6 +89,46 @@ class InterruptWhen(Callback):
     def on_round_end(self, run: Run, loss: float) -> None:
         if self._asked():
             run.interrupt()
+
+
+class Log(Callback):
+    """Writes every entry of the history to a logger; of several ranks, the first one writes.
+
+    Example:
+        >>> GIST(build, 512).fit(graph, callbacks=[Log(wandb.init(project="mine"))])
+
+    A run that is resumed writes its earlier entries too, but not those before `logger.step`, if the logger has that.
+    A logger that fails is not used again: a note says so, and training goes on.
+
+    Args:
+        logger: an object with `log(dict)` or `log(dict, step=)`, such as a run of Weights & Biases or of trackio; or
+            such a function, as `mlflow.log_metrics` is one.
+    """
+
+    def __init__(self, logger: Any) -> None:
+        if not callable(getattr(logger, "log", logger)):
+            given = f"logger is a {type(logger).__name__}"
+            raise InputError(f"{given}, expected a function, or an object with the method log: give what init returns")
+        self._logger, self._failed = logger, False
+
+    def on_fit_begin(self, run: Run) -> None:
+        written = getattr(self._logger, "step", 0)
+        for entry in run.history:
+            if not isinstance(written, int) or entry["step"] >= written:
+                self.on_evaluation(run, entry)
+
+    def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
+        if self._failed or not run.gist.ranks.leads:
+            return
+        write = getattr(self._logger, "log", self._logger)
+        numbers = {name: value for name, value in entry.items() if isinstance(value, (int, float))}
+        try:
+            takes = signature(write).parameters.values()
+            named = any(each.name == "step" or each.kind == each.VAR_KEYWORD for each in takes)
+            write(numbers, **({"step": entry["step"]} if named else {}))
+        except Exception as error:  # it may raise anything, such as that the network is lost
+            self._failed = True
+            log.warning("the logger has failed, and training goes on without it (%s)", reason(error))
 
 
 class ProgressBar(Callback):

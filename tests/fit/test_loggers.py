@@ -1,0 +1,170 @@
+"""Loggers are given the history, and the command line starts and ends them."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from gistgnn import Log, Saving
+from gistgnn.fit.loggers import start_loggers
+from tests.cli.in_process import refused as command_refused
+from tests.cli.in_process import run
+from tests.helpers.commands import environment
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, fit, make
+
+TRAIN = ("train", "--hidden", 8, "--sub-gcns", 2, "--epochs", 16, "--local-steps", 2, "--out", "run", "--resume")
+# A package of a logger: what it is called with, line by line in calls.jsonl. The tests of the real ones are `long`.
+STAND_IN = """
+import json, types
+
+def say(what, /, *args, **options):
+    with open("calls.jsonl", "a") as file:
+        print(json.dumps([what, *args, options]), file=file)
+
+def log_metrics(metrics, step=None):
+    say("log", metrics, step)
+    if step == FAILS:
+        raise ConnectionError("no network")
+
+def end(*args, **options):
+    say("end", *args, **options)
+    raise ConnectionError("no network")
+
+def init(**options):
+    say("init", **options)
+    return types.SimpleNamespace(log=log_metrics, finish=end)
+
+def search_runs(filter_string, output_format):
+    return []
+
+def start_run(run_id, **options):
+    say("init", run_id, **options)
+    return types.SimpleNamespace(data=types.SimpleNamespace(metrics={"step": 3.0}))
+
+log_params, end_run = lambda config: say("config", config), end
+"""
+
+
+class Recorder:
+    def __init__(self, step: int = 0) -> None:
+        self.entries, self.steps, self.step = list[Any](), list[int](), step
+
+    def log(self, entry: dict[str, Any], **options: int) -> None:
+        self.entries.append(entry)
+        self.steps.append(options["step"])
+
+
+def test_a_logger_is_given_the_history_also_of_a_run_that_goes_on(tmp_path: Path) -> None:
+    saving, recorder, plain = Saving(tmp_path / "c", resume=True), Recorder(), list[Any]()
+    fit(make(), saving=saving, callbacks=[*after(2), Log(recorder)])
+    later, goes_on = Recorder(), Recorder(step=recorder.steps[-1] + 1)  # a new run of the logger, and the same one
+    history = fit(
+        make(), saving=saving, callbacks=[Log(later), Log(goes_on), Log(lambda entry: plain.append(entry))]
+    ).history
+    assert later.entries == plain == history
+    assert recorder.entries + goes_on.entries == history
+    assert later.steps == [entry["step"] for entry in history]
+    other = SimpleNamespace(gist=SimpleNamespace(ranks=SimpleNamespace(leads=False)), history=history)
+    Log(recorder).on_fit_begin(other)  # type: ignore[arg-type]
+    assert len(recorder.steps) == 1
+    with refused("logger is a dict, expected a function"):
+        Log({})
+
+
+def test_tensorboard_is_given_it_once_with_the_settings(tmp_path: Path) -> None:
+    for stops in (after(2), []):
+        with ExitStack() as ends:
+            settings = {"lr": 0.01, "model": {"name": "gcn"}}
+            loggers = start_loggers(["tensorboard"], tmp_path, settings, ends, resume=True)
+            result = fit(make(), saving=Saving(tmp_path / "c", resume=True), callbacks=[*stops, *loggers])
+    found = EventAccumulator(str(tmp_path / "tensorboard"))
+    found.Reload()
+    for tag, name in (("loss", "loss"), ("score/test", "test")):
+        shown = [(event.step, event.value) for event in found.Scalars(tag)]
+        assert shown == [(entry["step"], pytest.approx(entry[name])) for entry in result.history]
+    assert len(found.Tags()["scalars"]) == 5
+    (text,) = found.Tensors("config/text_summary")[0].tensor_proto.string_val
+    assert text == b"    lr: 0.01\n    model.name: gcn"
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_the_command_line_starts_ends_and_survives_a_logger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    (tmp_path / f"{name}.py").write_text(STAND_IN.replace("FAILS", "6"))
+    assert run(*TRAIN, "--log", name, "tensorboard") == 0
+    err = capsys.readouterr().err
+    assert err.count("the logger has failed, and training goes on without it (ConnectionError: no network)") == 1
+    assert f"{name} did not end as it should (ConnectionError: no network)" in err
+    calls = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+    history = json.loads((tmp_path / "run/result.json").read_text())["history"]
+    assert [call[:3] for call in calls if call[0] == "log"] == [["log", entry, entry["step"]] for entry in history[:3]]
+    settings = json.loads((tmp_path / "run/result.json").read_text())["config"]
+    logged = (tmp_path / "run/log-id").read_text()
+    if name == "wandb":
+        own = {"project": "mine", "name": "run", "dir": str(tmp_path / "run"), "id": logged, "resume": "allow"}
+        assert calls[0] == ["init", {**own, "config": settings}]
+        assert calls[-1] == ["end", {"exit_code": 0}]
+    else:
+        assert calls[0] == ["init", None, {"run_name": "run", "tags": {"gistgnn": logged}}]
+        assert calls[1][1]["model.hidden"] == settings["model"]["hidden"]
+        assert calls[-1] == ["end", "FINISHED", {}]
+
+
+def test_what_cannot_start_is_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    said = "--log wandb needs a package that is not installed: pip install wandb"
+    command_refused(capsys, said, *TRAIN, "--dataset", "absent.npz", "--log", "tensorboard", "wandb", leaves=tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/tensorboard").touch()
+    command_refused(capsys, "--log tensorboard cannot start (FileExistsError: ", *TRAIN, "--tensorboard")
+
+
+PROGRAM = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from gistgnn import Saving
+from gistgnn.fit.loggers import start_loggers
+from tests.helpers.resuming import after, fit, make
+for stops in (after(2), []):
+    with ExitStack() as ends:
+        loggers = start_loggers([sys.argv[1]], Path(), {"model": {"name": "gcn"}}, ends, resume=True)
+        result = fit(make(), saving=Saving(Path("c"), resume=True), callbacks=[*stops, *loggers])
+print(*(entry["step"] for entry in result.history))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_the_real_ones_without_a_network_go_on_with_a_run(tmp_path: Path, name: str) -> None:
+    if name == "mlflow":
+        pytest.importorskip(name, reason="MLflow is too large for the environment of development")
+    own = {"WANDB_MODE": "offline", "MLFLOW_TRACKING_URI": f"file:{tmp_path}/ml", "MLFLOW_ALLOW_FILE_STORE": "true"}
+    own["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(__file__).parents[2])])
+    words = [sys.executable, "-c", PROGRAM, name]
+    done = subprocess.run(words, cwd=tmp_path, env=environment() | own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "the logger has failed" not in done.stderr
+    if name == "wandb":
+        (logged,) = {path.name.rpartition("-")[2] for path in (tmp_path / "wandb").glob("offline-run-*")}
+        assert logged == (tmp_path / "log-id").read_text()
+        return
+    (metric,), (model,) = tmp_path.glob("ml/0/*/metrics/validation"), tmp_path.glob("ml/0/*/params/model.name")
+    assert [line.split()[2] for line in metric.read_text().splitlines()] == done.stdout.split()
+    assert model.read_text() == "gcn"
