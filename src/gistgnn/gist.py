@@ -24,7 +24,7 @@ from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
 from gistgnn.utils.checks import check_kind
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
 
 def train(gist: "GIST", run: Fit) -> None:
@@ -101,7 +101,7 @@ class GIST(GlobalModel):
 
     def fit(
         self,
-        graph: "Graph | Data",
+        graph: "Graph | Data | HeteroData",
         training: Training | Literal["split", "each"] | None = None,
         *,
         sampler: Sampling | SamplerName | None = None,
@@ -123,7 +123,8 @@ class GIST(GlobalModel):
         schedule, carried moments, a learning rate of 0.01, or more for sub-GCNs narrower than 256 features.
 
         Args:
-            graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
+            graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask; or a `HeteroData`, which
+                `gistgnn.graphs.from_hetero` joins to a `Data`.
             training: all settings; or "split" or "each", the keyword of that name.
             sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name for the defaults, such
                 as "clusters"; None: every step sees the whole graph.

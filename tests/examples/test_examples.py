@@ -72,6 +72,11 @@ def test_weighted_edges(tmp_path: Path) -> None:
     assert with_weights > without + 2
 
 
+def test_a_graph_of_several_types(tmp_path: Path) -> None:
+    learned, constant = numbers(run(tmp_path, "typed_graph.py", "--files", 25, "--epochs", 40))
+    assert learned > constant + 20
+
+
 def test_two_ranks_have_the_result_of_one_process(tmp_path: Path) -> None:
     alone = run(tmp_path, "on_two_ranks.py", "--epochs", 20)
     first, second = run_program_on_ranks(tmp_path, 2, code("on_two_ranks.py"), "--epochs", 20)

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import HeteroData
 
 from gistgnn import GIST, Graph
 from gistgnn.evaluation import Evaluation, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.sampling import Batch, LadiesSampling, forward, whole_graph
-from tests.helpers.edges import MODELS, RELATIONS, Relational, Weighted, edge_graph, only, weighted
+from tests.helpers.edges import MODELS, Relational, Weighted, edge_graph, only, weighted
 from tests.helpers.fitting import fit, same, theta
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, tiny_graph
@@ -80,18 +79,3 @@ def test_what_cannot_work_is_refused_and_what_is_not_used_is_told_once() -> None
     with logged() as messages:
         fit(GIST(PYG["gcn"], 8, 2), only(GRAPH, "edge_weight"), epochs=4)
     assert not any("edge_weight" in message for message in messages)
-
-
-def test_a_heterogeneous_graph_made_homogeneous() -> None:
-    hetero = HeteroData()
-    for kind in ("paper", "author"):
-        graph = tiny_graph(12, seed=len(kind))
-        hetero[kind].x, hetero[kind].y = graph.x, graph.y
-        for split in ("train", "val", "test"):
-            hetero[kind][f"{split}_mask"] = getattr(graph, split)
-    for number, (source, target) in enumerate((("paper", "paper"), ("author", "paper"), ("paper", "author"))):
-        hetero[source, f"type {number}", target].edge_index = tiny_graph(12, seed=number).edge_index
-    data = hetero.to_homogeneous()
-    result = fit(GIST(Relational, (8,), 2), data, epochs=4)
-    assert int(data.edge_type.max()) == RELATIONS - 1
-    assert 0 <= result.test["accuracy"] <= 1

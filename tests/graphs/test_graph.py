@@ -161,7 +161,7 @@ def test_pyg_s_data() -> None:
         del lacking[key]
         with refused(f"the Data has no {key}; expected all of x, edge_index"):
             Graph.from_pyg(lacking)
-    with refused("HeteroData; expected a Data: ", ".to_homogeneous()", "edge_type"):
+    with refused("HeteroData; expected a Data: ", "from_hetero"):
         Graph.from_pyg(HeteroData())
     with refused("the data is a dict; expected a torch_geometric.data.Data"):
         Graph.from_pyg({})

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from gistgnn.graphs import Graph, load_file, load_nodes, save_file
 from tests.helpers.edges import edge_graph
@@ -79,7 +79,8 @@ def test_saving_replaces_the_file_or_says_why_not(tmp_path: Path) -> None:
 def test_nodes_alone_need_no_labels(tmp_path: Path, suffix: str) -> None:
     path, x, edges = tmp_path / f"g.{suffix}", SMALL.x, SMALL.edge_index
     np.savez(path, x=x.numpy(), edge_index=edges) if suffix == "npz" else torch.save(Data(x=x, edge_index=edges), path)
-    found, edge_index, _ = load_nodes(path)
+    found, edge_index, _, count = load_nodes(path)
+    assert count == 6
     assert torch.equal(found, x)
     assert torch.equal(edge_index, edges)
     refuses(path, "has no ")
@@ -170,8 +171,9 @@ def test_no_pickle_is_executed(tmp_path: Path) -> None:
         refuses(tmp_path / f"g.{suffix}", "is damaged")
     np.savez(tmp_path / "g.npz", **{**arrays_of(SMALL), "y": np.array([Malicious(marker)], dtype=object)})
     refuses(tmp_path / "g.npz", "y.npy is damaged, or not of numbers ", "Object arrays")
-    torch.save(as_data(SMALL, extra=Malicious(marker)), tmp_path / "g.pt")
-    refuses(tmp_path / "g.pt", "Python objects other than a Data of plain tensors")
+    for data in (as_data(SMALL, extra=Malicious(marker)), HeteroData({"a": {"y": Malicious(marker)}})):
+        torch.save(data, tmp_path / "g.pt")
+        refuses(tmp_path / "g.pt", "Python objects other than a Data of plain tensors")
     assert not marker.exists()
     torch.load(tmp_path / "g.pt", weights_only=False)
     assert marker.exists()  # the check above can fail

@@ -131,8 +131,8 @@ def test_forwards_that_are_refused() -> None:
     for other, parts in (
         (model(lambda self, data: data.x), ("takes a whole graph as", "write forward(self, x, edge_index)")),
         (model(typed), ("takes a whole graph as", "write forward(self, x, edge_index)")),
-        (types, ("dictionaries of types", "to_homogeneous()", "edge_type")),
-        (pyg.HeteroConv({}), ("dictionaries of types", "to_homogeneous()", "edge_type")),
+        (types, ("dictionaries of types", "HeteroData", "edge_type")),
+        (pyg.HeteroConv({}), ("dictionaries of types", "HeteroData", "edge_type")),
         (positions, ("takes 'pos', which gistgnn does not give",)),
         (needs, ("takes 'time', which gistgnn does not give",)),
         (pyg.GCN2Conv(F, 0.5), ("takes 'x_0', which gistgnn does not give",)),

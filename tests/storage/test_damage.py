@@ -63,7 +63,7 @@ def values(path: Path) -> dict[str, Any]:
 
 
 def nodes(path: Path) -> list[Any]:
-    x, edge_index, data = load_nodes(path)
+    x, edge_index, data, _ = load_nodes(path)
     return [x.tolist(), edge_index.tolist(), {name: value.tolist() for name, value in data.items()}]
 
 

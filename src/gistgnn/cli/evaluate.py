@@ -144,19 +144,19 @@ def _predict(args: argparse.Namespace) -> int:
     config, record, model, evaluation, root = _load(args)
     name, device = args.dataset or config.dataset, choose_device(args.device)
     if is_file(name):  # it needs no labels and no splits
-        x, edge_index, edge_data = load_nodes(name)
+        x, edge_index, edge_data, nodes = load_nodes(name)
         none = torch.empty(0, dtype=torch.long)
         moved = {name: value.to(device) for name, value in edge_data.items()}
         batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=moved)
         numbers = ids = None
     else:
         graph = load(name, root).to(device)
-        batch, numbers, ids = whole_graph(graph), original_nodes(graph), node_ids(graph)
-    nodes = len(batch.x)
+        batch, numbers, ids, nodes = whole_graph(graph), original_nodes(graph), node_ids(graph), graph.num_nodes
     how = {"multi_label": record["graph"]["multi_label"], "names": record["graph"].get("class_names", [])}
+    how |= {"rows": nodes, "numbers": numbers, "ids": ids}
     check_fits(model, batch, record["graph"]["classes"])
     inference = replace(evaluation, sample=None).prepare(model, batch, config.seed)  # predict every node
     with evaluation_mode(model):
-        write_predictions(args.output, inference.outputs(model), nodes, numbers=numbers, ids=ids, **how)
+        write_predictions(args.output, inference.outputs(model), len(batch.x), **how)
     print(f"{nodes} nodes written to {printable(args.output)}{_by_parts(inference.describe())}", file=sys.stderr)
     return 0

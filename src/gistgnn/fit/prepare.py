@@ -17,7 +17,7 @@ from gistgnn.fit.callbacks import check_callbacks
 from gistgnn.fit.saving import Saving
 from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
-from gistgnn.graphs import Graph, Standardisation
+from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.doubts import note_doubts
 from gistgnn.runners.registry import Runner
 from gistgnn.sampling import Batch, FullGraph, Sampler, Sampling, training_subgraph, whole_graph
@@ -89,7 +89,7 @@ class Setup:
             check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
         if variant.independent:
             self.sampling = independent(self.sampling, gist.method)
-        graph = load_on_ranks(gist.ranks, lambda: self._scale(as_graph(self.graph, training)))
+        graph = load_on_ranks(gist.ranks, lambda: self._scale(as_graph(self._joined(), training)))
         self.init = None if init is None else _initial_values(gist, variant, training, init)
         if gist.ranks.leads:
             note_doubts(graph)
@@ -115,6 +115,14 @@ class Setup:
         self.metric = NAMED[selection_metric(graph)] if named else as_metric(training.metric or "")  # selects the model
         # The model may have any number of outputs where loss and metric are the user's own.
         self.any_outputs = callable(training.loss) and callable(training.metric)
+
+    def _joined(self) -> "Graph | Data":
+        """Return the graph as it was given, a `HeteroData` as one `Data`."""
+        if type(self.graph).__name__ != "HeteroData":
+            return self.graph
+        if self.inductive:
+            raise InputError("inductive is True, but the training nodes of a HeteroData are of one type: leave it out")
+        return from_hetero(self.graph, standardise=self.standardise if isinstance(self.standardise, bool) else None)
 
     def _scale(self, graph: Graph) -> Graph:
         """Scale the features of the graph, unless the caller has done so."""

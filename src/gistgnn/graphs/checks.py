@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +31,16 @@ def check_room(needed: int, what: str = "") -> None:
     available = available_bytes(torch.device("cpu"))
     if needed > available:
         raise InputError(f"{what} takes {size(needed)} of memory, {size(available)} are available".strip())
+
+
+def check_table(path: Path) -> None:
+    """Refuse a table, or a folder of tables, and say how to make a graph of it."""
+    is_table = path.name.lower().endswith((".csv", ".csv.gz", ".parquet"))
+    if is_table or any(path.glob("*.csv*")):
+        edges, folder = (path, path.parent) if is_table else (path / "edges.csv", path)
+        made = f"gistgnn convert {edges} FOLDER --nodes {folder / 'nodes.csv'}"
+        what = "is a table" if is_table else "holds tables"
+        raise InputError(f"{path} {what}: make a graph by `{made}`, and give that FOLDER")
 
 
 def to_tensor(value: ArrayLike, name: str) -> Tensor:
@@ -207,7 +218,7 @@ def check_splits(splits: Mapping[str, ArrayLike], y: Tensor, *, partial: bool = 
     None may be empty; if they are ``partial``, one has to have nodes.
     """
     nodes = y.shape[0]
-    masks = {name: _mask(value, name, nodes, empty=partial).to(y.device) for name, value in splits.items()}
+    masks = {name: check_mask(value, name, nodes, empty=partial).to(y.device) for name, value in splits.items()}
     if partial and not any(bool(mask.any()) for mask in masks.values()):
         raise InputError(f"there are no nodes in {', '.join(masks)}; expected some in one of them")
     for name, mask in masks.items():
@@ -226,7 +237,8 @@ def check_splits(splits: Mapping[str, ArrayLike], y: Tensor, *, partial: bool = 
     return masks
 
 
-def _mask(value: ArrayLike, name: str, num_nodes: int, *, empty: bool) -> Tensor:
+def check_mask(value: ArrayLike, name: str, num_nodes: int, *, empty: bool) -> Tensor:
+    """Return a split as a bool mask [N]; it may be ``empty``."""
     tensor = to_tensor(value, name)
     if tensor.ndim != 1:
         hint = f": choose one column, such as {name}[:, 0]" if tensor.ndim == 2 else ""

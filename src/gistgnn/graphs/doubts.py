@@ -21,7 +21,7 @@ def note_doubts(graph: Graph) -> None:
         log.info(
             f"{share:.0%} of the edges of {graph.name} have a reverse edge: messages go from source to target alone; "
             "if the graph is undirected, give both directions (gistgnn convert --undirected, or "
-            "torch_geometric.utils.to_undirected)"
+            "torch_geometric.transforms.ToUndirected)"
         )
     if graph.multi_label and graph.num_classes > 1 and bool((graph.y.sum(dim=1) == 1).all()):
         log.info("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")

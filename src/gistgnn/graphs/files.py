@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, printable, reason
-from gistgnn.graphs.checks import EDGE_DATA, check_edges, check_features, check_room
+from gistgnn.graphs.checks import EDGE_DATA, check_edges, check_features, check_room, check_table
 from gistgnn.graphs.graph import DATA_KEYS, SPLITS, Graph
+from gistgnn.graphs.hetero import from_hetero
 from gistgnn.storage.whole_files import replacing
 
 SUFFIXES = (".npz", ".pt")
@@ -84,21 +85,23 @@ def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) 
 
 
 def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
-    """Read attributes of a PyG `Data` that are there, by name, unchecked; call it in `reading_file`."""
+    """Read attributes of a PyG `Data` or `HeteroData` that are there, by name; call it in `reading_file`."""
+    from torch_geometric.data import HeteroData, storage
     from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
-    from torch_geometric.data.storage import GlobalStorage
 
     with zipfile.ZipFile(path) as archive:
         check_room(sum(member.file_size for member in archive.infolist()))
         if damaged := archive.testzip():  # torch compares no checksums
             raise InputError(f"is damaged, or was saved without checksums (its member {damaged}); write it again")
-    # The containers of a Data; PyG 2.8 registers only some of them as safe.
+    # The containers of a Data and a HeteroData; PyG 2.8 registers only some of them as safe.
+    stores = [storage.BaseStorage, storage.GlobalStorage, storage.NodeStorage, storage.EdgeStorage]
     try:
-        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, HeteroData, *stores]):
             data = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # its text advises to load the file all the same
         what = "holds Python objects other than a Data of plain tensors, which are never unpickled"
         raise InputError(f"{what}; write it with torch.save(Data(...), path)") from error
+    data = from_hetero(data) if type(data) is HeteroData else data
     if type(data) is not Data:
         raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
     found = {key: value for key, value in data(*keys) if value is not None}
@@ -115,7 +118,8 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
         path: a ``.npz`` with the arrays ``edge_index`` [2, E], ``x`` [N, F], ``y`` [N] or [N, K], ``train``, ``val``
             and ``test`` (masks or node numbers; PyG's names ``train_mask`` ... do as well) and optionally
             ``num_classes``, ``edge_weight``, ``edge_attr`` and ``edge_type``; or a ``.pt`` with a
-            `torch_geometric.data.Data` saved by `torch.save`. For the values see `Graph.build` and `Graph.from_pyg`.
+            `torch_geometric.data.Data` or `HeteroData` saved by `torch.save`. For the values see `Graph.build`,
+            `Graph.from_pyg` and `from_hetero`.
         partial: two of the splits may be missing or empty: the graph is to be scored, not trained on.
     """
     path = Path(path)
@@ -139,27 +143,22 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
         return Graph.build(**arrays, name=name, partial=partial)
 
 
-def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, as `load_file`, without labels and splits."""
+def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor], int]:
+    """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, as `load_file`, without labels and splits.
+
+    The last number says how many of the first nodes are to be predicted: N, or those of a `HeteroData`'s target type.
+    """
     path, keys = Path(path), ("edge_index", "x")
     is_npz = _is_npz(path)
     with reading_file(path):
-        found: dict[str, Any] = read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, (*keys, *EDGE_DATA))
+        names = (*keys, *EDGE_DATA, "target_nodes")
+        found: dict[str, Any] = read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, names)
         if missing := [key for key in keys if key not in found]:
             raise InputError(f"has no {missing[0]}; expected x [nodes, features] and edge_index [2, edges]")
         x = check_features(found.pop("x"))
+        count = len(found.pop("target_nodes", x))
         edges, data = check_edges(found.pop("edge_index"), len(x), found)
-        return x, edges.to(x.device), {name: value.to(x.device) for name, value in data.items()}
-
-
-def check_table(path: Path) -> None:
-    """Refuse a table, or a folder of tables, and say how to make a graph of it."""
-    is_table = path.name.lower().endswith((".csv", ".csv.gz", ".parquet"))
-    if is_table or any(path.glob("*.csv*")):
-        edges, folder = (path, path.parent) if is_table else (path / "edges.csv", path)
-        made = f"gistgnn convert {edges} FOLDER --nodes {folder / 'nodes.csv'}"
-        what = "is a table" if is_table else "holds tables"
-        raise InputError(f"{path} {what}: make a graph by `{made}`, and give that FOLDER")
+        return x, edges.to(x.device), {name: value.to(x.device) for name, value in data.items()}, count
 
 
 def _is_npz(path: Path) -> bool:

@@ -16,9 +16,8 @@ import xxhash
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.graphs.checks import EDGE_DATA, check_classes
+from gistgnn.graphs.checks import EDGE_DATA, check_classes, check_table
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.files import check_table
 from gistgnn.graphs.graph import SPLITS, Graph, masks_of
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.tensors import map_array

@@ -130,7 +130,7 @@ class Graph:
         from torch_geometric.data import Data, Dataset, HeteroData
 
         if isinstance(data, HeteroData):
-            hint = "call .to_homogeneous() on it, and use a model with edge_type in its forward, such as RGCNConv's"
+            hint = "call gistgnn.graphs.from_hetero on it, or give it to GIST.fit"
             raise InputError(f"the data is a HeteroData; expected a Data: {hint}")
         if not isinstance(data, Data):
             several = isinstance(data, (list, tuple, Dataset))

@@ -40,15 +40,19 @@ class Standardisation:
 
     @classmethod
     def of(cls, graph: Graph) -> "Standardisation":
-        """Compute mean and standard deviation of a graph's training nodes, some nodes at a time."""
-        blocks = graph.train.nonzero().squeeze(1).split(_ROWS)
-        count = sum(map(len, blocks))
-        total = torch.zeros(graph.x.shape[1], dtype=torch.double, device=graph.x.device)
-        for nodes in blocks:
-            total += graph.x[nodes].float().sum(dim=0, dtype=torch.double)  # exact where all values are the same
+        """Compute mean and standard deviation of a graph's training nodes."""
+        return cls.over(graph.x, graph.train.nonzero().squeeze(1))
+
+    @classmethod
+    def over(cls, x: Tensor, nodes: Tensor) -> "Standardisation":
+        """Compute mean and standard deviation of the features [N, F] of nodes, by number, some nodes at a time."""
+        blocks, count = nodes.split(_ROWS), len(nodes)
+        total = torch.zeros(x.shape[1], dtype=torch.double, device=x.device)
+        for block in blocks:
+            total += x[block].float().sum(dim=0, dtype=torch.double)  # exact where all values are the same
         mean, squares = total / count, torch.zeros_like(total)
-        for nodes in blocks:
-            squares += (graph.x[nodes].float() - mean).square_().sum(dim=0)
+        for block in blocks:
+            squares += (x[block].float() - mean).square_().sum(dim=0)
         std = (squares / count).sqrt().float()
         return cls(mean.float(), torch.where(std == 0, 1.0, std))
 

@@ -25,6 +25,7 @@ def write_predictions(
     nodes: int,
     *,
     multi_label: bool,
+    rows: int | None = None,
     numbers: Tensor | None = None,
     names: Sequence[str] = (),
     ids: Tensor | None = None,
@@ -33,7 +34,7 @@ def write_predictions(
     # A `.csv` has a node's number, class and the class's probability; with several labels a node, every label's. A
     # `.npz` has `classes` [N] or [N, K], and `probabilities` [N, C]. `numbers` [N] are the nodes' in the file; None:
     # their own. A `.csv` has the `names` of classes, if there are any, in place of their numbers; and
-    # the nodes' `ids`: [N, L] bytes, in the file's order.
+    # the nodes' `ids`: [N, L] bytes, in the file's order. Only the first `rows` nodes are written; None: all.
     with replacing(path) as temporary:
         classes = probabilities = torch.empty(0)
         for first, (which, logits) in enumerate(outputs):
@@ -43,11 +44,12 @@ def write_predictions(
                 scores = scores.gather(1, labels.unsqueeze(1))
             if not first:
                 each = {"classes": labels, "probabilities": scores}
-                specs = {name: (torch.Size([nodes, *rows.shape[1:]]), rows.dtype) for name, rows in each.items()}
+                specs = {name: (torch.Size([nodes, *own.shape[1:]]), own.dtype) for name, own in each.items()}
                 classes, probabilities = map(temporary_tensors(specs, path.parent).__getitem__, each)
             which = which if isinstance(which, slice) else which.cpu()
             where: Any = which if numbers is None else numbers[which]
             classes[where], probabilities[where] = labels.cpu(), scores.cpu()
+        classes, probabilities = classes[:rows], probabilities[:rows]
         if path.suffix == ".npz":
             with temporary.open("wb") as file:  # `savez` adds a suffix to a name; it writes large arrays in pieces
                 np.savez(file, classes=classes.numpy(), probabilities=probabilities.numpy())

@@ -58,9 +58,8 @@ def _inspect(model: nn.Module) -> Signature:
         if name.endswith("_dict"):
             raise _refusal(
                 model,
-                "takes dictionaries of types of nodes and edges, and gistgnn trains on graphs with one type of "
-                "node: call .to_homogeneous() on the HeteroData, and use a model with edge_type in its forward, such "
-                "as RGCNConv's",
+                "takes dictionaries of types of nodes and edges, and gistgnn joins the types of a HeteroData to one "
+                "graph: use a model with edge_type in its forward, such as RGCNConv's",
             )
         if place == 0 and (name in _GRAPHS or getattr(p.annotation, "__name__", "") in ("Data", "Batch")):
             raise _refusal(

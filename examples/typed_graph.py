@@ -1,0 +1,72 @@
+"""Nodes and edges of several types: modules, classes and functions. The package of a Python module is learned."""
+
+import argparse
+import ast
+from collections import Counter, defaultdict
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import HeteroData
+from torch_geometric.nn import RGCNConv
+from torch_geometric.transforms import RandomNodeSplit, ToUndirected
+
+from gistgnn import GIST
+from gistgnn.graphs import from_hetero
+
+PACKAGES = ("matplotlib", "networkx", "scipy", "sklearn", "torch_geometric")
+TYPES = {ast.Module: "module", ast.ClassDef: "class", ast.FunctionDef: "function"}
+SYNTAX = [*ast.stmt.__subclasses__(), *ast.expr.__subclasses__()]
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--files", type=int, default=80, help="of each package")
+parser.add_argument("--epochs", type=int, default=100)
+args = parser.parse_args()
+features, edges, labels = defaultdict(list), defaultdict(list), []
+
+
+def add(node: ast.AST) -> int:
+    """Add a node with what it defines, and return its number. Its features count kinds of syntax."""
+    kind, counts = TYPES[type(node)], Counter(map(type, ast.walk(node)))
+    features[kind].append([counts[syntax] for syntax in SYNTAX])
+    number = len(features[kind]) - 1
+    for child in ast.iter_child_nodes(node):
+        if type(child) in TYPES:
+            edges[kind, "defines", TYPES[type(child)]].append((number, add(child)))
+    return number
+
+
+for label, package in enumerate(PACKAGES):
+    folder = Path(find_spec(package).origin).parent
+    trees = {path.stem: ast.parse(path.read_text()) for path in sorted(folder.rglob("[!_]*.py"))[-args.files :]}
+    numbers = {name: add(tree) for name, tree in trees.items()}
+    labels += [label] * len(trees)
+    for name, tree in trees.items():
+        used = {str(getattr(part, "module", "")).split(".")[-1] for part in ast.walk(tree)}  # from .. import
+        edges["module", "imports", "module"] += [(numbers[name], numbers[other]) for other in used & numbers.keys()]
+
+
+class RGCN(nn.Module):
+    """Two layers with weights for every type of edge."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        kinds, classes = len(data.edge_types), len(PACKAGES)
+        self.conv1, self.conv2 = RGCNConv(joined.num_features, width, kinds), RGCNConv(width, classes, kinds)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        """Return a score for each package: [nodes, packages]."""
+        return self.conv2(self.conv1(x, edge_index, edge_type).relu(), edge_index, edge_type)
+
+
+data = HeteroData({kind: {"x": torch.tensor(rows).float().log1p()} for kind, rows in features.items()})
+for kind, pairs in edges.items():
+    data[kind].edge_index = torch.tensor(pairs).t()
+data["module"].y = torch.tensor(labels)
+torch.manual_seed(0)  # of the split
+data = RandomNodeSplit(num_val=0.2, num_test=0.2)(ToUndirected()(data))  # messages go both ways
+joined = from_hetero(data)  # the features of all types side by side, and the type of every edge
+result = GIST(RGCN, widths=64, sub_gcns=2).fit(data, epochs=args.epochs, progress=False)
+tested = data["module"].y[data["module"].test_mask]
+print(f"test accuracy {result.test['accuracy']:.1%}; always one package: {tested.bincount().max() / len(tested):.1%}")

@@ -1,0 +1,127 @@
+"""A PyG `HeteroData` as one graph: the nodes of all types, with the types of its edges."""
+
+import contextlib
+import copy
+import warnings
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from gistgnn.errors import InputError
+from gistgnn.graphs.checks import check_features, check_mask, check_room, to_tensor
+from gistgnn.graphs.standardise import Standardisation
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data, HeteroData
+
+
+def from_hetero(data: "HeteroData", target: str | None = None, *, standardise: bool | None = None) -> "Data":
+    """Join the types of a `HeteroData` to one `Data` for `GIST.fit`, as PyG's `to_homogeneous` does.
+
+    Nodes of the target type come first, in their own order. The other types follow, in the order of
+    ``data.node_types``. Each type has its own columns of ``x``: its features, if it has some, and a 1. Nodes of other
+    types are zero there. So a model's first linear layer is one linear layer, with a bias, for every node type.
+
+    Args:
+        data: the target type has ``y``, ``train_mask``, ``val_mask`` and ``test_mask``; all edge types have
+            ``edge_index``, and either all or none ``edge_weight`` and ``edge_attr``.
+        target: the node type to learn; None: the only one with ``y``, or, of several, with ``train_mask``.
+        standardise: scale the features of each type to mean 0 and deviation 1 over its nodes; None: unless they are
+            words (see `GIST.fit`).
+
+    Returns:
+        The fields that `GIST.fit` needs, on the CPU; ``edge_type``, an edge's place in ``data.edge_types``; and
+        ``target_nodes``, the numbers of the target's nodes, from 0.
+    """
+    from torch_geometric.data import Data, HeteroData
+
+    if not isinstance(data, HeteroData):
+        raise InputError(f"the data is a {type(data).__name__}; expected a HeteroData")
+    data = copy.copy(data).cpu()  # the copy: PyG moves in place
+    labelled = [kind for kind in data.node_types if "y" in data[kind]]
+    split = [kind for kind in labelled if len(labelled) == 1 or "train_mask" in data[kind]]
+    if target not in labelled and (target is not None or len(split) != 1):
+        expected = "expected it on the one to learn, or a choice: gistgnn.graphs.from_hetero(data, target=...)"
+        raise InputError(f"target is {target!r}, and the HeteroData has y on the node types {labelled}; {expected}")
+    target = target or split[0]
+    kinds = [target, *(kind for kind in data.node_types if kind != target)]
+    blocks = {kind: _features(data, kind, standardise) for kind in kinds}
+    counts = {kind: len(block) for kind, block in blocks.items()}
+    nodes, columns = sum(counts.values()), sum(block.shape[1] for block in blocks.values())
+    hint = "(the sum over all node types: reduce wide features first, such as by scikit-learn's TruncatedSVD)"
+    check_room(4 * nodes * columns, f"x of {nodes} nodes x {columns} columns {hint}")
+    facts = {"x": torch.block_diag(*blocks.values()), "target_nodes": torch.arange(counts[target])}
+    return Data(**facts, **_labels(data, target, counts), **_edges(data, counts))
+
+
+@contextlib.contextmanager
+def _naming(kind: Any) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"the HeteroData's {kind!r}: {error}") from error
+
+
+def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor:
+    """Return the features of a type's nodes, if it has some, and a column of 1."""
+    with _naming(kind), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyG warns where it cannot tell the number
+        x, count = data[kind].get("x"), data[kind].num_nodes
+        if not isinstance(count, int) or count < 1:
+            raise InputError(f"num_nodes is {count}; expected x, or num_nodes, an integer above 0")
+        check_room(4 * count, f"a feature of {count} nodes")
+        ones = torch.ones(count, 1)
+        if x is None:
+            return ones
+        x = check_features(x)
+        if len(x) != count:
+            raise InputError(f"x has {len(x)} rows, and num_nodes is {count}; expected them to be equal")
+        if Standardisation.suits(x) if standardise is None else standardise:
+            x = Standardisation.over(x, torch.arange(count)).features(x)
+        return torch.cat([x, ones], dim=1)
+
+
+def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str, Tensor]:
+    """Return labels and masks: other types are in no split, and have no label."""
+    store, count, others = data[target], counts[target], sum(counts.values()) - counts[target]
+    with _naming(target):
+        y = to_tensor(store["y"], "y")
+        if y.shape[:1] != (count,):
+            raise InputError(f"y has shape {list(y.shape)}; expected a row for each of {count} nodes")
+        y = y if y.is_floating_point() else y.long()
+        found = {"y": torch.cat([y, y.new_full((others, *y.shape[1:]), -1 if y.numel() == count else 0)])}
+        for name in ("train", "val", "test"):
+            if (key := f"{name}_mask") in store:
+                found[key] = pad(check_mask(store[key], name, count, empty=True), (0, others))
+    return found
+
+
+def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
+    """Return the edges of all types in one numbering of nodes, with their types and data."""
+    starts, pieces = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False)), []
+    for kind, store in zip(data.edge_types, data.edge_stores, strict=True):
+        with _naming(kind):
+            if "edge_index" not in store:
+                raise InputError("it has no edge_index; expected one (leave out the transform ToSparseTensor)")
+            edges = to_tensor(store["edge_index"], "edge_index")
+            if edges.ndim != 2 or len(edges) != 2 or edges.is_floating_point():
+                raise InputError(f"edge_index is {edges.dtype} {list(edges.shape)}; expected integers [2, edges]")
+            below = torch.tensor([[counts.get(end, 0)] for end in (kind[0], kind[-1])])
+            if bool(((edges < 0) | (edges >= below)).any()):
+                raise InputError(f"edge_index holds other nodes than its types; expected some below {below.tolist()}")
+            pieces.append(edges + torch.tensor([[starts[kind[0]]], [starts[kind[-1]]]]))
+    sizes = torch.tensor([piece.shape[1] for piece in pieces], dtype=torch.long)
+    joined = torch.cat([torch.empty(2, 0, dtype=torch.long), *pieces], dim=1)
+    found = {"edge_index": joined, "edge_type": torch.arange(len(sizes)).repeat_interleave(sizes)}
+    for name in ("edge_weight", "edge_attr"):
+        values = [to_tensor(store[name], name) for store in data.edge_stores if name in store]
+        shapes = [tuple(value.shape) for value in values]
+        if values and shapes != [(size, *shapes[0][1:]) for size in sizes.tolist()]:
+            where = "expected it on every edge type, with a row per edge and equal columns, or on none"
+            raise InputError(f"{name} of the HeteroData has the shapes {shapes}; {where}")
+        found |= {name: torch.cat(values)} if values else {}
+    return found

@@ -1,0 +1,129 @@
+"""A PyG `HeteroData` as one graph."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.nn import RGCNConv
+
+from gistgnn import GIST
+from gistgnn.graphs import from_hetero, load_file, load_nodes
+from tests.cli.in_process import run
+from tests.helpers.models import tiny_graph
+from tests.helpers.refusals import refused
+
+AUTHORS, PAPERS = 8, 24
+WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
+
+
+def library() -> HeteroData:
+    """Authors, places without features, and papers, which have labels and are not the first type."""
+    graph, data, rng = tiny_graph(PAPERS), HeteroData(), torch.Generator().manual_seed(0)
+    data["author"].x = torch.rand(AUTHORS, 2, generator=rng) + 1
+    data["paper"].x, data["paper"].y = graph.x, graph.y
+    for name in ("train", "val", "test"):
+        data["paper"][f"{name}_mask"] = getattr(graph, name)
+    data["place"].num_nodes = 3
+    data[WRITES].edge_index = torch.stack([torch.arange(PAPERS) % AUTHORS, torch.arange(PAPERS)])
+    data[CITES].edge_index = graph.edge_index
+    data["paper", "at", "place"].edge_index = torch.stack([torch.arange(PAPERS), torch.arange(PAPERS) % 3])
+    return data
+
+
+def test_edges_are_those_of_to_homogeneous_and_features_are_in_blocks() -> None:
+    data, ordered = library(), HeteroData()
+    for key in ("paper", "author", "place", *data.edge_types):  # as joined: the target first
+        ordered[key].update(dict(data[key].items()))
+    expected, found = ordered.to_homogeneous(), from_hetero(data, standardise=False)
+    assert torch.equal(found.edge_index, expected.edge_index)
+    assert torch.equal(found.edge_type, expected.edge_type)
+    one, papers, authors = torch.ones(PAPERS + AUTHORS + 3, 1), data["paper"].x, data["author"].x
+    blocks = (torch.cat([papers, one[:PAPERS]], 1), torch.cat([authors, one[:AUTHORS]], 1), one[:3])
+    assert torch.equal(found.x, torch.block_diag(*blocks))
+    assert found.y.tolist() == data["paper"].y.tolist() + [-1] * (AUTHORS + 3)
+    assert torch.equal(found.val_mask.nonzero(), data["paper"].val_mask.nonzero())
+    for store in data.edge_stores:
+        store.edge_weight = torch.rand(store.num_edges)
+    weights = torch.cat([store.edge_weight for store in data.edge_stores])
+    assert torch.equal(from_hetero(data).edge_weight, weights)
+    scaled = from_hetero(data).x[PAPERS:-3, -4:-2]
+    torch.testing.assert_close(scaled, (authors - authors.mean(0)) / authors.std(0, correction=0))
+
+
+class RGCN(torch.nn.Module):
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = RGCNConv(features, width, 3), RGCNConv(width, 3, 3)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: torch.Tensor) -> Any:
+        return self.conv2(self.conv1(x, edge_index, edge_type).relu(), edge_index, edge_type)
+
+
+def test_a_run_on_it_and_on_its_file(tmp_path: Path) -> None:
+    data, joined = library(), from_hetero(library())
+    torch.save(data, tmp_path / "library.pt")
+    results = []
+    for given in (data, joined, load_file(tmp_path / "library.pt")):
+        gist = GIST(lambda width: RGCN(joined.num_features, width), widths=8, sub_gcns=2)
+        results.append(gist.fit(given, epochs=8, progress=False))
+    assert results[0].test == results[1].test == results[2].test
+    x, edge_index, edge_data, count = load_nodes(tmp_path / "library.pt")
+    assert count == PAPERS
+    with torch.no_grad():
+        right = results[0].model(x, edge_index, **edge_data)[joined.target_nodes].argmax(1) == data["paper"].y
+    assert float(right[data["paper"].test_mask].float().mean()) == pytest.approx(results[0].test["accuracy"])
+
+
+def test_the_command_line_predicts_the_target_s_nodes(tmp_path: Path) -> None:
+    torch.save(library(), tmp_path / "library.pt")
+    options = ("--model", "gcn", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2, "--out", tmp_path / "run")
+    assert run("train", "--dataset", tmp_path / "library.pt", *options) == 0
+    assert run("predict", tmp_path / "run", "--output", tmp_path / "p.csv") == 0
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + PAPERS
+
+
+def change(key: Any, **values: Any) -> Callable[[HeteroData], object]:
+    """Sets attributes of a store, or deletes those that are None."""
+
+    def apply(data: HeteroData) -> None:
+        for name, value in values.items():
+            data[key][name] = value  # PyG deletes what is set to None
+
+    return apply
+
+
+REFUSED: list[tuple[Callable[[HeteroData], object], str]] = [
+    (change("paper", y=None), "target is None, and the HeteroData has y on the node types []; expected"),
+    (change("author", y=torch.zeros(8), train_mask=torch.ones(8)), "y on the node types ['author', 'paper']; expected"),
+    (change("paper", y=torch.zeros(5)), "'paper': y has shape [5]; expected a row for each of 24 nodes"),
+    (change("paper", val_mask=torch.ones(5).bool()), "'paper': val is a mask of length 5; expected 24"),
+    (change("author", x=torch.eye(8).to_sparse()), "'author': x is a sparse tensor"),
+    (change("author", num_nodes=7), "'author': x has 8 rows, and num_nodes is 7"),
+    (change("place", num_nodes=None), "'place': num_nodes is None; expected x, or num_nodes"),
+    (change("place", num_nodes=2**50), "'place': a feature of 1125899906842624 nodes takes"),
+    (change(CITES, edge_index=None), "('paper', 'cites', 'paper'): it has no edge_index"),
+    (change(CITES, edge_index=torch.ones(2, 3)), "edge_index is torch.float32 [2, 3]; expected integers"),
+    (
+        change(WRITES, edge_index=torch.tensor([[8], [0]])),
+        "expected some below [[8], [24]]",
+    ),
+    (change(CITES, edge_weight=torch.ones(1)), "edge_weight of the HeteroData has the shapes [(1,)]; expected it on"),
+    (change(WRITES, edge_attr=torch.ones(24, 2)), "edge_attr of the HeteroData has the shapes [(24, 2)]"),
+]
+
+
+def test_what_cannot_be_joined_is_refused() -> None:
+    for apply, message in REFUSED:
+        data = library()
+        apply(data)
+        with refused(message):
+            from_hetero(data)
+    with refused("target is 'author', and the HeteroData has y on the node types ['paper']; expected"):
+        from_hetero(library(), "author")
+    with refused("the training nodes of a HeteroData are of one type"):
+        GIST(lambda width: RGCN(12, width), widths=8).fit(library(), inductive=True)
+    with refused("the data is a Data; expected a HeteroData"):
+        from_hetero(Data())  # type: ignore[arg-type]
