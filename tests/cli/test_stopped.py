@@ -221,18 +221,6 @@ def test_the_folder_of_a_run_that_trains_is_refused(
     assert not list(out.glob(".gistgnn*"))
 
 
-def test_one_of_two_runs_wins(tmp_path: Path) -> None:
-    """The other one is refused; the first one's files are whole."""
-    words = ("--training", "each", "--epochs", 300, "--local-steps", 5, "--sub-gcns", 4, "--out", "run")
-    processes = [start_command(tmp_path, *SHORT, *words, "--seed", seed) for seed in (0, 1)]
-    done = [process.completed() for process in processes]
-    assert sorted(each.returncode for each in done) == [0, 2], [each.stderr for each in done]
-    winner = [each.returncode for each in done].index(0)
-    assert "is being written by process" in done[1 - winner].stderr
-    assert json.loads((tmp_path / "run/result.json").read_text())["config"]["seed"] == winner
-    assert run("evaluate", tmp_path / "run") == 0
-
-
 def test_runs_without_out_take_folders_of_their_own(tmp_path: Path) -> None:
     processes = [start_command(tmp_path, *SHORT) for _ in range(3)]
     assert [process.completed().returncode for process in processes] == [0, 0, 0]

@@ -163,16 +163,11 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
 
 def test_settings_out_of_range_are_refused() -> None:
     """`tests/cli/test_options.py` has the range of every field."""
-    for name in ("epochs", "local_steps", "patience", "evaluate_every", "redraw_every"):
-        for number in (1.5, "2", True, 10**9 + 1, 10**5000):
-            with refused(f"{name} is"):
-                Training(**{"epochs": 1, name: number})  # type: ignore[arg-type]
-    for value in (0, -1, math.nan, math.inf, "0.1", None):
-        with refused(f"lr is {value!r}"):
-            Training(1, lr=value)  # type: ignore[arg-type]
-    for momentum in (-0.1, 1.0, math.nan):
-        with refused(f"momentum is {momentum}"):
-            Training(1, optimizer="sgd", momentum=momentum)
+    for number in (1.5, True, 10**5000):
+        with refused("epochs is"):
+            Training(number)  # type: ignore[arg-type]
+    with refused("lr is None"):
+        Training(1, lr=None)  # type: ignore[arg-type]
     for said, own in OF_PHASE.items():
         with refused(said):
             Phase(**{"sub_gcns": 2, "epochs": 1, **own})
@@ -196,13 +191,8 @@ def test_arguments_of_gist_out_of_range_are_refused() -> None:
     for axis in (2, -1, "0", True, 1.0):
         with refused("input_axis is", repr(axis), "0 to 1"):
             make(input_axis=axis)
-    for device in ("meta", "tpu", 3, 10**30, torch.device("meta")):
-        with refused("device is"):
-            make(device=device)
     with refused("sub_gcns is 9", "8 features of axis 0"):
         make(sub_gcns=9)
-    with refused("seed is -1"):
-        make(seed=-1)
 
 
 class Checked(nn.Sequential):

@@ -14,7 +14,7 @@ from gistgnn.evaluation.scores import evaluate
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
-from tests.helpers.models import C, F, tiny_graph
+from tests.helpers.models import C, F
 
 
 class Counting(nn.Module):
@@ -81,15 +81,6 @@ def test_patience() -> None:
     assert quiet(result.history) == quiet(full.history[:expected])
     at_the_end = fit(gist, epochs=12, lr=1e-9, patience=2).progress  # no score is better than the first
     assert (at_the_end.rounds, at_the_end.evaluations_since_best, at_the_end.stopped_early) == (3, 2, False)
-
-
-def test_several_labels_train_on_binary_cross_entropy() -> None:
-    graph = tiny_graph(multi_label=True)
-    gist = GIST(gcn(), (8, 7), 1)
-    with torch.no_grad():
-        out = gist.model()(graph.x, graph.edge_index)[graph.train]
-        expected = nn.functional.binary_cross_entropy_with_logits(out, graph.y[graph.train])
-    assert fit(gist, graph, epochs=1).progress.history[0]["loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
 class Steep(Counting):

@@ -20,7 +20,6 @@ from gistgnn.schedule import StepRange
 from gistgnn.subtrain import subtrain
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
-from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, fit, make, state
 
 GRAPH = tiny_graph()
@@ -75,15 +74,6 @@ def test_it_learns_and_goes_on_after_a_stop(name: str, model: str, tmp_path: Pat
     assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
     assert trained(saving=saving, callbacks=after(2))[1].interrupted
     assert state(*trained(saving=saving)) == state(*unbroken)
-
-
-@pytest.mark.parametrize("kind", [sampling.LadiesSampling, sampling.FastGCNSampling])
-def test_what_is_not_defined_is_refused_before_training(kind: Any) -> None:
-    for model, said in (("gat", "attends"), ("pyg", "takes an edge_index")):
-        with refused(f"the model {said}", "does not define", "neighbor"):
-            GIST(MODELS[model], (16,), 2).fit(GRAPH, sampler=kind(8, (12, 12)), epochs=1, progress=False)
-    with refused("clusters is 25", "from 1 to 24"):
-        fit(make(), sampler=sampling.ClusterSampling(25, 2))
 
 
 def test_features_that_are_alone_need_no_edges() -> None:

@@ -125,7 +125,8 @@ class Log(Callback):
         try:
             takes = signature(write).parameters.values()
             named = any(each.name == "step" or each.kind == each.VAR_KEYWORD for each in takes)
-            write(numbers, **({"step": entry["step"]} if named else {}))
+            own = {"step": numbers.pop("step")} if named else {}
+            write(numbers, **own)
         except Exception as error:  # it may raise anything, such as that the network is lost
             self._failed = True
             log.warning("the logger has failed, and training goes on without it (%s)", reason(error))

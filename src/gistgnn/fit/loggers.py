@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Started = tuple[Any, Callable[[bool], Any]]  # what `Log` writes to, and what ends it: (failed) -> None
 
+_ID = "log-id"
 _TAGS = {"loss": "loss", "learning rate": "lr", "score/validation": "validation", "score/test": "test"}
 _TAGS |= {"seconds of training": "train_seconds"}
 
@@ -37,12 +38,12 @@ def start_loggers(
     """Start loggers for the run in the folder `out`, anew or where it was left; `ends` ends them."""
     from gistgnn.fit.callbacks import Log  # it imports torch
 
-    loggers, id_file = list[Log](), out / "log-id"
+    loggers = list[Log]()
+    if not resume:
+        (out / _ID).unlink(missing_ok=True)
     for name in names:
         with users_code(f"--log {name} cannot start"):
-            if not loggers and not (resume and id_file.exists()):
-                id_file.write_text(secrets.token_hex(8))
-            logger, end = LOGGERS[name](out.resolve(), config, id_file.read_text())
+            logger, end = LOGGERS[name](out.resolve(), config)
         ends.push(partial(_end, name, end))
         loggers.append(Log(logger))
     return loggers
@@ -56,27 +57,35 @@ def _end(name: str, end: Callable[[bool], Any], error: type[BaseException] | Non
         log.warning("%s did not end as it should (%s)", name, reason(failure))
 
 
-def _wandb(out: Path, config: dict[str, Any], run_id: str) -> Started:
+def _id_of(out: Path) -> str:
+    """Return the id of a run in its loggers, which a resumed run finds in its folder."""
+    if not (out / _ID).exists():
+        (out / _ID).write_text(secrets.token_hex(8))
+    return (out / _ID).read_text()
+
+
+def _wandb(out: Path, config: dict[str, Any]) -> Started:
     import wandb
 
     chosen = {"project": "gistgnn", "name": out.name, "dir": str(out)}
     chosen = {key: os.environ.get(f"WANDB_{key.upper()}", value) for key, value in chosen.items()}
-    run = wandb.init(**chosen, id=run_id, resume="allow", config=config)
+    run = wandb.init(**chosen, id=_id_of(out), resume="allow", config=config)
     return run, lambda failed: run.finish(exit_code=int(failed))
 
 
-def _mlflow(out: Path, config: dict[str, Any], run_id: str) -> Started:
+def _mlflow(out: Path, config: dict[str, Any]) -> Started:
     import mlflow
 
+    run_id = _id_of(out)
     found = mlflow.search_runs(filter_string=f"tags.gistgnn = '{run_id}'", output_format="list")
     run = mlflow.start_run(found[0].info.run_id if found else None, run_name=out.name, tags={"gistgnn": run_id})
     mlflow.log_params(_flat(config))
-    written = int(run.data.metrics.get("step", -1)) + 1  # steps that an earlier part of the run has logged
-    logger = SimpleNamespace(log=mlflow.log_metrics, step=written)
+    known = mlflow.MlflowClient().get_metric_history(run.info.run_id, "round")  # of a run that goes on
+    logger = SimpleNamespace(log=mlflow.log_metrics, step=1 + max((each.step for each in known), default=-1))
     return logger, lambda failed: mlflow.end_run("FAILED" if failed else "FINISHED")
 
 
-def _tensorboard(out: Path, config: dict[str, Any], run_id: str) -> Started:
+def _tensorboard(out: Path, config: dict[str, Any]) -> Started:
     from torch.utils.tensorboard import SummaryWriter
 
     from gistgnn.storage.whole_files import remove_files
