@@ -1,47 +1,113 @@
-"""Compares the planned time of an evaluation with the measured one, for the ways to evaluate.
+"""Compares the planned times of a step and of an evaluation with those of a run, and with a budget's time of a step.
 
-    python -m benchmarks.plan_times [--data-root DIR] [--only N ...]
+    python -m benchmarks.plan_times [--turns 3] [--cpu-time] [--only N ...]
 
-Every run is a `gistgnn train` in its own process; result.json says how long its evaluations took together. Prints a
-Markdown table.
+Plan, budget and run take turns in one process; a ratio is the median of the turns. The first round of a run is left
+out: it takes two more passes with the fused runner. Prints a Markdown table.
 """
 
 import argparse
+import time
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
-from benchmarks.command import json_of, trained
-from benchmarks.plan import COMPUTERS, PART, RANDOM
+import numpy as np
+import torch
+from sklearn.datasets import make_classification
+from sklearn.neighbors import kneighbors_graph
 
-LARGE = f"{PART} --hidden 512 512 {RANDOM} --clusters 300 --epochs 2"
+from gistgnn.cli.main import make_parser
+from gistgnn.cli.training_options import config_from_args
+from gistgnn.estimate import Resources, make_plan
+from gistgnn.fit.budget import step_seconds
+from gistgnn.fit.prepare import make_sampler
+from gistgnn.graphs import Graph, load
+from gistgnn.graphs.named import GraphSizes
+from gistgnn.runs.config import RunConfig
 
-# Every run has few rounds and an evaluation after each.
+SAGE, GAT = "--model graphsage --hidden 512 512", "--model gat --hidden 128 128"
+CLUSTERS = "--sampler clusters --clusters 100 --cluster-method random"
+LARGE = f"--dataset synthetic:amazon2m@0.02 {SAGE} --sampler clusters --cluster-method random --clusters 300"
+
+# m and the options of a run; the graph is that of `nearest_neighbours` unless it is named.
 CASES = {
-    "whole graph, small": (4, "--dataset digits --hidden 256 256 --epochs 1600"),
-    "whole graph, GCN": (8, f"{COMPUTERS} --hidden 1024 1024 --epochs 80 --local-steps 1"),
-    "whole graph, attention": (4, f"{COMPUTERS} --model gat --hidden 128 --epochs 40 --local-steps 1"),
-    "by layers, in memory": (8, f"{LARGE} --evaluation layers"),
-    "by layers, in files": (8, f"{LARGE} --evaluation layers --evaluation-memory 0.25"),
-    "by parts": (8, f"{LARGE} --evaluation parts --parts 100"),
+    "GraphSAGE, m = 1, whole graph": (1, SAGE),
+    "GraphSAGE, m = 4, whole graph": (4, SAGE),
+    "GraphSAGE, m = 4, whole graph, fused": (4, f"{SAGE} --runner fused"),
+    "GraphSAGE, m = 1, clusters": (1, f"{SAGE} {CLUSTERS}"),
+    "GraphSAGE, m = 4, clusters": (4, f"{SAGE} {CLUSTERS}"),
+    "GAT, m = 1, whole graph": (1, GAT),
+    "GAT, m = 4, whole graph": (4, GAT),
+    "GCN, m = 1, whole graph": (1, "--model gcn --hidden 512 512"),
+    "evaluation by layers": (8, f"{LARGE} --evaluation layers"),
+    "evaluation by layers, in files": (8, f"{LARGE} --evaluation layers --evaluation-memory 0.25"),
+    "evaluation by parts": (8, f"{LARGE} --evaluation parts --parts 100"),
 }
+ROUNDS, STEPS = 3, 3  # of a run; steps in a round
 
 
-def compare(m: int, options: list[str]) -> tuple[float, float]:
-    """Return the planned and the measured seconds of an evaluation."""
-    plan = json_of("plan", *options, "--sub-gcns", m, "--store", "memory")
-    result = trained(*options, "--sub-gcns", m)
-    return plan["options"][0]["seconds"]["evaluation"], result["seconds"]["evaluate"] / len(result["history"])
+def nearest_neighbours(path: Path, nodes: int = 20_000) -> None:
+    """Write a graph of nodes with 10 neighbours each, and the reverse edges."""
+    x, y = make_classification(nodes, 64, n_informative=24, n_redundant=10, n_classes=10, random_state=0)
+    near = kneighbors_graph(x, 10)
+    split = np.random.default_rng(0).permutation(nodes) * 5 // nodes  # three fifths train
+    masks = {"train": split < 3, "val": split == 3, "test": split == 4}
+    np.savez(path, x=x.astype("f4"), y=y, edge_index=np.stack((near + near.T).nonzero()).astype("i8"), **masks)
+
+
+def seconds_of_run(config: RunConfig, graph: Graph) -> tuple[float, float]:
+    """Train some rounds; return the seconds of a step, as `plan` counts it, and of an evaluation."""
+    done: list[dict[str, Any]] = []
+    record = SimpleNamespace(on_round_end=lambda run, loss: done.append({**run.progress.seconds}))
+    config.fit(config.trainer(graph.num_features, graph.num_classes), graph, progress=False, callbacks=[record])
+    train, evaluate = ((done[-1][name] - done[0][name]) / (len(done) - 1) for name in ("train", "evaluate"))
+    return train / STEPS / (1 if config.runner == "fused" else config.sub_gcns), evaluate
+
+
+def turn(config: RunConfig, graph: Graph) -> list[float]:
+    """Return seconds: a step planned, as a budget measures it, and of a run; an evaluation planned, and of a run."""
+    sizes, m = GraphSizes.of_graph(graph), config.sub_gcns
+    planned = make_plan(config, sizes, Resources.here("cpu"), [m], ["memory"]).options[0].seconds or {}
+    step, evaluation = seconds_of_run(config, graph)
+    gist = config.trainer(graph.num_features, graph.num_classes)
+    sampler = make_sampler(gist, graph, config.sampler, config.inductive)
+    budget = float("nan") if config.runner == "fused" else step_seconds(gist, sampler, config.training, m)
+    return [planned["step"], budget, step, planned["evaluation"], evaluation]
+
+
+def row(name: str, turns: list[list[float]]) -> str:
+    """Return a row of the table."""
+    ratios = [(step / own, budget / own, scored / other) for step, budget, own, scored, other in turns]
+    step, budget, evaluation = (f"{median(own):.2f}".replace("nan", "–") for own in zip(*ratios, strict=True))
+    times = [f"{1e3 * median(own):.3g}" for own in zip(*turns, strict=True)]
+    return f"| {name} | {times[0]} | {times[2]} | {step} | {budget} | {times[3]} | {times[4]} | {evaluation} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-root", default="data")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--cpu-time", action="store_true", help="of one thread, for a machine with other work")
     parser.add_argument("--only", type=int, nargs="+", help="numbers of cases, from 1")
     args = parser.parse_args()
-    print("| evaluation | planned, s | measured, s | ratio |")
-    print("| --- | --- | --- | --- |")
-    for number, (name, (m, options)) in enumerate(CASES.items(), start=1):
-        if args.only is None or number in args.only:
-            planned, measured = compare(m, [*options.split(), "--data-root", args.data_root])
-            print(f"| {name} | {planned:.3g} | {measured:.3g} | {planned / measured:.2f} |", flush=True)
+    if args.cpu_time:
+        torch.set_num_threads(1)
+        time.perf_counter = time.thread_time
+    print("| run | step planned, ms | measured | ratio | budget's ratio | evaluation planned, ms | measured | ratio |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    with TemporaryDirectory() as folder:
+        nearest_neighbours(Path(folder, "graph.npz"))
+        rounds = f"--training each --local-steps {STEPS} --evaluate-every 1"
+        for number, (name, (m, options)) in enumerate(CASES.items(), start=1):
+            if args.only is None or number in args.only:
+                epochs = ROUNDS * STEPS / (30 if "300" in options else 10 if "clusters" in options else 1)
+                words = ["train", "--dataset", f"{folder}/graph.npz", *options.split(), *rounds.split()]
+                given = make_parser().parse_args([*words, "--sub-gcns", f"{m}", "--epochs", f"{epochs}"])
+                config = config_from_args(given, m)
+                graph = load(config.dataset)
+                print(row(name, [turn(config, graph) for _ in range(args.turns)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -68,10 +68,17 @@ def test_the_tables_and_times(own_graph: Path, capsys: pytest.CaptureFixture[str
     assert "own: 40 nodes, 80 edges" in out
     assert "whole run" in out
     assert out.rsplit("\n\n", 1)[0].count("fits") == 6  # m of 1, 2, 4, and two stores
-    assert re.match(r"choose m = [124] with the parameters in memory", out.splitlines()[-1])  # by measured times
+    choice, batches = out.splitlines()[-2:]
+    assert re.match(r"choose m = [124] with the parameters in memory", choice)  # by measured times
+    assert batches == "batches: every step sees the whole graph"
     timed = planned(capsys, *options[1:], "--store", "memory", "--sub-gcns", 2)["options"][0]["seconds"]
     assert 0 < timed["step"] < timed["round"] < timed["step"] * 100
     assert timed["evaluation"] > 0
+    wide = ("--dataset", own_graph, "--hidden", 256, 64, "--clusters", 4, "--clusters-per-batch", 2, "--sub-gcns", 2)
+    assert run("plan", *wide, "--sampler", "clusters", "--store", "memory") == 0
+    batches, narrow = capsys.readouterr().out.splitlines()[-2:]
+    assert batches == "batches: --sampler clusters, clusters 4, clusters per batch 2"
+    assert re.match(r"try a narrow model first: --hidden 128 64 --sub-gcns 1, .* an epoch; m = 2 of the wide", narrow)
 
 
 def test_train_refuses_what_cannot_fit_and_says_what_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +136,7 @@ def test_phases_in_every_store(own_graph: Path, capsys: pytest.CaptureFixture[st
     table = ("plan", "--dataset", own_graph, "--hidden", 8, 8, *PHASES, "--store", "memory")
     assert run(*table) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "every phase fits with the parameters in memory (--store memory)"
+    assert lines[-2] == "every phase fits with the parameters in memory (--store memory)"
     cells = [line.split() for line in lines]
     assert [row[:3] for row in cells if row[:2] == ["1", "4"]] == [["1", "4", "yes"]] * 2
     assert [row[:2] for row in cells if row[:1] == ["all"]] == [["all", "memory"]] * 2

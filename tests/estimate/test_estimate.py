@@ -211,7 +211,8 @@ def test_times_add_up() -> None:
             each.seconds["phase"] + each.evaluations * each.seconds["evaluation"]
         )
         assert 0 < each.seconds["step"] < each.seconds["round"]
-    wide, narrow = (make_plan(config("gcn", (w, w)), LARGE, AMPLE, [1, 4], ["memory"]).options for w in (256, 32))
+    sizes = replace(LARGE, nodes=5000, edges=50_000, train=2500)
+    wide, narrow = (make_plan(config("gcn", (w, w)), sizes, AMPLE, [1, 4], ["memory"]).options for w in (256, 32))
     assert all(one.seconds["total"] > other.seconds["total"] for one, other in zip(wide, narrow, strict=True))
 
 

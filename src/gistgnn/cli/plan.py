@@ -1,7 +1,7 @@
 """`gistgnn plan`: what a run would take of memory, disk and time, for several m or phases; what a budget chooses."""
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
         return options.print_json(plan.as_dict() | ({"ranks": ranks} if ranks else {}))
     _print_graph(plan)
     _print_phases(plan) if plan.phased else _print_options(plan)
-    print(f"\n{plan.advice}")
+    print(f"\n{plan.advice}\n{_batches(plan.sampler)}")
+    if plan.narrow:
+        print(_first_try(plan, config.model.hidden))
     if ranks:
         _print_ranks(ranks)
     return 0
@@ -137,6 +139,26 @@ def _print_phases(plan: "Plan") -> None:
     _table(_MEMORY, (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
     title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
     _table(title, (*first, "rounds", "moves", *_TIMES), time)
+
+
+def _batches(sampler: Mapping[str, Any] | None) -> str:
+    if sampler is None:
+        return "batches: every step sees the whole graph"
+    counts = (f"{name.replace('_', ' ')} {value}" for name, value in sampler.items() if type(value) is int)
+    return ", ".join([f"batches: --sampler {sampler['name']}", *counts])
+
+
+def _first_try(plan: "Plan", hidden: Sequence[int]) -> str:
+    """Name the narrow model to try before the wide one that the plan chooses; an epoch of both."""
+    from gistgnn.fit.budget import NARROWEST
+
+    narrower = " ".join(f"{min(width, NARROWEST)}" for width in hidden)
+    said = f"try a narrow model first: --hidden {narrower} --sub-gcns 1"
+    wide = next((each for each in plan.options if plan.choice and each.sub_gcns == plan.choice.sub_gcns), None)
+    if plan.narrow is None or plan.narrow.seconds is None or wide is None:
+        return said
+    own, other = (_times(each.seconds)[_TIMES.index("epoch")] for each in (plan.narrow, wide))
+    return f"{said}, {own} an epoch; m = {wide.sub_gcns} of the wide one takes {other}"
 
 
 def _times(seconds: Mapping[str, float] | None) -> list[str]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gistgnn.distributed import World
+    from gistgnn.fit.result import Result
+    from gistgnn.gist import GIST
     from gistgnn.graphs import Graph, Standardisation
 
 
@@ -80,18 +82,14 @@ def run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: ExitStack) -> int:
     """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
     # `folder` frees the folder of the run, and stops handling signals, when all is written.
-    import torch
-
     from gistgnn.distributed import load_on_ranks
-    from gistgnn.estimate import out_of_memory
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
-    from gistgnn.graphs.named import GraphSizes
     from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, trained_tensors, write_run
     from gistgnn.storage.json_files import plain
     from gistgnn.utils.console import spinner
 
-    first, diverged = ranks.leads, None
+    first = ranks.leads
     _require_same(args, config, ranks)
     out = Path(ranks.lead(lambda: str(folder.enter_context(_run_directory(args, config)))))
     if args.resume and (finished := ranks.lead(lambda: finished_run(out, config))):
@@ -108,30 +106,38 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     said = f"{args.title} ({plural(graph.num_nodes, 'node')}); the results go to {out}"
     prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more
     callbacks += [prepared, InterruptWhen(stop)]
-    try:
-        saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-        hooks = {"init": init, "saving": saving, "callbacks": callbacks, "standardise": scale or False}
-        # What is left of a budget, which began with the process; result.json has all of it.
-        left = replace(config, training=replace(config.training, budget=seconds_left(config.training.budget)))
-        result = left.fit(gist, graph, progress=first, max_seconds=seconds_left(args.max_seconds), **hooks)
-    except DivergedError as error:
-        diverged, result = error, error.result
-    except (MemoryError, RuntimeError) as error:
-        if not lacks_memory(error):
-            raise
-        raise out_of_memory(config, GraphSizes.of_graph(graph), torch.device(config.device), error) from error
+    saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
+    hooks = {"init": init, "saving": saving, "callbacks": callbacks, "standardise": scale or False, "progress": first}
+    result, diverged = _fit(config, gist, graph, max_seconds=args.max_seconds, **hooks)
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
-
-    def write() -> dict[str, Any]:
-        return write_run(out, result_json(config, graph, result, args.data_root), result.model)
-
-    record = ranks.lead(write)
+    record = ranks.lead(lambda: write_run(out, result_json(config, graph, result, args.data_root), result.model))
     if result.interrupted:
         return _interrupted(out, stop, ranks, best=True)
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
+
+
+def _fit(
+    config: RunConfig, gist: "GIST", graph: "Graph", *, max_seconds: float | None, **hooks: Any
+) -> "tuple[Result, DivergedError | None]":
+    """Train; return the result, and the error of a run that diverged."""
+    import torch
+
+    from gistgnn.estimate import out_of_memory
+    from gistgnn.graphs.named import GraphSizes
+
+    try:
+        # What is left of a budget, which began with the process; result.json has all of it.
+        left = replace(config, training=replace(config.training, budget=seconds_left(config.training.budget)))
+        return left.fit(gist, graph, max_seconds=seconds_left(max_seconds), **hooks), None
+    except DivergedError as error:
+        return error.result, error
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        raise out_of_memory(config, GraphSizes.of_graph(graph), torch.device(config.device), error) from error
 
 
 @contextmanager

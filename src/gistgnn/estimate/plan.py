@@ -13,9 +13,10 @@ from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import DISK, Memory, Resources
 from gistgnn.estimate.shapes import RunShape
 from gistgnn.estimate.time import Speed
+from gistgnn.fit.budget import NARROWEST
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling import ClusterSampling
+from gistgnn.sampling import ClusterSampling, describe
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import rough_duration, size
 from gistgnn.utils.process_memory import peak_memory_bytes
@@ -94,6 +95,8 @@ class Plan:
     options: list[Option]  # every m, or every phase, in every store
     totals: list[Total]  # every m, with all its phases, in every store
     phased: bool  # the run has phases, each with its m
+    sampler: dict[str, Any] | None  # of the run, with its settings; None: every step sees the whole graph
+    narrow: Option | None  # ordinary training of a model of widths `NARROWEST`, to try before a wider one
 
     @property
     def choice(self) -> Total | None:
@@ -169,10 +172,15 @@ def make_plan(
         own = [_option(Memory(run, phase, store, resources), speed) for phase in run.phases]
         options += own
         totals.append(_total(own))
+    narrow = None
+    if not phased and max(config.model.hidden) > NARROWEST:
+        hidden = tuple(min(width, NARROWEST) for width in config.model.hidden)
+        run = RunShape(replace(config, model=replace(config.model, hidden=hidden), sub_gcns=1), sizes)
+        narrow = _option(Memory(run, run.phases[0], stores[0], resources), speed)
     first, half = runs[0], stores[0] == "disk" and config.store_precision == "bf16"
     batch, theta = first.expected.sizes(first.seen), first.theta // 2 if half else first.theta
-    disk = speed.disk if speed else None
-    return Plan(sizes, batch, first.full, theta, resources, disk, options, totals, phased)
+    disk, sampler = speed.disk if speed else None, describe(config.sampler)
+    return Plan(sizes, batch, first.full, theta, resources, disk, options, totals, phased, sampler, narrow)
 
 
 def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:

@@ -19,9 +19,12 @@ from gistgnn.graphs.named import StoredSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.settings import Phase
 
-_OPERATIONS = {"cpu": 1e9, "cuda": 1e11}  # multiply-adds of a forward pass of all sub-GCNs that is timed, at most
+# Multiply-adds of a forward pass of all sub-GCNs that is timed, at most. Fewer would give smaller tensors, which take
+# less time for each entry: glibc keeps the memory of tensors of up to 32 MiB, and caches are small.
+_OPERATIONS = {"cpu": 2e10, "cuda": 1e12}
+_MEMORY = 2**30  # bytes that they take, at most
 _LEAST, _WIDEST, _FEATURES = 1024, 512, 1024  # nodes at least, width and features at most, of a larger run
-_ROUNDS, _STEPS = 3, 2  # that are trained; the first round is not timed
+_ROUNDS, _STEPS = 3, 5  # that are trained, with fewer steps where each takes long; the first round is not timed
 _FILES = 1e9  # bytes a second of an ordinary disk, for Θ; it is not measured
 _READ, _PIECE, _SECONDS = 2**28, 2**22, 1.0  # bytes that are read at most, in pieces, and for how long
 
@@ -29,18 +32,18 @@ _READ, _PIECE, _SECONDS = 2**28, 2**22, 1.0  # bytes that are read at most, in p
 class Speed:
     """How long the parts of a run take on this machine.
 
-    The same model is trained by the same runner on a random graph, as large as a batch. Where that would take long, the
-    graph is smaller and the model narrower. Then times grow as multiply-adds do, or as the bytes of Θ.
+    The same model is trained by the same runner on a random graph, as large as a batch. Where that would take long, or
+    much memory, the graph is smaller and the model narrower. Then times grow as multiply-adds do, or as the bytes of Θ.
     """
 
     def __init__(self, stored: StoredSizes | None = None) -> None:
         self.disk = reading_rate(Path(stored.folder) / "x.npy") if stored else None
-        self._timed: dict[tuple[int, int], tuple[float, float, float]] = {}
+        self._timed: dict[Any, tuple[float, float, float]] = {}
 
     def seconds(self, memory: Memory, moved: int) -> dict[str, float]:
         """Seconds by name: of a step, a round (which moves `moved` bytes), an epoch, an evaluation and the phase."""
         run, phase = memory.run, memory.phase
-        steps, key = phase.first.steps, (len(phase.slices), phase.number)
+        steps, key = phase.first.steps, (len(phase.slices), phase.number, run.config.model.hidden)
         if key not in self._timed:
             self._timed[key] = _time(memory)
         every, exchange, evaluation = self._timed[key]
@@ -68,11 +71,16 @@ def _time(memory: Memory) -> tuple[float, float, float]:
     sizes = replace(run.sizes, nodes=nodes, edges=round(edges), features=features, stored=None)
     small = RunShape(_small(run.config, phase), sizes)
     [timed] = small.phases
-    most = _OPERATIONS[memory.resources.device] / (phase.trained * _trained(timed, 1, edges / nodes))
+    each = phase.trained * _trained(timed, 1, edges / nodes)  # multiply-adds of a node
+    held = 12 * features + small.activations(timed) * (phase.trained if memory.fused else 1) / nodes  # its bytes
+    device, operations = memory.resources.device, _OPERATIONS[memory.resources.device]
+    most = min(operations / each, min(_MEMORY, memory.resources.limits[device] // 4) / held)
     count = min(max(round(most), _LEAST), nodes)
-    rounds = _train(small.config, replace(sizes, nodes=count, edges=round(edges * count / nodes)))
+    steps = min(max(round(operations / 4 / (each * count)), 1), _STEPS)
+    config = _small(run.config, phase, steps)
+    rounds = _train(config, replace(sizes, nodes=count, edges=round(edges * count / nodes)))
     larger = edges / nodes * count
-    step = rounds["train"] / _STEPS * _trained(phase, nodes, edges) / _trained(timed, count, larger)
+    step = rounds["train"] / steps * _trained(phase, nodes, edges) / _trained(timed, count, larger)
     exchange = (rounds["take"] + rounds["merge"]) * sum(phase.slices) / sum(timed.slices)
     share = (wanted.sample or wanted.parts) / wanted.parts if wanted.parts else 1.0
     evaluation = rounds["evaluate"] * _scored(run, phase, share * run.sizes.nodes, share * run.sizes.edges)
@@ -89,12 +97,12 @@ def _scored(run: RunShape, phase: PhaseShape, nodes: float, edges: float) -> flo
     return _trained(phase, nodes, edges) if phase.first.copies else nodes * run.full + SPARSE * edges * sum(run.hidden)
 
 
-def _small(config: RunConfig, phase: PhaseShape) -> RunConfig:
-    """Return a run of some rounds like those of a phase; its width is limited."""
-    m, steps = len(phase.slices), _ROUNDS * _STEPS
+def _small(config: RunConfig, phase: PhaseShape, steps: int = _STEPS) -> RunConfig:
+    """Return a run of rounds of some steps like those of a phase; its width is limited."""
+    m, epochs = len(phase.slices), _ROUNDS * steps
     training = replace(
-        config.training, phases=(Phase(m, steps, copies=True),) if phase.first.copies else (), epochs=steps,
-        training="each", local_steps=_STEPS, evaluate_every=1, budget=None, patience=None, loss=None, metric=None,
+        config.training, phases=(Phase(m, epochs, copies=True),) if phase.first.copies else (), epochs=epochs,
+        training="each", local_steps=steps, evaluate_every=1, budget=None, patience=None, loss=None, metric=None,
         class_weights=None, label_smoothing=0.0,
     )  # fmt: skip
     hidden = tuple(min(width, max(_WIDEST // m, 1) * m) for width in config.model.hidden)

@@ -20,7 +20,7 @@ from gistgnn.subtrain import subtrain
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.utils.formats import duration
-from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.process_memory import available_bytes, keep_freed_memory
 
 if TYPE_CHECKING:
     from gistgnn.global_model import GlobalModel
@@ -41,6 +41,7 @@ def choose(trainer: "GlobalModel", sampler: Sampler, training: Training, seconds
     # of which begins where the last one ended: the best validation score of all counts, so a long budget does not
     # overfit. Its copies are the full model. All other settings are kept.
     begun = time.perf_counter()
+    keep_freed_memory()  # as a run does
     first = min(max(FIRST_EPOCHS * sampler.steps_per_epoch, FIRST_STEPS[0]), FIRST_STEPS[1])
     timed: dict[int, float] = {}
     chosen = 1

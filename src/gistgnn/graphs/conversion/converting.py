@@ -84,17 +84,9 @@ def convert(
             with timed(seconds, "graph", shown):
                 folders.write_graph(_both_ways(found) if undirected else found, made, dtype)
         else:
-            with timed(seconds, "nodes", shown), _naming(found.nodes_in):
-                arrays, classes, several = _write_nodes(found, made, dtype)
-                if isinstance(found, TablesSource) and found.has_ids:
-                    arrays["id"] = found.write_ids(made, room // 2)
-            both, count = found.undirected if undirected is None else undirected, arrays["y"].shape[0]
-            with timed(seconds, "edges", shown), _naming(found.edges_in):
-                arrays |= _write_edges(found, count, both, made, room // 2)
-            sizes = count, arrays["col"].shape[0], arrays["x"].shape[1], classes
-            names = found.class_names or msgspec.UNSET
+            both = found.undirected if undirected is None else undirected
             name = printable(target.resolve().name)[:LONGEST_NAME] if isinstance(found, TablesSource) else found.name
-            Manifest(name, "multi-label" if several else "single-label", *sizes, arrays, names).write(made)
+            _write_source(found, name, made, dtype, both, room // 2, seconds, shown)
     return Converted(Manifest.read(target), seconds)
 
 
@@ -118,6 +110,23 @@ def room_within(memory: int | None) -> int:
         least = f"expected at least {size(held + _LEAST)}: the process takes {size(held)} already"
         raise InputError(f"memory is {size(memory)}; {least}")
     return memory - held
+
+
+def _write_source(
+    source: "Source", name: str, folder: Path, dtype: str, undirected: bool, memory: int,
+    seconds: dict[str, float], shown: TaskProgress | None,
+) -> None:  # fmt: skip
+    """Write the nodes, then the edges, then the manifest."""
+    with timed(seconds, "nodes", shown), _naming(source.nodes_in):
+        arrays, classes, several = _write_nodes(source, folder, dtype)
+        if isinstance(source, TablesSource) and source.has_ids:
+            arrays["id"] = source.write_ids(folder, memory)
+    count = arrays["y"].shape[0]
+    with timed(seconds, "edges", shown), _naming(source.edges_in):
+        arrays |= _write_edges(source, count, undirected, folder, memory)
+    sizes = count, arrays["col"].shape[0], arrays["x"].shape[1], classes
+    names = source.class_names or msgspec.UNSET
+    Manifest(name, "multi-label" if several else "single-label", *sizes, arrays, names).write(folder)
 
 
 def _write_nodes(source: "Source", folder: Path, dtype: str) -> tuple[dict[str, ArrayEntry], int, bool]:
