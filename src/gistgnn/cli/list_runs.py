@@ -3,16 +3,13 @@
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gistgnn.cli.options import add_command, add_json_option, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
 from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
 from gistgnn.utils.formats import duration
-
-if TYPE_CHECKING:
-    from gistgnn.runs.record import Saved
 
 _KNOWN = ("rounds", "graph", "model", "method", "score", "test", "train_seconds", "date")
 
@@ -64,8 +61,9 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
         if (place / RESULT).exists():
             known = _finished(place)
         else:
-            progress = Checkpoints(place / CHECKPOINTS).newest_state(Saved)
-            known = {"state": "unfinished", **_unfinished(progress or Saved())}
+            state = Checkpoints(place / CHECKPOINTS).newest_state(Saved) or Saved()
+            best = next((entry.test for entry in state.history if entry.round == state.best_round), None)
+            known = {"state": "unfinished", "rounds": state.rounds, "test": best, "train_seconds": state.train_seconds}
         listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
     return sorted(listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"]))
 
@@ -90,12 +88,6 @@ def _finished(folder: Path) -> dict[str, Any]:
         "train_seconds": record.get("train_seconds"),
         "date": (record.get("provenance") or {}).get("date"),
     }
-
-
-def _unfinished(saved: "Saved") -> dict[str, Any]:
-    """Describe a run that has checkpoints and no result, by the state in the last one."""
-    best = next((entry.test for entry in saved.history if entry.round == saved.best_round), None)
-    return {"rounds": saved.rounds, "test": best, "train_seconds": saved.train_seconds}
 
 
 def _cells(run: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from gistgnn.cli import options
 from gistgnn.cli.process import Stop, join_ranks, leads, own_directory, say, status_of, stopping
 from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_from_args, seconds_left, title_of
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
-from gistgnn.fit.loggers import LOGGERS, require_loggers, start_loggers
+from gistgnn.fit.loggers import LOGGERS, require_loggers, start_logger
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import plural
 
@@ -100,8 +100,8 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         graph, scale = load_on_ranks(ranks, lambda: _read_graph(args, config, out, init, check=not ranks.several))
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
-    callbacks, logged = list[Any](), (args.log, out, plain(config.as_dict()), folder)
-    ranks.lead(lambda: callbacks.extend(start_loggers(*logged, resume=args.resume)))
+    callbacks, settings = list[Any](), plain(config.as_dict())
+    ranks.lead(lambda: callbacks.extend(start_logger(name, out, settings, folder) for name in args.log))
     stop = folder.enter_context(stopping(args.grace))
     said = f"{args.title} ({plural(graph.num_nodes, 'node')}); the results go to {out}"
     prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more

@@ -118,16 +118,21 @@ class Log(Callback):
                 self.on_evaluation(run, entry)
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
-        if self._failed or not run.gist.ranks.leads:
-            return
+        if run.gist.ranks.leads:
+            self.attempt(lambda: self._write(entry))
+
+    def _write(self, entry: dict[str, Any]) -> None:
         write = getattr(self._logger, "log", self._logger)
         numbers = {name: value for name, value in entry.items() if isinstance(value, (int, float))}
+        takes_step = "step" in signature(write).parameters
+        write(numbers, **({"step": numbers.pop("step")} if takes_step else {}))
+
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Do something with the logger, unless it has failed before; it may raise any error, as without a network."""
         try:
-            takes = signature(write).parameters.values()
-            named = any(each.name == "step" or each.kind == each.VAR_KEYWORD for each in takes)
-            own = {"step": numbers.pop("step")} if named else {}
-            write(numbers, **own)
-        except Exception as error:  # it may raise anything, such as that the network is lost
+            if not self._failed:
+                work()
+        except Exception as error:
             self._failed = True
             log.warning("the logger has failed, and training goes on without it (%s)", reason(error))
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason, users_code
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.identity import describe_graph
+from gistgnn.fit.loggers import ID
 from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build, construct
@@ -73,6 +74,8 @@ def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
     if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
         for left in (THETA, f"{THETA}.tmp"):
             disk.remove(out / left)
+    if not resume:
+        (out / ID).unlink(missing_ok=True)
 
 
 def finished_run(out: Path, config: RunConfig) -> dict[str, Any] | None:
