@@ -1,6 +1,7 @@
 """Checks that convert a user's data to the tensors of a `Graph`, or say in one line what is wrong."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,6 +25,17 @@ _CLASSES = 10_000  # that a graph of any size may have; beyond them it has at le
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few operations take them
 _DTYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, *_UNSIGNED}
 _DTYPES |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+
+
+@contextlib.contextmanager
+def naming(place: str) -> Iterator[None]:
+    """Let messages of the block begin with the place of what is wrong, if it is not empty."""
+    try:
+        yield
+    except InputError as error:
+        if not place or str(error).startswith(place):
+            raise
+        raise InputError(f"{place}: {error}") from error
 
 
 def check_room(needed: int, what: str = "") -> None:

@@ -1,18 +1,16 @@
 """A PyG `HeteroData` as one graph: the nodes of all types, with the types of its edges."""
 
-import contextlib
 import copy
 import warnings
-from collections.abc import Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import check_features, check_mask, check_room, to_tensor
+from gistgnn.graphs.checks import check_features, check_mask, check_room, naming, to_tensor
 from gistgnn.graphs.standardise import Standardisation
 
 if TYPE_CHECKING:
@@ -58,17 +56,9 @@ def from_hetero(data: "HeteroData", target: str | None = None, *, standardise: b
     return Data(**facts, **_labels(data, target, counts), **_edges(data, counts))
 
 
-@contextlib.contextmanager
-def _naming(kind: Any) -> Iterator[None]:
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"the HeteroData's {kind!r}: {error}") from error
-
-
 def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor:
     """Return the features of a type's nodes, if it has some, and a column of 1."""
-    with _naming(kind), warnings.catch_warnings():
+    with naming(f"the HeteroData's {kind!r}"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyG warns where it cannot tell the number
         x, count = data[kind].get("x"), data[kind].num_nodes
         if not isinstance(count, int) or count < 1:
@@ -88,7 +78,7 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
 def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str, Tensor]:
     """Return labels and masks: other types are in no split, and have no label."""
     store, count, others = data[target], counts[target], sum(counts.values()) - counts[target]
-    with _naming(target):
+    with naming(f"the HeteroData's {target!r}"):
         y = to_tensor(store["y"], "y")
         if y.shape[:1] != (count,):
             raise InputError(f"y has shape {list(y.shape)}; expected a row for each of {count} nodes")
@@ -104,7 +94,7 @@ def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
     """Return the edges of all types in one numbering of nodes, with their types and data."""
     starts, pieces = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False)), []
     for kind, store in zip(data.edge_types, data.edge_stores, strict=True):
-        with _naming(kind):
+        with naming(f"the HeteroData's {kind!r}"):
             if "edge_index" not in store:
                 raise InputError("it has no edge_index; expected one (leave out the transform ToSparseTensor)")
             edges = to_tensor(store["edge_index"], "edge_index")

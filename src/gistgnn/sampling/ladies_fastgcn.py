@@ -16,8 +16,6 @@ from gistgnn.sampling.structure import Structure, pattern_of
 from gistgnn.utils.checks import check_flag
 from gistgnn.utils.tensors import Array
 
-_TRIES = 3
-
 
 @dataclass(frozen=True)
 class ImportanceSampling(LayeredSampling):
@@ -103,12 +101,12 @@ class LadiesSampling(ImportanceSampling):
         nodes, squares = structure.squares_above_zero(rows, outputs)
         if len(nodes) <= count:
             return nodes, np.ones(len(nodes), np.float32)
-        cumulated = squares.cumsum(dtype=np.float64)
         if not self.row_normalise:
-            places, importance = with_replacement(cumulated, squares, count, rng)
+            places, importance = with_replacement(squares.cumsum(dtype=np.float64), squares, count, rng)
             return nodes[places], importance
-        places = distinct(cumulated, squares, count, rng)
-        return nodes[places], np.maximum(cumulated[-1] / (count * squares[places]), 1)
+        p = squares / squares.sum(dtype=np.float64)
+        places = rng.choice(len(nodes), count, replace=False, p=p)
+        return nodes[places], np.maximum(1 / (count * p[places]), 1)
 
     @staticmethod
     def candidates(graph: GraphSizes, linked: float) -> float:
@@ -142,21 +140,3 @@ def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.rando
     drawn = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
     nodes, times = np.unique(drawn, return_counts=True)
     return nodes, (times * cumulated[-1] / (count * weights[nodes])).astype(np.float32)
-
-
-def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw `count` nodes one after another in proportion to the weights that are left; there are more than these."""
-    # It ignores repetitions. Where few nodes have most of the weight, it draws the rest by exponential clocks.
-    found = np.empty(0, np.int64)
-    for _ in range(_TRIES):
-        more = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
-        found = np.concatenate([found, more])
-        _, first = np.unique(found, return_index=True)
-        found = found[np.sort(first)]
-        if len(found) >= count:
-            return found[:count]
-    left = weights.copy()
-    left[found] = 0
-    nodes = np.flatnonzero(left)
-    rings, missing = rng.standard_exponential(len(nodes)) / left[nodes], count - len(found)
-    return np.concatenate([found, nodes[np.argpartition(rings, missing - 1)[:missing]]])

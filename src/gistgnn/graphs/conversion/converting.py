@@ -18,7 +18,7 @@ import torch
 
 from gistgnn.errors import InputError, printable
 from gistgnn.graphs import folder as folders
-from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits
+from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits, naming
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest
 from gistgnn.graphs.graph import Graph, masks_of
@@ -117,12 +117,12 @@ def _write_source(
     seconds: dict[str, float], shown: TaskProgress | None,
 ) -> None:  # fmt: skip
     """Write the nodes, then the edges, then the manifest."""
-    with timed(seconds, "nodes", shown), _naming(source.nodes_in):
+    with timed(seconds, "nodes", shown), naming(source.nodes_in):
         arrays, classes, several = _write_nodes(source, folder, dtype)
         if isinstance(source, TablesSource) and source.has_ids:
             arrays["id"] = source.write_ids(folder, memory)
     count = arrays["y"].shape[0]
-    with timed(seconds, "edges", shown), _naming(source.edges_in):
+    with timed(seconds, "edges", shown), naming(source.edges_in):
         arrays |= _write_edges(source, count, undirected, folder, memory)
     sizes = count, arrays["col"].shape[0], arrays["x"].shape[1], classes
     names = source.class_names or msgspec.UNSET
@@ -175,17 +175,6 @@ def _both_ways(graph: Graph) -> Graph:
         raise InputError(f"{graph.name} has edge data: its edges cannot be made undirected; leave --undirected out")
     both, _ = check_edges(torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1), graph.num_nodes)
     return replace(graph, edges=CSR.of(both, graph.num_nodes))
-
-
-@contextlib.contextmanager
-def _naming(place: str) -> Iterator[None]:
-    """Name the source in messages about what is in it."""
-    try:
-        yield
-    except InputError as error:
-        if not place or str(error).startswith(place):
-            raise
-        raise InputError(f"{place}: {error}") from error
 
 
 Source = Blocks | TablesSource | OgbFiles
