@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given, settings
@@ -27,23 +26,6 @@ def csr(pairs: Any, nodes: int) -> CSR:
     return CSR(torch.from_numpy(np.searchsorted(target, np.arange(nodes + 1))), torch.from_numpy(source.copy()))
 
 
-def communities(count: int, size: int, seed: int = 0, directed: bool = False) -> CSR:
-    """Groups with ten edges inside for each node, and one to anywhere."""
-    rng, nodes = np.random.default_rng(seed), count * size
-    one = rng.integers(0, nodes, 11 * nodes // 2)
-    other = rng.integers(0, nodes, len(one))
-    inside = np.arange(len(one)) < 10 * len(one) // 11
-    other[inside] = one[inside] // size * size + rng.integers(0, size, int(inside.sum()))
-    number = rng.permutation(nodes)
-    pairs = np.stack([number[one], number[other]], 1)
-    pairs = pairs if directed else np.concatenate([pairs, pairs[:, ::-1]])
-    return csr(map(tuple, pairs.tolist()), nodes)
-
-
-def cut_share(edges: CSR, part: npt.NDArray[Any]) -> float:
-    return float((part[edges.col.numpy()] != part[edges.targets().numpy()]).mean())
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_every_node_is_in_a_cluster_that_is_not_too_large(data: st.DataObject) -> None:
@@ -65,25 +47,16 @@ def test_every_node_is_in_a_cluster_that_is_not_too_large(data: st.DataObject) -
     assert np.bincount(part).max() <= max(-(-nodes // count), int(streaming.LARGEST * nodes / count))
 
 
-def test_it_cuts_at_most_half_as_many_edges_more_than_metis() -> None:
-    graph, count = load("synthetic:amazon2m@0.005"), 100
-    cuts = {}
+def test_it_cuts_about_as_few_edges_as_metis(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, count, cuts = load("synthetic:amazon2m@0.005"), 100, {}
     for method in ("metis", "stream", "random"):
         clusters = cluster(graph.edges, graph.num_nodes, count, method)
         assert clusters.sizes.max() <= 1.1 * graph.num_nodes / count
         cuts[method] = 1 - clusters.kept_edges(graph.edges)
-    assert cuts["stream"] < 1.5 * cuts["metis"]
-    assert cuts["stream"] < 0.9 * cuts["random"]
-
-
-@pytest.mark.parametrize("directed", [False, True])
-def test_communities_are_found(directed: bool, quick_metis: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    edges = communities(20, 100, directed=directed)
-    part = streaming.stream_clusters(edges, 20, 0)
-    assert cut_share(edges, part) < 0.14
-    assert not np.array_equal(part, streaming.stream_clusters(edges, 20, 1))
-    monkeypatch.setattr(streaming, "PAIRS", 1000)  # there are more pairs of clusters than may be counted
-    assert cut_share(edges, streaming.stream_clusters(edges, 20, 0)) < 0.2
+    assert cuts["stream"] < 1.2 * cuts["metis"] < cuts["random"] / 2
+    monkeypatch.setattr(streaming, "PAIRS", 2000)  # there are more pairs of clusters than may be counted
+    part = streaming.stream_clusters(graph.edges, count, 0)
+    assert float((part[graph.edges.col] != part[graph.edges.targets()]).mean()) < 1.2 * cuts["metis"]
 
 
 def test_pairs_with_many_edges_stay_in_proportion() -> None:

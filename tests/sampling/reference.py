@@ -74,8 +74,8 @@ def adjacency(batch: Batch) -> Dense:
 
 
 def with_loops(a: Dense) -> Dense:
-    """A + I with one self-loop for each node."""
-    return [[1.0 if i == j else a[i][j] for j in range(len(a))] for i in range(len(a))]
+    """A + I with one self-loop for each node; those that are given stay."""
+    return [[a[i][j] or float(i == j) for j in range(len(a))] for i in range(len(a))]
 
 
 def laplacian(a: Dense) -> Dense:

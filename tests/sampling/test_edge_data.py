@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from gistgnn import sampling as kinds
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, Sampling, training_subgraph, whole_graph
-from gistgnn.sampling.structure import Structure
 from tests.helpers.edges import edge_graph, only, telling, told, weighted
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
@@ -69,15 +68,6 @@ def test_a_batch_of_all_nodes_has_the_whole_graph_s_operators(name: str) -> None
         found = getattr(batch.adj, operator).to_dense()
         expected = getattr(whole.adj, operator).to_dense()[rows[: len(found)]][:, rows]
         torch.testing.assert_close(found, expected, rtol=0.02, atol=2e-3)  # saint-rw counts walks
-
-
-def test_ladies_prefers_the_nodes_of_heavy_edges() -> None:
-    graph = weighted(tiny_graph(12))
-    structure = Structure(whole_graph(graph))
-    squares = (whole_graph(graph).adj.gcn.to_dense() ** 2).sum(dim=0)
-    torch.testing.assert_close(torch.from_numpy(structure.column_squares), squares)
-    sums = whole_graph(graph).adj.gcn.to_dense().sum(dim=1)
-    torch.testing.assert_close(structure.normalised.row_sums, sums)
 
 
 def test_repeated_edges() -> None:
