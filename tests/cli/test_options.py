@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from torch.distributed.run import get_args_parser
 
 from gistgnn import GIST, Phase
 from gistgnn.baselines.registry import METHODS
@@ -159,6 +160,15 @@ def test_no_option_takes_two_dashes(capsys: pytest.CaptureFixture[str]) -> None:
                 assert (out, err.count("\n")) == ("", 1), err
                 tried += 1
     assert tried > 100
+
+
+def test_every_option_has_a_name_that_torchrun_leaves_alone() -> None:
+    """It takes the beginning of one of its own for the whole."""
+    theirs = [*get_args_parser()._option_string_actions]
+    (commands,) = (each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction))
+    for action in commands.choices["train"]._actions:
+        names = [name for name in action.option_strings if not any(their.startswith(name) for their in theirs)]
+        assert names or not action.option_strings or "--help" in action.option_strings
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
