@@ -58,8 +58,8 @@ def add_parser(commands: Any) -> None:
     add("--max-seconds", type=options.duration, metavar="TIME", help=text)
     options.add_ranks_options(group)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
-    text = "also write the history there, during the run; with torchrun, which has a --log-dir, say --logger"
-    add("--log", "--logger", action="extend", nargs="+", choices=LOGGERS, help=text)
+    text = f"what the history is also written to, during the run: {', '.join(LOGGERS)} (with torchrun: --logger)"
+    add("--log", "--logger", action="extend", nargs="+", metavar="NAME", choices=LOGGERS, help=text)
     add("--tensorboard", dest="log", action="append_const", const="tensorboard", help="the same as --log tensorboard")
     options.add_json_option(group, "result.json")
 
