@@ -18,7 +18,6 @@ from gistgnn.runners.in_turn import InTurn
 from gistgnn.sampling import Batch, Sampling, whole_graph
 from gistgnn.schedule import StepRange
 from gistgnn.subtrain import subtrain
-from tests.helpers.logs import logged
 from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
 from tests.helpers.resuming import after, fit, make, state
 
@@ -89,15 +88,6 @@ def test_a_sampling_is_described() -> None:
         assert said["name"] == name.split()[0]
         assert sampling.from_description(json.loads(json.dumps(said))) == sampler
     assert sampling.from_description(None) is None is sampling.describe(None)
-
-
-def test_an_epoch_takes_as_many_steps_as_there_are_batches(capsys: pytest.CaptureFixture[str]) -> None:
-    with logged() as notes:
-        result = fit(make(1), sampler=sampling.ClusterSampling(7, 2), epochs=3, local_steps=4)
-    assert result.progress.steps == 3 * 4
-    assert [entry["epoch"] for entry in result.history] == [2, 3]  # evaluated every second round, and at the end
-    assert "METIS cuts 24 nodes" in notes[0]
-    assert capsys.readouterr().out == ""
 
 
 def test_a_step_without_training_nodes_changes_nothing() -> None:
