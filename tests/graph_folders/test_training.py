@@ -13,10 +13,8 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.fit.identity import graph_facts
 from gistgnn.graphs import Graph
 from gistgnn.graphs.conversion import convert
-from gistgnn.graphs.csr import CSR
 from gistgnn.nn import GCN, GraphSAGE
 from gistgnn.sampling import ClusterSampling, NeighborSampling
-from gistgnn.utils.tensors import checksum
 from tests.distributed.launch import on_ranks
 from tests.helpers.clustered_folders import make_clustered
 
@@ -71,14 +69,6 @@ def test_a_model_that_takes_an_edge_index_gets_it(both: tuple[Graph, Path]) -> N
         gist.fit(given, epochs=4, local_steps=2, progress=False)
         states.append(gist.model().state_dict())
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
-
-
-def test_the_checksum_of_edges_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = some_graph(60, 500)
-    expected = checksum(graph.edge_index)
-    for piece in (1, 7, 10**6):
-        monkeypatch.setattr("gistgnn.graphs.csr._PIECE", piece)
-        assert CSR.of(graph.edge_index, 60).checksum() == expected
 
 
 def trained_on(folder: Path, ranks: Ranks | None) -> dict[str, Any]:

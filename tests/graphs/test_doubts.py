@@ -23,10 +23,7 @@ CLASSES = torch.arange(30) % 3
         ({"edge_index": torch.tensor([[0, 1], [0, 1]])}, ""),  # self-loops are not looked at
         ({"y": one_hot(CLASSES)}, "y has one 1 in every row"),
         ({"y": torch.cat([one_hot(CLASSES), torch.ones(30, 1)], dim=1)}, ""),
-        (
-            {"y": torch.where(CLASSES == 2, 9, CLASSES)},
-            "no node has class 2, 3, 4, 5, 6, ...: the model",
-        ),
+        ({"y": torch.where(CLASSES == 2, 9, CLASSES)}, "no node has class 2, 3, 4, 5, 6, ...: the model"),
     ],
 )
 def test_a_graph_that_is_perhaps_not_meant(given: Any, said: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -106,10 +106,7 @@ REFUSED: list[tuple[Callable[[HeteroData], object], str]] = [
     (change("place", num_nodes=2**50), "'place': a feature of 1125899906842624 nodes takes"),
     (change(CITES, edge_index=None), "('paper', 'cites', 'paper'): it has no edge_index"),
     (change(CITES, edge_index=torch.ones(2, 3)), "edge_index is torch.float32 [2, 3]; expected integers"),
-    (
-        change(WRITES, edge_index=torch.tensor([[8], [0]])),
-        "expected some below [[8], [24]]",
-    ),
+    (change(WRITES, edge_index=torch.tensor([[8], [0]])), "expected some below [[8], [24]]"),
     (change(CITES, edge_weight=torch.ones(1)), "edge_weight of the HeteroData has the shapes [(1,)]; expected it on"),
     (change(WRITES, edge_attr=torch.ones(24, 2)), "edge_attr of the HeteroData has the shapes [(24, 2)]"),
 ]

@@ -83,26 +83,24 @@ def test_amazon2m_has_the_split_sizes_of_cluster_gcn_in_proportion(tmp_path: Pat
     assert torch.equal(graph.edge_index, products.edge_index)
 
 
-@pytest.mark.parametrize("name", ["cora"])
-def test_missing_files_offline(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyg_class(name), "download", fail)
-    with refused(f"{name}: raw files are missing in {tmp_path / PYG[name][0]}", "offline", "; put ", " there"):
-        load(name, tmp_path)
+def test_missing_files_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyg_class("cora"), "download", fail)
+    with refused(f"cora: raw files are missing in {tmp_path / PYG['cora'][0]}", "offline", "; put ", " there"):
+        load("cora", tmp_path)
     assert socket.getdefaulttimeout() is None
     (tmp_path / "file").touch()
-    with refused(f"{name}: raw files are missing in "):
-        load(name, tmp_path / "file")
+    with refused("cora: raw files are missing in "):
+        load("cora", tmp_path / "file")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("name", ["amazon2m"])
-def test_missing_files_of_ogb_are_named_with_their_source(name: str, tmp_path: Path) -> None:
-    folder = tmp_path / OGB[name][0]
-    with refused(f"{name}: {folder}/raw/edge.csv.gz: no such file; unpack http", f".zip as the folder {folder}"):
-        load(name, tmp_path)
-    (write_ogb(name, tmp_path) / "raw" / "node-label.csv.gz").unlink()
+def test_missing_files_of_ogb_are_named_with_their_source(tmp_path: Path) -> None:
+    folder = tmp_path / OGB["amazon2m"][0]
+    with refused(f"amazon2m: {folder}/raw/edge.csv.gz: no such file; unpack http", f".zip as the folder {folder}"):
+        load("amazon2m", tmp_path)
+    (write_ogb("amazon2m", tmp_path) / "raw" / "node-label.csv.gz").unlink()
     with refused("node-label.csv.gz: no such file"):
-        load(name, tmp_path)
+        load("amazon2m", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["cora", "ppi", "ogbn-arxiv"])

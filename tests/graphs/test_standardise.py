@@ -72,11 +72,7 @@ def test_scaled_features_are_kept_in_the_folder(dtype: str, tmp_path: Path, monk
         assert torch.equal(Standardisation.of(stored).graph(stored).x, expected)
 
 
-@given(
-    shape=st.tuples(st.integers(1, 20), st.integers(1, 20)),
-    nonzero=st.floats(0, 1),
-    negative=st.booleans(),
-)
+@given(shape=st.tuples(st.integers(1, 20), st.integers(1, 20)), nonzero=st.floats(0, 1), negative=st.booleans())
 def test_words_alone_are_not_scaled(shape: tuple[int, int], nonzero: float, negative: bool) -> None:
     x = torch.zeros(shape).flatten()
     count = round(nonzero * len(x))

@@ -90,9 +90,9 @@ def test_the_whole_graphs() -> None:
 
 def test_the_draw_is_pinned(small: Graph, papers: Graph) -> None:
     """A different graph with the same name invalidates recorded results: change the versions with these numbers."""
-    assert small.checksum() == 1498280178  # of edges, labels and splits
+    assert small.checksum() == 885939104  # of edges, labels and splits
     assert torch.allclose(small.x[0, :3], torch.tensor([-1.4371, -0.4598, 0.0663]), atol=1e-4)
-    assert papers.checksum() == 3220227421
+    assert papers.checksum() == 2275624799
     assert papers.x.double().sum().item() == pytest.approx(178188.04037856252, rel=1e-9)
 
 

@@ -102,12 +102,7 @@ def run_command(folder: Path, *args: object, timeout: float = 120) -> Completed:
 
 
 def run_ranks(
-    folder: Path,
-    count: int,
-    *args: object,
-    restarts: int = 0,
-    timeout: float = 120,
-    last: tuple[object, ...] = (),
+    folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120, last: tuple[object, ...] = ()
 ) -> list[Completed]:
     """Run `gistgnn` on ranks of this machine; `last` are more arguments for the last rank alone."""
     more = [()] * (count - 1) + [last]

@@ -78,11 +78,7 @@ class EdgeFeatures(WithEdges):
         return self.run(x, edge_index, edge_attr)
 
 
-MODELS: dict[str, type[WithEdges]] = {
-    "weighted GCN": Weighted,
-    "RGCN": Relational,
-    "GINE": EdgeFeatures,
-}
+MODELS: dict[str, type[WithEdges]] = {"weighted GCN": Weighted, "RGCN": Relational, "GINE": EdgeFeatures}
 
 
 def edge_graph(nodes: int = 24, seed: int = 0) -> Graph:

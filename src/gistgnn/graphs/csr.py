@@ -6,18 +6,17 @@ from functools import cached_property
 
 import numpy as np
 import torch
-import xxhash
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.utils.tensors import bytes_of, to_device
+from gistgnn.utils.tensors import checksum, to_device
 
 # torch warns when a process makes its first CSR tensor. Make it here, under a filter: changing the filters around a
 # later product would affect other threads.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
 torch.sparse_csr_tensor([0], [], [], (0, 0), device="cpu", check_invariants=False)
 
-_PIECE = 2**22  # edges that are hashed at once
+_PIECE = 2**22  # entries that are read at once
 
 
 class CSR:
@@ -107,16 +106,10 @@ class CSR:
         return most
 
     def checksum(self, start: int = 0) -> int:
-        """Return the checksum of `edge_index`, as `gistgnn.utils.tensors.checksum` does, without making it."""
-        hashed, rowptr = xxhash.xxh32(seed=start), self.rowptr.cpu().numpy()
-        for begin in range(0, self.num_edges, _PIECE):
-            hashed.update(bytes_of(self.col[begin : begin + _PIECE].long()))
-        for begin in range(0, self.num_edges, _PIECE):
-            end = min(begin + _PIECE, self.num_edges)
-            first, last = np.searchsorted(rowptr, [begin, end - 1], side="right") - 1
-            degrees = np.diff(np.clip(rowptr[first : last + 2], begin, end))
-            hashed.update(np.arange(first, last + 1).repeat(degrees).data)
-        return hashed.intdigest()
+        """Return a checksum of the entries, whatever their types; `start` is that of what comes before."""
+        for piece in (*self.rowptr.split(_PIECE), *self.col.split(_PIECE)):
+            start = checksum(piece.long(), start)
+        return start
 
     def to(self, device: torch.device | str) -> "CSR":
         """Return the entries on another device."""
