@@ -1,15 +1,12 @@
 """Standard streams that are closed, or on a full disk: a run goes on, and its result is written."""
 
 import os
-import resource
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.commands import Forked
-
-from .in_process import run
 
 TRAIN = "train --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out run"
 
@@ -57,18 +54,3 @@ def test_a_stream_that_cannot_be_written(
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     assert (tmp_path / "run/result.json").exists() == words.startswith(TRAIN)
-
-
-def run_with_small_files(*args: object) -> int:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-    return run(*args)
-
-
-def test_a_disk_that_fills_up_is_said_in_one_line(tmp_path: Path) -> None:
-    """No file may grow beyond 20 kB: Θ's first one is larger."""
-    words = ("train", "--hidden", 64, 64, "--no-standardise", "--out", "run", "--store", "disk")
-    done = Forked(tmp_path, run_with_small_files, *words).completed()
-    assert done.returncode == 2
-    assert "cannot write" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "run/theta").exists()

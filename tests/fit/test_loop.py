@@ -93,9 +93,3 @@ def test_a_loop_that_was_left_is_resumed(tmp_path: Path, kind: str) -> None:
     assert list(again()) == []
     with refused("is of another run", "seed was 0, now 1"):
         Loop(make(seed=1), 5, accuracy, saving=Saving(tmp_path / "loop", resume=True))
-
-
-def test_scores_that_are_no_numbers_are_refused() -> None:
-    for score, said in ((float("nan"), "is nan"), (None, "returned a NoneType")):
-        with refused(f"the metric validate {said}"):
-            train(Loop(make(), 2, lambda model, score=score: score))  # type: ignore[misc]
