@@ -269,9 +269,6 @@ class Fit(Run):
             return
         counts = coverage_of(gist._full_spec, gist.partition, schedule.draws(schedule.rounds))["counts"]
         if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
-            log.warning(
-                "%.1f %% of the parameters will never be trained: they lie between blocks in %s; raise "
-                "epochs, lower local_steps, or end with a phase of one sub-GCN",
-                100 * share,
-                "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds",
-            )
+            rounds = "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds"
+            said = f"{100 * share:.1f} % of the parameters will never be trained: they lie between blocks in {rounds}; "
+            log.warning("%sraise epochs, lower local_steps, or end with a phase of one sub-GCN", said)

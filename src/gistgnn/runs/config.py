@@ -189,9 +189,8 @@ class RunConfig:
         if self.training.budget:
             from gistgnn.fit.budget import even_parts, with_cycles
 
-            m = even_parts([width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims])[
-                -1
-            ]
+            split = [width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims]
+            m = even_parts(split)[-1]
             return replace(self, sub_gcns=m, training=with_cycles(self.training, m, [1], 1))
         if self.method == "data-parallel":
             return replace(self, sub_gcns=1, method="gist")
