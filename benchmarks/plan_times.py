@@ -28,25 +28,27 @@ from gistgnn.graphs import Graph, load
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
 
+# Every run has three or four rounds, and an evaluation after each.
 SAGE, GAT = "--model graphsage --hidden 512 512", "--model gat --hidden 128 128"
-CLUSTERS = "--sampler clusters --clusters 100 --cluster-method random"
-LARGE = f"--dataset synthetic:amazon2m@0.02 {SAGE} --sampler clusters --cluster-method random --clusters 300"
+WHOLE = "--epochs 9 --local-steps 3 --evaluate-every 1"
+CLUSTERS = "--sampler clusters --cluster-method random --evaluate-every 1"
+SMALL = f"{SAGE} {CLUSTERS} --clusters 100 --epochs 2 --local-steps 5"
+LARGE = f"--dataset synthetic:amazon2m@0.02 {SAGE} {CLUSTERS} --clusters 300 --epochs 1 --local-steps 10"
 
 # m and the options of a run; the graph is that of `nearest_neighbours` unless it is named.
 CASES = {
-    "GraphSAGE, m = 1, whole graph": (1, SAGE),
-    "GraphSAGE, m = 4, whole graph": (4, SAGE),
-    "GraphSAGE, m = 4, whole graph, fused": (4, f"{SAGE} --runner fused"),
-    "GraphSAGE, m = 1, clusters": (1, f"{SAGE} {CLUSTERS}"),
-    "GraphSAGE, m = 4, clusters": (4, f"{SAGE} {CLUSTERS}"),
-    "GAT, m = 1, whole graph": (1, GAT),
-    "GAT, m = 4, whole graph": (4, GAT),
-    "GCN, m = 1, whole graph": (1, "--model gcn --hidden 512 512"),
+    "GraphSAGE, m = 1, whole graph": (1, f"{SAGE} {WHOLE}"),
+    "GraphSAGE, m = 4, whole graph": (4, f"{SAGE} {WHOLE}"),
+    "GraphSAGE, m = 4, whole graph, fused": (4, f"{SAGE} {WHOLE} --runner fused"),
+    "GraphSAGE, m = 1, clusters": (1, SMALL),
+    "GraphSAGE, m = 4, clusters": (4, SMALL),
+    "GAT, m = 1, whole graph": (1, f"{GAT} {WHOLE}"),
+    "GAT, m = 4, whole graph": (4, f"{GAT} {WHOLE}"),
+    "GCN, m = 1, whole graph": (1, f"--model gcn --hidden 512 512 {WHOLE}"),
     "evaluation by layers": (8, f"{LARGE} --evaluation layers"),
     "evaluation by layers, in files": (8, f"{LARGE} --evaluation layers --evaluation-memory 0.25"),
     "evaluation by parts": (8, f"{LARGE} --evaluation parts --parts 100"),
 }
-ROUNDS, STEPS = 3, 3  # of a run; steps in a round
 
 
 def nearest_neighbours(path: Path, nodes: int = 20_000) -> None:
@@ -64,7 +66,7 @@ def seconds_of_run(config: RunConfig, graph: Graph) -> tuple[float, float]:
     record = SimpleNamespace(on_round_end=lambda run, loss: done.append({**run.progress.seconds}))
     config.fit(config.trainer(graph.num_features, graph.num_classes), graph, progress=False, callbacks=[record])
     train, evaluate = ((done[-1][name] - done[0][name]) / (len(done) - 1) for name in ("train", "evaluate"))
-    return train / STEPS / (1 if config.runner == "fused" else config.sub_gcns), evaluate
+    return train / (config.training.local_steps or 1) / (1 if config.runner == "fused" else config.sub_gcns), evaluate
 
 
 def turn(config: RunConfig, graph: Graph) -> list[float]:
@@ -99,13 +101,10 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     with TemporaryDirectory() as folder:
         nearest_neighbours(Path(folder, "graph.npz"))
-        rounds = f"--training each --local-steps {STEPS} --evaluate-every 1"
         for number, (name, (m, options)) in enumerate(CASES.items(), start=1):
             if args.only is None or number in args.only:
-                epochs = ROUNDS * STEPS / (30 if "300" in options else 10 if "clusters" in options else 1)
-                words = ["train", "--dataset", f"{folder}/graph.npz", *options.split(), *rounds.split()]
-                given = make_parser().parse_args([*words, "--sub-gcns", f"{m}", "--epochs", f"{epochs}"])
-                config = config_from_args(given, m)
+                words = ["train", "--dataset", f"{folder}/graph.npz", *options.split(), "--training", "each"]
+                config = config_from_args(make_parser().parse_args([*words, "--sub-gcns", f"{m}"]), m)
                 graph = load(config.dataset)
                 print(row(name, [turn(config, graph) for _ in range(args.turns)]), flush=True)
 

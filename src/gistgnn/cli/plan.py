@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     _print_phases(plan) if plan.phased else _print_options(plan)
     print(f"\n{plan.advice}\n{_batches(plan.sampler)}")
     if plan.narrow:
-        print(_first_try(plan, config.model.hidden))
+        print(_first_try(plan.narrow, plan.options[0], config.model.hidden))
     if ranks:
         _print_ranks(ranks)
     return 0
@@ -148,17 +148,14 @@ def _batches(sampler: Mapping[str, Any] | None) -> str:
     return ", ".join([f"batches: --sampler {sampler['name']}", *counts])
 
 
-def _first_try(plan: "Plan", hidden: Sequence[int]) -> str:
-    """Name the narrow model to try before the wide one that the plan chooses; an epoch of both."""
+def _first_try(narrow: "Option", wide: "Option", hidden: Sequence[int]) -> str:
+    """Name the narrow model to try before a wide one, with the time of an epoch of both."""
     from gistgnn.fit.budget import NARROWEST
 
-    narrower = " ".join(f"{min(width, NARROWEST)}" for width in hidden)
-    said = f"try a narrow model first: --hidden {narrower} --sub-gcns 1"
-    wide = next((each for each in plan.options if plan.choice and each.sub_gcns == plan.choice.sub_gcns), None)
-    if plan.narrow is None or plan.narrow.seconds is None or wide is None:
-        return said
-    own, other = (_times(each.seconds)[_TIMES.index("epoch")] for each in (plan.narrow, wide))
-    return f"{said}, {own} an epoch; m = {wide.sub_gcns} of the wide one takes {other}"
+    widths = " ".join(f"{min(width, NARROWEST)}" for width in hidden)
+    said, epoch = f"try a narrow model first: --hidden {widths} --sub-gcns 1", _TIMES.index("epoch")
+    own, other = _times(narrow.seconds)[epoch], _times(wide.seconds)[epoch]
+    return f"{said}, {own} an epoch; the wide one with m = {wide.sub_gcns} takes {other}" if own else said
 
 
 def _times(seconds: Mapping[str, float] | None) -> list[str]:
