@@ -51,7 +51,7 @@ def _id_of(out: Path) -> str:
 def _wandb(out: Path, config: dict[str, Any]) -> Started:
     import wandb
 
-    chosen = {"project": "gistgnn", "name": out.name, "dir": str(out)}
+    chosen: dict[str, Any] = {"project": "gistgnn", "name": out.name, "dir": str(out)}
     chosen = {key: os.environ.get(f"WANDB_{key.upper()}", value) for key, value in chosen.items()}
     run = wandb.init(**chosen, id=_id_of(out), resume="allow", config=config)
     return run, lambda failed: run.finish(exit_code=int(failed))
