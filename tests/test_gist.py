@@ -13,7 +13,7 @@ from gistgnn.nn import GCN, Adjacency
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
-from tests.helpers.models import USERS, C, F
+from tests.helpers.models import USERS, C, F, tiny_graph
 
 # Algorithm 1 at m = 1 is ordinary training.
 
@@ -126,3 +126,14 @@ def test_the_users_random_stream_does_not_move(what: str) -> None:
         "rounds": lambda: list(gist.rounds(3)),
     }[what]()
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_m_the_epochs_and_the_batches_suit_the_graph() -> None:
+    for nodes, m, epochs in ((24, 4, 400), (10_001, 1, 100)):
+        gist = GIST(gcn(), (8, 7))
+        result = gist.fit(tiny_graph(nodes), progress=False, callbacks=[InterruptWhen(lambda: True)])
+        assert (gist.sub_gcns, result.config["training"]["epochs"]) == (m, epochs)
+        assert (result.batches is None) == (nodes == 24)
+        given = GIST(gcn(), (8, 7), 2)
+        given.fit(tiny_graph(nodes), epochs=1, progress=False)
+        assert given.sub_gcns == 2

@@ -16,7 +16,7 @@ from gistgnn.graphs import Graph
 from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
-from gistgnn.settings import BUDGET_LR, CHOSEN, Phase, Training, chosen_lr
+from gistgnn.settings import BUDGET_LR, CHOSEN, Phase, Training, chosen_epochs, chosen_lr, chosen_sub_gcns
 from gistgnn.training.loss import Loss
 from gistgnn.training.metric import Metric
 from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
@@ -83,7 +83,8 @@ class GIST(GlobalModel):
             model's forward takes (x, edge_index), (x, adj) or (x), and edge data by name; see
             `gistgnn.sampling.arguments`.
         widths: the full model's widths, d_l in the paper.
-        sub_gcns: m; 4 unless it is given; 1 is the baseline, ordinary training of the full model.
+        sub_gcns: m; 1 is the baseline, ordinary training of the full model. None: `fit` chooses it: 4 for a graph of up
+            to 10,000 nodes; above, so many that sub-GCNs are 512 features wide, at most 8. Rounds by hand have 4.
         input_axis: the axis whose width is the number of input features, to partition d_0 as in Table 1; usually None.
         whole: axes that are not partitioned.
         partition: "balanced" or "categorical" (see `Partition`).
@@ -104,7 +105,7 @@ class GIST(GlobalModel):
         graph: "Graph | Data | HeteroData",
         training: Training | Literal["split", "each"] | None = None,
         *,
-        sampler: Sampling | SamplerName | None = None,
+        sampler: Sampling | SamplerName | None = "auto",
         runner: RunnerName = "auto",
         inductive: bool = False,
         evaluation: Evaluation | None = None,
@@ -119,15 +120,17 @@ class GIST(GlobalModel):
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
 
         Settings of training are given as a `Training`, or as keywords with the names of its fields, which it documents:
-        `fit(graph, epochs=800, lr=0.02)`. Those that are not given are as on the command line: 400 epochs, the cosine
-        schedule, carried moments, a learning rate of 0.01, or more for sub-GCNs narrower than 256 features.
+        `fit(graph, epochs=800, lr=0.02)`. Those that are not given are as on the command line: 400 epochs (100 for each
+        sub-GCN above 10,000 nodes), the cosine schedule, carried moments, a learning rate of 0.01, or more for sub-GCNs
+        narrower than 256 features.
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask; or a `HeteroData`, which
                 `gistgnn.graphs.from_hetero` joins to a `Data`.
             training: all settings; or "split" or "each", the keyword of that name.
             sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name for the defaults, such
-                as "clusters"; None: every step sees the whole graph.
+                as "clusters"; "auto": the whole graph in every step up to 10,000 nodes, clusters above; None: the whole
+                graph.
             runner: "in-turn": one sub-GCN after another; "auto": the same result, bit for bit, but faster: each batch
                 is made once; "fused": all in one pass over each batch.
             inductive: train on the subgraph of the training nodes; scores are those of the whole graph.
@@ -148,8 +151,8 @@ class GIST(GlobalModel):
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
         check_kind("training", training, (Training, str), "a Training, 'split' or 'each'", none=True)
-        sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1, getattr(graph, "num_clusters", None))
-        chosen = choose_training(training, settings, self._chosen_lr())
+        sampling = named_sampling(sampler)
+        chosen = choose_training(training, settings, *self._chosen_for(graph))
         given = (self, graph, chosen, self._variant, sampling, runner, inductive)
         evaluation = Evaluation() if evaluation is None else evaluation
         setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
@@ -157,12 +160,18 @@ class GIST(GlobalModel):
             train(self, run)
         return run.end()
 
-    def _chosen_lr(self) -> float:
-        split = [self.widths[axis] for axis in self.partition.split]
-        return chosen_lr(self.sub_gcns, max(split)) if split else Training.lr
+    def _chosen_for(self, graph: Any) -> tuple[int, float]:
+        """Return the epochs and the learning rate for a graph, after m is chosen if it was not given."""
+        nodes, split = getattr(graph, "num_nodes", None) or 1, [self.widths[axis] for axis in self.partition.split]
+        if not split:
+            return chosen_epochs(nodes, 1), Training.lr
+        if self._chooses_m:
+            m = max(chosen_sub_gcns(nodes, max(split)), self.ranks.count)
+            self.partition = self.partition.split_into(m)
+        return chosen_epochs(nodes, self.sub_gcns), chosen_lr(self.sub_gcns, max(split))
 
 
-def choose_training(training: Training | str | None, settings: Mapping[str, Any], lr: float) -> Training:
+def choose_training(training: Training | str | None, settings: Mapping[str, Any], epochs: int, lr: float) -> Training:
     """Return the settings that were given as a whole, or one by one, where None stands for the default."""
     if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
         raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
@@ -174,7 +183,11 @@ def choose_training(training: Training | str | None, settings: Mapping[str, Any]
     if training is not None:
         given["training"] = training
     phased = bool(given.get("phases"))
-    chosen: dict[str, Any] = {**CHOSEN, "lr": BUDGET_LR if "budget" in given else Training.lr if phased else lr}
+    chosen: dict[str, Any] = {
+        **CHOSEN,
+        "epochs": epochs,
+        "lr": BUDGET_LR if "budget" in given else Training.lr if phased else lr,
+    }
     if phased or "budget" in given:
         del chosen["epochs"]
     return Training(**{**chosen, **given})

@@ -55,7 +55,7 @@ class GlobalModel:
         self,
         build: Build,
         widths: int | Sequence[int] = (),
-        sub_gcns: int = SUB_GCNS,
+        sub_gcns: int | None = None,
         *,
         input_axis: int | None = None,
         whole: int | Collection[int] = (),
@@ -75,7 +75,9 @@ class GlobalModel:
         fixed: Any = whole if isinstance(whole, (list, tuple, set, frozenset, range)) else (whole,)
         for axis in fixed:
             check_count("whole", axis, least=0)
-        self.partition = Partition(features, sub_gcns, whole=fixed, kind=partition, seed=seed, names=axis_names)
+        self._chooses_m = sub_gcns is None
+        m = SUB_GCNS if sub_gcns is None else sub_gcns
+        self.partition = Partition(features, m, whole=fixed, kind=partition, seed=seed, names=axis_names)
         self._full_spec = ModelSpec(build, self.layout, self.widths, self.shared, seed, self.device)
         self.store = store if isinstance(store, Store) else Store(store)
         self.ranks: World = ranks or Alone()

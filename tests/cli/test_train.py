@@ -49,7 +49,7 @@ print(json.dumps(told.lines))
 @pytest.mark.parametrize(
     ("words", "first"),
     [
-        ("--sampler ladies --hidden 16 16 --epochs 4", "gistgnn: starting: GCN 16-16, m = 4, on digits"),
+        ("--sampler ladies --hidden 16 16 --epochs 4", "gistgnn: starting: GCN 16-16, on digits"),
         ("--sub-gcns 0", "gistgnn: error: sub_gcns is 0, expected an integer >= 1"),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_run_leaves_result_model_and_curves(as_json: Json, tmp_path: Path, own
     assert record["train_seconds"] > 0
     assert "heads" not in record["config"]["model"]
     assert record["peak_memory_bytes"] > 2**20
-    assert (record["config"]["sub_gcns"], record["config"]["sampler"]) == (2, None)
+    assert (record["config"]["sub_gcns"], record["config"]["sampler"]["name"]) == (2, "auto")
     assert not record["config"]["training"].keys() & {"loss", "metric", "class_weights"}
     assert record["validation"]["accuracy"] == max(entry["validation"] for entry in record["history"])
     assert (tmp_path / "run/curves.png").read_bytes().startswith(b"\x89PNG")

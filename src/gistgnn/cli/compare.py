@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
 from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
-from gistgnn.cli.training_options import add_training_options, config_from_args, title_of
+from gistgnn.cli.training_options import add_training_options, config_from_args, graph_of, title_of
 from gistgnn.errors import InputError, printable
+from gistgnn.runs.config import RunConfig
 
 if TYPE_CHECKING:
     from gistgnn.compare.many_runs import RunStore
-    from gistgnn.runs.config import RunConfig
 
 SUB_GCNS = [2, 4, 8]
 
@@ -75,6 +75,8 @@ def run(parser: options.Parser, args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     args.seed, sub_gcns = 0, args.sub_gcns or SUB_GCNS
+    if not args.budget:  # as many for every m
+        args.epochs = RunConfig.training.epochs if args.epochs is None else args.epochs
     if args.phases:
         raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
     base = config_from_args(args, 1, title=title_of(args, *sub_gcns))
@@ -94,15 +96,14 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     return {**table_record(title, rows, records, args.below), **training_record(base, args.seeds)}
 
 
-def _check(runs: "list[RunConfig]", store: "RunStore", args: argparse.Namespace) -> None:
+def _check(runs: list[RunConfig], store: "RunStore", args: argparse.Namespace) -> None:
     """Refuse bad settings, and runs that do not fit into memory."""
     from gistgnn.compare.many_runs import with_seeds
     from gistgnn.estimate import Resources, peak_bytes
-    from gistgnn.graphs import load
     from gistgnn.graphs.named import GraphSizes
     from gistgnn.utils.formats import size
 
-    graph = load(args.dataset, args.data_root)
+    graph = graph_of(args)
     here = Resources.here(runs[0].device, args.out, args.memory)
     room = here.gpu or here.host
     for run in runs:

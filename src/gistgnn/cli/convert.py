@@ -70,7 +70,8 @@ def _add_partition(commands: Any) -> None:
     )  # fmt: skip
     add = parser.add_argument
     options.add_data_options(parser, default="digits")
-    add("--clusters", type=int, required=True, metavar="C", help="number of clusters c")
+    text = "number of clusters c (default: as many as batches of about 2,000 nodes need to show the classes)"
+    add("--clusters", type=int, metavar="C", help=text)
     text = "metis; stream, for large graphs; random; with --out also auto: METIS where its memory fits, otherwise "
     text += "stream (default: metis; with --out: auto)"
     add("--method", choices=("auto", *options.CLUSTER_METHODS), help=text)
@@ -102,7 +103,7 @@ def _cut_in_memory(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
     """Return what --json prints of the clusters in memory, and what the text says besides."""
     from gistgnn.graphs import load
     from gistgnn.graphs.clustering import cluster
-    from gistgnn.sampling import training_subgraph, whole_graph
+    from gistgnn.sampling import ClusterSampling, training_subgraph, whole_graph
     from gistgnn.utils.console import spinner
 
     if args.method == "auto" or args.memory:
@@ -111,7 +112,12 @@ def _cut_in_memory(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
     batch = training_subgraph(graph) if args.inductive else whole_graph(graph)
     edges = batch.csr
     with spinner(f"clustering {graph.name}", shown=True):
-        clusters = cluster(edges, len(batch.x), args.clusters, method, args.seed)
+        clusters = (
+            cluster(edges, len(batch.x), args.clusters, method, args.seed)
+            if args.clusters
+            else ClusterSampling(method=method).clusters_of(batch, args.seed)[0]
+        )
+        assert clusters is not None
     facts = {"graph": graph.name, "inductive": args.inductive, "nodes": len(batch.x), "edges": edges.num_edges}
     facts |= {"method": method, "seed": args.seed, **_sizes(clusters.sizes)}
     facts |= {"edges_inside": clusters.kept_edges(edges), "cache": str(clusters.path) if clusters.path else None}

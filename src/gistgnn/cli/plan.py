@@ -2,13 +2,15 @@
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_from_args
+from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, graph_of
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
+from gistgnn.settings import chosen_epochs
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import duration, rough_duration, size
 
@@ -52,18 +54,19 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.estimate import Resources, make_plan
-    from gistgnn.graphs import find, load
+    from gistgnn.graphs import find
     from gistgnn.graphs.named import GraphSizes
     from gistgnn.utils.console import spinner
 
     if args.budget:
         return _choose(args)
-    config = config_from_args(args, chosen_sub_gcns(args) if args.phases else 1)
+    config = config_from_args(args, given_sub_gcns(args) if args.phases else 1)
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
-    sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(args.dataset, args.data_root))
+    sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(graph_of(args))
     with spinner("planning", shown=not args.json):
-        plan = make_plan(config, sizes, resources, args.sub_gcns or args.ranks, args.store, timed=args.timed)
+        epochs = partial(chosen_epochs, sizes.nodes) if args.epochs is None and not args.phases else None
+        plan = make_plan(config, sizes, resources, args.sub_gcns or args.ranks, args.store, epochs, timed=args.timed)
         ranks = plan.traffic(args.ranks) if args.ranks else []
     if args.json:
         return options.print_json(plan.as_dict() | ({"ranks": ranks} if ranks else {}))
@@ -81,15 +84,16 @@ def _choose(args: argparse.Namespace) -> int:
     """Print what a run with a budget would choose, and nothing else."""
     from gistgnn.fit.budget import choose
     from gistgnn.fit.prepare import make_sampler
-    from gistgnn.graphs import load
+    from gistgnn.sampling import chosen_sampling
 
     given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
     if unused := next((name for name, value in given.items() if value is not None), None):
         raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
-    config = config_from_args(args, chosen_sub_gcns(args))
-    graph = load(config.dataset, args.data_root)
+    config = config_from_args(args, given_sub_gcns(args))
+    graph = graph_of(args)
     gist = config.trainer(graph.num_features, graph.num_classes)
-    sampler = make_sampler(gist, graph.to(gist.device), config.sampler, config.inductive)
+    sampling = chosen_sampling(config.sampler, graph.num_nodes)
+    sampler = make_sampler(gist, graph.to(gist.device), sampling, config.inductive)
     choice = choose(gist, sampler, config.training, args.budget)
     if args.json:
         return options.print_json(choice)

@@ -52,6 +52,12 @@ def leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def world_size() -> int:
+    """Return the number of ranks that torchrun has started."""
+    count = os.environ.get("WORLD_SIZE", "1") if "RANK" in os.environ else "1"
+    return int(count) if count.isdigit() else 1
+
+
 def say(text: str) -> None:
     """Print a line for the user on standard error; nothing in the middle of a print."""
     with contextlib.suppress(RuntimeError):

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
 from gistgnn.cli.process import Stop, join_ranks, leads, own_directory, say, status_of, stopping
-from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_from_args, seconds_left, title_of
+from gistgnn.cli.training_options import (
+    add_training_options,
+    config_from_args,
+    given_sub_gcns,
+    graph_of,
+    seconds_left,
+    title_of,
+)
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
 from gistgnn.fit.loggers import LOGGERS, require_loggers, start_logger
 from gistgnn.runs.config import RunConfig
@@ -69,9 +76,10 @@ def run(args: argparse.Namespace) -> int:
     args.log = [*dict.fromkeys(args.log or ())]
     if leads():
         require_loggers(args.log)
-    m = chosen_sub_gcns(args)
-    args.title = title_of(args) if args.budget or args.phases else title_of(args, m)
+    m = given_sub_gcns(args)
+    args.title = title_of(args, *([] if m is None or args.budget or args.phases else [m]))
     config = config_from_args(args, m, args.store, args.title)
+    args.title = args.title if args.budget or args.phases else title_of(args, config.sub_gcns)
     from gistgnn.utils.process_memory import limit_memory
 
     if config.device == "cpu":
@@ -196,14 +204,14 @@ def _read_graph(
     """Return the graph, and how its features were scaled."""
     # `check`: refuse a run that needs more memory or disk than this machine has, before the graph is read if possible.
     from gistgnn.estimate import Resources, require_room
-    from gistgnn.graphs import Standardisation, find, load
+    from gistgnn.graphs import Standardisation, find
     from gistgnn.graphs.named import GraphSizes
 
     known = find(args.dataset)
     resources = Resources.here(config.device, out, args.memory) if check else None
     if resources and known:
         require_room(config, GraphSizes.of_dataset(known), resources)
-    graph = load(args.dataset, args.data_root)
+    graph = graph_of(args)
     if resources and not known:
         require_room(config, GraphSizes.of_graph(graph), resources)
     scale = Standardisation.choose(config.standardise, graph, init)

@@ -11,22 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
-from gistgnn.cli.process import load_torch
+from gistgnn.cli.process import load_torch, world_size
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
-from gistgnn.sampling.registry import FULL, SAMPLERS, named_sampling
+from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
 from gistgnn.settings import (
     BUDGET_LR,
+    EPOCHS,
+    EPOCHS_OF_EACH,
     HIGHEST_LR,
     LONGEST_ROUND,
+    MOST_SUB_GCNS,
     NARROW,
     SHORTEST_ROUND,
+    SMALL_GRAPH,
     SUB_GCNS,
+    WIDE,
     Phase,
     Training,
+    chosen_epochs,
     chosen_lr,
+    chosen_sub_gcns,
 )  # fmt: skip
 from gistgnn.utils.setting import described
 
@@ -34,6 +41,7 @@ BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which i
 
 if TYPE_CHECKING:
     from gistgnn.cli.options import Options
+    from gistgnn.graphs import Graph
     from gistgnn.sampling import Sampling
 
 
@@ -47,7 +55,11 @@ def known_model(text: str) -> str:
 
 # Where the command line differs from the field, or chooses the value unless it is given.
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "epochs": {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"},
+    "epochs": {
+        "type": int,
+        "default": None,
+        "shown": f"{EPOCHS}; above {SMALL_GRAPH:,} nodes {EPOCHS_OF_EACH} for each sub-GCN; those of the phases",
+    },
     "local_steps": {"shown": f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"},
     "lr": {
         "default": None,
@@ -56,7 +68,11 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     },
     "norm": {"default": None, "shown": "layer for graphsage and gin, else none"},
     "heads": {"default": None, "shown": ModelConfig.heads},
-    "sub_gcns": {"default": None, "shown": SUB_GCNS},
+    "sub_gcns": {
+        "default": None,
+        "shown": f"{SUB_GCNS}; above {SMALL_GRAPH:,} nodes so many that sub-GCNs are {WIDE} wide, at most "
+        f"{MOST_SUB_GCNS}",
+    },
     "name": {"flag": "--model", "dest": "model", "type": known_model},
     "args": {"flag": "--model-args", "dest": "model_args", "type": options.keyword, "nargs": "+", "shown": None},
     "hidden": {"shown": " ".join(map(str, ModelConfig.hidden))},
@@ -72,8 +88,8 @@ _NODES = "ladies, fastgcn: nodes drawn for each layer: a number, or several (def
 _FANOUTS = "neighbor: neighbours drawn for a node; one number, or each hop's; -1: all (default: 10)"
 _PRECOMPUTE = "clusters: the first layer sums over the batch's edges, not over all of the graph's"
 _SAMPLING: dict[str, dict[str, Any]] = {
-    "clusters": {"metavar": "C", "help": "c, number of clusters that the graph is cut into"},
-    "clusters_per_batch": {"metavar": "Q", "help": "(default: 10)"},
+    "clusters": {"metavar": "C", "help": "c, number of clusters that the graph is cut into (default: by the graph)"},
+    "clusters_per_batch": {"metavar": "Q", "help": "(default: about 2,000 nodes)"},
     "method": {"flag": "--cluster-method", "choices": options.CLUSTER_METHODS, "help": "(default: metis)"},
     "precompute": {"flag": "--no-precompute", "action": "store_false", "default": None, "help": _PRECOMPUTE},
     "batch_size": {"metavar": "B", "help": _DRAWS},
@@ -93,8 +109,9 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     _add_gist_options(group("GIST"), several)
     batches = group("batches")
     text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
-    text += "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)"
-    batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=FULL, help=text)
+    text += "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: auto: "
+    text += "the whole graph up to 10,000 nodes, clusters above)"
+    batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=AUTO, help=text)
     for name, given in _SAMPLING.items():
         arguments = {**({"type": int} if "metavar" in given else {}), **given, "dest": f"sampling_{name}"}
         batches.add_argument(arguments.pop("flag", f"--{name.replace('_', '-')}"), **arguments)
@@ -139,10 +156,10 @@ def parse_phase(text: str) -> Phase:
         ) from None
 
 
-def chosen_sub_gcns(args: argparse.Namespace) -> int:
-    """Return m: the option's, or the largest of the phases; 1 where a budget chooses it later."""
+def given_sub_gcns(args: argparse.Namespace) -> int | None:
+    """Return m: the option's, or the largest of the phases; 1 where a budget chooses it later; None: not given."""
     if not (args.budget or args.phases):
-        return SUB_GCNS if args.sub_gcns is None else int(args.sub_gcns)
+        return None if args.sub_gcns is None else int(args.sub_gcns)
     if args.sub_gcns is not None:
         there, advice = ("a budget is given, which chooses m", "leave one out")
         if args.phases:
@@ -158,12 +175,16 @@ def title_of(args: argparse.Namespace, *sub_gcns: int) -> str:
     return f"{model}{split}, on {args.dataset}"
 
 
-def config_from_args(args: argparse.Namespace, sub_gcns: int, store: str = "memory", title: str = "") -> RunConfig:
+def config_from_args(
+    args: argparse.Namespace, sub_gcns: int | None, store: str = "memory", title: str = ""
+) -> RunConfig:
     """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe."""
-    # Settings are checked before torch is imported; the log says `title` first.
+    # Settings are checked before torch is imported; the log says `title` first. What the graph decides follows: m, if
+    # `sub_gcns` is None, the epochs and the learning rate.
     own = {field.name: getattr(args, field.name) for field in fields(RunConfig) if hasattr(args, field.name)}
-    own |= {"sub_gcns": sub_gcns, "store": store, "partitioned": tuple(args.partitioned) if args.partitioned else None}
-    own |= {"model": _model(args), "training": _training(args, sub_gcns)}
+    own |= {"store": store, "partitioned": tuple(args.partitioned) if args.partitioned else None}
+    own["sub_gcns"] = SUB_GCNS if sub_gcns is None else sub_gcns
+    own |= {"model": _model(args), "training": _training(args, own["sub_gcns"], 1)}
     for name, field in described(RunConfig).items():
         field.check(own.get(name, field.default))
     method = own.get("method", RunConfig.method)
@@ -175,14 +196,38 @@ def config_from_args(args: argparse.Namespace, sub_gcns: int, store: str = "memo
 
     if args.standardise is None and (known := find(args.dataset)):
         own["standardise"] = known.standardise
+    if (sub_gcns is None or args.epochs is None) and not (args.budget or args.phases):
+        nodes = _nodes(args)
+        if sub_gcns is None:
+            widths = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
+            own["sub_gcns"] = max(chosen_sub_gcns(nodes, max(widths, default=1)), world_size())
+        own["training"] = _training(args, own["sub_gcns"], nodes)
     own |= {"device": choose_device(args.device), "sampler": _sampler(args), "evaluation": options.evaluation_of(args)}
     return RunConfig(**own)
 
 
-def _training(args: argparse.Namespace, sub_gcns: int) -> Training:
+def _nodes(args: argparse.Namespace) -> int:
+    """Return the nodes of the graph, which is read for it unless it has a name; see `graph_of`."""
+    from gistgnn.graphs import find, load
+
+    if known := find(args.dataset):
+        return known.nodes
+    args.graph = load(args.dataset, args.data_root)
+    return int(args.graph.num_nodes)
+
+
+def graph_of(args: argparse.Namespace) -> "Graph":
+    """Read the graph, unless `config_from_args` has."""
+    from gistgnn.graphs import load
+
+    there: Graph | None = vars(args).pop("graph", None)
+    return there or load(args.dataset, args.data_root)
+
+
+def _training(args: argparse.Namespace, sub_gcns: int, nodes: int) -> Training:
     settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
     if settings["epochs"] is None:
-        settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs
+        settings["epochs"] = 0 if args.phases or args.budget else chosen_epochs(nodes, sub_gcns)
     if (words := settings["class_weights"]) and words != ["balanced"]:
         try:
             settings["class_weights"] = [float(word) for word in words]
@@ -214,22 +259,17 @@ def _model(args: argparse.Namespace) -> ModelConfig:
 def _sampler(args: argparse.Namespace) -> "Sampling | None":
     """Return the sampler that the options describe; None: every step sees the whole graph."""
     settings = {name: {field.name for field in fields(kind)} for name, kind in SAMPLERS.items()}
-    values: dict[str, Any] = {}
-    for name in _SAMPLING:
-        value = getattr(args, f"sampling_{name}")
-        if value is None:
-            continue
-        if name not in settings.get(args.sampler, ()):
-            samplers = " or ".join(sampler for sampler, names in settings.items() if name in names)
+    given = {name: value for name in _SAMPLING if (value := getattr(args, f"sampling_{name}")) is not None}
+    sampler = args.sampler
+    if sampler == AUTO and not given.keys() <= settings[AUTO] and given.keys() <= settings["clusters"]:
+        sampler = "clusters"
+    for name, value in given.items():
+        if name not in settings.get(sampler, ()):
+            samplers = " or ".join(other for other, names in settings.items() if name in names)
             option = _SAMPLING[name].get("flag", name).removeprefix("--no").strip("-").replace("-", "_")
-            raise InputError(f"{option} is given, but the sampler is {args.sampler}: add --sampler {samplers}")
-        values[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if args.sampler == "clusters" and "clusters" not in values:
-        from gistgnn.graphs.named import nodes_and_clusters
-
-        named: Any = named_sampling("clusters", *nodes_and_clusters(args.dataset, args.data_root))
-        values = {"clusters_per_batch": named.clusters_per_batch, **values, "clusters": named.clusters}
-    return SAMPLERS[args.sampler](**values) if args.sampler != FULL else None
+            raise InputError(f"{option} is given, but the sampler is {sampler}: add --sampler {samplers}")
+        given[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return SAMPLERS[sampler](**given) if sampler != FULL else None
 
 
 def _learning_rate(args: argparse.Namespace, sub_gcns: int) -> float:

@@ -1,6 +1,6 @@
 """Plans a run for several m, or for its phases, and several stores of Θ; refuses one that cannot fit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -16,7 +16,7 @@ from gistgnn.estimate.time import Speed
 from gistgnn.fit.budget import NARROWEST
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling import ClusterSampling, describe
+from gistgnn.sampling import ClusterSampling, chosen_sampling, describe
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import rough_duration, size
 from gistgnn.utils.process_memory import peak_memory_bytes
@@ -154,32 +154,35 @@ def make_plan(
     resources: Resources,
     sub_gcns: Sequence[int] | None = None,
     stores: Sequence[str] = PLANNED,
+    epochs: Callable[[int], float] | None = None,
     *,
     timed: bool = True,
 ) -> Plan:
     """Plan a run for several m and stores of Θ, or its phases, which have their own m, for several stores."""
-    # The m of `config` is ignored. `sub_gcns` None: 1, 2, 4, 8 and 16, as far as the widths allow. `timed` trains a
-    # few rounds of every m.
+    # The m of `config` is ignored. `sub_gcns` None: 1, 2, 4, 8 and 16, as far as the widths allow. `epochs` returns the
+    # epochs of each m; None: all have those of `config`. `timed` trains a few rounds of every m.
     runs, phased = list[RunShape](), bool(config.training.phases)
     for m in [config.sub_gcns] if phased else sub_gcns or _SUB_GCNS:
         try:
-            runs.append(RunShape(replace(config, sub_gcns=m), sizes, runs[0] if runs else None))
+            training = replace(config.training, epochs=epochs(m)) if epochs else config.training
+            run = replace(config, sub_gcns=m, training=training)
+            runs.append(RunShape(run, sizes, runs[0] if runs else None))
         except InputError:
             if sub_gcns or not runs:
                 raise
     speed, options, totals = Speed(sizes.stored) if timed else None, list[Option](), list[Total]()
-    for store, run in product(stores, runs):
-        own = [_option(Memory(run, phase, store, resources), speed) for phase in run.phases]
+    for store, shape in product(stores, runs):
+        own = [_option(Memory(shape, phase, store, resources), speed) for phase in shape.phases]
         options += own
         totals.append(_total(own))
     narrow = None
     if not phased and max(config.model.hidden) > NARROWEST:
         hidden = tuple(min(width, NARROWEST) for width in config.model.hidden)
-        run = RunShape(replace(config, model=replace(config.model, hidden=hidden), sub_gcns=1), sizes)
-        narrow = _option(Memory(run, run.phases[0], stores[0], resources), speed)
+        small = RunShape(replace(config, model=replace(config.model, hidden=hidden), sub_gcns=1), sizes)
+        narrow = _option(Memory(small, small.phases[0], stores[0], resources), speed)
     first, half = runs[0], stores[0] == "disk" and config.store_precision == "bf16"
     batch, theta = first.expected.sizes(first.seen), first.theta // 2 if half else first.theta
-    disk, sampler = speed.disk if speed else None, describe(config.sampler)
+    disk, sampler = speed.disk if speed else None, describe(first.config.sampler)
     return Plan(sizes, batch, first.full, theta, resources, disk, options, totals, phased, sampler, narrow)
 
 
@@ -268,9 +271,11 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: 
                 if _plan_of(replace(config, sub_gcns=m, store=store), sizes, resources).totals[0].fits:
                     changed = [f"--sub-gcns {m}"] * (not phased) + [f"--store {store}"] * (store != config.store)
                     return f"{' '.join(changed)} would fit"
-    by_clusters = isinstance(config.sampler, ClusterSampling)
+    sampling = chosen_sampling(config.sampler, sizes.nodes)
+    by_clusters = isinstance(sampling, ClusterSampling)
     ways = ["give this phase more sub-GCNs"] * phased + ["make --hidden smaller"]
-    ways += ["train by --sampler clusters"] * (config.sampler is None or (sizes.stored is not None and not by_clusters))
+    ways += ["train by --sampler clusters"] * (sampling is None or (sizes.stored is not None and not by_clusters))
+    ways += ["train from the disk, on a folder of `gistgnn partition --out`"] * (not sizes.stored)
     ways += ["make --clusters-per-batch smaller"] * (sizes.stored is not None and by_clusters)
     ways += ["evaluate by --evaluation parts --parts P"] * (config.evaluation.method != "parts")
     none = "no store would fit; " if phased else "no m and no store would fit; "

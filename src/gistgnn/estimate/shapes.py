@@ -11,7 +11,7 @@ from torch import nn
 from gistgnn.accounting.costs import Operations, moments_of, slice_bytes, theta_bytes
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling import expected_batch
+from gistgnn.sampling import chosen_sampling, expected_batch
 from gistgnn.sampling.batch import SPARSE_BELOW
 from gistgnn.schedule import RoundPlan, Schedule, check_phases
 
@@ -61,6 +61,7 @@ class RunShape:
     """
 
     def __init__(self, config: RunConfig, sizes: GraphSizes, other: "RunShape | None" = None) -> None:
+        config = replace(config, sampler=chosen_sampling(config.sampler, sizes.nodes))
         self.config, self.sizes = config, sizes
         if other is None:
             alike = replace(config, store="memory", store_precision="float32", device="cpu")

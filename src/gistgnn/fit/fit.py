@@ -27,6 +27,7 @@ from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 log = logging.getLogger(__name__)
 
 MOST_UNTRAINED = 0.03  # share of the parameters
+LATE, RISING = 0.2, 0.02  # the last part of a run, and the share of the score that it gains, of a run that is too short
 
 
 class Fit(Run):
@@ -152,6 +153,7 @@ class Fit(Run):
     def end(self) -> Result:
         """Return the result, after telling the callbacks."""
         result = self._result()
+        self._note_rising()
         self._call("on_fit_end", result)
         return result
 
@@ -175,6 +177,7 @@ class Fit(Run):
             memory=memory_of(setup.graph, plan.training, place, gist.device, gist.ranks, theta, slices),
             partition=partition_of(partition, partition.blocks(plan.draw)),
             coverage=coverage_of(gist._full_spec, gist.partition, self.schedule.draws(progress.rounds)),
+            batches=self.sampler.facts,
             budget=progress.chosen,
             local_steps=self.schedule.local_steps,
             metric=setup.metric.as_dict(),
@@ -261,6 +264,20 @@ class Fit(Run):
         assert self.progress.chosen is not None
         self.progress.chosen["training"] = adjusted
         return self.schedule.plan(self.progress.rounds)
+
+    def _note_rising(self) -> None:
+        """Say so if the last score is the best by a clear margin over those before the last fifth of the run."""
+        progress, metric = self.progress, self._setup.metric
+        before = [each["validation"] for each in progress.history if each["round"] <= (1 - LATE) * progress.rounds]
+        if not before or progress.stopped_early or progress.best_round != progress.rounds or not self._ranks.leads:
+            return
+        best, last = (max if metric.higher_is_better else min)(before), progress.history[-1]["validation"]
+        if abs(last - best) > RISING * abs(last):
+            log.info(
+                "the score was still getting better: %s of the validation nodes was %.4g before the last fifth of the "
+                "run, and is %.4g: train longer, by more epochs or a budget",
+                metric.name, best, last,
+            )  # fmt: skip
 
     def _warn_of_untrained(self) -> None:
         gist, schedule = self.gist, self.schedule

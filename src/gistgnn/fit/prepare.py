@@ -20,7 +20,7 @@ from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.doubts import note_doubts
 from gistgnn.runners.registry import Runner
-from gistgnn.sampling import Batch, FullGraph, Sampler, Sampling, training_subgraph, whole_graph
+from gistgnn.sampling import Batch, FullGraph, Sampler, Sampling, chosen_sampling, training_subgraph, whole_graph
 from gistgnn.schedule import check_phases
 from gistgnn.settings import Phase, Training
 from gistgnn.theta.model_spec import values_of
@@ -94,6 +94,7 @@ class Setup:
         if gist.ranks.leads:
             note_doubts(graph)
         self.graph = graph = graph.to(gist.device)
+        self.sampling = chosen_sampling(self.sampling, graph.num_nodes)
         several = gist.method == "gist" and gist.workers > 1 and gist.partition.split
         if graph.regression and several and not (training.averages or training.budget):
             # The full model's output is the sum of m outputs, each of which has learned the target. The largest class

@@ -57,6 +57,8 @@ class Result:
             "bytes_per_step", the bytes that each would send, by formula.
         memory: bytes that are held during the whole run (see `gistgnn.accounting.costs`).
         partition: the axes, their features and blocks.
+        batches: how clusters were chosen: "clusters", "clusters_per_batch", and "label_entropy", that of a batch's
+            labels as a share of that of as many random nodes; None: there are none.
         budget: for a run with a budget, the settings that were chosen, why, and the times of steps; else None.
         local_steps: ζ of every phase, also where it was chosen.
         coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
@@ -79,6 +81,7 @@ class Result:
     memory: dict[str, int] = field(default_factory=dict)
     partition: list[dict[str, Any]] = field(default_factory=list)
     coverage: dict[str, Any] = field(default_factory=dict)
+    batches: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
     local_steps: list[int] = field(default_factory=list)
     metric: dict[str, Any] = field(default_factory=dict)

@@ -10,7 +10,7 @@ import torch
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.files import SUFFIXES, load_file
-from gistgnn.graphs.folder import MANIFEST, Manifest, load_folder
+from gistgnn.graphs.folder import MANIFEST, load_folder
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.standardise import sample_of
 
@@ -162,17 +162,6 @@ def is_file(name_or_path: str | Path) -> bool:
     """Whether `load` takes this for the path of a graph file: it is no data set's name, and no folder."""
     path = Path(name_or_path).expanduser()
     return find(str(name_or_path)) is None and path.suffix.lower() in SUFFIXES and not (path / MANIFEST).exists()
-
-
-def nodes_and_clusters(name_or_path: str | Path, data_root: str | Path) -> tuple[int, int | None]:
-    """Return the number of nodes, and of the clusters that the nodes are in the order of; a file is read for it."""
-    path = Path(name_or_path).expanduser()
-    if info := find(str(name_or_path)):
-        return info.nodes, None
-    if (path / MANIFEST).exists():
-        manifest = Manifest.read(path)
-        return manifest.nodes, manifest.clusters
-    return load(path, data_root).num_nodes, None
 
 
 def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:

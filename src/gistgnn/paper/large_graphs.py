@@ -228,8 +228,9 @@ def large_run(
     lr: float = 0.01,
 ) -> RunConfig:
     """The run of one model on a large graph; the epochs are split over m, and it is scored `evaluations` times."""
-    sampler = ClusterSampling(clusters or default_clusters(dataset), clusters_per_batch)
-    rounds = epochs * sampler.clusters / sampler.clusters_per_batch / sub_gcns / local_steps
+    clusters = clusters or default_clusters(dataset)
+    sampler = ClusterSampling(clusters, clusters_per_batch)
+    rounds = epochs * clusters / clusters_per_batch / sub_gcns / local_steps
     every = max(1, round(rounds / evaluations))
     training = Training(epochs, local_steps, lr=lr, evaluate_every=every)
     return RunConfig(

@@ -127,7 +127,7 @@ def shortened(config: RunConfig, dataset: str, data_root: str) -> RunConfig:
     info, sizes = find(config.dataset), GraphSizes.of_graph(load(dataset, data_root))
     share = sizes.nodes / info.nodes if info else 1.0
     sampler, evaluation, width = config.sampler, config.evaluation, max(MOST_FEATURES, 8 * config.sub_gcns)
-    if isinstance(sampler, ClusterSampling):
+    if isinstance(sampler, ClusterSampling) and sampler.clusters and sampler.clusters_per_batch:
         sampler = replace(sampler, clusters=max(sampler.clusters_per_batch, round(share * sampler.clusters)))
     if evaluation.parts:
         parts = max(1, round(share * evaluation.parts))

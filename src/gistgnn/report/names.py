@@ -165,6 +165,8 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
             found.append((split, ", ".join(texts)))
     if record["test"]:
         found.append(("best", f"round {record['best_round']} of {record['rounds']}"))
+    if batches := record.get("batches"):
+        found.append(("batches", batches_text(batches)))
     if budget := record.get("budget"):
         found.append(("chosen", budget["reason"]))
     found.append(("training", training_text(record)))
@@ -177,6 +179,14 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     if record["evaluation"]["exact"] is False:
         found.append(("scores", "estimates, since the graph was evaluated in parts"))
     return found
+
+
+def batches_text(batches: Mapping[str, Any]) -> str:
+    """Return what batches of clusters were made of, and how many classes they show."""
+    text = f"{batches['clusters_per_batch']:,} of {batches['clusters']:,} clusters"
+    if (share := batches.get("label_entropy")) is None:
+        return text
+    return f"{text}, whose labels have {percent(share)} of the entropy of random nodes"
 
 
 def summary(record: dict[str, Any]) -> str:

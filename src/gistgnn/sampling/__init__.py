@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from gistgnn.sampling.auto import AutoSampling, chosen_sampling
     from gistgnn.sampling.batch import Batch, training_subgraph, whole_graph
     from gistgnn.sampling.call import arguments, check_fits, forward, multiplying
     from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
@@ -18,11 +19,20 @@ if TYPE_CHECKING:
     from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
     from gistgnn.sampling.sampler import FullGraph, RandomBatches, Sampler, Sampling, expected_batch
 
-__all__ = ["Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling", "FullGraph", "LadiesSampling"]
+__all__ = [
+    "AutoSampling",
+    "Batch",
+    "ClusterBatches",
+    "ClusterSampling",
+    "FastGCNSampling",
+    "FullGraph",
+    "LadiesSampling",
+]
 __all__ += ["SAMPLERS", "NeighborSampling", "RandomBatches", "SaintEdgeSampling", "SaintNodeSampling", "Sampler"]
-__all__ += ["SaintWalkSampling", "Sampling", "arguments", "check_fits", "describe", "expected_batch"]
+__all__ += ["SaintWalkSampling", "Sampling", "arguments", "check_fits", "chosen_sampling", "describe", "expected_batch"]
 __all__ += ["forward", "from_description", "multiplying", "named_sampling", "training_subgraph", "whole_graph"]
 _HOMES = {
+    **dict.fromkeys(["AutoSampling", "chosen_sampling"], "auto"),
     **dict.fromkeys(["Batch", "training_subgraph", "whole_graph"], "batch"),
     **dict.fromkeys(["arguments", "check_fits", "forward", "multiplying"], "call"),
     **dict.fromkeys(["ClusterBatches", "ClusterSampling"], "clusters"),

@@ -1,7 +1,9 @@
 """Batches that are unions of random clusters, after Cluster-GCN (section 2.2)."""
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -11,6 +13,15 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs import CSR
+from gistgnn.graphs.cluster_choice import (
+    FINER,
+    POOR,
+    choose_clusters,
+    choose_per_batch,
+    entropy_share,
+    first_batch,
+    first_cut,
+)
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster
 from gistgnn.graphs.csr import check_sources, index_dtype
 from gistgnn.graphs.named import GraphSizes
@@ -23,6 +34,8 @@ from gistgnn.utils.tensors import Array, to_device
 
 Ranges = list[tuple[int, int]]  # some rows of an array: the first one of each range, and the one after the last
 
+log = logging.getLogger(__name__)
+
 METIS_INSIDE = 0.6  # share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M
 
 
@@ -31,8 +44,9 @@ class ClusterSampling(Sampling):
     """Training by clusters.
 
     Args:
-        clusters: c, the number of clusters.
-        clusters_per_batch: q.
+        clusters: c, the number of clusters. None: those of the graph's folder, or as many as batches of about 2,000
+            nodes need to show about the classes that random nodes do (see `gistgnn.graphs.cluster_choice`).
+        clusters_per_batch: q; None: about 2,000 nodes, or more where c is given and batches show few classes.
         method: "metis", which cuts few edges; "stream", which cuts about as few, in less time and memory on large
             graphs; or "random", for comparison.
         precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is computed once, as
@@ -43,14 +57,14 @@ class ClusterSampling(Sampling):
     name = "clusters"
     counts = ("clusters", "clusters_per_batch")
 
-    clusters: int
-    clusters_per_batch: int = 10
+    clusters: int | None = None
+    clusters_per_batch: int | None = None
     method: str = "metis"
     precompute: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.clusters_per_batch > self.clusters:
+        if self.clusters and self.clusters_per_batch and self.clusters_per_batch > self.clusters:
             raise InputError(
                 f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are: "
                 f"expected 1 to {self.clusters}"
@@ -61,20 +75,60 @@ class ClusterSampling(Sampling):
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
         """Cluster a graph, or read its clusters from the cache, and return the sampler; see `Sampling.sampler`."""
-        clusters, ptr = None, whole.cluster_ptr
-        if ptr is None:
-            clusters = cluster(whole.csr, whole.x.shape[0], self.clusters, self.method, seed)
-        elif (there := len(ptr) - 1) != self.clusters:
-            raise InputError(
-                f"clusters is {self.clusters}, but the folder of the graph has {there} clusters: set clusters to "
-                f"{there}, or cut the graph anew"
-            )
+        clusters, q, entropy = self.clusters_of(whole, seed)
+        there = len(clusters) if clusters else len(cast(Tensor, whole.cluster_ptr)) - 1
         options = {"independent": self.batches == "independent", "precompute": self.precompute}
-        return ClusterBatches(whole, clusters, self.clusters_per_batch, seed, **options)
+        made = ClusterBatches(whole, clusters, q, seed, **options)
+        made.facts = {"clusters": there, "clusters_per_batch": q, "label_entropy": entropy}
+        if entropy is not None and entropy < POOR:
+            self._note_poor(entropy, there, q, whole)
+        return made
+
+    def clusters_of(self, whole: Batch, seed: int) -> tuple[Clusters | None, int, float | None]:
+        """Return the clusters (None: the nodes are in their order), how many make a batch, and what it shows."""
+        ptr, c, q, nodes = whole.cluster_ptr, self.clusters, self.clusters_per_batch, whole.x.shape[0]
+
+        def cut(count: int) -> Clusters:
+            return cluster(whole.csr, nodes, count, self.method, seed)
+
+        def share(assignment: Tensor, per_batch: int) -> float | None:
+            return entropy_share(whole.y, whole.loss_nodes, assignment, per_batch, seed)
+
+        if ptr is None and c is None and q is None:
+            return choose_clusters(cut, nodes, lambda made, per_batch: share(made.assignment, per_batch))
+        clusters, there = None, 0 if ptr is None else len(ptr) - 1
+        if ptr is None:
+            clusters = cut(c or first_cut(nodes))
+            there, assignment = len(clusters), clusters.assignment
+        else:
+            assignment = torch.arange(there).repeat_interleave(ptr.diff())
+        if ptr is not None and c not in (None, there):
+            raise InputError(
+                f"clusters is {c}, but the folder of the graph has {there} clusters: leave clusters out, or cut the "
+                "graph anew"
+            )
+        if q is None:
+            return clusters, *choose_per_batch(there, first_batch(nodes, there), partial(share, assignment))
+        return clusters, (q := min(q, there) if c is None else q), share(assignment, q)
+
+    def _note_poor(self, entropy: float, clusters: int, per_batch: int, whole: Batch) -> None:
+        """Say what to take where the user's own choice, or the folder's clusters, show few classes."""
+        finest = min(round(FINER[-1] * first_cut(nodes := whole.x.shape[0])), nodes)
+        if whole.cluster_ptr is not None:
+            advice = f"cut the graph anew, by `gistgnn partition --clusters {finest}`"
+        elif self.clusters or self.clusters_per_batch:
+            advice = f"leave clusters and clusters_per_batch out, or take {finest} and {first_batch(nodes, finest)}"
+        else:
+            return
+        log.info(
+            f"a batch of {per_batch} of the {clusters:,} clusters shows few classes (its labels have {entropy:.0%} of "
+            f"the entropy of random nodes), which can cost accuracy: {advice}"
+        )
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch."""
-        c, q = self.clusters, self.clusters_per_batch
+        c = self.clusters or (graph.stored and graph.stored.clusters) or first_cut(graph.nodes)
+        q = min(self.clusters_per_batch or first_batch(graph.nodes, c), c)
         inside = METIS_INSIDE if self.method != "random" and c > 1 else 1 / c
         both = (q - 1) / (c - 1) if c > 1 else 0.0
         if graph.stored and graph.stored.clusters == c:  # then it is known

@@ -10,10 +10,14 @@ from gistgnn.utils.lazy import Registry
 if TYPE_CHECKING:
     from gistgnn.sampling.sampler import Sampling
 
-SamplerName = Literal["full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw"]
+SamplerName = Literal[
+    "full", "auto", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw"
+]
+AUTO = "auto"
 FULL = "full"  # every step sees the whole graph; it has no settings
 SAMPLERS: "Registry[type[Sampling]]" = Registry(
     {
+        "auto": "gistgnn.sampling.auto:AutoSampling",
         "clusters": "gistgnn.sampling.clusters:ClusterSampling",
         "ladies": "gistgnn.sampling.ladies_fastgcn:LadiesSampling",
         "fastgcn": "gistgnn.sampling.ladies_fastgcn:FastGCNSampling",
@@ -25,14 +29,9 @@ SAMPLERS: "Registry[type[Sampling]]" = Registry(
 )
 """The classes of the samplers' settings, by the name on the command line."""
 
-NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the sampler "clusters", given by its name alone
 
-
-def named_sampling(
-    sampling: "Sampling | str | None", nodes: int, clusters_there: int | None = None
-) -> "Sampling | None":
+def named_sampling(sampling: "Sampling | str | None") -> "Sampling | None":
     """Return the default settings of a sampler given by name, such as "clusters"; settings as they are."""
-    # "clusters" joins 10 clusters to a batch: the graph's own, or some of about `NODES_PER_CLUSTER` nodes.
     if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
         return sampling
     if not isinstance(sampling, str) or sampling not in (FULL, *SAMPLERS):
@@ -40,12 +39,7 @@ def named_sampling(
             f"sampler is {shown(sampling)}, expected one of {', '.join((FULL, *SAMPLERS))}, or settings such as "
             "ClusterSampling(clusters=50)"
         )
-    if sampling == FULL:
-        return None
-    if sampling == "clusters":
-        clusters = clusters_there or min(max(-(-nodes // NODES_PER_CLUSTER), FEWEST_CLUSTERS), nodes)
-        return SAMPLERS[sampling](clusters=clusters, clusters_per_batch=min(10, clusters))  # type: ignore[call-arg]
-    return SAMPLERS[sampling]()
+    return None if sampling == FULL else SAMPLERS[sampling]()
 
 
 def describe(sampling: "Sampling | None") -> dict[str, Any] | None:

@@ -61,6 +61,7 @@ class Sampler(ABC):
     """Gives the batches of a run's steps; `RandomBatches` is the base class of most samplers."""
 
     steps_per_epoch: int  # in which every training node is seen about once
+    facts: dict[str, Any] | None = None  # what was chosen for the graph, as result.json holds it
 
     @abstractmethod
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
@@ -116,7 +117,8 @@ class Sampling(ABC):
         if self.batches not in BATCHES:
             raise InputError(f"batches is {shown(self.batches)}, expected one of {', '.join(BATCHES)}")
         for name in self.counts:
-            check_count(name, getattr(self, name), most=self.most.get(name, MOST))
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value, most=self.most.get(name, MOST))
 
     @abstractmethod
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "RandomBatches":

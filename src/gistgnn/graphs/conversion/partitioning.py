@@ -13,6 +13,7 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.checks import EDGE_DATA
+from gistgnn.graphs.cluster_choice import choose_clusters, entropy_share
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster, clusters_of_parts
 from gistgnn.graphs.conversion.converting import room_within, timed
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
@@ -50,7 +51,7 @@ class Partitioned:
 def partition_folder(
     folder: str | Path,
     out: str | Path,
-    clusters: int,
+    clusters: int | None = None,
     *,
     method: str = "auto",
     memory: int | None = None,
@@ -64,7 +65,8 @@ def partition_folder(
     Args:
         folder: of a graph, without clusters.
         out: must not exist, or be empty.
-        clusters: c, from 1 to N. Empty clusters are dropped, so there may be fewer.
+        clusters: c, from 1 to N. Empty clusters are dropped, so there may be fewer. None: as many as batches need to
+            show the classes (see `gistgnn.graphs.cluster_choice`); the graph is cut up to three times.
         method: "metis"; "stream", which reads the edges in blocks; "random"; or "auto": METIS where its memory fits,
             otherwise stream.
         memory: bytes that the process, and METIS's, may take, without the pages of mapped files; None: 2 GiB, or 1 GiB
@@ -78,18 +80,25 @@ def partition_folder(
     check_seed(seed)
     graph, seconds = load_folder(source), dict[str, float]()  # checks the values of nodes
     check_sources(graph.edges.col, graph.num_nodes)
-    check_count("clusters", clusters, most=graph.num_nodes)
+    if clusters is not None:
+        check_count("clusters", clusters, most=graph.num_nodes)
     if graph.cluster_ptr is not None:
         raise InputError(f"{source} is in clusters already: give the folder from which it was made")
+
+    def cut(count: int) -> Clusters:
+        if method != "stream":
+            return cluster(graph.edges, graph.num_nodes, count, method, seed)
+        part = streaming.stream_clusters(graph.edges, count, seed, shown.within if shown else lambda _: None)
+        return clusters_of_parts(part, count)  # it is not kept in the cache
+
+    def share(made: Clusters, per_batch: int) -> float | None:
+        return entropy_share(graph.y, graph.train.nonzero().squeeze(1), made.assignment, per_batch, seed)
+
     room, shown = room_within(memory), TaskProgress(f"partitioning {graph.name}", 2) if progress else None
     with whole_folder(target) as made, shown or nullcontext():
         method = _chosen(method, graph.edges, room)
         with timed(seconds, "clusters", shown):
-            if method == "stream":  # it is not kept in the cache
-                part = streaming.stream_clusters(graph.edges, clusters, seed, shown.within if shown else lambda _: None)
-                parts = clusters_of_parts(part, clusters)
-            else:
-                parts = cluster(graph.edges, graph.num_nodes, clusters, method, seed)
+            parts = cut(clusters) if clusters else choose_clusters(cut, graph.num_nodes, share)[0]
         with timed(seconds, "renumbering", shown):
             manifest, inside = _write_renumbered(source, parts, room, made)
         return Partitioned(manifest, method, parts.sizes.numpy(), inside, seconds)

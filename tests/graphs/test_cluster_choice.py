@@ -1,0 +1,76 @@
+"""What is chosen for the graph at hand: the sampler, the number of clusters, and how many make a batch."""
+
+import logging
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from gistgnn.graphs.cluster_choice import ENOUGH, entropy_share
+from gistgnn.sampling import AutoSampling, Batch, ClusterSampling, chosen_sampling
+
+NODES, CLASSES = 4000, 100
+IN_ORDER = torch.arange(NODES) * CLASSES // NODES  # neighbours share their class
+ANY = torch.randint(CLASSES, (NODES,), generator=torch.Generator().manual_seed(0))
+
+
+def facts(y: Tensor, ptr: Tensor | None = None, **given: int) -> dict[str, float]:
+    found = ClusterSampling(**given).sampler(ring(y, ptr), 0).facts
+    assert found is not None
+    return found
+
+
+def ring(y: Tensor, ptr: Tensor | None = None) -> Batch:
+    """A path over the nodes, in both directions."""
+    edges = torch.stack([torch.arange(NODES - 1), torch.arange(1, NODES)])
+    return Batch(torch.zeros(NODES, 1), torch.cat([edges, edges.flip(0)], 1), y, torch.arange(NODES), cluster_ptr=ptr)
+
+
+def test_the_clusters_are_as_fine_as_the_classes_need() -> None:
+    assert facts(ANY) | {"label_entropy": 1} == {"clusters": 20, "clusters_per_batch": 10, "label_entropy": 1}
+    chosen, coarse = facts(IN_ORDER), facts(IN_ORDER, clusters=20, clusters_per_batch=10)
+    assert chosen["clusters"] > 60
+    assert chosen["clusters_per_batch"] == round(chosen["clusters"] / 2)
+    assert coarse["label_entropy"] < ENOUGH
+    assert coarse["label_entropy"] + 0.05 < chosen["label_entropy"]
+
+
+def test_more_of_given_clusters_make_a_batch() -> None:
+    ptr = torch.arange(0, NODES + 1, 40)  # one for each class
+    assert facts(ANY, clusters=100)["clusters_per_batch"] == 50
+    for given in (facts(IN_ORDER, ptr), facts(IN_ORDER, ptr, clusters=100)):
+        assert given["clusters_per_batch"] == 100
+        assert given["label_entropy"] == pytest.approx(1)
+
+
+def test_a_poor_choice_of_the_users_gets_one_note(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    facts(ANY, clusters=20, clusters_per_batch=5)
+    assert "few classes" not in caplog.text
+    facts(IN_ORDER, clusters=20, clusters_per_batch=1)
+    (note,) = (text for text in caplog.messages if "few classes" in text)
+    assert "a batch of 1 of the 20 clusters" in note
+    assert "leave clusters and clusters_per_batch out" in note
+    caplog.clear()
+    facts(IN_ORDER, torch.arange(0, NODES + 1, 200), clusters_per_batch=2)
+    (note,) = (text for text in caplog.messages if "few classes" in text)
+    assert "gistgnn partition --clusters 200" in note
+
+
+def test_the_entropy_of_batches_as_a_share_of_that_of_random_nodes() -> None:
+    train, blocks = torch.arange(NODES), torch.arange(NODES) * 10 // NODES  # ten classes in each
+    assert entropy_share(IN_ORDER, train, blocks, 10, 0) == pytest.approx(1)
+    share = entropy_share(IN_ORDER, train, blocks, 1, 0)
+    assert share == pytest.approx(math.log(10) / math.log(100), rel=0.03)  # 400 random nodes miss a few classes
+    several = torch.nn.functional.one_hot(IN_ORDER).float()
+    assert entropy_share(several, train, blocks, 1, 0) == pytest.approx(share)
+    assert entropy_share(IN_ORDER.float(), train, blocks, 1, 0) is None  # a regression
+    assert entropy_share(IN_ORDER * 0, train, blocks, 1, 0) is None  # one class
+
+
+def test_large_graphs_and_independent_workers_train_by_clusters() -> None:
+    assert chosen_sampling(AutoSampling(), 10_000) is None
+    assert chosen_sampling(AutoSampling(), 10_001) == ClusterSampling()
+    assert chosen_sampling(AutoSampling(batches="independent"), 100) == ClusterSampling(batches="independent")
+    assert chosen_sampling(None, 10**6) is None
