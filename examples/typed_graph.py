@@ -23,7 +23,9 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--files", type=int, default=80, help="of each package")
 parser.add_argument("--epochs", type=int, default=100)
 args = parser.parse_args()
-features, edges, labels = defaultdict(list), defaultdict(list), []
+features: dict[str, list[list[int]]] = defaultdict(list)
+edges: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)
+labels: list[int] = []
 
 
 def add(node: ast.AST) -> int:
@@ -38,7 +40,9 @@ def add(node: ast.AST) -> int:
 
 
 for label, package in enumerate(PACKAGES):
-    folder = Path(find_spec(package).origin).parent
+    spec = find_spec(package)
+    assert spec is not None
+    folder = Path(str(spec.origin)).parent
     trees = {path.stem: ast.parse(path.read_text()) for path in sorted(folder.rglob("[!_]*.py"))[-args.files :]}
     numbers = {name: add(tree) for name, tree in trees.items()}
     labels += [label] * len(trees)
