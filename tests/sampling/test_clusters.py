@@ -39,7 +39,7 @@ def batches(draw: st.DrawFn) -> tuple[Batch, Clusters, int]:
     x = torch.arange(2 * nodes, dtype=torch.float32).view(nodes, 2)  # says which node a row is of
     loss_nodes = torch.tensor(sorted(draw(st.sets(node))), dtype=torch.int64)
     count = draw(st.integers(1, nodes))
-    clusters = cluster(edge_index, nodes, count, draw(st.sampled_from(["random", "random", "metis"])))
+    clusters = cluster(edge_index, nodes, count, "random")
     return Batch(x, edge_index, torch.arange(nodes) * 10, loss_nodes), clusters, draw(st.integers(1, count))
 
 
