@@ -36,7 +36,7 @@ def main() -> None:
     options = parse()
     torch.set_num_threads(options.threads)
     stored = load(options.folder)
-    if stored.num_clusters is None:
+    if stored.cluster_ptr is None:
         raise SystemExit(f"{options.folder} has no clusters: make it by `gistgnn partition --out`")
     setting = f"{options.model} of width {options.width}, m = {options.sub_gcns}, {options.per_batch} clusters a batch"
     print(
@@ -70,7 +70,7 @@ def trained(graph: Graph, options: argparse.Namespace, forget: Callable[[], None
         )
         return made
 
-    sampler = ClusterSampling(graph.num_clusters, options.per_batch, precompute=options.precompute)
+    sampler = ClusterSampling(len(graph.cluster_ptr) - 1, options.per_batch, precompute=options.precompute)
     GIST(build, (width, width), options.sub_gcns).fit(
         graph, epochs=NEVER, local_steps=options.steps, sampler=sampler, evaluate_every=NEVER, callbacks=[watch],
         progress=False,

@@ -176,11 +176,6 @@ class Graph:
         return {"x": self.x, "y": self.y, "train": self.train, "val": self.val, "test": self.test, **self.edge_data}
 
     @property
-    def num_clusters(self) -> int | None:
-        """The number of clusters that the nodes are in the order of; None: they are not."""
-        return None if self.cluster_ptr is None else len(self.cluster_ptr) - 1
-
-    @property
     def held_bytes(self) -> int:
         """Bytes of the tensors in memory: all of them, or those that are not mapped from a folder."""
         held: Any = (self.y, self.train, self.val, self.test) if self.folder else (*self.tensors.values(), self.edges)
