@@ -13,7 +13,7 @@ from gistgnn.errors import DivergedError, GistError, InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.slices import THETA, fill, trained_tensors
+from gistgnn.theta.slices import THETA, fill, give_moments, trained_tensors
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.prefetch import prefetch
 
@@ -98,7 +98,7 @@ class Round:
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
         """Give the optimiser of sub-GCN i its moments from earlier rounds, and keep them after this round."""
-        self._theta.load_moments(self._written[i][0], self._loaded[i], optimizer)
+        give_moments(self._loaded[i], optimizer, self._theta.moments_of(self._written[i][0]))
         self._optimizers[i] = optimizer
         self._carried.add(i)
 

@@ -152,16 +152,10 @@ def test_dropout_acts_in_training_only_and_follows_the_seed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_build_on_meta_and_reset(name: str) -> None:
+def test_build_on_meta(name: str) -> None:
     with torch.device("meta"):
         model = MODELS[name](4, [6, 1], 3, norm="batch")
     assert all(parameter.is_meta for parameter in model.parameters())
-    model = model.to_empty(device="cpu")
-    torch.manual_seed(0)
-    model.reset_parameters()  # of batch norm's statistics, too
-    torch.manual_seed(0)
-    for key, value in MODELS[name](4, [6, 1], 3, norm="batch").state_dict().items():
-        assert torch.equal(model.state_dict()[key], value), key
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -54,7 +54,7 @@ def test_entries_come_in_any_order_and_repeated_ones_add_up() -> None:
     row, col = torch.tensor([2, 0, 2, 2]), torch.tensor([1, 0, 0, 1])
     matrix = SparseMatrix(row, col, torch.tensor([1.0, 2.0, 3.0, 4.0]), (3, 2))
     expected = torch.tensor([[2.0, 0.0], [0.0, 0.0], [3.0, 5.0]])
-    assert matrix.nnz == 4
+    assert len(matrix.value) == 4
     assert matrix.shape == (3, 2)
     assert torch.equal(matrix.to_dense(), expected)
     assert torch.equal(matrix @ torch.eye(2), expected)

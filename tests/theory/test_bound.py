@@ -46,13 +46,13 @@ def test_what_is_proved_holds_in_every_round(m: int, zeta: int) -> None:
     V = [trace.deviation() for trace in traces]
     errors = [float((p.y - output).norm()) for output in (traces[0].before, *(trace.after for trace in traces))]
     for t in range(rounds):
-        assert errors[t + 1] <= bound.after(errors[t], V[t])
+        assert errors[t + 1] <= bound.contraction * errors[t] + bound.kappa * V[t]
         assert errors[t + 1] ** 2 <= bound.at(t + 1, errors[0] ** 2, max(V))
     assert bound.contraction < 1
     assert errors[-1] < 0.5 * errors[0] <= 0.5 * lazy.start_bound(d_1)
     assert (bound.neighbourhood(max(V)) > 0) == (m > 1)
     settled = bound.neighbourhood(max(V)) ** 0.5  # a round leaves it as it is
-    assert bound.after(settled, max(V)) == pytest.approx(settled)
+    assert bound.contraction * settled + bound.kappa * max(V) == pytest.approx(settled)
     moved = max(
         float((theta - start[:, block]).norm(dim=0).max())
         for own, trace in zip(blocks, traces, strict=True)

@@ -22,7 +22,7 @@ from gistgnn.partition import Blocks
 from gistgnn.theta.between_ranks import BetweenRanks
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.slices import MOMENTS, THETA, Trained, fill, name_of, value_of
+from gistgnn.theta.slices import MOMENTS, THETA, Trained, name_of, value_of
 from gistgnn.theta.theta import Theta
 from gistgnn.training.metric import Metric
 
@@ -41,9 +41,6 @@ class Members(InMemory):
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
         return {name: self.tensors[_named(i, name)] for name in self.names}
-
-    def load(self, i: int, sub: nn.Module) -> None:
-        fill(sub, self.slice_of(i))
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
         own = f"{MOMENTS}{_named(i, '')}"

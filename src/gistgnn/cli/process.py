@@ -85,7 +85,6 @@ def raising() -> Iterator[None]:
     """Inside the block a signal raises `Interrupted`, so that files are closed and other processes are ended."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        _leave_closed_terminal(number)
         raise Interrupted(number)
 
     with _handling(interrupt):
@@ -118,7 +117,6 @@ def stopping(grace: float = GRACE) -> Iterator[Stop]:
         if number == signal.SIGINT:
             say("stopping after this round; Ctrl-C again to stop at once")
             return
-        _leave_closed_terminal(number)
         timer.start()
         say(f"{signal.Signals(number).name}: stopping after this round, or in {grace:g} s (--grace)")
 
@@ -161,16 +159,6 @@ def _end(number: int) -> NoReturn:
         if os.isatty(2):
             os.write(2, b"\x1b[?25h")
     os._exit(status_of(number))
-
-
-def _leave_closed_terminal(number: int) -> None:
-    """After SIGHUP, send what is printed nowhere: the terminal is closed, and writing there would fail."""
-    if number != getattr(signal, "SIGHUP", None):
-        return
-    with open(os.devnull, "w") as nowhere:
-        for handle in (1, 2):
-            if os.isatty(handle):
-                os.dup2(nowhere.fileno(), handle)
 
 
 def load_torch(module: str = "torch", title: str = "") -> None:

@@ -195,10 +195,6 @@ class Graph:
             self.__dict__["_checksum"] = found
         return int(self.__dict__["_checksum"])
 
-    def with_features(self, x: Tensor) -> "Graph":
-        """Return the graph with other features: [N, F]."""
-        return replace(self, x=x)
-
     def to(self, device: torch.device | str) -> "Graph":
         """Return the graph with every tensor on `device`, but mapped ones, whose batches move when they are used."""
         names = ("y", "train", "val", "test") if self.folder else (*self.tensors, "edges")

@@ -83,7 +83,7 @@ class Standardisation:
     def graph(self, graph: Graph) -> Graph:
         """Return the graph with scaled features. Of a graph in a folder, a file in the folder keeps them."""
         if graph.folder is None or graph.x.device.type != "cpu":
-            return graph.with_features(self.features(graph.x))
+            return replace(graph, x=self.features(graph.x))
 
         def fill(array: npt.NDArray[np.float32]) -> None:
             for start in range(0, len(array), _ROWS):

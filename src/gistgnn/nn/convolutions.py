@@ -20,12 +20,8 @@ class GCNLayer(Propagation):
         super().__init__()
         self.out_features = out_features
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
-        self.bias = nn.Parameter(torch.empty(out_features))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
+        self.bias = nn.Parameter(torch.zeros(out_features))
         nn.init.xavier_uniform_(self.weight)
-        nn.init.zeros_(self.bias)
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
         return a + self.bias if self.is_projected(x, a) else project(a, self.weight, self.bias)
@@ -48,9 +44,6 @@ class SAGELayer(Propagation):
         self.in_features, self.out_features = in_features, out_features
         self.weight = nn.Parameter(torch.empty(out_features, 2 * in_features))
         self.bias = nn.Parameter(torch.empty(out_features))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for parameter in (self.weight, self.bias):
             nn.init.uniform_(parameter, -(self.in_features**-0.5), self.in_features**-0.5)
 
@@ -99,15 +92,10 @@ class GINLayer(Propagation):
         self.norm = make_norm(norm, inside)
         self.second_weight = nn.Parameter(torch.empty(out_features, inside))
         self.second_bias = nn.Parameter(torch.empty(out_features))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for weight, bias in ((self.weight, self.bias), (self.second_weight, self.second_bias)):
             bound = weight.shape[1] ** -0.5
             nn.init.uniform_(weight, -bound, bound)
             nn.init.uniform_(bias, -bound, bound)
-        if isinstance(self.norm, nn.BatchNorm1d):
-            self.norm.reset_parameters()
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
         h = a + self.bias if self.is_projected(x, a) else project(a, self.weight, self.bias)

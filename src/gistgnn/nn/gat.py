@@ -41,13 +41,9 @@ class GATLayer(_Heads):
         self.weight = nn.Parameter(torch.empty(heads * width, in_features))
         self.source = nn.Parameter(torch.empty(heads, width))
         self.target = nn.Parameter(torch.empty(heads, width))
-        self.bias = nn.Parameter(torch.empty(self.out_features))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
+        self.bias = nn.Parameter(torch.zeros(self.out_features))
         for parameter in (self.weight, self.source, self.target):
             nn.init.xavier_uniform_(parameter)
-        nn.init.zeros_(self.bias)
 
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return every head's features: [N, heads·width]."""
@@ -87,17 +83,11 @@ class GATv2Layer(_Heads):
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
         super().__init__(width, heads, concat=concat, dropout=dropout)
         self.weight = nn.Parameter(torch.empty(2 * heads * width, in_features))
-        self.score_bias = nn.Parameter(torch.empty(heads * width))
+        self.score_bias = nn.Parameter(torch.zeros(heads * width))
         self.attention = nn.Parameter(torch.empty(heads, width))
-        self.bias = nn.Parameter(torch.empty(self.out_features))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        for weight in self.weight.data.chunk(2):
+        self.bias = nn.Parameter(torch.zeros(self.out_features))
+        for weight in (*self.weight.data.chunk(2), self.attention):
             nn.init.xavier_uniform_(weight)
-        nn.init.xavier_uniform_(self.attention)
-        for bias in (self.score_bias, self.bias):
-            nn.init.zeros_(bias)
 
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return every head's features as a source, then as a target: [N, 2·heads·width]."""

@@ -32,10 +32,6 @@ class Layer(nn.Module, ABC):
     update_reads_input: bool = True  # whether `update` reads the values of `x`, and not only its type
 
     @abstractmethod
-    def reset_parameters(self) -> None:
-        """Draw new parameters from torch's global generator."""
-
-    @abstractmethod
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return what every node sends along its edges: [N, k]. ``adj`` may decide which equivalent form is cheaper."""
 
@@ -134,14 +130,6 @@ class GNN(nn.Module):
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
         """Return the layer from ``in_features`` to ``width``. ``last`` marks the output layer."""
         return type(self).layer(in_features, width)
-
-    def reset_parameters(self) -> None:
-        """Draw new parameters from torch's global generator, and reset the statistics of batch norm."""
-        for layer in self.convs:
-            cast(Layer, layer).reset_parameters()
-        for norm in self.norms:
-            if isinstance(norm, nn.BatchNorm1d):
-                norm.reset_parameters()
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency | Tensor) -> Tensor:
         """Return the scores of every node: [N, out_features]; for a batch sampled by layers, of its output nodes.

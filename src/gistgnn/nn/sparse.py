@@ -78,11 +78,6 @@ class SparseMatrix:
         return self.pattern.shape
 
     @property
-    def nnz(self) -> int:
-        """Number of stored entries."""
-        return self.value.numel()
-
-    @property
     def dtype(self) -> torch.dtype:
         """Type of the values; features must have the same type."""
         return self.value.dtype
@@ -144,7 +139,7 @@ class SparseMatrix:
         return multiply(self, h)
 
     def __repr__(self) -> str:
-        return f"SparseMatrix(shape={self.shape}, nnz={self.nnz}, dtype={self.dtype}, device='{self.device}')"
+        return f"SparseMatrix(shape={self.shape}, nnz={len(self.value)}, dtype={self.dtype}, device='{self.device}')"
 
 
 def multiply(matrix: SparseMatrix, h: Tensor) -> Tensor:

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from gistgnn import InputError
 from gistgnn.compare import Record, Row, RunStore, as_markdown
 from gistgnn.paper.registry import SCALES
-from gistgnn.report import REPORT, write_experiment_report
-from gistgnn.storage import replacing
+from gistgnn.report import REPORT, write_experiment_report, write_report
 from gistgnn.utils import describe_machine
 
 RECORD, RUNS = "experiment.json", "runs"
@@ -127,7 +126,6 @@ class Experiment(ABC):
         record = json.dumps({**asdict(outcome), **about, "config": config}, indent=1, default=list)
         table = as_markdown(outcome.columns, outcome.rows, f"{outcome.note} Measured on {machine}.")
         for name, text in ((f"{self.name}.md", table), (RECORD, record)):
-            with replacing(out / name) as path:
-                path.write_text(text, encoding="utf-8", errors="backslashreplace")
+            write_report(out / name, text)
         write_experiment_report(out / REPORT, json.loads(record))
         return outcome

@@ -5,7 +5,6 @@ curves.png and report.html; and, until the run is finished, checkpoints/ and, if
 """
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -32,7 +31,7 @@ from gistgnn.storage.tensors import assign, check_digest, read_tensors
 from gistgnn.storage.whole_files import reading
 from gistgnn.theta import disk
 from gistgnn.utils.formats import plural
-from gistgnn.utils.machine import provenance
+from gistgnn.utils.machine import provenance, usable_device
 
 CHECKPOINTS = "checkpoints"
 
@@ -197,13 +196,10 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
 
 
 def choose_device(name: str) -> str:
-    """Return the device of a name; "auto" is the GPU if there is one."""
+    """Return the name of a device that torch finds; "auto" is the GPU if there is one."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise InputError(f"device is '{name}', expected auto, cpu, cuda or cuda:N")
-    if name != "cpu" and int(name.partition(":")[2] or 0) >= torch.cuda.device_count():
-        raise InputError(f"device is '{name}', but torch finds {torch.cuda.device_count()} GPUs here: use --device cpu")
+    usable_device(name)
     return name
 
 

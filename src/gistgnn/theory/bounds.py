@@ -141,10 +141,6 @@ class ProvedBound:
         """Return (κV / (1 − c))², the limit of the bound; V bounds all V_t, or is √E V_t² for the mean."""
         return (self.kappa * deviation / (1.0 - self.contraction)) ** 2
 
-    def after(self, error: float, deviation: float) -> float:
-        """Return the bound on ‖y − ŷ(t + 1)‖, given ‖y − ŷ(t)‖ and V_t."""
-        return self.contraction * error + self.kappa * deviation
-
     def at(self, t: int, initial: float, deviation: float) -> float:
         """Return the bound on ‖y − ŷ(t)‖², given ‖y − ŷ(0)‖² and V."""
         left = self.contraction**t

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.distributed import Ranks, World
-from gistgnn.layout.axes import Layout, named_tensors
+from gistgnn.layout.axes import Layout
 from gistgnn.storage.tensors import assign
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import Trained, check_slice_fits, fill, gather, gather_into, name_of, shape_of, values_by_key
+from gistgnn.theta.slices import Trained, fill, gather, name_of, values_by_key
 from gistgnn.theta.theta import Exchange, Theta
 
 
@@ -46,12 +46,6 @@ class InMemory(Theta):
     def slice_of(self, i: int) -> dict[str, Tensor]:
         """The slice of Θ that belongs to sub-GCN i, by name; a view where that is a whole tensor."""
         return {name: gather(tensor, self._cuts[i][name]) for name, tensor in self.tensors.items()}
-
-    def load(self, i: int, sub: nn.Module) -> None:
-        cuts = self._cuts[i]
-        check_slice_fits(sub, {name: shape_of(tensor.shape, cuts[name]) for name, tensor in self.tensors.items()})
-        for name, target in named_tensors(sub).items():
-            gather_into(target.detach(), self.tensors[name], cuts[name])
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
         return {

@@ -14,7 +14,7 @@ from gistgnn.storage.tensors import LargeTensorsInFiles, assign, temporary_tenso
 from gistgnn.theta.between_ranks import BetweenRanks
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import THETA, Cut, Slices, gather, name_of, shape_of, value_of
+from gistgnn.theta.slices import THETA, Cut, gather, name_of, shape_of, value_of
 from gistgnn.theta.theta import Theta
 
 
@@ -26,35 +26,6 @@ class Piece:
     rows: slice  # of the sub-GCN's slice
     cut: Cut  # the same entries as a cut of the rank's rows
     spec: TensorSpec  # of the piece
-
-
-class Shares:
-    """Deals the rows of every tensor of Θ to W ranks, as `torch.chunk` does; a single number is a row of rank 0."""
-
-    def __init__(self, slices: Slices, specs: Mapping[str, TensorSpec], ranks: int) -> None:
-        self._slices, self._specs, self._ranks = slices, specs, ranks
-
-    def rows(self, name: str, rank: int) -> range:
-        """The rows that a rank owns."""
-        rows = (*self._specs[name].shape, 1)[0]
-        each = -(-rows // self._ranks)
-        return range(min(rank * each, rows), min((rank + 1) * each, rows))
-
-    def pieces(self, blocks: Blocks, rank: int) -> Iterator[Piece]:
-        """Yield the pieces of a sub-GCN's slice that a rank owns, one for a tensor, without empty ones."""
-        for name, cut in self._slices.cuts(blocks).items():
-            own, spec = self.rows(name, rank), self._specs[name]
-            chosen, *columns = cut or (None,)
-            if chosen is None:
-                rows, places = slice(own.start, own.stop), None
-            else:
-                ends = torch.tensor([own.start, own.stop], device=chosen.device)
-                first, last = torch.searchsorted(chosen, ends).tolist()
-                rows, places = slice(first, last), chosen[first:last] - own.start
-            others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
-            shape = torch.Size((rows.stop - rows.start, *others))
-            if shape.numel():
-                yield Piece(name, rows, (places, *columns), TensorSpec(shape, spec.dtype))
 
 
 Item = tuple[int, str, Piece]  # a sub-GCN, the key of a tensor or moment, and a piece of its slice
@@ -71,7 +42,6 @@ class Sharded(Theta):
         super().__init__(spec.layout, spec.widths, spec.tensor_specs(), BetweenRanks(ranks, sharded=True))
         self.ranks, self.device = ranks, spec.device
         self.shards = ranks.count
-        self.shares = Shares(self.slices, self.specs, ranks.count)
         self._keys: list[str] = []  # of the moments when the open round began
         self._received: dict[tuple[int, str], list[tuple[slice, Tensor]]] = {}
 
@@ -130,6 +100,28 @@ class Sharded(Theta):
         self.moments |= self.exchange.counts()
         self._finish_round(loss)
 
+    def owned(self, name: str, rank: int) -> range:
+        """The rows of a tensor that a rank owns, as `torch.chunk` deals them; a single number is a row of rank 0."""
+        rows = (*self.specs[name].shape, 1)[0]
+        each = -(-rows // self.ranks.count)
+        return range(min(rank * each, rows), min((rank + 1) * each, rows))
+
+    def _pieces(self, blocks: Blocks, rank: int) -> Iterator[Piece]:
+        """Yield the pieces of a sub-GCN's slice that a rank owns, one for a tensor, without empty ones."""
+        for name, cut in self.slices.cuts(blocks).items():
+            own, spec = self.owned(name, rank), self.specs[name]
+            chosen, *columns = cut or (None,)
+            if chosen is None:
+                rows, places = slice(own.start, own.stop), None
+            else:
+                ends = torch.tensor([own.start, own.stop], device=chosen.device)
+                first, last = torch.searchsorted(chosen, ends).tolist()
+                rows, places = slice(first, last), chosen[first:last] - own.start
+            others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
+            shape = torch.Size((rows.stop - rows.start, *others))
+            if shape.numel():
+                yield Piece(name, rows, (places, *columns), TensorSpec(shape, spec.dtype))
+
     def _all_to_all(self, given: list[list[Tensor]], expected: list[list[Item]]) -> list[tuple[Item, Tensor]]:
         """Send each rank its tensors; return the items that each rank sends here, and their values."""
         forms = [[piece.spec for *_, piece in items] for items in expected]
@@ -140,7 +132,7 @@ class Sharded(Theta):
         return [
             (i, key, piece)
             for i in subs
-            for piece in self.shares.pieces(self._blocks[i], owner)
+            for piece in self._pieces(self._blocks[i], owner)
             for key in (f"{THETA}{piece.name}", *(key for key in keys if name_of(key) == piece.name))
         ]
 
@@ -163,7 +155,7 @@ class Sharded(Theta):
 
     def _rows_of(self, name: str, tensor: Tensor) -> Tensor:
         """This rank's rows of a whole tensor."""
-        own = self.shares.rows(name, self.ranks.rank)
+        own = self.owned(name, self.ranks.rank)
         return tensor.view(-1, *tensor.shape[1:])[own.start : own.stop]
 
     def _part(self, key: str, tensor: Tensor) -> Part | None:
@@ -174,14 +166,14 @@ class Sharded(Theta):
             return None
         shape = self.specs[name_of(key)].shape
         own = tensor.view(-1, *shape[1:]) if shape else tensor.view(())
-        return Part(own, shape, self.shares.rows(name_of(key), self.ranks.rank).start)
+        return Part(own, shape, self.owned(name_of(key), self.ranks.rank).start)
 
     def _saved_part(self, saved: Checkpoint, key: str) -> Tensor:
         name, shape = name_of(key), saved.shapes[key]
         if not shape:
             whole = saved.tensor(key)
             return whole if self._is_counter(key, whole) else self._rows_of(name, whole)
-        own = self.shares.rows(name, self.ranks.rank)
+        own = self.owned(name, self.ranks.rank)
         return saved.rows(key, own.start, own.stop)
 
     def _collect(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -196,7 +188,7 @@ class Sharded(Theta):
         for name in rows:
             target = whole[name].view(-1, *self.specs[name].shape[1:])
             for rank in range(ranks.count):
-                own = self.shares.rows(name, rank)
+                own = self.owned(name, rank)
                 part = target[own.start : own.stop]
                 if part.numel() and rank == ranks.rank:
                     part.copy_(rows[name].view_as(part))

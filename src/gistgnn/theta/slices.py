@@ -21,8 +21,6 @@ Cut = tuple[Tensor | None, ...]  # for every dimension the chosen positions, asc
 Trained = dict[str, Tensor]  # the tensors of a sub-GCN and its moments, by key
 ByKey = dict[str, list[Tensor]]  # a tensor of each sub-GCN, by key
 
-_ENTRIES = 2**20  # copied at a time
-
 
 # An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 class Slices:
@@ -82,21 +80,6 @@ def index_of(tensor: Tensor, cut: Cut) -> tuple[Tensor | slice, ...]:
 def gather(tensor: Tensor, cut: Cut) -> Tensor:
     """Return the cut's entries of a tensor; a view where the cut is the whole tensor."""
     return tensor[index_of(tensor, cut)]
-
-
-def gather_into(target: Tensor, tensor: Tensor, cut: Cut) -> None:
-    """Copy the cut's entries of a tensor into another of their shape."""
-    plain = tensor.device.type == target.device.type == "cpu" and tensor.dtype == target.dtype
-    contiguous = tensor.is_contiguous() and target.is_contiguous()
-    if not (plain and contiguous and len(cut) == 2 and cut[1] is not None):
-        target.copy_(gather(tensor, cut))
-        return
-    rows, columns = cut[0], cut[1]  # here `torch.take` is faster than an index and a copy
-    rows = torch.arange(len(tensor)) if rows is None else rows
-    step = max(_ENTRIES // len(columns), 1)
-    for start in range(0, len(rows), step):  # the index takes twice the memory of the entries
-        index = rows[start : start + step, None] * tensor.shape[1] + columns
-        torch.take(tensor, index, out=target[start : start + step])
 
 
 def scatter(tensor: Tensor, cut: Cut, values: Tensor) -> None:
@@ -165,17 +148,12 @@ def values_by_key(subs: Sequence[Trained], shapes: Mapping[str, torch.Size]) -> 
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors into a module's parameters and buffers of the same names."""
-    check_slice_fits(module, shapes_of(tensors))
+    """Copy tensors into a module's parameters and buffers of the same names; others are an InputError."""
+    own = shapes_of(named_tensors(module))
+    check_shapes(own, shapes_of(tensors), "the sub-GCN", "its slice of Θ", "build the same layers at every width")
     with torch.no_grad():
         for name, target in named_tensors(module).items():
             target.copy_(tensors[name], non_blocking=True)
-
-
-def check_slice_fits(module: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
-    """Raise InputError unless a sub-GCN's parameters and buffers have the shapes of its slice."""
-    own = shapes_of(named_tensors(module))
-    check_shapes(own, shapes, "the sub-GCN", "its slice of Θ", "build the same layers at every width")
 
 
 def give_moments(sub: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor]) -> None:

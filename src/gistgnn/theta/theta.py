@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from gistgnn.distributed import Alone, World
 from gistgnn.errors import GistError, InputError
@@ -16,7 +15,7 @@ from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes, shapes_of
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import BEST, THETA, Cut, Slices, Trained, fill, give_moments, is_counter, name_of
+from gistgnn.theta.slices import BEST, THETA, Cut, Slices, Trained, fill, is_counter, name_of
 
 Losses = dict[int, float]  # sub-GCN -> mean over its steps
 
@@ -118,10 +117,6 @@ class Theta(ABC):
     def load(self, i: int, sub: nn.Module) -> None:
         """Copy the slice of Θ that belongs to sub-GCN i into its module."""
         fill(sub, self.slice_of(i))
-
-    def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
-        """Give an optimiser of sub-GCN i the moments that Θ holds for its slice, if there are any."""
-        give_moments(sub, optimizer, self.moments_of(i))
 
     def forget_moments(self) -> None:
         """Drop all moments: those of the next round's sub-GCNs begin anew."""

@@ -36,7 +36,7 @@ def usable_device(name: str | torch.device) -> torch.device:
         raise InputError("device is meta, where tensors have no values; expected cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         found = plural(torch.cuda.device_count(), "GPU")
-        raise InputError(f"device is '{device}', but torch finds {found} here: use device='cpu'")
+        raise InputError(f"device is '{device}', but torch finds {found} here: use cpu")
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
