@@ -17,6 +17,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, GraphSizes
 from gistgnn.graphs.named import StoredSizes
 from gistgnn.runs.config import RunConfig
+from gistgnn.sampling.clusters import METIS_INSIDE
 from gistgnn.settings import Phase
 
 # Multiply-adds of a forward pass of all sub-GCNs that is timed, at most. Fewer would give smaller tensors, which take
@@ -83,7 +84,8 @@ def _time(memory: Memory) -> tuple[float, float, float]:
     step = rounds["train"] / steps * _trained(phase, nodes, edges) / _trained(timed, count, larger)
     exchange = (rounds["take"] + rounds["merge"]) * sum(phase.slices) / sum(timed.slices)
     share = (wanted.sample or wanted.parts) / wanted.parts if wanted.parts else 1.0
-    evaluation = rounds["evaluate"] * _scored(run, phase, share * run.sizes.nodes, share * run.sizes.edges)
+    inside = share * METIS_INSIDE if wanted.parts else 1.0  # edges between parts are left out
+    evaluation = rounds["evaluate"] * _scored(run, phase, share * run.sizes.nodes, inside * run.sizes.edges)
     return step, exchange, evaluation / _scored(small, timed, count, larger)
 
 
