@@ -82,7 +82,6 @@ def _print(checks: "list[Check]", prediction: dict[str, Any] | None) -> None:
 
 
 def _lines(p: dict[str, Any]) -> list[tuple[str, str]]:
-    guaranteed = "–" if p["guaranteed_width"] is None else f"{p['guaranteed_width']:.2e}"
     plateau = "–" if p["leading"] is None else f"{p['leading']:.3g}"
     return [
         ("λ_0, λ_max of G^∞", f"{p['lambda_0']:.4g}, {p['lambda_max']:.4g}"),
@@ -96,7 +95,6 @@ def _lines(p: dict[str, Any]) -> list[tuple[str, str]]:
         (f"plateau for t well below {p['width']:,} rounds (heuristic)", plateau),
         (f"d_1 for positive kernels (T = {p['rounds']}, δ = {p['delta']:g})", f"{p['kernel_width']:.2e}"),
         ("d_1 that the proof of the theorem (with a gap) needs", f"{p['theorem_width']:.2e}"),
-        ("d_1 that keeps ρ ≤ λ_0/2 for T rounds (proved)", guaranteed),
     ]
 
 

@@ -57,7 +57,11 @@ class CSR:
         """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are sorted."""
         # Entries of one row keep their order. Errors call the axes by their `names`.
         for index, size, name in zip((row, col), shape, names, strict=True):
-            _check_indices(index, size, name)
+            if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32):
+                kind = f"{index.dtype} of shape {list(index.shape)}"
+                raise InputError(f"{name} indices are {kind}: give an int64 or int32 vector [nnz]")
+            if (wrong := _outside(index, size)) is not None:
+                raise InputError(f"{name} index {wrong} is outside 0..{size - 1}: correct it, or the size {size}")
         if row.shape != col.shape:
             raise InputError(f"{row.numel()} row and {col.numel()} column indices: give one of each per entry")
         dtype = index_dtype(*shape, row.numel())
@@ -224,14 +228,6 @@ def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice
             stop = max(min(fits, stop), start + 1)
         yield slice(start, stop)
         start = stop
-
-
-def _check_indices(index: Tensor, size: int, axis: str) -> None:
-    if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32):
-        kind = f"{index.dtype} of shape {list(index.shape)}"
-        raise InputError(f"{axis} indices are {kind}: give an int64 or int32 vector [nnz]")
-    if (wrong := _outside(index, size)) is not None:
-        raise InputError(f"{axis} index {wrong} is outside 0..{size - 1}: correct it, or the size {size}")
 
 
 def _outside(index: Tensor, size: int) -> int | None:

@@ -3,7 +3,6 @@
 import logging
 
 import torch
-from torch import Tensor
 
 from gistgnn.graphs.csr import CSR, check_sources
 from gistgnn.graphs.graph import Graph
@@ -39,9 +38,5 @@ def reversed_share(edges: CSR) -> float | None:
     sources, targets = edges.col[chosen].long(), torch.searchsorted(edges.rowptr, chosen, right=True) - 1
     check_sources(sources, len(edges.rowptr) - 1)  # those of a folder are not checked when it is opened
     pairs = [pair for pair in zip(sources.tolist(), targets.tolist(), strict=True) if pair[0] != pair[1]]
-    found = [bool((_sources(edges, source) == target).any()) for source, target in pairs]
+    found = [bool((edges.rows(slice(one, one + 1))[0].col == other).any()) for one, other in pairs]
     return sum(found) / len(found) if found else None
-
-
-def _sources(edges: CSR, node: int) -> Tensor:
-    return edges.col[int(edges.rowptr[node]) : int(edges.rowptr[node + 1])]

@@ -5,7 +5,7 @@ Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or
 """
 
 from gistgnn.theory.assumptions import Check, check, complete, in_basis_of_rows, is_built_in, karate, load_problem, ring
-from gistgnn.theory.bounds import Bound, GuaranteedWidth, ProvedBound, limit_error_term
+from gistgnn.theory.bounds import Bound, ProvedBound, limit_error_term
 from gistgnn.theory.model import (
     OneHiddenGCN,
     exponent,
@@ -23,7 +23,7 @@ from gistgnn.theory.model import (
 from gistgnn.theory.prediction import LeadingOrder, check_prediction, limit_error, predict, predicted_error, rounds_to
 from gistgnn.theory.problem import Problem, expected_initial_error, least_eigenvalue, limit_kernel, recommended_step
 
-__all__ = ["Bound", "Check", "GuaranteedWidth", "LeadingOrder", "OneHiddenGCN", "Problem", "ProvedBound"]
+__all__ = ["Bound", "Check", "LeadingOrder", "OneHiddenGCN", "Problem", "ProvedBound"]
 __all__ += ["check", "check_prediction", "complete", "expected_initial_error", "exponent", "global_weights"]
 __all__ += ["in_basis_of_rows", "is_built_in", "karate", "least_eigenvalue", "limit_error", "limit_error_term"]
 __all__ += ["limit_kernel", "load_problem", "make_gist", "mean_of_second_half", "measure_added_error"]

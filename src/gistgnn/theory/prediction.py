@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gistgnn import InputError
 from gistgnn.theory import problem as problems
-from gistgnn.theory.bounds import Bound, GuaranteedWidth, kernel_width, proof_step
+from gistgnn.theory.bounds import Bound, kernel_width, proof_step
 from gistgnn.theory.problem import Problem, greatest_eigenvalue, least_eigenvalue, limit_kernel, output_covariance
 
 SAMPLES = 20_000  # of θ
@@ -153,8 +153,6 @@ def predict(
         "leading": LeadingOrder.of(problem, width, m, zeta, eta, samples=FEWER_SAMPLES).remaining if small else None,
         "kernel_width": kernel_width(problem, m, rounds, delta),  # a d_1 at which Lemma PD_GISTK holds
         "theorem_width": corrected.width(rounds, delta, initial),  # that the proof of the theorem needs; it has a gap
-        # a d_1 that keeps ρ <= λ_0/2 in T rounds (proved)
-        "guaranteed_width": GuaranteedWidth(problem, m, zeta, eta, rounds, delta).width if contracts else None,
         "rounds": rounds,
         "delta": delta,
     }
@@ -164,8 +162,10 @@ def check_prediction(
     sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float, rounds: int, delta: float
 ) -> None:
     """Raise InputError if a number is out of range for every graph."""
-    problems.check_problem(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
     most = problems.LARGEST
+    for name, value in (("sub_gcns", sub_gcns), ("local_steps", local_steps), ("rounds", rounds)):
+        if not 1 <= value <= most:
+            raise InputError(f"{name} is {value}, expected an integer from 1 to {most}")
     if not sub_gcns <= width <= most:
         raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {most}")
     if step_size is not None and not 0 < step_size < math.inf:

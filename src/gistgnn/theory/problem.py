@@ -219,13 +219,6 @@ def check_fraction(name: str, value: float) -> None:
         raise InputError(f"{name} is {value}, expected a number between 0 and 1")
 
 
-def check_problem(**sizes: int) -> None:
-    """Raise InputError if m, ζ or T is out of range."""
-    for name, value in sizes.items():
-        if not 1 <= value <= LARGEST:
-            raise InputError(f"{name} is {value}, expected an integer from 1 to {LARGEST}")
-
-
 def least_width(enough: Callable[[int], bool]) -> int:
     """Return the least width that is enough, by bisection; raise InputError if it is beyond 2^120."""
     low, high = 0, 1
