@@ -106,7 +106,7 @@ def test_the_registry_names_experiments_their_settings_and_which_use_ranks() -> 
     assert set(TINY) | {"table1"} == set(EXPERIMENTS)  # the first table has tests of its own
     for name, entry in EXPERIMENTS.items():
         experiment = resolve_name(f"gistgnn.paper.{entry.home}")
-        assert experiment.name == name
+        assert experiment.at("full").name == name
         settings = {field.name for field in dataclasses.fields(experiment)}
         flags = [OPTIONS[option] for option in entry.options if option != "jobs"]
         assert {arguments.get("dest", flag[2:].replace("-", "_")) for flag, arguments in flags} <= settings

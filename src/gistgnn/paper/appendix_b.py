@@ -101,8 +101,6 @@ class AppendixB(GroupedExperiment):
 class LocalSgdTable(AppendixB):
     """Table 6; see `AppendixB`."""
 
-    name = "local-sgd"
-    title = "Table 6: GIST against local SGD"
     rival, paper, paper_seconds, each = "local-sgd", TABLE6, "{:.0f} s", "{} workers"
     columns = (
         *("data set", "workers", "method", "F1", "time", "time / workers", "sent by a worker"),
@@ -127,8 +125,6 @@ class LocalSgdTable(AppendixB):
 class EnsembleTable(AppendixB):
     """Table 7; see `AppendixB`. The paper's seconds are of inference."""
 
-    name = "ensemble"
-    title = "Table 7: GIST against ensembles of sub-GCNs"
     rival, paper, paper_seconds, each = "ensemble", TABLE7, "{:.2f} s", "m = {}"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": AppendixB.defaults["small"],

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from gistgnn import InputError
 from gistgnn.compare import Record, Row, RunStore, as_markdown
-from gistgnn.paper.registry import SCALES
+from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from gistgnn.report import REPORT, write_experiment_report, write_report
 from gistgnn.utils import describe_machine
 
@@ -94,9 +94,17 @@ class Experiment(ABC):
     epochs: int  # of a run, split over the sub-GCNs
     device: str = "cpu"
 
-    name: ClassVar[str]  # on the command line
-    title: ClassVar[str]  # of the report
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]]  # the other arguments at each scale
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line, by which the registry lists it."""
+        return next(name for name, entry in EXPERIMENTS.items() if entry.home.endswith(f":{type(self).__name__}"))
+
+    @property
+    def title(self) -> str:
+        """The title of its report."""
+        return EXPERIMENTS[self.name].help
 
     @classmethod
     def at(cls, scale: str, device: str = "cpu", **options: Any) -> Self:

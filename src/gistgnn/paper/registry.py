@@ -7,7 +7,7 @@ SCALES = ("small", "full")
 
 @dataclass(frozen=True)
 class Entry:
-    """An experiment, "module:Class" in `gistgnn.paper`; its options; whether it can use a GPU or ranks."""
+    """An experiment, "module:Class" in `gistgnn.paper`; its title and options; whether it can use a GPU or ranks."""
 
     home: str
     help: str

@@ -125,8 +125,6 @@ class DepthWidth(GridFigure):
     layers: tuple[int, ...] = (2, 3, 4, 5, 7, 9)
     widths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024)
 
-    name = "depth-width"
-    title = "Figure 4: depth and width on one device"
     axes, line, point = ("layers", "widths"), ("layers", "{} layers"), "d = {}"
     chart = ("Accuracy by width", "hidden width")
     settings = "GCNs trained on one device for {epochs} epochs. Layers include the output layer."
@@ -162,8 +160,6 @@ class LocalIterations(GridFigure):
     local_steps: tuple[int, ...] = (1, 5, 10, 20, 35, 50)
     sub_gcns: tuple[int, ...] = (2, 4, 8)
 
-    name = "local-iterations"
-    title = "Figure 5: local iterations"
     axes, line, point = ("sub_gcns", "local_steps"), ("m", "m = {}"), "ζ = {}"
     chart = ("Accuracy by ζ", "ζ, local steps")
     settings = (

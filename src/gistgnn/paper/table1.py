@@ -44,8 +44,6 @@ SIGNIFICANT = 10.0  # points; "significantly degrades test accuracy"
 class Table1(Experiment):
     """Table 1; see `Experiment`."""
 
-    name = "table1"
-    title = "Table 1: which dimensions to partition"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("cora",), "seeds": 2, "epochs": 400},
         "full": {"datasets": tuple(PAPER), "seeds": 5, "epochs": 400},

@@ -89,8 +89,6 @@ class Reddit(LargeGraphs):
 
     models_of: tuple[str, ...] = ("graphsage", "gat")
 
-    name = "reddit"
-    title = "Table 2: Reddit"
     paper = TABLE2_REDDIT
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("synthetic:reddit@0.1",), "seeds": 1, "epochs": 24, "local_steps": 50, "layers": (2,)},
@@ -139,8 +137,6 @@ class Amazon2M(LargeGraphs):
 
     widths: tuple[int, ...] = (400, 4096)
 
-    name = "amazon2m"
-    title = "Table 2: Amazon2M"
     paper = TABLE2_AMAZON2M
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("synthetic:amazon2m@0.02",), "seeds": 1, "epochs": 20, "local_steps": 50}

@@ -61,8 +61,6 @@ class UltraWide(Experiment):
     store: str = "memory"
     device_memory: int = DEVICE_MEMORY
 
-    name = "ultrawide"
-    title = "Table 3: ultra-wide models"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("synthetic:amazon2m@0.02",), "seeds": 1, "epochs": 12, "local_steps": 25}
         | {"clusters": 1500, "widths": (400, 1024, 4096), "sub_gcns": (1, 4, 8), "device_memory": 7 * 2**28},

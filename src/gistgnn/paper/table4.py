@@ -31,8 +31,6 @@ class Ladies(GroupedExperiment):
     layers: tuple[int, ...] = (2, 3, 4)
     local_steps: int | None = None
 
-    name = "ladies"
-    title = "Table 4: GIST with LADIES"
     columns = ("data set", "batches", "L", "m", "F1", "time", "speed-up", "paper: F1", "time", "speed-up")
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 30, "layers": (2,), "local_steps": 50},

@@ -41,8 +41,6 @@ class Theory(Experiment):
     local_steps: tuple[int, ...] = (1, 4, 16)
     nodes: int = 100
 
-    name = "theory"
-    title = "Section 4: the theory against training"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("complete:6", "karate"), "seeds": 4, "epochs": 96},
         "full": {"datasets": ("complete:6", "ring:16", "karate", "cora"), "seeds": 10, "epochs": 480}
