@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.training import names
-from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, Absent, named_as
+from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, named_as
 from gistgnn.utils.checks import LONGEST, MOST, check_count, check_flag, check_number, shown
 from gistgnn.utils.setting import Setting, check_settings
 
@@ -176,7 +176,7 @@ class Training:
         if self.class_weights is not None and not isinstance(self.class_weights, str):
             object.__setattr__(self, "class_weights", names.as_weights(self.class_weights))
         names.check_functions(self)
-        if callable(self.schedule) and not isinstance(self.schedule, Absent):
+        if callable(self.schedule):
             from gistgnn.training.optimizer import check_schedule
 
             check_schedule(self.schedule)
@@ -242,18 +242,14 @@ class Training:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Training":
-        """Return the settings that `as_dict` has returned; a function of the caller becomes an `Absent`."""
-        own = {**values, "phases": tuple(Phase(**phase) for phase in values.get("phases", ()))}
-        for name in NAMES.keys() & values.keys():
-            if isinstance(values[name], str) and values[name] not in NAMES[name] and ":" not in values[name]:
-                own[name] = Absent(name, values[name])
-        return cls(**own)
+        """Return the settings that `as_dict` has returned."""
+        return cls(**{**values, "phases": tuple(Phase(**phase) for phase in values.get("phases", ()))})
 
     def like(self, values: Mapping[str, Any]) -> "Training":
         """Return the settings that `as_dict` has returned, with the functions and the loss of these settings."""
         own = {name: getattr(self, name) for name in ("loss", "class_weights", "label_smoothing", "metric")}
         own |= {name: getattr(self, name) for name in ("optimizer", "schedule") if callable(getattr(self, name))}
-        return replace(self.from_dict(values), **own)
+        return self.from_dict({**values, **own})
 
     def of_phase(self, phase: Phase) -> "Training":
         """Return the settings of one phase alone."""

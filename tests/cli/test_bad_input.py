@@ -66,7 +66,7 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--sampler fastgcn --nodes-per-layer 100000000": "expected at most 1,000,000 for a graph of 40 nodes",
     # evaluation, loss and score
     "--evaluation parts --parts 0": "'0' is not an integer from 1 to",
-    "--evaluation-memory 0": "'0' is not a number of GiB above 0",
+    "--evaluation-memory 0": "'0' is not a size such as 32GB",
     "--loss hinge": "loss is 'hinge', expected one of cross-entropy",
     "--class-weights equal": "expected balanced, or a number for each class",
 }

@@ -87,10 +87,8 @@ def test_settings_survive_json_as_names() -> None:
     record = Training(3, loss=nn.CrossEntropyLoss(), **own).as_dict()
     names = [record[name] for name in ("optimizer", "schedule", "loss", "metric")]
     assert names == ["NAdam", "<lambda>", "CrossEntropyLoss", "rates"]
-    read = Training.from_dict(record)
-    assert read.as_dict() == record
-    with refused("the optimizer was NAdam, which is not saved with a run: give it again"):
-        read.make_optimizer([])
+    with refused("'CrossEntropyLoss', expected one of cross-entropy"):  # a function is not saved with a run
+        Training.from_dict(record)
     plain = Training(3)
     assert not plain.as_dict().keys() & {"loss", "metric", "class_weights", "label_smoothing"}
     assert Training.from_dict(plain.as_dict()) == plain

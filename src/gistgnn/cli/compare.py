@@ -49,9 +49,7 @@ def add_parser(commands: Any) -> None:
     add("--below", type=options.points, default=0.5, metavar="X", help=text)
     options.add_folder_option(group, Path("comparison"))
     options.add_json_option(group, "comparison.json")
-    options.add_data_options(parser, default="digits")
     add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
-    options.add_evaluation_options(parser, default="auto")
     options.add_device_option(group)
     options.add_memory_option(group)
 

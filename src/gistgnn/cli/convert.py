@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
     text = "add the reverse of every edge (default: only for OGB's raw files, as in the data sets of this name)"
     add("--undirected", action=argparse.BooleanOptionalAction, default=None, help=text)
     text = "memory that the process may take, beside the pages of mapped files (default: 2)"
-    add("--memory", type=options.gibibytes, metavar="GIB", help=text)
+    add("--memory", type=options.memory_size, metavar="GIB", help=text)
     options.add_data_root(parser)
     options.add_json_option(parser)
     _add_partition(commands)
@@ -78,7 +78,7 @@ def _add_partition(commands: Any) -> None:
     text = "write the graph in the order of its clusters to this folder; it must not exist, or be empty"
     add("--out", type=Path, metavar="DEST", help=text)
     text = "with --out: memory that the process, and METIS's, may take (default: 2)"
-    add("--memory", type=options.gibibytes, metavar="GIB", help=text)
+    add("--memory", type=options.memory_size, metavar="GIB", help=text)
     add("--inductive", action="store_true", help="cut the subgraph of the training nodes")
     add("--seed", type=options.seed, default=0, help="seed of the later run (default: 0)")
     options.add_json_option(parser)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, plan, reproduce, theory, train
 from gistgnn.cli.options import BAD_INPUT, Parser
-from gistgnn.cli.process import Interrupted, leads, raising, say, status_of, tell_ranks
+from gistgnn.cli.process import Interrupted, leads, raising, say, tell_ranks
 from gistgnn.cli.streams import open_streams
 from gistgnn.errors import GistError, RankLostError, lacks_memory, one_line, reason
 
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         told = one_line(reason(error))
     except KeyboardInterrupt as interrupt:
         say("interrupted")
-        return status_of(interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT)
+        return 128 + (interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT)
     if told:  # written in one piece: lines of several ranks would mix
         sys.stderr.write(f"gistgnn: error: {told}\n")
     if alone:

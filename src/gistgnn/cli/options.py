@@ -198,7 +198,7 @@ def add_ranks_options(options: "Options") -> None:
 def add_memory_option(options: "Options") -> None:
     """Add --memory."""
     text = "memory that the run may take on the device of the model, host or GPU (default: what is available)"
-    options.add_argument("--memory", type=gibibytes, metavar="GIB", help=text)
+    options.add_argument("--memory", type=memory_size, metavar="GIB", help=text)
 
 
 def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None, sample: bool = True) -> None:
@@ -208,7 +208,7 @@ def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | No
     text += f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})"
     add("--evaluation", choices=EVALUATION_METHODS, help=text)
     text = "memory for auto, layers and parts, beside the graph and the model (default: half of what is available)"
-    add("--evaluation-memory", type=gibibytes, metavar="GIB", help=text)
+    add("--evaluation-memory", type=memory_size, metavar="GIB", help=text)
     add("--parts", type=count, metavar="P", help="number of parts that METIS cuts the graph into")
     if sample:
         shown = "all" if default else "as in the run; all, if --parts is given"
@@ -248,18 +248,12 @@ count, seed = integer(), integer(0, LARGEST_SEED)
 thousand = integer(1, 1000)  # of runs that differ in their seed, or processes
 seconds = within(float, math.ulp(0.0), LONGEST, f"a number of seconds above 0, at most {LONGEST:,.0f}")
 points = within(float, 0, 100, "a number of points from 0 to 100")  # percentage points
-_gib = within(float, 2**-30, MOST, f"a number of GiB above 0, at most {MOST:,}")
-
-
-def gibibytes(text: str) -> int:
-    """Read a positive number of GiB; return bytes."""
-    return int(_gib(text) * 2**30)
 
 
 def memory_size(text: str) -> int:
-    """Read a size of memory such as 32GB or 1.75GiB; return bytes. Both units are 2^30 bytes, as memory is sold."""
-    units = {"MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
-    return int(_with_unit(text, units, "a size such as 32GB or 512MB", MOST * 2**30))
+    """Read a size of memory such as 32GB, 1.75GiB or 4 (GiB); return bytes. GB are 2^30 bytes, as memory is sold."""
+    units = {"": 2**30, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
+    return max(int(_with_unit(text, units, "a size such as 32GB or 512MB, or a number of GiB", MOST * 2**30)), 1)
 
 
 def duration(text: str) -> float:

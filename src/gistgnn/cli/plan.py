@@ -33,9 +33,7 @@ def add_parser(commands: Any) -> None:
         "rounds of every m are timed on a random graph; nothing is kept.",
         example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
     )  # fmt: skip
-    options.add_data_options(parser, default="digits")
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
-    options.add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("plan")
     add = group.add_argument
     text = "where the parameters lie: in memory, or in files with one sub-GCN at a time in memory (default: both)"

@@ -42,11 +42,6 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
-def status_of(number: int) -> int:
-    """Return the exit status of a command that a signal has ended."""
-    return 128 + number
-
-
 def leads() -> bool:
     """Return whether this process prints messages: it is rank 0, or the only process."""
     return os.environ.get("RANK", "0") == "0"
@@ -158,7 +153,7 @@ def _end(number: int) -> NoReturn:
     with contextlib.suppress(OSError):
         if os.isatty(2):
             os.write(2, b"\x1b[?25h")
-    os._exit(status_of(number))
+    os._exit(128 + number)
 
 
 def load_torch(module: str = "torch", title: str = "") -> None:

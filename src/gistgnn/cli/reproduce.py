@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
 from gistgnn.cli.options import Parser, add_command
-from gistgnn.cli.process import join_ranks, own_directory, refuse_torchrun, say, status_of, stopping
+from gistgnn.cli.process import join_ranks, own_directory, refuse_torchrun, say, stopping
 from gistgnn.errors import printable
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
 from gistgnn.theta.registry import STORES
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         require_same(ranks, {SAME_SETTINGS: {"experiment": experiment.name, **settings}})
         ranks.lead(lambda: str(folder.enter_context(own_directory(args.out))))
         if ranks.several and (number := _train_on_ranks(experiment, args, ranks)):
-            return status_of(number)
+            return 128 + number
         ranks.lead(lambda: _show(experiment, args, ranks))
     return 0
 

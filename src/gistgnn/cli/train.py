@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.process import Stop, join_ranks, leads, own_directory, say, status_of, stopping
+from gistgnn.cli.process import Stop, join_ranks, leads, own_directory, say, stopping
 from gistgnn.cli.training_options import (
     add_training_options,
     config_from_args,
@@ -49,9 +49,7 @@ def add_parser(commands: Any) -> None:
         example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
         "gistgnn train --dataset mine.npz --budget 10min",
     )  # fmt: skip
-    options.add_data_options(parser, default="digits")
     add_training_options(parser)
-    options.add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("run")
     add = group.add_argument
     options.add_fields(group, RunConfig, "seed", "init")
@@ -120,7 +118,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     result, diverged = _fit(config, gist, graph, max_seconds=args.max_seconds, **hooks)
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
-    record = ranks.lead(lambda: write_run(out, result_json(config, graph, result, args.data_root), result.model))
+    record = ranks.lead(lambda: write_run(out, result_json(config, result, args.data_root), result.model))
     if result.interrupted:
         return _interrupted(out, stop, ranks, best=True)
     if diverged:
@@ -195,7 +193,7 @@ def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
     if best:
         say(f"interrupted; the best model so far is in {out}, and `gistgnn evaluate {out}` runs it")
     say(f"{'' if best else 'interrupted; '}resume with the same command and --out {out} --resume")
-    return status_of(max(ranks.gather(stop.number or 0)) or signal.SIGINT)
+    return 128 + (max(ranks.gather(stop.number or 0)) or signal.SIGINT)
 
 
 def _read_graph(

@@ -101,8 +101,9 @@ _SAMPLING: dict[str, dict[str, Any]] = {
 
 
 def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") -> None:
-    """Add the options of the model, of GIST, of batches and of the optimiser."""
+    """Add the options of the data, of the model, of GIST, of batches, of the optimiser and of the evaluation."""
     # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or metric.
+    options.add_data_options(parser, default="digits")
     group = parser.add_argument_group
     add = partial(options.add_fields, special=_CHOSEN)
     add(group("model"), ModelConfig, "name", "args", "hidden", "dropout", "norm", "heads")
@@ -121,6 +122,7 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     add(group("loss and score"), RunConfig.training, *losses)
     names = ("optimizer", "lr", "weight_decay", "momentum", "schedule", "precision", "clip_norm")
     add(group("optimiser"), RunConfig.training, *names, "patience", "evaluate_every")
+    options.add_evaluation_options(parser, default="auto")
 
 
 def _add_gist_options(group: "Options", several: str) -> None:
@@ -228,13 +230,7 @@ def _training(args: argparse.Namespace, sub_gcns: int, nodes: int) -> Training:
     settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
     if settings["epochs"] is None:
         settings["epochs"] = 0 if args.phases or args.budget else chosen_epochs(nodes, sub_gcns)
-    if (words := settings["class_weights"]) and words != ["balanced"]:
-        try:
-            settings["class_weights"] = [float(word) for word in words]
-        except ValueError as error:
-            expected = "expected balanced, or a number for each class"
-            raise InputError(f"--class-weights is {' '.join(words)}, {expected}") from error
-    elif words:
+    if settings["class_weights"] == ["balanced"]:
         settings["class_weights"] = "balanced"
     if settings["lr"] is None:
         settings["lr"] = _learning_rate(args, sub_gcns)

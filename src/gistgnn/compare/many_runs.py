@@ -152,7 +152,7 @@ def train_run(
         result = config.fit(trainer, graph, progress=False, **options)
     except DivergedError as error:
         result = error.result
-    record = result_json(config, graph, result, data_root)
+    record = result_json(config, result, data_root)
     return result, {**record, "machine": describe_machine(config.device)}
 
 

@@ -184,7 +184,7 @@ class Fit(Run):
             standardised=setup.scaling is not None,
             config=settings_of(setup),
             graph=describe_graph(setup.graph),
-            identify=lambda: run_id(identity_of(setup)),
+            run=run_id(identity_of(setup)),
         )
 
     def _call(self, hook: str, *given: Any) -> None:

@@ -1,8 +1,6 @@
 """The result of a run, how far the run has come, and the files of a result."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +65,7 @@ class Result:
         config: the settings of the run.
         graph: the graph's name, sizes and task.
         diverged: how training diverged, in the result of a `DivergedError`; None: it did not.
-        identify: returns `run`.
+        run: the id of the run, which its files carry: a digest of its settings and its graph.
     """
 
     model: nn.Module
@@ -89,16 +87,7 @@ class Result:
     config: dict[str, Any] = field(default_factory=dict)
     graph: dict[str, Any] = field(default_factory=dict)
     diverged: str | None = None
-    identify: Callable[[], str] = lambda: ""
-
-    @cached_property
-    def run(self) -> str:
-        """The id of the run, which its files carry: a digest of its settings and its graph."""
-        return self.identify()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle the id itself: it follows from the whole run."""
-        return {**vars(self), "run": self.run, "identify": str}
+    run: str = ""
 
     @property
     def test(self) -> dict[str, float]:
@@ -118,12 +107,11 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """Return the scores and costs as result.json holds them."""
         progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
-        apart = ("model", "progress", "interrupted", "diverged", "identify")
+        apart = ("model", "progress", "interrupted", "diverged")
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
         ended = {"classes": self.progress.classes, "interrupted": self.interrupted, "diverged": self.diverged}
         return {
-            "run": self.run,
-            **{name: own.pop(name) for name in ("config", "graph", "standardised")},
+            **{name: own.pop(name) for name in ("run", "config", "graph", "standardised")},
             "test": self.progress.best.get("test"),
             "validation": self.progress.best.get("validation"),
             **{name: getattr(self.progress, name) for name in progress},

@@ -63,11 +63,6 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Bytes of the values of all arrays."""
         return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in self.arrays.values())
 
-    @property
-    def clusters(self) -> int | None:
-        """The number of clusters; None: the nodes are not in the order of clusters."""
-        return self.arrays["cluster_ptr"].shape[0] - 1 if "cluster_ptr" in self.arrays else None
-
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into a folder, or raise an OSError."""
         record = msgspec.structs.replace(self, xxh3=self._digest())

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gistgnn.baselines.registry import METHODS
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
     from gistgnn.sampling import Sampling
 
 THETA = "theta"  # the folder, inside the run folder, of a Θ on disk
-
-
-def _default_evaluation() -> "Evaluation":
-    from gistgnn.evaluation import Evaluation
-
-    return Evaluation()
 
 
 def call_own(
@@ -141,7 +136,7 @@ class RunConfig:
     standardise: Annotated[bool | None, Setting("scale features to mean 0, deviation 1 over the training nodes")] = (
         False
     )
-    evaluation: "Evaluation" = field(default_factory=_default_evaluation)
+    evaluation: "Evaluation" = field(default_factory=lambda: resolve_name("gistgnn.evaluation:Evaluation")())
     store: Annotated[
         str,
         Setting(

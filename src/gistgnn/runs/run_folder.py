@@ -15,10 +15,8 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason, users_code
 from gistgnn.evaluation import Evaluation
-from gistgnn.fit.identity import describe_graph
 from gistgnn.fit.loggers import ID
 from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
-from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build, construct
 from gistgnn.nn.scaled_input import scale_input
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig, call_own
@@ -38,14 +36,9 @@ CHECKPOINTS = "checkpoints"
 log = logging.getLogger(__name__)
 
 
-def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str) -> dict[str, Any]:
+def result_json(config: RunConfig, result: Result, data_root: str) -> dict[str, Any]:
     """Return what result.json holds of a run of the command line."""
-    own = {
-        "config": config.as_dict(),
-        "data_root": data_root,
-        "graph": describe_graph(graph),
-        "provenance": provenance(config.device),
-    }
+    own = {"config": config.as_dict(), "data_root": data_root, "provenance": provenance(config.device)}
     return {**own, **result.as_dict(), **own}
 
 
@@ -224,4 +217,4 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
     known = {kind: {f.name: record[f.name] for f in fields(kind) if f.name in record} for kind in (Progress, Result)}
     progress = Progress(**known[Progress], best=best, best_score=score, chosen=record.get("budget"))
     own = {"interrupted": False, **known[Result], "model": model, "progress": progress}
-    return Result(**own, identify=lambda: record["run"])
+    return Result(**own)

@@ -49,17 +49,6 @@ _CONTRACTS = {
 }
 
 
-class Absent:
-    """Stands for a function whose name is all that a record holds; `setting` is a key of `NAMES`."""
-
-    def __init__(self, setting: str, name: str) -> None:
-        self.setting, self.name = setting, name
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """Raise an InputError."""
-        raise InputError(f"the {self.setting} was {self.name}, which is not saved with a run: give it again")
-
-
 def check_choice(setting: str, value: Any) -> None:
     """Raise InputError unless a setting of `NAMES` is a known name, `package.module:function`, or callable."""
     if callable(value) or (isinstance(value, str) and (value in NAMES[setting] or ":" in value)):
