@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GCNConv, models
 
 from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
@@ -14,7 +14,7 @@ from gistgnn.nn import GCN
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import whole_graph
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
-from tests.helpers.models import OURS, C, Stack
+from tests.helpers.models import OURS, C, F, Stack
 from tests.helpers.refusals import refused
 
 from .cases import random_batch, random_model, whole
@@ -60,16 +60,34 @@ def test_too_little_memory_says_how_much_is_needed() -> None:
             Evaluation(method, 2**19).prepare(model, batch)
 
 
-def test_layers_are_for_our_models_only() -> None:
-    class Changed(GCN):
-        def forward(self, x: Any, adj: Any) -> torch.Tensor:
-            return super().forward(x, adj) * 2
+class Changed(GCN):
+    def forward(self, x: Any, adj: Any) -> torch.Tensor:
+        return super().forward(x, adj) * 2
 
+
+class Wrong(Stack):
+    def layers(self) -> list[Any]:
+        return list(self.convs)  # without relu
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (Stack((4,), GCNConv), "Stack, which offers no layers()"),
+        (Changed(F, (4,), C), "Changed, which offers no layers()"),
+        (Wrong((4,), GCNConv), "Wrong, which has layers() that do not give, row by row, what forward gives"),
+        (models.GCN(F, 4, 2, C, norm="graph_norm"), "GCN, which has layers() that do not give"),
+        (models.GCN(F, 4, 2, C, improved=True), "GCN, which has layers() that do not give"),
+    ],
+)
+def test_models_that_do_not_run_by_layers(model: torch.nn.Module, why: str) -> None:
     batch = whole_graph(GRAPH)
-    for model in (Stack((4,), GCNConv), Changed(GRAPH.num_features, (4,), C)):
-        with refused(f"the model is a {type(model).__name__}", "models of gistgnn.nn", "parts, or whole"):
-            Evaluation("layers").prepare(model, batch)
-        assert Evaluation(memory=1).prepare(model, batch).describe()["method"] == "whole"
+    with refused(why, "models of gistgnn.nn", "a method layers(): add it", "parts, or whole"):
+        Evaluation("layers").prepare(model, batch)
+    assert Evaluation(memory=1).prepare(model, batch).describe()["method"] == "whole"
+
+
+def test_a_compiled_model_of_ours_is_one() -> None:
     ours = GCN(GRAPH.num_features, (4,), C)
     assert as_gnn(torch.compile(ours)) is ours
 

@@ -29,7 +29,7 @@ PLENTY = Budget(2**30)
 
 
 def everything(model: GNN, batch: Batch, plan: LayerPlan) -> ByLayers:
-    return ByLayers(batch, plan, required_nodes(model, batch.adj, None))
+    return ByLayers(batch, plan, required_nodes(model.convs, batch.adj, None))
 
 
 def by_layers(model: GNN, batch: Batch, **changes: object) -> torch.Tensor:

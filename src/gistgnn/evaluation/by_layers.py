@@ -1,6 +1,6 @@
 """The exact output of a model of `gistgnn.nn`, one layer after the other, within a memory budget."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
@@ -52,19 +52,29 @@ class RequiredNodes:
         return self.adj.num_nodes if self.nodes is None else len(self.nodes)
 
     def rows(self, operator: Operator, rows: slice) -> SparseMatrix:
-        """Return an operator's rows of some of these nodes, which are not all: [k, inputs]."""
-        assert self.nodes is not None
-        matrix = self.adj.rows(operator, self.nodes[rows])
+        """Return an operator's rows of some of these nodes: [k, inputs]."""
+        matrix = self.adj.rows(operator, rows if self.nodes is None else self.nodes[rows])
+        return SparseMatrix.from_pattern(self._placed(matrix.pattern), matrix.value)
+
+    def edges(self, rows: slice) -> tuple[CSR, slice | Tensor]:
+        """Return the edges into some of these nodes: [k, inputs]; and the index of the edges in the graph."""
+        pattern, entries = self.adj.pattern.rows(rows if self.nodes is None else self.nodes[rows])
+        check_sources(pattern.col, self.adj.num_nodes)
+        return self._placed(pattern), entries
+
+    def _placed(self, pattern: CSR) -> CSR:
         if self.place is None:
-            return matrix
-        col = self.place.index_select(0, matrix.pattern.col).to(matrix.pattern.col.dtype)
-        return SparseMatrix.from_pattern(CSR(matrix.pattern.rowptr, col, (matrix.shape[0], self.inputs)), matrix.value)
+            return pattern
+        col = self.place.index_select(0, pattern.col).to(pattern.col.dtype)
+        return CSR(pattern.rowptr, col, (pattern.shape[0], self.inputs))
 
 
-def required_nodes(gnn: GNN, adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
+def required_nodes(layers: Iterable[Any], adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
     """Return the nodes that each layer computes; ``wanted``: mask [N] of those whose output is wanted; None: all."""
-    required = [RequiredNodes(adj, None, None, adj.num_nodes)] * len(gnn.convs)
-    if wanted is None or not adj.by_rows or not all(isinstance(layer, Propagation) for layer in gnn.convs):
+    layers = list(layers)
+    required = [RequiredNodes(adj, None, None, adj.num_nodes)] * len(layers)
+    whole = any(isinstance(layer, Layer) and not isinstance(layer, Propagation) for layer in layers)
+    if wanted is None or not adj.by_rows or whole:
         return required
     chosen = wanted.cpu().clone()  # the nodes that the layer above needs; then also the sources of their edges
     for index in reversed(range(len(required))):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_layers import ByLayers, required_nodes
+from gistgnn.evaluation.by_rows import prepare_rows
 from gistgnn.evaluation.inference import ByParts, EnsembleAverage, Inference, Output, WholeGraph, nodes_at_once, put
 from gistgnn.graphs import Graph
 from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of
@@ -30,9 +31,10 @@ class Evaluation:
         >>> Evaluation("parts", parts=5000).prepare(model, batch).logits(model)
 
     Args:
-        method: "whole": all nodes at once. "layers": one layer after the other within ``memory``; exact; only for
-            models of `gistgnn.nn`. "parts": one part of the graph after the other, without the edges between parts;
-            approximate. "auto": "layers" for a model of `gistgnn.nn` that needs more than ``memory``, else "whole".
+        method: "whole": all nodes at once. "layers": one layer after the other within ``memory``; exact; for models
+            of `gistgnn.nn`, PyG's `BasicGNN`, and models with a method ``layers()`` (see `layers_of`). "parts": one
+            part of the graph after the other, without the edges between parts; approximate. "auto": "layers" for
+            such a model if it needs more than ``memory``, else "whole".
         memory: bytes that auto, layers and parts may use beside the graph and the model, on the host and on the
             model's GPU; None: half of what is available. A single part may exceed it.
         parts: number of parts P, for the method "parts".
@@ -72,8 +74,9 @@ class Evaluation:
         """Choose the method for models of the same shapes on a graph, and prepare it.
 
         The graph is on the models' device. The seed is of METIS and of the sample. ``wanted`` is a mask [N] of the
-        nodes whose output is wanted; None: all. An InputError says that "layers" is chosen for a model from outside
-        `gistgnn.nn`, that memory or disk is too little, that METIS failed, or that the sample has no node to be scored.
+        nodes whose output is wanted; None: all. An InputError says that "layers" is chosen for a model that does not
+        offer its layers, that memory or disk is too little, that METIS failed, or that the sample has no node to be
+        scored.
         """
         if isinstance(model, EnsembleModel):
             members = members_of(model)
@@ -84,17 +87,15 @@ class Evaluation:
         if self.parts is not None:
             at_once = nodes_at_once(model, batch, self._budget(batch.device))
             return ByParts(batch, self.parts, seed, self.sample, at_once)
-        if gnn is None and self.method == "layers":
-            raise InputError(
-                f"the model is a {type(model).__name__}: evaluation by layers is for the models of gistgnn.nn; "
-                "choose the method parts, or whole"
-            )
-        if gnn is None or self.method == "whole":
+        if self.method == "whole":
             return WholeGraph(batch)
         budget = self._budget(batch.device)
+        if gnn is None:
+            with evaluation_mode(model):
+                return prepare_rows(model, batch, budget, wanted, always=self.method == "layers")
         if self.method == "auto" and not batch.is_stored and whole_graph_bytes(gnn, batch) <= budget.compute:
             return WholeGraph(batch)
-        return ByLayers(batch, plan_layers(gnn, batch, budget), required_nodes(gnn, batch.adj, wanted))
+        return ByLayers(batch, plan_layers(gnn, batch, budget), required_nodes(gnn.convs, batch.adj, wanted))
 
     def _budget(self, device: torch.device) -> Budget:
         devices = [torch.device("cpu")] + [device] * (device.type != "cpu")

@@ -73,6 +73,41 @@ def sparse_layers(
         yield
 
 
+@contextmanager
+def layers_on_rows(model: nn.Module, x: Tensor, normalised: tuple[Tensor, Tensor] | None) -> Iterator[None]:
+    """Let PyG's layers in a model run on a few nodes, ``x``: [n, F], of which some have all edges of the whole graph.
+
+    Layers multiply where they may, and those that normalise as `GCNConv` take the edges and weights ``normalised``.
+    """
+    before, products = [], Products(x)
+    for layer in model.modules():
+        own: dict[str, Any] = {}
+        if layer in multiplies(model):
+            own["propagate"] = partial(_propagate, layer, products)
+        if _normalises(layer):
+            own.update(_cached_edge_index=normalised, cached=True)
+        if own:
+            before.append((vars(layer), dict(vars(layer))))
+            vars(layer).update(own)
+    try:
+        yield
+    finally:
+        for attributes, values in before:
+            attributes.clear()
+            attributes.update(values)
+
+
+def normalises(model: nn.Module) -> bool:
+    """Tell whether layers of PyG in a model normalise the edges as `GCNConv` does, by the degrees of both ends."""
+    return any(_normalises(layer) for layer in model.modules())
+
+
+def _normalises(layer: nn.Module) -> bool:
+    attributes = vars(layer)
+    default = attributes.get("add_self_loops") and not attributes.get("improved")
+    return bool("_cached_edge_index" in attributes and attributes.get("normalize") and default)
+
+
 def multiplies(model: nn.Module) -> list[Any]:
     """Return the layers of PyG in a model that may multiply; those at the model's first call."""
     if model not in _LAYERS:

@@ -3,9 +3,14 @@
 import ctypes
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 _limit: int | None = None
 
@@ -66,6 +71,28 @@ def _status_bytes(*names: str, process: int | None = None) -> int:
         return sum(int(status.split(f"{name}:")[1].split()[0]) * 1024 for name in names)
     except (OSError, IndexError):  # it has ended
         return 0
+
+
+class PeakBytes(TorchDispatchMode):
+    """Counts the bytes of the tensors that operations make within the block; ``peak``: the most at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak, self._made = 0, dict[int, tuple[StorageWeakRef, int]]()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given, out = _storages((args, kwargs)), func(*args, **(kwargs or {}))
+        made = {key: (StorageWeakRef(each), each.nbytes()) for key, each in _storages(out).items() if key not in given}
+        self._made = {key: each for key, each in self._made.items() if not each[0].expired()} | made
+        self.peak = max(self.peak, sum(size for _, size in self._made.values()))
+        return out
+
+
+def _storages(values: Any) -> dict[int, torch.UntypedStorage]:
+    tensors = (each for each in tree_leaves(values) if isinstance(each, Tensor) and each.layout is torch.strided)
+    return {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}
 
 
 def keep_freed_memory() -> None:

@@ -1,0 +1,127 @@
+"""Evaluation by rows of PyG's models, and of models with layers(), equals the whole graph's forward pass."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv, SAGEConv
+from torch_geometric.nn.models import GAT, GCN, GIN, PNA, EdgeCNN, GraphSAGE
+
+from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation.by_rows import ByRows
+from gistgnn.evaluation.scores import evaluate, predict
+from gistgnn.graphs import load
+from gistgnn.nn.convolutions import GCNLayer
+from gistgnn.nn.scaled_input import scale_input
+from gistgnn.sampling import Batch
+from tests.helpers.clustered_folders import make_clustered
+from tests.helpers.models import C, F, tiny_graph
+from tests.helpers.refusals import refused
+
+from .cases import random_batch, whole
+
+DEGREES: dict[str, Any] = {"aggregators": ["mean", "max"], "scalers": ["identity", "amplification"]}
+DEGREES["deg"] = torch.tensor([1, 4, 8, 4, 2])
+PYG = {
+    "gcn": (GCN, {"norm": "batch", "act_first": True}),
+    "gcn cat": (GCN, {"jk": "cat", "norm": "layer_norm", "norm_kwargs": {"mode": "node"}}),
+    "sage": (GraphSAGE, {"jk": "last"}),
+    "sage lstm": (GraphSAGE, {"jk": "lstm", "aggr": "max"}),
+    "gin": (GIN, {"norm": "batch", "jk": "max"}),
+    "gat": (GAT, {"heads": 2, "act": "elu", "edge_dim": 2}),
+    "gatv2": (GAT, {"heads": 2, "v2": True, "residual": True}),
+    "pna": (PNA, {**DEGREES, "edge_dim": 2}),
+    "edge": (EdgeCNN, {"act": None}),
+}
+
+
+def build(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    kind, options = PYG[name]
+    return kind(F, 8, 3, C, dropout=0.5, **options).double()
+
+
+def with_data(batch: Batch, *names: str) -> Batch:
+    torch.manual_seed(0)
+    edges = batch.edge_index.shape[1]
+    data = {"edge_weight": torch.rand(edges).double(), "edge_attr": torch.rand(edges, 2).double()}
+    return replace(batch, edge_data={name: data[name] for name in names})
+
+
+class Own(nn.Module):
+    """A user's model that offers its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.out = nn.Linear(F, 8), GCNConv(8, 8), SAGEConv(8, C)
+
+    def layers(self) -> list[Any]:
+        return [lambda x, edge_index: self.first(x).relu(), self.hidden, self.out]
+
+    def hidden(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        return x + self.second(x, edge_index, edge_weight).relu()
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        return self.out(self.hidden(self.first(x).relu(), edge_index, edge_weight), edge_index)
+
+
+class OfAdjacency(nn.Module):
+    """A user's model of our layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = GCNLayer(F, 8), GCNLayer(8, C)
+
+    def layers(self) -> list[Any]:
+        return [self.one, self.two]
+
+    def forward(self, x: Tensor, adj: Any) -> Tensor:
+        return self.two(self.one(x, adj), adj)
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {name: partial(build, name) for name in PYG} | {
+    "a function, a method and a module": Own,
+    "with an adj": OfAdjacency,
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_are_the_whole(name: str, weighted: bool) -> None:
+    model = MODELS[name]().double()
+    features = ["edge_attr"] * ("edge_dim" in PYG.get(name, ("", {}))[1])
+    batch = with_data(random_batch(), *["edge_weight"] * weighted, *features)
+    scale_input(model, torch.rand(F).double(), torch.rand(F).double() + 0.5)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.normal_()
+    expected = whole(model.eval(), batch)
+    model.train()
+    with refused("evaluation has 1 bytes of memory, layer by layer this model needs"):
+        predict(model, batch, Evaluation(memory=1))
+    found = Evaluation("layers").prepare(model, batch)
+    assert isinstance(found, ByRows)
+    for pieces in ({"in_file": True, "work": 0}, {"in_file": False, "work": 5000}, {"in_file": True}):
+        found._plan = replace(found._plan, **pieces)
+        torch.testing.assert_close(predict(model, batch, found), expected, rtol=1e-9, atol=1e-9)
+    assert Evaluation(memory=2**24).prepare(model, batch).describe()["method"] == "whole"
+    assert model.training
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat", "pna"])
+def test_a_folder_is_scored_as_in_memory(name: str, tmp_path: Path) -> None:
+    graph, model = tiny_graph(90), build(name).float().eval()
+    graph = replace(graph, train=torch.arange(90) > 2, val=torch.arange(90) == 0, test=torch.arange(90) == 1)
+    if "edge_dim" in PYG[name][1]:
+        graph = replace(graph, edge_attr=torch.rand(graph.num_edges, 2))
+    same, _ = make_clustered(graph, 9, tmp_path / "graph")
+    stored = load(str(tmp_path / "graph"))
+    expected = evaluate(model, same, evaluation=Evaluation("whole"))
+    for splits in (["train", "validation", "test"], ["validation"]):
+        found = evaluate(model, stored, splits, evaluation=Evaluation("layers", 2**20))
+        assert found == {split: expected[split] for split in splits}
