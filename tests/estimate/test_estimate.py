@@ -17,7 +17,7 @@ from torch import nn
 from torch_geometric.nn import SAGEConv
 
 from gistgnn import global_model
-from gistgnn.estimate import Option, Plan, Resources, make_plan, peak_bytes, require_room
+from gistgnn.estimate import Option, Plan, Resources, make_plan, require_room
 from gistgnn.estimate.memory import DISK
 from gistgnn.estimate.shapes import FACTORS, RunShape
 from gistgnn.estimate.time import reading_rate
@@ -170,7 +170,6 @@ def test_a_phase_takes_what_it_trains() -> None:
     first = RunShape(run, SIZES).phases[0]
     assert copies.slice == apart.slice < whole.slice == plan(run).theta
     assert max(copies.peaks["cpu"], apart.peaks["cpu"]) < whole.peaks["cpu"] == plan(run).totals[0].peaks["cpu"]
-    assert whole.peaks["cpu"] == peak_bytes(run, SIZES)
     assert copies.evaluation < apart.evaluation / 3
     assert copies.moved_by_all == 5 * (first.slices[0] + first.carried[0])  # one is read, four are written
     for count in (1, 2):
@@ -223,6 +222,8 @@ def test_the_refusal_names_the_phase_and_what_would_fit() -> None:
     require_room(run, SIZES, replace(AMPLE, host=whole.peaks["cpu"]))
     with refused("phase 3 (m = 1) needs ", " stage), ", "--store disk would fit; --memory GIB"):
         require_room(run, SIZES, replace(AMPLE, host=(files["cpu"] + whole.peaks["cpu"]) // 2))
+    with refused("phase 3 (m = 1) needs ", "no store would fit; give this phase more sub-GCNs"):
+        require_room(run, SIZES, replace(AMPLE, host=(files["cpu"] + whole.peaks["cpu"]) // 2), ["memory"])
     with refused("phase 1 (m = 4, copies) needs ", "no store would fit; give this phase more sub-GCNs, or make --hid"):
         require_room(run, SIZES, replace(AMPLE, host=copies.peaks["cpu"] // 8))
     with refused("phase 1 (m = 4, copies) needs ", "of the disk"):

@@ -97,22 +97,15 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
 def _check(runs: list[RunConfig], store: "RunStore", args: argparse.Namespace) -> None:
     """Refuse bad settings, and runs that do not fit into memory."""
     from gistgnn.compare.many_runs import with_seeds
-    from gistgnn.estimate import Resources, peak_bytes
+    from gistgnn.estimate import Resources, require_room
     from gistgnn.graphs.named import GraphSizes
-    from gistgnn.utils.formats import size
 
     graph = graph_of(args)
-    here = Resources.here(runs[0].device, args.out, args.memory)
-    room = here.gpu or here.host
+    sizes, here = GraphSizes.of_graph(graph), Resources.here(runs[0].device, args.out, args.memory)
     for run in runs:
         run.trainer(graph.num_features, graph.num_classes)
-        if run.model.own or all(map(store.get, with_seeds([run], args.seeds))):
-            continue
-        if (needs := peak_bytes(run, GraphSizes.of_graph(graph)) + here.base) > room:
-            raise InputError(
-                f"{run.method} with m = {run.sub_gcns} needs {size(needs)} of memory, but {size(room)} are available: "
-                "make --hidden smaller, or see `gistgnn plan`"
-            )
+        if not all(map(store.get, with_seeds([run], args.seeds))):
+            require_room(run, sizes, here, ["memory"])
 
 
 def _write(record: dict[str, Any], args: argparse.Namespace) -> int:

@@ -186,12 +186,6 @@ def make_plan(
     return Plan(sizes, batch, first.full, theta, resources, disk, options, totals, phased, sampler, narrow)
 
 
-def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
-    """Return the most memory that a run takes on its device, beside the process itself."""
-    resources = replace(Resources.here(config.device), base=0)
-    return _plan_of(config.planned, sizes, resources).totals[0].peaks[resources.device]
-
-
 def _option(memory: Memory, speed: Speed | None) -> Option:
     """Return what a phase takes; without a speed the seconds are left out."""
     run, phase, first = memory.run, memory.phase, memory.phase.first
@@ -230,8 +224,8 @@ def _plan_of(config: RunConfig, sizes: GraphSizes, resources: Resources) -> Plan
     return make_plan(config, sizes, resources, [config.sub_gcns], [config.store], timed=False)
 
 
-def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
-    """Refuse a run that cannot fit: an InputError with the first phase that does not, and what would fit."""
+def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources, stores: Sequence[str] = PLANNED) -> None:
+    """Refuse a run that cannot fit: an InputError with the first phase that does not, and which of `stores` would."""
     # A run of a model of the user's own is not refused: what it holds in a step is not known.
     method, own, config = config.method, config.model.own, config.planned
     options = [] if own else _plan_of(config, sizes, resources).options
@@ -245,7 +239,7 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
         ways = f"choose another --out{', or add --store-precision bf16' if half else ''}"
         raise InputError(f"{run} needs {needed} of the disk, {there} are free there: make room, {ways}")
     where = f"{_LACKING[short]} (in its {option.phase} {'stage' if option.phased else 'phase'})"
-    ways = _advice(config, sizes, resources, method)
+    ways = _advice(config, sizes, resources, method, stores)
     raise InputError(f"{run} needs {needed} of {where}, {there} are available: {ways}; --memory GIB allows more")
 
 
@@ -261,10 +255,10 @@ def out_of_memory(config: RunConfig, sizes: GraphSizes, device: torch.device, er
     return InputError(f"out of {_LACKING[device.type]} ({reason(error)}): {planned}, {held}; {ways}")
 
 
-def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str) -> str:
+def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str, stores: Sequence[str]) -> str:
     """Say what would fit; for other methods than GIST m does not decide it."""
     own, phased = config.sub_gcns, bool(config.training.phases)
-    stores = [store for store in PLANNED if STORES[store].holds != "host" or config.device != "cpu"]
+    stores = [store for store in stores if STORES[store].holds != "host" or config.device != "cpu"]
     for store in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
         for m in dict.fromkeys((own, *(() if phased else (*_SUB_GCNS, 32)))):
             with suppress(InputError):  # more sub-GCNs than features

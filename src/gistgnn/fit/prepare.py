@@ -71,26 +71,16 @@ class Setup:
     scaling: Standardisation | None = None  # of the features; None: they are as they were given
 
     def __post_init__(self) -> None:
-        gist, training, variant, init = self.gist, self.given, self.variant, self.init
-        check_flag("inductive", self.inductive)
-        check_flag("progress", self.progress)
-        check_kind("standardise", self.standardise, (bool, Standardisation), "True, False or None", none=True)
-        check_kind("evaluation", self.evaluation, Evaluation, "an Evaluation, such as Evaluation('layers'), or None")
-        check_kind("saving", self.saving, Saving, "a Saving, such as Saving('checkpoints')", none=True)
-        if self.callbacks != ():
-            check_callbacks(self.callbacks)
-        if (seconds := self.max_seconds) is not None:
-            check_number("max_seconds", seconds, above=True, below=LONGEST)
-            if training.budget is not None:
-                raise InputError(f"max_seconds is {seconds:g}, but a budget limits the time as well: leave one out")
-        _check_method(gist, variant, training)
-        training = replace(training, **variant.settings) if variant.settings else training
+        self._check()
+        gist, variant = self.gist, self.variant
+        training = replace(self.given, **variant.settings)
         if training.optimizer not in NAMES["optimizer"]:
             check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
         if variant.independent:
             self.sampling = independent(self.sampling, gist.method)
         graph = load_on_ranks(gist.ranks, lambda: self._scale(as_graph(self._joined(), training)))
-        self.init = None if init is None else _initial_values(gist, variant, training, init)
+        if self.init is not None:
+            self.init = _initial_values(gist, variant, training, self.init)
         if gist.ranks.leads:
             note_doubts(graph)
         self.graph = graph = graph.to(gist.device)
@@ -116,6 +106,21 @@ class Setup:
         self.metric = NAMED[selection_metric(graph)] if named else as_metric(training.metric or "")  # selects the model
         # The model may have any number of outputs where loss and metric are the user's own.
         self.any_outputs = callable(training.loss) and callable(training.metric)
+
+    def _check(self) -> None:
+        """Refuse arguments of a wrong type, or out of range, or that do not go together."""
+        check_flag("inductive", self.inductive)
+        check_flag("progress", self.progress)
+        check_kind("standardise", self.standardise, (bool, Standardisation), "True, False or None", none=True)
+        check_kind("evaluation", self.evaluation, Evaluation, "an Evaluation, such as Evaluation('layers'), or None")
+        check_kind("saving", self.saving, Saving, "a Saving, such as Saving('checkpoints')", none=True)
+        if self.callbacks != ():
+            check_callbacks(self.callbacks)
+        if (seconds := self.max_seconds) is not None:
+            check_number("max_seconds", seconds, above=True, below=LONGEST)
+            if self.given.budget is not None:
+                raise InputError(f"max_seconds is {seconds:g}, but a budget limits the time as well: leave one out")
+        _check_method(self.gist, self.variant, self.given)
 
     def _joined(self) -> "Graph | Data":
         """Return the graph as it was given, a `HeteroData` as one `Data`."""

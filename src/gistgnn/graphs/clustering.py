@@ -1,7 +1,6 @@
 """Cluster of Algorithm 1: partition the nodes into c clusters, as in Cluster-GCN (section 2)."""
 
 import contextlib
-import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +14,14 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.graphs import metis, streaming
+from gistgnn.graphs import metis
 from gistgnn.graphs.cache import cache_folder
 from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.streaming import stream_clusters
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
+from gistgnn.utils.tensors import digest_of
 
 Part = npt.NDArray[np.integer]
 
@@ -82,24 +83,20 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
         edges = CSR.of(torch.stack([keys % num_nodes, keys // num_nodes]), num_nodes)
     narrow = torch.int32 if num_nodes < 2**31 else torch.int64
     edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(narrow))
-    structure = _without_loops(edges) if method == "metis" else None
-    key = (edges.rowptr.numpy(), edges.col.numpy()) if structure is None else (structure.indptr, structure.indices)
+    key = f"{_VERSION} {method} {num_nodes} {edges.num_edges} {edges.checksum()} {count} {seed}"
 
     def cut() -> tuple[Part, bool]:
-        return (
-            (streaming.stream_clusters(edges, count, seed), True)
-            if structure is None
-            else _by_metis(structure, count, seed)
-        )
+        return _by_metis(edges, count, seed) if method == "metis" else (stream_clusters(edges, count, seed), True)
 
-    part, symmetric, path = _kept(method, key, count, seed, cut)
+    part, symmetric, path = _kept(key, num_nodes, count, cut)
     if not symmetric:
         log.warning("the graph is not symmetric: METIS clusters it with every edge in both directions")
     return clusters_of_parts(part, count, path)
 
 
-def _by_metis(structure: sp.csr_matrix, count: int, seed: int) -> tuple[Part, bool]:
+def _by_metis(edges: CSR, count: int, seed: int) -> tuple[Part, bool]:
     """Return every node's cluster, and whether the graph is symmetric."""
+    structure = _without_loops(edges)
     reverse = structure.T.tocsr()
     symmetric = np.array_equal(structure.indptr, reverse.indptr) and np.array_equal(structure.indices, reverse.indices)
     if not symmetric:
@@ -130,17 +127,11 @@ def _without_loops(edges: CSR) -> sp.csr_matrix:
     return structure
 
 
-def _kept(
-    method: str, key: tuple[Part, Part], count: int, seed: int, cut: Callable[[], tuple[Part, bool]]
-) -> tuple[Part, bool, Path | None]:
-    """Return what ``cut`` returns, and its file, from the cache if it is there; ``key`` is rowptr and col."""
+def _kept(key: str, nodes: int, count: int, cut: Callable[[], tuple[Part, bool]]) -> tuple[Part, bool, Path | None]:
+    """Return what ``cut`` returns, and its file, from the cache if it is there; ``key`` has all that decides it."""
     if (folder := cache_folder()) is None:
         return *cut(), None
-    nodes = len(key[0]) - 1
-    digest = hashlib.sha256(f"{_VERSION} {method} {nodes} {count} {seed}".encode())
-    for array in key:
-        digest.update(np.ascontiguousarray(array).data)
-    path = folder / f"clusters-{digest.hexdigest()[:16]}.npz"
+    path = folder / f"clusters-{digest_of(key)[:16]}.npz"
     try:
         with np.load(path) as arrays:
             part, symmetric = arrays["part"].astype(np.int64), bool(arrays["symmetric"])
