@@ -31,6 +31,7 @@ BUDGET_LR = 0.005  # of a run with a budget, unless it is given: it suits parts 
 SMALL_GRAPH = 10_000  # nodes, at most
 SUB_GCNS, MOST_SUB_GCNS, WIDE = 4, 8, 512
 EPOCHS, EPOCHS_OF_EACH = 400, 100  # of the whole run on a small graph, and of every sub-GCN on a larger one
+DROPOUT, LESS_DROPOUT = 0.5, 0.2  # of our models on a small graph, and on a larger one
 # The defaults of `GIST.fit` with keywords, and of the command line; those of `Training` are plain.
 CHOSEN: dict[str, Any] = {"epochs": EPOCHS, "schedule": "cosine", "optimizer_state": "carry"}
 NARROW, HIGHEST_LR = 256, 0.1  # features of a sub-GCN below which it learns better at more than 0.01, and the limit

@@ -75,6 +75,7 @@ def test_m_and_the_epochs_suit_the_graph_and_the_width(words: str, sub_gcns: int
     args = make_parser().parse_args(["train", "--device", "cpu", "--dataset", *words.split()])
     config = config_from_args(args, given_sub_gcns(args))
     assert (config.sub_gcns, config.training.epochs) == (sub_gcns, epochs or 10)
+    assert config.model.dropout == (0.5 if words == "digits" else 0.2)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +90,11 @@ def test_m_and_the_epochs_suit_the_graph_and_the_width(words: str, sub_gcns: int
         ("--dataset own.npz --model gat --no-standardise", False, "none"),
     ],
 )
-def test_features_and_norm_are_those_that_suit(words: str, standardise: bool | None, norm: str) -> None:
-    config = config_from_args(
-        make_parser().parse_args(["train", "--device", "cpu", "--epochs", "1", *words.split()]), 1
-    )
+def test_features_and_norm_are_those_that_suit(
+    words: str, standardise: bool | None, norm: str, own_graph: Path
+) -> None:
+    given = ["train", "--device", "cpu", *words.replace("own.npz", str(own_graph)).split()]
+    config = config_from_args(make_parser().parse_args(given), 1)
     assert (config.standardise, config.model.norm) == (standardise, norm)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
-from gistgnn.cli.process import load_torch, world_size
+from gistgnn.cli.process import leads, load_torch, world_size
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.report.names import model_title
@@ -19,9 +19,11 @@ from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
 from gistgnn.settings import (
     BUDGET_LR,
+    DROPOUT,
     EPOCHS,
     EPOCHS_OF_EACH,
     HIGHEST_LR,
+    LESS_DROPOUT,
     LONGEST_ROUND,
     MOST_SUB_GCNS,
     NARROW,
@@ -66,6 +68,7 @@ _CHOSEN: dict[str, dict[str, Any]] = {
         "shown": f"{Training.lr:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most "
         f"{HIGHEST_LR:g}; with --budget {BUDGET_LR:g}",
     },
+    "dropout": {"default": None, "shown": f"{DROPOUT:g}; above {SMALL_GRAPH:,} nodes {LESS_DROPOUT:g}"},
     "norm": {"default": None, "shown": "layer for graphsage and gin, else none"},
     "heads": {"default": None, "shown": ModelConfig.heads},
     "sub_gcns": {
@@ -182,11 +185,11 @@ def config_from_args(
 ) -> RunConfig:
     """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe."""
     # Settings are checked before torch is imported; the log says `title` first. What the graph decides follows: m, if
-    # `sub_gcns` is None, the epochs and the learning rate.
+    # `sub_gcns` is None, the epochs, the learning rate and dropout.
     own = {field.name: getattr(args, field.name) for field in fields(RunConfig) if hasattr(args, field.name)}
     own |= {"store": store, "partitioned": tuple(args.partitioned) if args.partitioned else None}
     own["sub_gcns"] = SUB_GCNS if sub_gcns is None else sub_gcns
-    own |= {"model": _model(args), "training": _training(args, own["sub_gcns"], 1)}
+    own |= {"model": _model(args, 1), "training": _training(args, own["sub_gcns"], 1)}
     for name, field in described(RunConfig).items():
         field.check(own.get(name, field.default))
     method = own.get("method", RunConfig.method)
@@ -198,12 +201,11 @@ def config_from_args(
 
     if args.standardise is None and (known := find(args.dataset)):
         own["standardise"] = known.standardise
-    if (sub_gcns is None or args.epochs is None) and not (args.budget or args.phases):
-        nodes = _nodes(args)
-        if sub_gcns is None:
-            widths = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
-            own["sub_gcns"] = max(chosen_sub_gcns(nodes, max(widths, default=1)), world_size())
-        own["training"] = _training(args, own["sub_gcns"], nodes)
+    nodes = _nodes(args)
+    if sub_gcns is None:
+        widths = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
+        own["sub_gcns"] = max(chosen_sub_gcns(nodes, max(widths, default=1)), world_size())
+    own |= {"model": _model(args, nodes), "training": _training(args, own["sub_gcns"], nodes)}
     own |= {"device": choose_device(args.device), "sampler": _sampler(args), "evaluation": options.evaluation_of(args)}
     return RunConfig(**own)
 
@@ -211,10 +213,12 @@ def config_from_args(
 def _nodes(args: argparse.Namespace) -> int:
     """Return the nodes of the graph, which is read for it unless it has a name; see `graph_of`."""
     from gistgnn.graphs import find, load
+    from gistgnn.utils.console import spinner
 
     if known := find(args.dataset):
         return known.nodes
-    args.graph = load(args.dataset, args.data_root)
+    with spinner(f"reading {args.dataset}", shown=leads()):
+        args.graph = load(args.dataset, args.data_root)
     return int(args.graph.num_nodes)
 
 
@@ -237,9 +241,9 @@ def _training(args: argparse.Namespace, sub_gcns: int, nodes: int) -> Training:
     return Training(**settings)
 
 
-def _model(args: argparse.Namespace) -> ModelConfig:
+def _model(args: argparse.Namespace, nodes: int) -> ModelConfig:
     if ":" in args.model:
-        given = {"dropout": args.dropout != ModelConfig.dropout, "norm": args.norm, "heads": args.heads}
+        given = {"dropout": args.dropout is not None, "norm": args.norm, "heads": args.heads}
         if unused := next((name for name, used in given.items() if used), None):
             raise InputError(f"{unused} is given, but the model is {args.model}: give it by --model-args {unused}=...")
         return ModelConfig(args.model, tuple(args.hidden), args=dict(args.model_args or ()))
@@ -249,7 +253,8 @@ def _model(args: argparse.Namespace) -> ModelConfig:
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat or gatv2")
     norm = args.norm or ("layer" if args.model in ("graphsage", "gin") else ModelConfig.norm)
     heads = ModelConfig.heads if args.heads is None else args.heads
-    return ModelConfig(args.model, tuple(args.hidden), args.dropout, norm, heads)
+    dropout = (DROPOUT if nodes <= SMALL_GRAPH else LESS_DROPOUT) if args.dropout is None else args.dropout
+    return ModelConfig(args.model, tuple(args.hidden), dropout, norm, heads)
 
 
 def _sampler(args: argparse.Namespace) -> "Sampling | None":
