@@ -26,7 +26,7 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--evaluate-every often": "'often' is not an integer >= 1 or auto",
     f"--checkpoint-every {HUGE}": "is not an integer from 1 to 1000000000",
     "--device tpu9": "device is 'tpu9'",
-    f"--device cuda:{HUGE}": "but torch finds",
+    f"--device cuda:{HUGE}": "expected cpu, cuda or cuda:N",
     "--partition-dims 3": "d_3 cannot be partitioned",
     "--store-precision bf16": "bf16, but the store is memory: use disk",
     "--out file/run": "cannot write file/run",
