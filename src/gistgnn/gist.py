@@ -125,7 +125,7 @@ class GIST(GlobalModel):
         narrower than 256 features.
 
         Args:
-            graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask; or a `HeteroData`, which
+            graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and perhaps test_mask; or a `HeteroData`, which
                 `gistgnn.graphs.from_hetero` joins to a `Data`.
             training: all settings; or "split" or "each", the keyword of that name.
             sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name for the defaults, such

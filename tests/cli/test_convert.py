@@ -42,6 +42,13 @@ def test_tables_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert f"made: 40 nodes and {load(tmp_path / 'made').num_edges:,} edges in {tmp_path / 'made'}" in out
     assert "features  3 as float16" in out
     refused(capsys, "is there already: choose another folder", "convert", edges, tmp_path / "made", "--nodes", nodes)
+    edges, nodes = csv_tables(some_graph(val=[], partial=True), tmp_path)
+    message = "nodes.csv: val is empty; expected at least one node: the best model is chosen on them, so move some"
+    refused(capsys, message, "convert", edges, tmp_path / "other", "--nodes", nodes, leaves=tmp_path)
+    edges, nodes = csv_tables(some_graph(test=[]), tmp_path)
+    assert run("convert", edges, tmp_path / "other", "--nodes", nodes) == 0
+    assert capsys.readouterr().err.count("other has no test nodes: there are no test scores") == 1
+    assert not load(tmp_path / "other").test.any()
     path = tmp_path / "made" / "x.npy"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

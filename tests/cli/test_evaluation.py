@@ -93,8 +93,45 @@ def test_splits_that_another_graph_lacks_are_left_out(cli: Cli, as_json: Json, o
     refused(cli, "has no train", "train", "--dataset", "lists.npz", "--out", "other")
     np.savez(tmp_path / "none.npz", **plain)
     refused(cli, "there are no nodes in train, val, test", "evaluate", "run", "--dataset", "none.npz")
-    with pytest.raises(InputError, match="has no train nodes: to train"):
+    with pytest.raises(InputError, match="has no train nodes: to train, give some to both of train and val"):
         GIST(lambda w: GCN(3, w, 3), [8], 2).fit(read_graph(tmp_path / "lists.npz", partial=True), epochs=1)
+
+
+def test_a_graph_without_a_test_set(cli: Cli, as_json: Json, tmp_path: Path) -> None:
+    from torch_geometric.data import Data
+
+    plain = arrays()
+    del plain["test"]
+    np.savez(tmp_path / "own.npz", **plain)
+    data = {name if name in ("x", "edge_index", "y") else f"{name}_mask": value for name, value in plain.items()}
+    torch.save(Data(**{name: torch.from_numpy(value) for name, value in data.items()}), tmp_path / "own.pt")
+    np.savez(tmp_path / "empty.npz", **plain, test_mask=np.zeros(40, bool))
+    for name in ("own.npz", "own.pt", "empty.npz"):
+        assert as_json("datasets", name)["test"] == 0
+    done = cli(*TRAIN, "--tensorboard", "--metric", "balanced_accuracy")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("own has no test nodes: there are no test scores") == 1
+    assert "validation at the end" in done.stdout
+    assert "test" not in done.stdout
+    record = json.loads((tmp_path / "run/result.json").read_text())
+    assert (record["test"], {entry["test"] for entry in record["history"]}) == (None, {None})
+    assert record["last"].keys() == {"validation"}
+    assert sum(each["nodes"] for each in record["classes"]) == 13
+    page = (tmp_path / "run/report.html").read_text()
+    assert "validation balanced accuracy of the model with the best validation score, from round" in page
+    assert "test nodes" not in page
+    best = record["validation"]["balanced_accuracy"]
+    assert f"{best:.4f} balanced accuracy (validation)" in cli("list", ".").stdout
+    assert as_json("list", ".")[0]["validation"] == best
+    sample = ("--evaluation", "parts", "--parts", 4, "--parts-sample", 3)
+    for options in ((), sample):
+        assert as_json("evaluate", "run", *options).keys() == {"train", "validation", "evaluation"}
+    assert cli("predict", "run", "--output", "p.csv").returncode == 0
+    assert as_json(*TRAIN, "--method", "ensemble", "--metric", "balanced_accuracy", "--out", "ensemble")["test"] is None
+    compared = as_json("compare", "run", "ensemble", "--out", "page")
+    assert compared["rows"][0]["score"] == [pytest.approx(100 * best)]
+    assert compared["curves"][0]["score"] == [100 * entry["validation"] for entry in record["history"]]
+    assert "validation balanced accuracy (%)" in (tmp_path / "page/comparison.md").read_text()
 
 
 def test_scores_over_a_sample(cli: Cli, as_json: Json, own_graph: Path) -> None:

@@ -44,7 +44,7 @@ def test_rows_sum_up_their_seeds() -> None:
 
 
 def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
-    lost = scored(2, [0.1], [1.0], test=None, diverged="in round 1")
+    lost = scored(2, [0.1], [1.0], test=None, validation=None, diverged="in round 1")
     lost |= {"history": [], "inference_seconds": None, "train_seconds": 0.0, "rounds": 0, "steps": 0}
     groups = [BASE[:1], [lost]]
     base, row = rows_of(groups)

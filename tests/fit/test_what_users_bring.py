@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gistgnn import GIST, Graph, Metric, Phase, Result
+from gistgnn import GIST, Graph, Metric, Phase, Result, load_run
 from gistgnn.evaluation import Evaluation, evaluate, predict
 from gistgnn.layout.axes import named_tensors
 from gistgnn.sampling import SaintNodeSampling, whole_graph
@@ -93,6 +93,16 @@ def test_a_metric_is_computed_over_a_split_at_once_however_the_output_is() -> No
         result = fit(gist(), LARGER, metric="roc_auc", evaluation=how)
         logits = predict(result.model, whole_graph(LARGER), how)[LARGER.test]
         assert result.test["roc_auc"] == pytest.approx(NAMED["roc_auc"](logits, LARGER.y[LARGER.test]))
+
+
+def test_a_graph_without_a_test_set_has_no_test_scores(tmp_path: Path) -> None:
+    given = data(LARGER.y)
+    del given.test_mask
+    result = fit(gist(), given, metric="roc_auc", evaluation=Evaluation("layers"))
+    assert (result.test, {entry["test"] for entry in result.history}) == ({}, {None})
+    assert "validation" in result.summary()
+    assert load_run(result.save(tmp_path / "run"), gcn()).validation == result.validation
+    assert evaluate(result.model, Graph.from_pyg(given)).keys() == {"train", "validation"}
 
 
 def test_loss_and_metric_of_the_user_allow_any_number_of_outputs() -> None:

@@ -19,6 +19,7 @@ CLASSES = torch.arange(30) % 3
     ("given", "said"),
     [
         ({}, ""),
+        ({"test": []}, "graph has no test nodes: there are no test scores"),
         ({"edge_index": ONE_WAY}, "0% of the edges of graph have a reverse edge"),
         ({"edge_index": torch.tensor([[0, 1], [0, 1]])}, ""),  # self-loops are not looked at
         ({"y": one_hot(CLASSES)}, "y has one 1 in every row"),

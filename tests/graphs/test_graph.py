@@ -55,7 +55,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"edge_index": [[0, 1], [1, 6]]}, "edge_index[1, 1] is 6; expected node numbers from 0 to 5 (x has 6 rows)"),
     ({"edge_index": [[0, -1], [1, 2]]}, "edge_index[0, 1] is -1"),
     ({"train": []}, "train is empty; expected at least one node"),
-    ({"val": torch.zeros(6, dtype=torch.bool)}, "val is empty"),
+    ({"val": torch.zeros(6, dtype=torch.bool)}, "val is empty; expected at least one node: the best model is"),
     ({"test": [3, 5]}, "test holds 1 unlabelled nodes (y = -1), the first is node 5"),
     ({"val": [2, 6]}, "val[1] is 6; expected node numbers from 0 to 5"),
     ({"val": [-2]}, "val[0] is -2"),
@@ -145,7 +145,7 @@ def test_pyg_s_data() -> None:
     assert read.edge_data.keys() == {"edge_weight", "edge_attr", "edge_type"}
     assert all(torch.equal(value, graph.edge_data[name]) for name, value in read.edge_data.items())
     assert "edge_type" in repr(read)
-    for key in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
+    for key in ("x", "edge_index", "y", "train_mask", "val_mask"):
         lacking = as_data(graph)
         del lacking[key]
         with refused(f"the Data has no {key}; expected all of x, edge_index"):

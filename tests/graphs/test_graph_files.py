@@ -53,9 +53,9 @@ def test_what_a_npz_may_hold(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "g.NPZ.npz", **arrays, num_classes=9, other=1)
     graph = load_file(tmp_path / "g.NPZ.npz")
     assert (graph.num_classes, int(graph.train.sum())) == (9, 2)
-    for key in ("edge_index", "x", "y", "train", "val", "test"):
+    for key in ("edge_index", "x", "y", "train", "val"):
         np.savez(tmp_path / "g.npz", **{name: value for name, value in arrays.items() if name != key})
-        refuses(tmp_path / "g.npz", f"has no {key}; expected the arrays edge_index, x, y, train, val, test")
+        refuses(tmp_path / "g.npz", f"has no {key}; expected the arrays edge_index, x, y, train, val (found ")
     with_data = edge_graph()
     save_file(with_data, tmp_path / "data.npz")
     for found in (load_file(tmp_path / "data.npz").edge_data, load_nodes(tmp_path / "data.npz")[2]):
@@ -95,7 +95,7 @@ def test_wrong_values_name_the_file(tmp_path: Path) -> None:
     npz(tmp_path / "g.npz", val=np.array([1, 2]), train=np.array([0, 1]))
     refuses(tmp_path / "g.npz", "train and val share 1 nodes")
     torch.save(Data(x=torch.ones(3, 2)), tmp_path / "g.pt")
-    refuses(tmp_path / "g.pt", "the Data has no edge_index, y, train_mask, val_mask, test_mask")
+    refuses(tmp_path / "g.pt", "the Data has no edge_index, y, train_mask, val_mask; expected")
     for content in ({"x": torch.ones(2)}, (Data(), None), torch.ones(3)):
         torch.save(content, tmp_path / "g.pt")
         refuses(tmp_path / "g.pt", "the data is a ", "; expected")

@@ -67,7 +67,7 @@ def test_pages_are_the_same_again_and_load_nothing_and_their_references_lead_som
 def test_a_run_tells_its_result_first_then_everything_else() -> None:
     words = words_of_run(20)
     assert words.index("97.93 % test accuracy") < words.index("Curves") < words.index("Partition and coverage")
-    assert "best validation score (98.33 %), from round 18 of 20" in words
+    assert "best validation score (98.33 % on the validation nodes), from round 18 of 20" in words
     assert "d_1: 256 features in 4 blocks of 64" in words
     assert "local steps with their batches 2.4 s · 80 %" in words
     assert "activations, batches, torch itself" in words

@@ -73,7 +73,7 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
 
 def _evaluate(args: argparse.Namespace) -> int:
     load_torch()
-    from gistgnn.evaluation.scores import SPLITS, evaluate
+    from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import is_file, load, load_file
     from gistgnn.runs.run_folder import choose_device
     from gistgnn.sampling import check_fits, whole_graph
@@ -90,8 +90,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     batch = whole_graph(graph)
     check_fits(model, batch, graph.num_classes)
     inference = evaluation.prepare(model, batch, config.seed, graph.train | graph.val | graph.test)
-    splits = [split for split, mask in SPLITS.items() if getattr(graph, mask).any()]
-    scores = evaluate(model, graph, splits, evaluation=inference)
+    scores = evaluate(model, graph, evaluation=inference)
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
     print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())

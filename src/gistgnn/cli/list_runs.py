@@ -11,7 +11,7 @@ from gistgnn.errors import InputError, printable
 from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
 from gistgnn.utils.formats import duration
 
-_KNOWN = ("rounds", "graph", "model", "method", "score", "test", "train_seconds", "date")
+_KNOWN = ("rounds", "graph", "model", "method", "score", "test", "validation", "train_seconds", "date")
 
 
 def add_parser(commands: Any) -> None:
@@ -62,8 +62,9 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
             known = _finished(place)
         else:
             state = Checkpoints(place / CHECKPOINTS).newest_state(Saved) or Saved()
-            best = next((entry.test for entry in state.history if entry.round == state.best_round), None)
-            known = {"state": "unfinished", "rounds": state.rounds, "test": best, "train_seconds": state.train_seconds}
+            known = {"state": "unfinished", "rounds": state.rounds, "train_seconds": state.train_seconds}
+            for best in (entry for entry in state.history if entry.round == state.best_round):
+                known |= {"test": best.test, "validation": best.validation}
         listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
     return sorted(listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"]))
 
@@ -84,7 +85,7 @@ def _finished(folder: Path) -> dict[str, Any]:
         "model": model_title(record["config"]),
         "method": name if m == "m = 1" else f"{name}, {m}",
         "score": score,
-        "test": (record.get("test") or {}).get(score),
+        **{split: (record[split] or {}).get(score) for split in ("test", "validation")},
         "train_seconds": record.get("train_seconds"),
         "date": (record.get("provenance") or {}).get("date"),
     }
@@ -92,7 +93,8 @@ def _finished(folder: Path) -> dict[str, Any]:
 
 def _cells(run: dict[str, Any]) -> list[str]:
     score = "" if run["score"] in (None, "accuracy") else f" {score_name(run['score'])}"
-    test = "" if run["test"] is None else f"{run['test']:.4f}{score}"
+    split = "test" if run["test"] is not None else "validation"
+    test = "" if run[split] is None else f"{run[split]:.4f}{score}{' (validation)' if split != 'test' else ''}"
     seconds = "" if run["train_seconds"] is None else duration(run["train_seconds"])
     state = "" if run["state"] == "finished" else run["state"]
     if run["rounds"] is not None and state in ("interrupted", "unfinished"):

@@ -4,12 +4,13 @@ import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from gistgnn.compare.many_runs import Record, RunStore, with_seeds
 from gistgnn.errors import InputError
-from gistgnn.report.names import COSTLY, bytes_sent, is_share, main_score, method_name, method_of, model_title
+from gistgnn.report import names
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.runs.run_folder import read_record
 from gistgnn.utils.machine import provenance
@@ -36,20 +37,20 @@ class Row:
 
     method: str  # "gist", "phases", or one of `gistgnn.baselines`
     sub_gcns: int  # m, or the number of workers or members
-    score: tuple[float, ...]  # test score at the best validation score, in percent; 0: diverged before the first score
+    score: tuple[float, ...]  # in percent, at the best validation score; 0: diverged before the first score
     seconds: tuple[float, ...]  # training time, without evaluation
     speedup: float | None  # the baseline's mean time divided by this row's; None if a run of either diverged
     bytes: float  # what one worker sends in a run, on average
     inference_seconds: tuple[float, ...]  # of one pass over the graph; runs that measured none are left out
     peak_memory_bytes: tuple[int, ...]
-    seconds_to: tuple[float | None, ...]  # training time until the test score was near the baseline's last; None: never
+    seconds_to: tuple[float | None, ...]  # training time until the score was near the baseline's last; None: never
     speedup_to: float | None  # as `speedup`, but for `seconds_to`; None if it is None for a seed of either
     detail: str = ""  # what else tells the row from the others, such as its learning rate
 
     @property
     def name(self) -> str:
         """The method's name, without m."""
-        return ", ".join(filter(None, (method_name(self.method, self.sub_gcns), self.detail)))
+        return ", ".join(filter(None, (names.method_name(self.method, self.sub_gcns), self.detail)))
 
     @property
     def label(self) -> str:
@@ -71,7 +72,7 @@ class Row:
 
     def costs_too_much(self, baseline: "Row") -> bool:
         """Whether the row loses more than a point of the baseline's score."""
-        return baseline.mean - self.mean > COSTLY
+        return baseline.mean - self.mean > names.COSTLY
 
 
 def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) -> list[RunConfig]:
@@ -100,48 +101,49 @@ def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5, details: Se
     """Return one row for each group of records, over its seeds; the first group is the baseline."""
     # The times to a fixed score are to `below` points below the baseline's final score. `details` tell the groups
     # apart.
-    every = zip(records, details or [""] * len(records), strict=True)
-    return [_row(group, records[0], below, detail) for group, detail in every]
+    every, split = zip(records, details or [""] * len(records), strict=True), names.scored_split(*chain(*records))
+    return [_row(group, records[0], split, below, detail) for group, detail in every]
 
 
-def _row(group: Sequence[Record], baseline: Sequence[Record], below: float, detail: str) -> Row:
-    goals = [score_of(record) - below for record in baseline]
+def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, below: float, detail: str) -> Row:
+    goals = [score_of(record, split) - below for record in baseline]
     own = goals if len(goals) == len(group) else [statistics.fmean(goals)] * len(group)  # seeds may not correspond
-    until = tuple(map(seconds_to, group, own))
+    until = tuple(seconds_to(*each, split) for each in zip(group, own, strict=True))
     steps = [record["steps"] // record["traffic"]["workers"] for record in group]
     times = [[None if "diverged" in r else r["train_seconds"] for r in each] for each in (baseline, group)]
     return Row(
-        method=method_of(group[0]),
+        method=names.method_of(group[0]),
         sub_gcns=group[0]["config"]["sub_gcns"],
-        score=tuple(map(score_of, group)),
+        score=tuple(score_of(record, split) for record in group),
         seconds=tuple(record["train_seconds"] for record in group),
         speedup=_speedup(*times),
-        bytes=statistics.fmean(bytes_sent(r, r["rounds"], n) for r, n in zip(group, steps, strict=True)),
+        bytes=statistics.fmean(names.bytes_sent(r, r["rounds"], n) for r, n in zip(group, steps, strict=True)),
         inference_seconds=tuple(r["inference_seconds"] for r in group if r["inference_seconds"] is not None),
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
         seconds_to=until,
-        speedup_to=_speedup(map(seconds_to, baseline, goals), until),
+        speedup_to=_speedup((seconds_to(*each, split) for each in zip(baseline, goals, strict=True)), until),
         detail=detail,
     )
 
 
-def score_of(record: Record) -> float:
-    """Return a run's test score at its best validation score, in percent; 0 if it diverged before the first score."""
-    return 100 * record["test"][main_score(record)] if record["test"] else 0.0
+def score_of(record: Record, split: str = "test") -> float:
+    """Return a run's score at its best validation score, in percent; 0 if it diverged before the first score."""
+    return 100 * record[split][names.main_score(record)] if record[split] else 0.0
 
 
-def seconds_to(record: Record, goal: float) -> float | None:
-    """Return a run's training time until its test score was `goal` percent for the first time; None: never."""
-    return next((entry["train_seconds"] for entry in record["history"] if 100 * entry["test"] >= goal), None)
+def seconds_to(record: Record, goal: float, split: str = "test") -> float | None:
+    """Return a run's training time until its score was `goal` percent for the first time; None: never."""
+    return next((entry["train_seconds"] for entry in record["history"] if 100 * entry[split] >= goal), None)
 
 
 def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]], below: float) -> dict[str, Any]:
     """Return what comparison.json holds of any rows; `records` are those of each row by seed, the baseline first."""
-    first = records[0][0]
+    first, split = records[0][0], names.scored_split(*chain(*records))
     return {
-        "title": title, "dataset": first["config"]["dataset"], "graph": first["graph"], "score": main_score(first),
-        "below": below, "rows": [{**asdict(row), "label": row.name} for row in rows], "baseline": 0,
-        "curves": [_curve(row, group[0]) for row, group in zip(rows, records, strict=True)],
+        "title": title, "dataset": first["config"]["dataset"], "graph": first["graph"],
+        "score": names.main_score(first), "split": split, "below": below, "baseline": 0,
+        "rows": [{**asdict(row), "label": row.name} for row in rows],
+        "curves": [_curve(row, group[0], split) for row, group in zip(rows, records, strict=True)],
     }  # fmt: skip
 
 
@@ -158,14 +160,14 @@ def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
     return {**own, "notes": [steps, *NOTES], "config": {**base.as_dict(), "seeds": seeds}}
 
 
-def _curve(row: Row, record: Record) -> dict[str, Any]:
-    """Return the loss and the test score of a row's first run against epochs, seconds and bytes."""
+def _curve(row: Row, record: Record, split: str) -> dict[str, Any]:
+    """Return the loss and the score of a row's first run against epochs, seconds and bytes."""
     history = record["history"]
     return {
         "label": row.label, "method": row.method, "sub_gcns": row.sub_gcns,
         "epoch": [entry["epoch"] for entry in history], "seconds": [entry["train_seconds"] for entry in history],
-        "bytes": [bytes_sent(record, entry["round"], entry["step"]) for entry in history],
-        "loss": [entry["loss"] for entry in history], "score": [100 * entry["test"] for entry in history],
+        "bytes": [names.bytes_sent(record, entry["round"], entry["step"]) for entry in history],
+        "loss": [entry["loss"] for entry in history], "score": [100 * entry[split] for entry in history],
     }  # fmt: skip
 
 
@@ -193,7 +195,7 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
     # The baseline is ordinary training of the full model if one of the runs is that, else the first run.
     records, groups = {folder: read_record(folder) for folder in folders}, dict[str, list[Record]]()
     for folder, record in records.items():
-        if not is_share(record, score := main_score(record)):
+        if not names.is_share(record, score := names.main_score(record)):
             raise InputError(f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn list")
         groups.setdefault(json.dumps(_settings(record), sort_keys=True), []).append(record)
     if len(groups) < 2:
@@ -204,7 +206,7 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
         if any(graph[key] != first[key] for key in ("name", "nodes", "edges", "classes")):
             graphs = f"{folders[0]} is of the graph {first['name']}, {folder} of {graph['name']}"
             raise InputError(f"{graphs}: compare runs on one graph")
-    kinds = {key: (method_of(group[0]), group[0]["config"]["sub_gcns"]) for key, group in groups.items()}
+    kinds = {key: (names.method_of(group[0]), group[0]["config"]["sub_gcns"]) for key, group in groups.items()}
     ordered = [groups[key] for key in sorted(groups, key=lambda key: kinds[key] != ("gist", 1))]
     rows = rows_of(ordered, below, _details([_settings(group[0]) for group in ordered]))
     origins = [(record.get("provenance") or {}).get("machine") for record in records.values()]
@@ -233,13 +235,13 @@ def _settings(record: Record) -> dict[str, Any]:
     sampler = config.get("sampler") or {"name": "full"}
     text = " ".join(map(str, sampler.values())) if isinstance(sampler, dict) else sampler
     own = {key: value for key, value in config.items() if key not in (*_NOT_NAMED, "model", "training", "sampler")}
-    return {"model": model_title(config), **model, **config["training"], "sampler": text, **own}
+    return {"model": names.model_title(config), **model, **config["training"], "sampler": text, **own}
 
 
 def _details(settings: Sequence[dict[str, Any]]) -> list[str]:
     """Return for every row the settings, beside method and m, that differ between the rows."""
-    names = dict.fromkeys(name for each in settings for name in each if name not in ("method", "sub_gcns"))
-    differing = [name for name in names if len({json.dumps(each.get(name)) for each in settings}) > 1]
+    every = dict.fromkeys(name for each in settings for name in each if name not in ("method", "sub_gcns"))
+    differing = [name for name in every if len({json.dumps(each.get(name)) for each in settings}) > 1]
     of_some = {field.name for field in fields(ModelConfig)}  # other models do not have them
     return [
         ", ".join(_setting(name, each.get(name)) for name in differing if name in each or name not in of_some)

@@ -103,7 +103,7 @@ class ByParts(Inference):
 
     def _scored(self, batch: Batch, nodes: Tensor, sample: int) -> dict[str, int]:
         """Return how many nodes of each split are in the sample."""
-        scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items()}
+        scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items() if mask.any()}
         if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
             raise InputError(
                 f"the sample of {sample} of {len(self._clusters)} parts has no {empty} node: raise the sample, or "

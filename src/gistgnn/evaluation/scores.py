@@ -186,7 +186,7 @@ def evaluate(
 
     Args:
         model, graph: on the same device.
-        splits: of "train", "validation" and "test".
+        splits: of "train", "validation" and "test"; one without nodes has no scores.
         batch: the graph as a batch; None: prepare it.
         evaluation: as for `predict`. If it runs a sample of the parts, only nodes in the sample are scored.
         metric: a further score.
@@ -208,7 +208,7 @@ def score_predictions(
     inference: Inference | None = None,
     metric: Metric | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return the scores on the splits; ``inference`` says which nodes have an output, and the parts."""
+    """Return the scores on the splits that have nodes; ``inference`` says which have an output, and the parts."""
     labels, logits = found.labels, found.logits
     sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
     numbers = graph.regression and logits is not None and logits.shape[1] == graph.num_classes
@@ -219,6 +219,8 @@ def score_predictions(
     results = {}
     for split in splits:
         mask: Tensor = getattr(graph, SPLITS[split])
+        if not mask.any():
+            continue
         if sampled is not None and not (mask := mask & sampled).any():
             raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
         targets, scores = graph.y[mask], dict[str, float]()

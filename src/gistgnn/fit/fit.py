@@ -218,7 +218,7 @@ class Fit(Run):
                 "loss": loss,
                 "lr": plan.rate,
                 "validation": score,
-                "test": progress.last["test"][metric.name],
+                "test": progress.last.get("test", {}).get(metric.name),
                 "train_seconds": progress.train_seconds,
             }
             if self._training.metric is not None:

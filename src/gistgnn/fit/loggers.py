@@ -82,7 +82,8 @@ def _tensorboard(out: Path, config: dict[str, Any]) -> Started:
 
     def write(entry: dict[str, Any], step: int) -> None:
         for tag, key in _TAGS.items():
-            writer.add_scalar(tag, entry[key], step)
+            if key in entry:  # there may be no test set
+                writer.add_scalar(tag, entry[key], step)
         writer.flush()
 
     return write, lambda failed: writer.close()

@@ -159,7 +159,7 @@ class Setup:
         if isinstance(loss, Criterion) and first.loss_nodes.numel():
             loss.check(graph.num_classes, first.y[first.loss_nodes], first.loss_weights)
         if self.training.metric is not None:
-            for mask in (graph.val, graph.test):
+            for mask in filter(torch.any, (graph.val, graph.test)):
                 rng = torch.Generator().manual_seed(0)
                 logits = torch.randn(int(mask.sum()), graph.num_classes, generator=rng).to(graph.y.device)
                 self.metric(logits, graph.y[mask])
@@ -168,10 +168,8 @@ class Setup:
 def as_graph(graph: "Graph | Data", training: Training) -> Graph:
     """Return the graph to train on; a PyG `Data` with numbers as y is one of a regression if the loss suits that."""
     if isinstance(graph, Graph):
-        if empty := [name for name in ("train", "val", "test") if not getattr(graph, name).any()]:
-            raise InputError(
-                f"{graph.name} has no {empty[0]} nodes: to train, give some to each of train, val and test"
-            )
+        if empty := [name for name in ("train", "val") if not getattr(graph, name).any()]:
+            raise InputError(f"{graph.name} has no {empty[0]} nodes: to train, give some to both of train and val")
         return graph
     y, regression = getattr(graph, "y", None), False
     if isinstance(y, Tensor) and y.is_floating_point():

@@ -32,7 +32,7 @@ class Progress:
     best_score: float | None = None
     best: ScoreTable = field(default_factory=dict)
     last: ScoreTable = field(default_factory=dict)
-    classes: list[dict[str, int | float]] = field(default_factory=list)  # their test scores where `best` was reached
+    classes: list[dict[str, int | float]] = field(default_factory=list)  # their scores where `best` was reached
     evaluations_since_best: int = 0
     stopped_early: bool = False  # the run ended before its last round, and is finished all the same
     stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"
@@ -91,7 +91,7 @@ class Result:
 
     @property
     def test(self) -> dict[str, float]:
-        """The test scores at the best validation score, by name, such as accuracy; empty if there was no evaluation."""
+        """The test scores at the best validation score, by name, such as accuracy; empty if there are none."""
         return self.progress.best.get("test", {})
 
     @property
@@ -101,7 +101,7 @@ class Result:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One entry for each evaluation: round, epoch, step, loss, lr, validation, test, train_seconds."""
+        """An entry for each evaluation: round, epoch, step, loss, lr, validation, test (or None), train_seconds."""
         return self.progress.history
 
     def as_dict(self) -> dict[str, Any]:

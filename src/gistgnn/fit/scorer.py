@@ -53,7 +53,7 @@ class Scorer:
         self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
         self.description: dict[str, Any] = {}  # the entry "evaluation" of result.json
         self._passes: list[float] = []  # seconds of each
-        self.classes: list[dict[str, int | float]] = []  # the scores of the classes on the test nodes, at the last call
+        self.classes: list[dict[str, int | float]] = []  # the scores of the classes, at the last call
 
     @property
     def seconds(self) -> float | None:
@@ -74,7 +74,7 @@ class Scorer:
         self.description = self._running.ranks.lead(work)
 
     def __call__(self, stand_in: nn.Module | None = None, *, copies: bool = False) -> ScoreTable:
-        """Return the scores on validation and test nodes, on every rank."""
+        """Return the scores on validation nodes and, if there are any, on test nodes; on every rank."""
         # `stand_in` is, on rank 0 after a round of copies, a narrow model that has the output of the full model.
         if not copies:
             self._running.refresh()
@@ -111,6 +111,7 @@ class Scorer:
     def _table(self, found: Predictions) -> ScoreTable:
         graph = self._graph
         if found.labels is not None and not graph.multi_label and graph.num_classes <= MOST_CLASSES:
-            test = graph.test if self._inference.nodes is None else graph.test & self._inference.nodes
-            self.classes = scores_of_classes(graph.y[test].long(), found.labels[test].long(), graph.num_classes)
+            mask = graph.test if graph.test.any() else graph.val
+            mask = mask if self._inference.nodes is None else mask & self._inference.nodes
+            self.classes = scores_of_classes(graph.y[mask].long(), found.labels[mask].long(), graph.num_classes)
         return score_predictions(found, graph, SCORED, self._inference, self.metric)

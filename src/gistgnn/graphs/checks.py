@@ -227,10 +227,12 @@ def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
 def check_splits(splits: Mapping[str, ArrayLike], y: Tensor, *, partial: bool = False) -> dict[str, Tensor]:
     """Return one bool mask [N] per split. Splits must be disjoint, and contain labelled nodes only.
 
-    None may be empty; if they are ``partial``, one has to have nodes.
+    Only test may be empty; if they are ``partial``, one has to have nodes.
     """
     nodes = y.shape[0]
-    masks = {name: check_mask(value, name, nodes, empty=partial).to(y.device) for name, value in splits.items()}
+    may_be_empty = splits if partial else ("test",)
+    masks = {name: check_mask(value, name, nodes, empty=name in may_be_empty) for name, value in splits.items()}
+    masks = {name: mask.to(y.device) for name, mask in masks.items()}
     if partial and not any(bool(mask.any()) for mask in masks.values()):
         raise InputError(f"there are no nodes in {', '.join(masks)}; expected some in one of them")
     for name, mask in masks.items():
@@ -262,7 +264,8 @@ def check_mask(value: ArrayLike, name: str, num_nodes: int, *, empty: bool) -> T
     if empty and not len(tensor):
         return torch.zeros(num_nodes, dtype=torch.bool)
     if not empty and not (tensor.any() if is_mask else len(tensor)):
-        raise InputError(f"{name} is empty; expected at least one node")
+        hint = ": the best model is chosen on them, so move some of train to val" if name == "val" else ""
+        raise InputError(f"{name} is empty; expected at least one node{hint}")
     if is_mask:
         return tensor.contiguous()
     if tensor.is_floating_point():

@@ -14,7 +14,9 @@ _FEW = 0.05  # share of the edges
 
 
 def note_doubts(graph: Graph) -> None:
-    """Log a note if edges have one direction only, if no node has some class, or if labels are one-hot."""
+    """Log a note on a missing test set, edges of one direction, one-hot labels, and a class without a node."""
+    if not graph.test.any():
+        log.info(f"{graph.name} has no test nodes: there are no test scores")
     share = reversed_share(graph.edges)
     if share is not None and share < _FEW:
         log.info(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, printable, reason
 from gistgnn.graphs.checks import EDGE_DATA, check_edges, check_features, check_room, check_table
-from gistgnn.graphs.graph import DATA_KEYS, SPLITS, Graph
+from gistgnn.graphs.graph import DATA_KEYS, Graph
 from gistgnn.graphs.hetero import from_hetero
 from gistgnn.storage.whole_files import replacing
 
@@ -115,12 +115,12 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
     """Read a graph from a file. The graph's name is the file's name without the suffix.
 
     Args:
-        path: a ``.npz`` with the arrays ``edge_index`` [2, E], ``x`` [N, F], ``y`` [N] or [N, K], ``train``, ``val``
-            and ``test`` (masks or node numbers; PyG's names ``train_mask`` ... do as well) and optionally
-            ``num_classes``, ``edge_weight``, ``edge_attr`` and ``edge_type``; or a ``.pt`` with a
+        path: a ``.npz`` with the arrays ``edge_index`` [2, E], ``x`` [N, F], ``y`` [N] or [N, K], ``train``, ``val``,
+            optionally ``test`` (masks or node numbers; PyG's names ``train_mask`` ... do as well), ``num_classes``,
+            ``edge_weight``, ``edge_attr`` and ``edge_type``; or a ``.pt`` with a
             `torch_geometric.data.Data` or `HeteroData` saved by `torch.save`. For the values see `Graph.build`,
             `Graph.from_pyg` and `from_hetero`.
-        partial: two of the splits may be missing or empty: the graph is to be scored, not trained on.
+        partial: any two of the splits may be missing or empty: the graph is to be scored, not trained on.
     """
     path = Path(path)
     is_npz, name = _is_npz(path), printable(path.stem)
@@ -128,13 +128,11 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
         if not is_npz:
             from torch_geometric.data import Data
 
-            none: dict[str, Any] = {f"{split}_mask": () for split in SPLITS} if partial else {}
-            values = none | read_pt(path, (*DATA_KEYS, *EDGE_DATA))
+            values = read_pt(path, (*DATA_KEYS, *EDGE_DATA))
             return Graph.from_pyg(Data(**values), name=name, partial=partial)
-        splits = tuple(SPLITS) if partial else ()
-        needed = [key for key in _KEYS if key not in splits]
-        arrays: dict[str, Any] = dict.fromkeys(splits, ())
-        arrays |= read_npz(path, needed, (*splits, "num_classes", *EDGE_DATA))
+        may_lack = _KEYS[3:] if partial else _KEYS[5:]
+        arrays: dict[str, Any] = dict.fromkeys(may_lack, ())
+        arrays |= read_npz(path, [key for key in _KEYS if key not in may_lack], (*may_lack, "num_classes", *EDGE_DATA))
         if (count := arrays.get("num_classes")) is not None:
             if count.size != 1 or count.dtype.kind not in "iu":
                 found = f"shape {list(count.shape)} and dtype {count.dtype}"

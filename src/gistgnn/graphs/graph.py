@@ -24,7 +24,7 @@ from gistgnn.utils.checks import check_flag, check_name
 from gistgnn.utils.tensors import Array, checksum
 
 DATA_KEYS = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
-"""The attributes that a `torch_geometric.data.Data` must have."""
+"""The attributes of a `torch_geometric.data.Data` that make a graph; it may lack the last."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,7 +39,8 @@ class Graph:
             undirected edge is stored in both directions. With edge data there may be duplicates.
         y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels; or [N, K]
             float32 of any values, the targets of a regression.
-        train, val, test: [N] bool. The three masks are disjoint, not empty, and contain labelled nodes only.
+        train, val, test: [N] bool. The masks are disjoint, and contain labelled nodes only. Without a test set the
+            mask ``test`` is False everywhere, and there are no test scores.
         num_classes: the number of classes; K if nodes have several labels or targets.
         name: the graph's name in messages and results.
         regression: `y` holds numbers to be predicted, not classes or labels.
@@ -78,7 +79,7 @@ class Graph:
         *,
         train: ArrayLike,
         val: ArrayLike,
-        test: ArrayLike,
+        test: ArrayLike = (),
         num_classes: int | None = None,
         name: str = "graph",
         regression: bool = False,
@@ -95,14 +96,14 @@ class Graph:
                 edge data.
             y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N] texts, which are numbered in sorted
                 order, "" for unlabelled; or [N, K] of 0 and 1.
-            train, val, test: each a bool mask [N], or distinct node numbers.
+            train, val, test: each a bool mask [N], or distinct node numbers; ``test`` may be empty.
             num_classes: number of classes; None: the largest label plus one, or K.
             name: the graph's name.
             regression: ``y`` is [N] or [N, K] numbers to be predicted, finite for the nodes of the splits.
             edge_weight: [E] finite numbers, in the order of ``edge_index``; None: there are none.
             edge_attr: [E] or [E, D] finite numbers, likewise.
             edge_type: [E] integers from 0, likewise.
-            partial: two of the splits may be empty: such a graph is scored, not trained on.
+            partial: any two of the splits may be empty: such a graph is scored, not trained on.
         """
         check_name("name", name)
         check_flag("regression", regression)
@@ -124,7 +125,7 @@ class Graph:
     def from_pyg(cls, data: Any, name: str = "graph", *, regression: bool = False, partial: bool = False) -> "Graph":
         """Check and convert a `torch_geometric.data.Data`.
 
-        It has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as for `build`. It may have
+        It has ``x``, ``edge_index``, ``y``, ``train_mask`` and ``val_mask``, as for `build`. It may have ``test_mask``,
         ``edge_weight``, ``edge_attr`` and ``edge_type``.
         """
         from torch_geometric.data import Data, Dataset, HeteroData
@@ -137,11 +138,12 @@ class Graph:
             hint = ": for a label of each graph see examples/graph_classification.py" if several else ""
             raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data{hint}")
         values: dict[str, Any] = {key: getattr(data, key, None) for key in DATA_KEYS}
-        if missing := [key for key, value in values.items() if value is None]:
-            wanted = ", ".join(DATA_KEYS)
+        wanted = DATA_KEYS[:3] if partial else DATA_KEYS[:5]
+        if missing := [key for key in wanted if values[key] is None]:
             how = "for links see examples/link_prediction.py" if "edge_label" in data else "set them on it"
-            raise InputError(f"the Data has no {', '.join(missing)}; expected all of {wanted}: {how}")
-        values |= {split: values.pop(f"{split}_mask") for split in ("train", "val", "test")}
+            raise InputError(f"the Data has no {', '.join(missing)}; expected all of {', '.join(wanted)}: {how}")
+        masks = {split: values.pop(f"{split}_mask") for split in SPLITS}
+        values |= {split: () if mask is None else mask for split, mask in masks.items()}
         values |= {key: getattr(data, key, None) for key in EDGE_DATA}
         return cls.build(**values, name=name, regression=regression, partial=partial)
 

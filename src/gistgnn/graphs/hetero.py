@@ -25,7 +25,7 @@ def from_hetero(data: "HeteroData", target: str | None = None, *, standardise: b
     types are zero there. So a model's first linear layer is one linear layer, with a bias, for every node type.
 
     Args:
-        data: the target type has ``y``, ``train_mask``, ``val_mask`` and ``test_mask``; all edge types have
+        data: the target type has ``y``, ``train_mask``, ``val_mask`` and perhaps ``test_mask``; all edge types have
             ``edge_index``, and either all or none ``edge_weight`` and ``edge_attr``.
         target: the node type to learn; None: the only one with ``y``, or, of several, with ``train_mask``.
         standardise: scale the features of each type to mean 0 and deviation 1 over its nodes; None: unless they are

@@ -94,6 +94,11 @@ def main_score(record: dict[str, Any]) -> str:
     return str((record.get("metric") or {}).get("name", default))
 
 
+def scored_split(*records: dict[str, Any]) -> str:
+    """Return the split that runs are judged by: "validation" if one of them has no test set, else "test"."""
+    return "validation" if any(record["validation"] and not record["test"] for record in records) else "test"
+
+
 def score_name(key: str) -> str:
     """Return what a page calls a score; the user's own scores have the names that they have given them."""
     return {**_SHARES, **_NUMBERS}.get(key, key)
@@ -163,7 +168,7 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
         if scores := record[split]:
             texts = (f"{score_name(key)} {score_text(record, key, scores[key])}" for key in score_keys([scores]))
             found.append((split, ", ".join(texts)))
-    if record["test"]:
+    if record["validation"]:
         found.append(("best", f"round {record['best_round']} of {record['rounds']}"))
     if batches := record.get("batches"):
         found.append(("batches", batches_text(batches)))

@@ -30,7 +30,7 @@ def run_page(record: dict[str, Any]) -> str:
         record=record, method=method, ensemble=config.get("method") == "ensemble", score=names.score_name(score),
         reached={split: names.score_text(record, score, record[split][score]) for split in scored},
         stopped=names.STOPPED.get(record["stopped_by"] or "patience"), all_scores=_all_scores(record),
-        classes=_classes(record),
+        classes=_classes(record), split=names.scored_split(record),
         sent=max(_sent(record), default=0.0), charts=_charts(record), coverage=_coverage(record),
         zeta=names.zeta_name(record), rate=names.rate_name(record), config=names.settings_used(record),
     )  # fmt: skip
@@ -47,8 +47,8 @@ def curves(record: dict[str, Any]) -> Figure:
     """Return the figure of `plot_curves`."""
     key = names.main_score(record)
     title = f"{record['graph']['name']}, {names.model_title(record['config'])}, {names.sub_gcns_name(record)}"
-    if record["test"]:
-        title += f": test {names.score_text(record, key, record['test'][key])}"
+    if scores := record[split := names.scored_split(record)]:
+        title += f": {split} {names.score_text(record, key, scores[key])}"
     return draw_charts(_charts(record)[:2], title)
 
 
@@ -66,7 +66,7 @@ def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _classes(record: dict[str, Any]) -> list[list[str]]:
-    """Return rows of the scores of the classes on the test nodes, if result.json has them."""
+    """Return rows of the scores of the classes, if result.json has them."""
     texts = record["graph"].get("class_names")
     return [
         [texts[n] if texts else str(n), percent(each["f1"]), f"{each['nodes']:,}"]
@@ -100,6 +100,7 @@ def _charts(record: dict[str, Any]) -> list[Chart]:
         lines = [
             Series(split, x, [scale * entry[split] for entry in history], i, DASHES[i])
             for i, split in enumerate(("test", "validation"))
+            if split != "test" or names.scored_split(record) == "test"
         ]
         ylabel = f"{score} (%)" if scale == 100 else score
         charts.append(Chart(f"Loss by {by}", xlabel, "loss", [loss], mark=mark))
@@ -127,7 +128,7 @@ def _coverage(record: dict[str, Any]) -> dict[str, Any]:
 
 def comparison_page(record: dict[str, Any]) -> str:
     """Return the page of a comparison, from the content of comparison.json."""
-    rows, graph, score = _described(record), record["graph"], f"test {score_name(record['score'])}"
+    rows, graph, score = _described(record), record["graph"], f"{record['split']} {score_name(record['score'])}"
     fast = [row for row in rows[1:] if row["speedup"] and not row["costly"]]
     floor = _floor([row["curve"]["score"] for row in rows if row["curve"]["score"]])
     return render(
@@ -145,8 +146,9 @@ def comparison_page(record: dict[str, Any]) -> str:
 
 def comparison_table(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the columns and the cells of a comparison's table."""
-    columns = ["method", f"test {score_name(record['score'])} (%)", "training (s)", "speed-up", "to the goal (s)"]
-    return [*columns, "speed-up", "sent by a worker", "inference", "peak memory"], [*map(_cells, _described(record))]
+    score = f"{record['split']} {score_name(record['score'])} (%)"
+    columns = ["method", score, "training (s)", "speed-up", "to the goal (s)", "speed-up", "sent by a worker"]
+    return [*columns, "inference", "peak memory"], [*map(_cells, _described(record))]
 
 
 def _described(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -157,10 +159,10 @@ def _described(record: dict[str, Any]) -> list[dict[str, Any]]:
     models = [(row["method"] == "ensemble" and row["sub_gcns"], row["detail"]) for row in rows]
     described = []
     for place, (row, kind, model) in enumerate(zip(rows, kinds, models, strict=True)):
-        m, mean = row["sub_gcns"], statistics.mean(row["score"])
+        mean = statistics.mean(row["score"])
         same = [other["inference_seconds"] for other, its in zip(rows, models, strict=True) if its == model]
         own = {
-            "name": f"{row['label']}, m = {m}" if m > 1 else row["label"],
+            "name": record["curves"][place]["label"],
             "percent": f"{mean_sd(row['score'])}{NBSP}%",
             "mean": mean,
             "costly": mean < statistics.mean(rows[0]["score"]) - COSTLY,

@@ -85,7 +85,8 @@ def check_record(record: dict[str, Any]) -> None:
     graph = msgspec.convert(record, _RECORD).graph
     if graph.class_names and len(graph.class_names) != graph.classes:
         raise ValueError(f"the graph has {graph.classes} classes and {len(graph.class_names)} names")
-    if record["test"] and any(entry["test"] is None for entry in record["history"]):
+    scored = record["test"] or not record["validation"]  # without a test set there are validation scores alone
+    if scored and any(entry["test"] is None for entry in record["history"]):
         raise ValueError("the history has no test score")
     if missing := [name for name in ("test", "validation") if record[name] and main_score(record) not in record[name]]:
         raise ValueError(f"{missing[0]} has no {main_score(record)}, the score of the run")
