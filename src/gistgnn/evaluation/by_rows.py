@@ -221,7 +221,7 @@ def _plan(costs: list[RowCosts], batch: Batch, budget: Budget) -> LayerPlan:
         )
     room = budget.compute - resident
     in_file = features > (room // 2 if budget.device is None else budget.host)
-    work = room if in_file or budget.device is not None else room - features
+    work = (room if in_file or budget.device is not None else room - features) * 3 // 4  # C's heap keeps some more
     return LayerPlan(in_file, 0, min(max(work, least - resident), _MOST), (), features * in_file)
 
 
