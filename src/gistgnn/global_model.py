@@ -82,8 +82,7 @@ class GlobalModel:
         self.store = store if isinstance(store, Store) else Store(store)
         self.ranks: World = ranks or Alone()
         if self._stores is not None and self.store.kind not in self._stores:
-            found = f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory"
-            raise InputError(f"{found}: use {self._stores[0]}")
+            raise InputError(f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use memory")
         self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}

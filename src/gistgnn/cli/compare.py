@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
 from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
-from gistgnn.cli.training_options import add_training_options, config_from_args, graph_of, title_of
+from gistgnn.cli.training_options import add_training_options, config_from_args, graph_of, sizes_of, title_of
 from gistgnn.errors import InputError, printable
 from gistgnn.runs.config import RunConfig
 
@@ -21,12 +21,6 @@ SUB_GCNS = [2, 4, 8]
 log = logging.getLogger(__name__)
 
 
-_COMMON = (
-    "--methods", "--sub-gcns", "--seeds", "--dataset", "--data-root", "--model", "--hidden", "--epochs", "--sampler",
-    "--clusters", "--device", "--out", "--json",
-)  # fmt: skip
-
-
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
@@ -35,7 +29,7 @@ def add_parser(commands: Any) -> None:
         "are finished. Writes a table and a report.",
         example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 --seeds 3\n"
         "gistgnn compare runs/a runs/b",
-        common=_COMMON,
+        common=("--methods", "--seeds", *options.MOST_USED, "--out", "--json"),
     )  # fmt: skip
     group = parser.add_argument_group("comparison")
     add = group.add_argument
@@ -98,10 +92,8 @@ def _check(runs: list[RunConfig], store: "RunStore", args: argparse.Namespace) -
     """Refuse bad settings, and runs that do not fit into memory."""
     from gistgnn.compare.many_runs import with_seeds
     from gistgnn.estimate import Resources, require_room
-    from gistgnn.graphs.named import GraphSizes
 
-    graph = graph_of(args)
-    sizes, here = GraphSizes.of_graph(graph), Resources.here(runs[0].device, args.out, args.memory)
+    here, sizes, graph = Resources.here(runs[0].device, args.out, args.memory), sizes_of(args), graph_of(args)
     for run in runs:
         run.trainer(graph.num_features, graph.num_classes)
         if not all(map(store.get, with_seeds([run], args.seeds))):

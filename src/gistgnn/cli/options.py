@@ -28,6 +28,9 @@ BAD_INPUT = 2  # exit status
 # As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
 CLUSTER_METHODS = ("metis", "stream", "random")
 EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
+MOST_USED = (
+    "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--sampler", "--clusters", "--device",
+)  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, graph_of
+from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, graph_of, sizes_of
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
 from gistgnn.settings import chosen_epochs
@@ -19,19 +19,16 @@ if TYPE_CHECKING:
 
 _TIMES = ("step", "round", "epoch", "evaluation", "total")
 _MEMORY = "memory (trained: with gradients and optimiser)"
-_COMMON = (
-    "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--budget", "--sampler", "--clusters",
-    "--store", "--memory", "--ranks", "--device", "--json",
-)  # fmt: skip
 
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands, "plan", run, "say what training would take, and which m fit", common=_COMMON,
+        commands, "plan", run, "say what training would take, and which m fit",
         description="Say what memory, disk and time a run would take for several m, and which m to choose. A few "
         "rounds of every m are timed on a random graph; nothing is kept.",
         example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
+        common=(*options.MOST_USED, "--budget", "--store", "--memory", "--ranks", "--json"),
     )  # fmt: skip
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     group = parser.add_argument_group("plan")
@@ -52,16 +49,13 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.estimate import Resources, make_plan
-    from gistgnn.graphs import find
-    from gistgnn.graphs.named import GraphSizes
     from gistgnn.utils.console import spinner
 
     if args.budget:
         return _choose(args)
     config = config_from_args(args, given_sub_gcns(args) if args.phases else 1)
     resources = Resources.here(config.device, args.out, args.memory)
-    known = find(args.dataset)
-    sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(graph_of(args))
+    sizes = sizes_of(args)
     with spinner("planning", shown=not args.json):
         epochs = partial(chosen_epochs, sizes.nodes) if args.epochs is None and not args.phases else None
         plan = make_plan(config, sizes, resources, args.sub_gcns or args.ranks, args.store, epochs, timed=args.timed)

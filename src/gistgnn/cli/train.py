@@ -18,6 +18,7 @@ from gistgnn.cli.training_options import (
     given_sub_gcns,
     graph_of,
     seconds_left,
+    sizes_of,
     title_of,
 )
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
@@ -34,20 +35,15 @@ if TYPE_CHECKING:
     from gistgnn.graphs import Graph, Standardisation
 
 
-_COMMON = (
-    "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--budget", "--sampler", "--clusters",
-    "--lr", "--seed", "--device", "--out", "--resume", "--overwrite", "--json",
-)  # fmt: skip
-
-
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands, "train", run, "train a model on a graph", common=_COMMON,
+        commands, "train", run, "train a model on a graph",
         description="Train a model on a graph, and write its best version, its scores and a report into a folder. "
         "Ctrl-C and SIGTERM stop after the current round; --resume goes on.",
         example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
         "gistgnn train --dataset mine.npz --budget 10min",
+        common=(*options.MOST_USED, "--budget", "--lr", "--seed", "--out", "--resume", "--overwrite", "--json"),
     )  # fmt: skip
     add_training_options(parser)
     group = parser.add_argument_group("run")
@@ -202,16 +198,12 @@ def _read_graph(
     """Return the graph, and how its features were scaled."""
     # `check`: refuse a run that needs more memory or disk than this machine has, before the graph is read if possible.
     from gistgnn.estimate import Resources, require_room
-    from gistgnn.graphs import Standardisation, find
-    from gistgnn.graphs.named import GraphSizes
+    from gistgnn.graphs import Standardisation
 
-    known = find(args.dataset)
-    resources = Resources.here(config.device, out, args.memory) if check else None
-    if resources and known:
-        require_room(config, GraphSizes.of_dataset(known), resources)
+    if check:
+        here = Resources.here(config.device, out, args.memory)
+        require_room(config, sizes_of(args), here)
     graph = graph_of(args)
-    if resources and not known:
-        require_room(config, GraphSizes.of_graph(graph), resources)
     scale = Standardisation.choose(config.standardise, graph, init)
     return scale.graph(graph) if scale else graph, scale
 

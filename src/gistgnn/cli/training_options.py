@@ -43,7 +43,7 @@ BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which i
 
 if TYPE_CHECKING:
     from gistgnn.cli.options import Options
-    from gistgnn.graphs import Graph
+    from gistgnn.graphs import Graph, GraphSizes
     from gistgnn.sampling import Sampling
 
 
@@ -201,7 +201,7 @@ def config_from_args(
 
     if args.standardise is None and (known := find(args.dataset)):
         own["standardise"] = known.standardise
-    nodes = _nodes(args)
+    nodes = sizes_of(args).nodes
     if sub_gcns is None:
         widths = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
         own["sub_gcns"] = max(chosen_sub_gcns(nodes, max(widths, default=1)), world_size())
@@ -210,20 +210,20 @@ def config_from_args(
     return RunConfig(**own)
 
 
-def _nodes(args: argparse.Namespace) -> int:
-    """Return the nodes of the graph, which is read for it unless it has a name; see `graph_of`."""
-    from gistgnn.graphs import find, load
+def sizes_of(args: argparse.Namespace) -> "GraphSizes":
+    """Return the sizes of the graph, which is read for them unless it has a name; see `graph_of`."""
+    from gistgnn.graphs import GraphSizes, find
     from gistgnn.utils.console import spinner
 
     if known := find(args.dataset):
-        return known.nodes
+        return GraphSizes.of_dataset(known)
     with spinner(f"reading {args.dataset}", shown=leads()):
-        args.graph = load(args.dataset, args.data_root)
-    return int(args.graph.num_nodes)
+        args.graph = graph_of(args)
+    return GraphSizes.of_graph(args.graph)
 
 
 def graph_of(args: argparse.Namespace) -> "Graph":
-    """Read the graph, unless `config_from_args` has."""
+    """Read the graph, unless `sizes_of` has."""
     from gistgnn.graphs import load
 
     there: Graph | None = vars(args).pop("graph", None)

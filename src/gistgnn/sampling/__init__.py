@@ -19,18 +19,11 @@ if TYPE_CHECKING:
     from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
     from gistgnn.sampling.sampler import FullGraph, RandomBatches, Sampler, Sampling, expected_batch
 
-__all__ = [
-    "AutoSampling",
-    "Batch",
-    "ClusterBatches",
-    "ClusterSampling",
-    "FastGCNSampling",
-    "FullGraph",
-    "LadiesSampling",
-]
-__all__ += ["SAMPLERS", "NeighborSampling", "RandomBatches", "SaintEdgeSampling", "SaintNodeSampling", "Sampler"]
-__all__ += ["SaintWalkSampling", "Sampling", "arguments", "check_fits", "chosen_sampling", "describe", "expected_batch"]
-__all__ += ["forward", "from_description", "multiplying", "named_sampling", "training_subgraph", "whole_graph"]
+__all__ = ["AutoSampling", "Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling", "FullGraph"]
+__all__ += ["SAMPLERS", "LadiesSampling", "NeighborSampling", "RandomBatches", "SaintEdgeSampling", "SaintNodeSampling"]
+__all__ += ["SaintWalkSampling", "Sampler", "Sampling", "arguments", "check_fits", "chosen_sampling", "describe"]
+__all__ += ["expected_batch", "forward", "from_description", "multiplying", "named_sampling", "training_subgraph"]
+__all__ += ["whole_graph"]
 _HOMES = {
     **dict.fromkeys(["AutoSampling", "chosen_sampling"], "auto"),
     **dict.fromkeys(["Batch", "training_subgraph", "whole_graph"], "batch"),
