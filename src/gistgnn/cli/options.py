@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *, common: Sequence[str] = (), example: str = "", **options: Any) -> None:
         super().__init__(formatter_class=_formatter, allow_abbrev=False, **options)
-        self._common, self._example = tuple(common), example
+        self._common, self._example = tuple(common), example.strip()
         if common:
             self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help="show all options")
 

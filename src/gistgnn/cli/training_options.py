@@ -4,6 +4,7 @@ The options of the model and of training follow from the fields of `ModelConfig`
 """
 
 import argparse
+import logging
 import time
 from dataclasses import fields
 from functools import partial
@@ -40,6 +41,8 @@ from gistgnn.settings import (
 from gistgnn.utils.setting import described
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from gistgnn.cli.options import Options
@@ -205,6 +208,10 @@ def config_from_args(
     if sub_gcns is None:
         widths = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
         own["sub_gcns"] = max(chosen_sub_gcns(nodes, max(widths, default=1)), world_size())
+        if nodes > SMALL_GRAPH and own["sub_gcns"] == 1:
+            log.info(
+                f"above {SMALL_GRAPH:,} nodes, models of such a width train in the ordinary way; --sub-gcns splits them"
+            )
     own |= {"model": _model(args, nodes), "training": _training(args, own["sub_gcns"], nodes)}
     own |= {"device": choose_device(args.device), "sampler": _sampler(args), "evaluation": options.evaluation_of(args)}
     return RunConfig(**own)

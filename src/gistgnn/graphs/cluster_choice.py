@@ -5,6 +5,7 @@ nodes in more and smaller clusters shows more of them, and has fewer edges. What
 entropy of its labels, as a share of that of as many random training nodes.
 """
 
+import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from gistgnn.graphs.clustering import Clusters
 from gistgnn.utils.random_streams import generator
+
+log = logging.getLogger(__name__)
 
 NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the first cut
 PER_BATCH = 10  # clusters of the first cut
@@ -48,6 +51,7 @@ def choose_clusters(
         found = share(clusters, q)
         if found is None or found >= ENOUGH:
             break
+        log.info("a batch of %d of %d clusters shows few classes (%.0f %% in entropy)", q, len(clusters), 100 * found)
     return clusters, q, found
 
 
