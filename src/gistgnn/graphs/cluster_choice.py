@@ -46,12 +46,13 @@ def choose_clusters(
     """
     first = first_cut(nodes)
     for count in dict.fromkeys(max(min(round(finer * first), nodes // FEWEST_NODES), first) for finer in FINER):
+        if count > first:
+            log.info("batches show few classes, so the graph is cut more finely")
         clusters = cut(count)
         q = first_batch(nodes, len(clusters))
         found = share(clusters, q)
         if found is None or found >= ENOUGH:
             break
-        log.info("a batch of %d of %d clusters shows few classes (%.0f %% in entropy)", q, len(clusters), 100 * found)
     return clusters, q, found
 
 
