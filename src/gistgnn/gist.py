@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
 
+from gistgnn.defaults import BUDGET_LR, CHOSEN, chosen_epochs, chosen_lr, chosen_sub_gcns
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.fit import Fit
@@ -16,7 +17,7 @@ from gistgnn.graphs import Graph
 from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
-from gistgnn.settings import BUDGET_LR, CHOSEN, Phase, Training, chosen_epochs, chosen_lr, chosen_sub_gcns
+from gistgnn.settings import Phase, Training
 from gistgnn.training.loss import Loss
 from gistgnn.training.metric import Metric
 from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.accounting.costs import require_theta_fits
+from gistgnn.defaults import SUB_GCNS
 from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
@@ -18,7 +19,7 @@ from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
 from gistgnn.sampling.call import Recent, multiply_when_called
 from gistgnn.schedule import RoundPlan
-from gistgnn.settings import SUB_GCNS, Training
+from gistgnn.settings import Training
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store, StoreName

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gistgnn import GIST, Result, Saving, Training
+from gistgnn.defaults import BUDGET_LR
 from gistgnn.fit import budget
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.fit import Fit
 from gistgnn.graphs import Graph
 from gistgnn.nn import GCN
 from gistgnn.sampling import FullGraph, whole_graph
-from gistgnn.settings import BUDGET_LR
 from tests.helpers.models import OURS, C, F, tiny_graph
 
 GRAPH: Graph = tiny_graph()

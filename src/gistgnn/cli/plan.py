@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
 from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, graph_of, sizes_of
+from gistgnn.defaults import chosen_epochs
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
-from gistgnn.settings import chosen_epochs
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import duration, rough_duration, size
 

@@ -13,31 +13,28 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
 from gistgnn.cli.process import leads, load_torch, world_size
-from gistgnn.errors import InputError
-from gistgnn.nn import MODELS, WITH_HEADS
-from gistgnn.report.names import model_title
-from gistgnn.runs.config import ModelConfig, RunConfig
-from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
-from gistgnn.settings import (
+from gistgnn.defaults import (
     BUDGET_LR,
     DROPOUT,
     EPOCHS,
     EPOCHS_OF_EACH,
     HIGHEST_LR,
     LESS_DROPOUT,
-    LONGEST_ROUND,
     MOST_SUB_GCNS,
     NARROW,
-    SHORTEST_ROUND,
     SMALL_GRAPH,
     SUB_GCNS,
     WIDE,
-    Phase,
-    Training,
     chosen_epochs,
     chosen_lr,
     chosen_sub_gcns,
-)  # fmt: skip
+)
+from gistgnn.errors import InputError
+from gistgnn.nn import MODELS, WITH_HEADS
+from gistgnn.report.names import model_title
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
+from gistgnn.settings import LONGEST_ROUND, SHORTEST_ROUND, Phase, Training
 from gistgnn.utils.setting import described
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch

@@ -11,10 +11,11 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gistgnn.baselines.registry import METHODS
+from gistgnn.defaults import CHOSEN
 from gistgnn.errors import InputError, reason
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
-from gistgnn.settings import CHOSEN, PRECISIONS, Training
+from gistgnn.settings import PRECISIONS, Training
 from gistgnn.theta.registry import STORES
 from gistgnn.training.names import find_named
 from gistgnn.utils.checks import LARGEST_SEED, WIDEST

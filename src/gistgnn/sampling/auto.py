@@ -1,9 +1,9 @@
 """The sampler for the graph at hand: the whole graph in every step while it is small, clusters above."""
 
+from gistgnn.defaults import SMALL_GRAPH
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.sampling.clusters import ClusterSampling
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, expected_batch
-from gistgnn.settings import SMALL_GRAPH
 
 
 class AutoSampling(Sampling):
