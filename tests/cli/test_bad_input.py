@@ -88,7 +88,7 @@ OTHERS = {  # other commands
     "compare --out out --methods local-sgd --sampler full": "gives each worker its own batches",
     "compare --out out --sub-gcns 1": "nothing to compare",
     "compare --out out --sub-gcns 1000": "sub_gcns is 1000, more than the 256 features of d_1",
-    "compare --out out --hidden 2 2 --sub-gcns 2 --memory 0.1": "gist with m = 1 needs",
+    "compare --out out --hidden 2 2 --sub-gcns 2 --memory 0.1": "m = 1 needs",
     "compare --out file/run": "cannot write file/run",
     "compare run --epochs 3": "--epochs is given beside folders of runs",
     "plan --budget 9s --ranks 2": "ranks is given beside a budget",

@@ -134,6 +134,6 @@ def test_a_device_or_a_sampler_that_is_not_there() -> None:
     for device, said in (("cuda:99", "device is 'cuda:99', but torch finds"), ("gpu", "expected cpu, cuda or cuda:N")):
         with refused(said):
             GIST(PYG["gcn"], 8, device=device)
-    for name, said in (("cluster", "sampler is 'cluster', expected one of full, clusters"), (5, "sampler is 5")):
+    for name, said in (("cluster", "sampler is 'cluster', expected one of full, auto, clusters"), (5, "sampler is 5")):
         with refused(said):
             fit(GIST(PYG["gcn"], 8, 2), sampler=name)

@@ -96,7 +96,7 @@ def main_score(record: dict[str, Any]) -> str:
 
 def scored_split(*records: dict[str, Any]) -> str:
     """Return the split that runs are judged by: "validation" if one of them has no test set, else "test"."""
-    return "validation" if any(record["validation"] and not record["test"] for record in records) else "test"
+    return "validation" if any(not record["test"] and record["validation"] for record in records) else "test"
 
 
 def score_name(key: str) -> str:
