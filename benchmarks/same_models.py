@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 SMALL = "--dataset synthetic:reddit@0.01 --hidden 64 64 --epochs 8"
 CLUSTERS = "--sampler clusters --clusters 40 --clusters-per-batch 5"
 DIGITS = "--hidden 64 64 --epochs 30"
+LARGER = "--model graphsage --sub-gcns 2 --hidden 64 64 --dropout 0.5 --epochs 8"
 RUNS = {
     "GCN": f"--sub-gcns 2 {DIGITS}",
     "GCN, m = 1": f"--sub-gcns 1 {DIGITS}",
@@ -50,9 +51,8 @@ RUNS = {
     "layers, few columns": f"--sub-gcns 2 --evaluation layers --evaluation-memory 0.02 {SMALL}",
     "parts": f"--sub-gcns 2 --evaluation parts --parts 4 {SMALL}",
     "bf16": f"--model graphsage --sub-gcns 2 --precision bf16 {DIGITS}",
-    "folder": f"--dataset {{folder}}/graph --model graphsage --sub-gcns 2 --hidden 64 64 --epochs 8 {CLUSTERS}",
-    "folder of clusters": "--dataset {folder}/clusters --model graphsage --sub-gcns 2 --hidden 64 64 --epochs 8 "
-    "--sampler clusters --clusters-per-batch 5",
+    "folder": f"--dataset {{folder}}/graph {CLUSTERS} {LARGER}",
+    "folder of clusters": f"--dataset {{folder}}/clusters --sampler clusters --clusters-per-batch 5 {LARGER}",
 }
 MODEL = """
 from torch_geometric.nn import GAT, GCN
