@@ -100,6 +100,8 @@ def test_a_folder_in_the_order_of_its_clusters(
     assert list(facts["passes"]) == ["clusters", "renumbering"]
     assert "partitioning digits: 2 of 2" in done.stderr
     assert cli("datasets", "made", "--verify").returncode == 0
+    chosen = cli("partition", "--dataset", "graph", "--out", "chosen", "--json")
+    assert json.loads(chosen.stdout)["clusters"] == as_json("partition")["clusters"] > 20, chosen.stderr
     by_metis = cli(*words[:5], "--out", "by-metis")
     assert by_metis.returncode == 0, by_metis.stderr
     assert "METIS needs about 52.3 MiB for 24,678 edges, which fits, as" in by_metis.stderr

@@ -18,6 +18,7 @@ from gistgnn.graphs.clustering import METHODS, Clusters, cluster, clusters_of_pa
 from gistgnn.graphs.conversion.converting import room_within, timed
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest, load_folder, open_arrays, whole_folder, write_array
+from gistgnn.graphs.graph import Graph
 from gistgnn.utils.checks import check_count
 from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import size
@@ -84,6 +85,18 @@ def partition_folder(
         check_count("clusters", clusters, most=graph.num_nodes)
     if graph.cluster_ptr is not None:
         raise InputError(f"{source} is in clusters already: give the folder from which it was made")
+    room, shown = room_within(memory), TaskProgress(f"partitioning {graph.name}", 2) if progress else None
+    with whole_folder(target) as made, shown or nullcontext():
+        method = _chosen(method, graph.edges, room)
+        with timed(seconds, "clusters", shown):
+            parts = _clusters_of(graph, clusters, method, seed, shown)
+        with timed(seconds, "renumbering", shown):
+            manifest, inside = _write_renumbered(source, parts, room, made)
+        return Partitioned(manifest, method, parts.sizes.numpy(), inside, seconds)
+
+
+def _clusters_of(graph: Graph, count: int | None, method: str, seed: int, shown: TaskProgress | None) -> Clusters:
+    """Cut a graph into some clusters; None: into as many as batches need."""
 
     def cut(count: int) -> Clusters:
         if method != "stream":
@@ -94,14 +107,7 @@ def partition_folder(
     def share(made: Clusters, per_batch: int) -> float | None:
         return entropy_share(graph.y, graph.train.nonzero().squeeze(1), made.assignment, per_batch, seed)
 
-    room, shown = room_within(memory), TaskProgress(f"partitioning {graph.name}", 2) if progress else None
-    with whole_folder(target) as made, shown or nullcontext():
-        method = _chosen(method, graph.edges, room)
-        with timed(seconds, "clusters", shown):
-            parts = cut(clusters) if clusters else choose_clusters(cut, graph.num_nodes, share)[0]
-        with timed(seconds, "renumbering", shown):
-            manifest, inside = _write_renumbered(source, parts, room, made)
-        return Partitioned(manifest, method, parts.sizes.numpy(), inside, seconds)
+    return cut(count) if count else choose_clusters(cut, graph.num_nodes, share)[0]
 
 
 def _chosen(method: str, edges: CSR, room: int) -> str:
