@@ -2,6 +2,7 @@
 
 import logging
 import math
+from contextlib import closing
 
 import pytest
 import torch
@@ -74,3 +75,5 @@ def test_large_graphs_and_independent_workers_train_by_clusters() -> None:
     assert chosen_sampling(AutoSampling(), 10_001) == ClusterSampling()
     assert chosen_sampling(AutoSampling(batches="independent"), 100) == ClusterSampling(batches="independent")
     assert chosen_sampling(None, 10**6) is None
+    with closing(AutoSampling().sampler(ring(ANY), 0).batches(0, 2)) as batches:  # of a loop by hand
+        assert [len(batch.x) for batch in batches] == [NODES, NODES]

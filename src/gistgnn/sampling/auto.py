@@ -2,6 +2,7 @@
 
 from gistgnn.defaults import SMALL_GRAPH
 from gistgnn.graphs.named import GraphSizes
+from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.clusters import ClusterSampling
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, expected_batch
 
@@ -17,8 +18,9 @@ class AutoSampling(Sampling):
         small = nodes <= SMALL_GRAPH and self.batches == "shared"
         return None if small else ClusterSampling(batches=self.batches)
 
-    def sampler(self, whole: object, seed: int, layers: int | None = None) -> RandomBatches:
-        raise NotImplementedError("`chosen_sampling` replaces these settings before batches are made")
+    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> RandomBatches:
+        """Return the sampler of a user's own loop; a small graph is one cluster."""
+        return (self.choose(len(whole.x)) or ClusterSampling(1, 1, "random")).sampler(whole, seed, layers)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         return expected_batch(self.choose(graph.nodes), graph, layers)
