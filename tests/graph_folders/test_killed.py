@@ -105,25 +105,32 @@ def test_another_process_that_makes_the_folder_is_refused(tmp_path: Path) -> Non
             convert(some_graph(), tmp_path / "made")
 
 
-def within(place: str) -> None:
-    """Convert and partition a graph of more than the memory that is allowed beside the process."""
-    folder, held = Path(place), held_bytes()
-    allowed = held + 300 * 2**20
-    convert("synthetic:papers100m@0.008", folder / "made", memory=allowed)
-    partition_folder(folder / "made", folder / "clusters", 300, method="random", memory=allowed)
-    print(held, allowed)
+ALLOWED = 300 * 2**20  # bytes beside those of the process
+
+
+def converted_within(place: str) -> None:
+    """Convert a graph of more than the memory that is allowed beside the process."""
+    allowed = held_bytes() + ALLOWED
+    convert("synthetic:papers100m@0.008", Path(place) / "made", memory=allowed)
+    print(allowed)
+
+
+def partitioned_within(place: str) -> None:
+    """Partition the same graph, within the same memory."""
+    allowed = held_bytes() + ALLOWED
+    partition_folder(Path(place) / "made", Path(place) / "clusters", 300, method="random", memory=allowed)
+    print(allowed)
 
 
 def test_memory_is_kept_to(tmp_path: Path) -> None:
-    process, peak = Forked(tmp_path, within, str(tmp_path)), 0
-    while process.poll() is None:
-        with contextlib.suppress(OSError):  # it has just ended
-            peak = max(peak, held_bytes(process._process.pid))
-        time.sleep(0.02)
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    held, allowed = map(int, out.split())
-    files = sum(file.stat().st_size for file in (tmp_path / "made").iterdir())
-    assert held < peak < allowed
-    assert files > 1.5 * (allowed - held)
+    for command in (converted_within, partitioned_within):  # a process for each, as on the command line
+        process, peak = Forked(tmp_path, command, str(tmp_path)), 0
+        while process.poll() is None:
+            with contextlib.suppress(OSError):  # it has just ended
+                peak = max(peak, held_bytes(process._process.pid))
+            time.sleep(0.02)
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        assert int(out) - ALLOWED < peak < int(out)
+    assert sum(file.stat().st_size for file in (tmp_path / "made").iterdir()) > 1.5 * ALLOWED
     assert np.load(tmp_path / "clusters" / "x.npy", mmap_mode="r").shape == (888_480, 128)
