@@ -2,16 +2,13 @@
 
 import pickle
 
-import gistgnn
 from gistgnn.errors import DivergedError, GistError, InputError, RankLostError, reason
 
 
 def test_every_error_is_a_gist_error() -> None:
     assert all(issubclass(kind, GistError) for kind in (InputError, DivergedError, RankLostError))
     assert issubclass(InputError, ValueError)
-    assert not issubclass(DivergedError, InputError)
-    assert not issubclass(RankLostError, InputError)
-    assert (gistgnn.GistError, gistgnn.RankLostError) == (GistError, RankLostError)
+    assert not any(issubclass(kind, InputError) for kind in (DivergedError, RankLostError))
 
 
 def test_divergence_travels_between_processes() -> None:

@@ -23,32 +23,25 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], int]:
 
 
 @examples
-@given(case=cases(), kind=kinds, seed=st.integers(0, 2**40), number=st.integers(0, 10**6))
-def test_blocks_split_every_axis(case: tuple[tuple[int, ...], int], kind: str, seed: int, number: int) -> None:
+@given(case=cases(), kind=kinds, seed=st.integers(0, 2**40), number=st.integers(0, 10**6), data=st.data())
+def test_blocks_split_every_axis_that_is_not_whole(
+    case: tuple[tuple[int, ...], int], kind: str, seed: int, number: int, data: st.DataObject
+) -> None:
     features, m = case if kind == "balanced" else (tuple(d + 20 for d in case[0]), min(case[1], 3))
-    blocks = Partition(features, m, kind=kind, seed=seed).blocks(number)
+    whole = data.draw(st.sets(st.sampled_from(range(len(features)))))
+    partition = Partition(features, m, whole=whole, kind=kind, seed=seed)
+    blocks = partition.blocks(number)
     assert len(blocks) == m
     for axis, d in enumerate(features):
         own = [b[axis] for b in blocks]
+        if axis in whole:
+            assert all(torch.equal(b, torch.arange(d)) for b in own)
+            continue
         assert sorted(torch.cat(own).tolist()) == list(range(d))
         assert all(len(b) and torch.equal(b, b.sort().values) and b.dtype == torch.long for b in own)
         assert kind == "categorical" or max(map(len, own)) - min(map(len, own)) <= 1
-
-
-@examples
-@given(case=cases(), kind=kinds, data=st.data())
-def test_whole_axes_are_whole(case: tuple[tuple[int, ...], int], kind: str, data: st.DataObject) -> None:
-    features, _ = case
-    whole = data.draw(st.sets(st.sampled_from(range(len(features))), min_size=1))
-    m = data.draw(st.integers(2, 3))
-    roomy = tuple(d if axis in whole else d + 10 for axis, d in enumerate(features))
-    partition = Partition(roomy, m, whole=whole, kind=kind)
-    assert partition.whole == whole
-    for own in partition.blocks(0):
-        for axis, d in enumerate(roomy):
-            assert torch.equal(own[axis], torch.arange(d)) == (axis in whole)
-    drawn = [tuple(len(block) for block in own) for own in partition.blocks(3)]
-    assert partition.sizes(3) == drawn
+    assert partition.whole == (whole if m > 1 else {*range(len(features))})
+    assert partition.sizes(number) == [tuple(map(len, own)) for own in blocks]
 
 
 def as_lists(partition: Partition, number: int) -> list[list[list[int]]]:
@@ -81,15 +74,12 @@ def test_all_balanced_blocks_are_equally_likely_and_categorical_sizes_are_binomi
 
 
 @examples
-@given(
-    features=st.lists(st.integers(1, 40), min_size=1, max_size=3),
-    data=st.data(),
-    seed=st.integers(0, 2**40),
-    number=st.integers(0, 10**6),
-)
-def test_blocks_of_a_divisor_are_unions(features: list[int], data: st.DataObject, seed: int, number: int) -> None:
+@given(case=cases(), data=st.data(), seed=st.integers(0, 2**40), number=st.integers(0, 10**6))
+def test_blocks_of_a_divisor_are_unions(
+    case: tuple[tuple[int, ...], int], data: st.DataObject, seed: int, number: int
+) -> None:
     """Block r of m' sub-GCNs is the union of the blocks of m that are r mod m'."""
-    many = data.draw(st.integers(1, min(features)))
+    features, many = case
     few = data.draw(st.sampled_from([m for m in range(1, many + 1) if many % m == 0]))
     whole = data.draw(st.sets(st.sampled_from(range(len(features)))))
     partition = Partition(features, many, whole=whole, seed=seed)

@@ -26,10 +26,13 @@ def adam(sub: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(sub.parameters(), lr=0.05)
 
 
-def rounds_of(gist: GIST, count: int) -> None:
+def rounds_of(gist: GIST, count: int, *, carry: bool = False) -> None:
     for round_ in gist.rounds(count):
-        for sub in round_:
-            train(sub, adam(sub))
+        for i, sub in enumerate(round_):
+            optimizer = adam(sub)
+            if carry:
+                round_.carry(i, optimizer)
+            train(sub, optimizer)
 
 
 def same(gist: GIST, other: dict[str, Tensor]) -> bool:
@@ -108,17 +111,9 @@ def test_a_round_that_fails_changes_nothing(how: str, error: type[Exception], sa
     assert same(gist, before)
 
 
-def carried(gist: GIST, rounds: int) -> None:
-    for round_ in gist.rounds(rounds):
-        for i, sub in enumerate(round_):
-            optimizer = adam(sub)
-            round_.carry(i, optimizer)
-            train(sub, optimizer)
-
-
 def test_carry_keeps_the_moments() -> None:
     gist = make()
-    carried(gist, 3)
+    rounds_of(gist, 3, carry=True)
     assert gist.theta.moments["moments/convs.1.weight/step"] == 6
     mean = gist.theta.moments["moments/convs.1.weight/exp_avg"]
     assert mean.shape == (7, 8)

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,16 +16,17 @@ examples = settings(deadline=None, max_examples=30)
 
 @st.composite
 def trainings(draw: st.DrawFn) -> Training:
-    """Runs of one to four phases, with settings that go together."""
+    """Runs without phases, and of one to four phases, with settings that go together."""
     zero = draw(st.booleans())
     phases, copies = [], zero
-    for _ in range(draw(st.integers(1, 4))):
+    for _ in range(draw(st.integers(0, 4))):
         copies = copies and draw(st.booleans())
         m = 4 if copies else draw(st.sampled_from([1, 2, 4, 8]))
         redraw = None if copies else draw(st.sampled_from([None, 0, 1, 2, 3]))
         lr, schedule = draw(st.sampled_from([None, 0.3])), draw(st.sampled_from([None, "step", "cosine"]))
         phases.append(Phase(m, draw(st.integers(1, 9)), lr, schedule, redraw, copies))
     return Training(
+        epochs=0 if phases else draw(st.integers(1, 30)),
         phases=tuple(phases),
         local_steps=draw(st.integers(1, 4)),
         training=draw(st.sampled_from(["split", "each"])),
@@ -36,40 +36,31 @@ def trainings(draw: st.DrawFn) -> Training:
     )
 
 
-def told(training: Training, per_epoch: int) -> list[dict[str, Any]]:
+Round = tuple[dict[str, Any], tuple[int, int], float, list[float]]  # of a plan; first step and count; epoch; rates
+
+
+def told(training: Training, per_epoch: int, workers: int) -> list[Round]:
     """The rounds of a run, by walking through it step by step."""
-    found: list[dict[str, Any]] = []
+    found: list[Round] = []
     steps = epochs = 0
     draw = -1
-    for phase in training.phases:
+    for phase in training.phases or [Phase(workers, training.epochs)]:
         trained = 1 if phase.copies else phase.sub_gcns
         total = phase.epochs * per_epoch
         total = max(1, round(total / trained)) if training.training == "split" else total
         every = 0 if phase.copies else training.redraw_every if phase.redraw_every is None else phase.redraw_every
+        rate = Training(1, lr=phase.lr or training.lr, schedule=phase.schedule or training.schedule).rate_at
         done = 0
         while done < total:
             place, count = done // training.local_steps, min(training.local_steps, total - done)
             redrawn = draw < 0 or (every > 0 and place % every == 0)
             draw += redrawn
+            anew = redrawn and every != 1 and trained > 1 and training.optimizer_state == "reset"
+            own = {"draw": draw, "sub_gcns": phase.sub_gcns if training.phases else None, "workers": trained}
+            own |= {"copies": phase.copies, "lasting": every != 1, "fresh": place == 0 or anew}
+            rates = [rate(step, total) for step in range(done, done + count)]
             done += count
-            found.append(
-                {
-                    "first": steps,
-                    "count": count,
-                    "draw": draw,
-                    "m": phase.sub_gcns,
-                    "workers": trained,
-                    "copies": phase.copies,
-                    "lasting": every != 1,
-                    "begins": place == 0,
-                    "redrawn": redrawn,
-                    "epoch": epochs + phase.epochs * done / total,
-                    "total": total,
-                    "taken": range(done - count, done),
-                    "lr": training.lr if phase.lr is None else phase.lr,
-                    "schedule": phase.schedule or training.schedule,
-                }
-            )
+            found.append((own, (steps, count), epochs + phase.epochs * done / total, rates))
             steps += count
         epochs += phase.epochs
     return found
@@ -117,19 +108,16 @@ def test_steps_of_a_round_are_chosen_for_every_phase() -> None:
 
 
 @examples
-@given(training=trainings(), per_epoch=st.integers(1, 5))
-def test_phases_follow_each_other(training: Training, per_epoch: int) -> None:
-    schedule, expected = Schedule(training, per_epoch, 3), told(training, per_epoch)
+@given(training=trainings(), per_epoch=st.integers(1, 5), m=st.integers(1, 6))
+def test_rounds_and_phases_follow_each_other(training: Training, per_epoch: int, m: int) -> None:
+    schedule, expected = Schedule(training, per_epoch, m), told(training, per_epoch, m)
     assert schedule.rounds == len(expected)
-    for number, round_ in enumerate(expected):
+    for number, (own, steps, epoch, rates) in enumerate(expected):
         plan = schedule.plan(number)
-        assert (plan.steps.first, plan.steps.count) == (round_["first"], round_["count"])
-        assert (plan.draw, plan.sub_gcns, plan.workers) == (round_["draw"], round_["m"], round_["workers"])
-        assert (plan.copies, plan.lasting) == (round_["copies"], round_["lasting"])
-        assert plan.epoch == pytest.approx(round_["epoch"])
-        own = Training(1, lr=round_["lr"], schedule=round_["schedule"])
-        rates = [plan.steps.rate(plan.training, k) for k in range(plan.steps.count)]
-        assert rates == [own.rate_at(step, round_["total"]) for step in round_["taken"]]
+        assert {name: getattr(plan, name) for name in own} == own
+        assert (plan.steps.first, plan.steps.count) == steps
+        assert plan.epoch == pytest.approx(epoch)
+        assert [plan.steps.rate(plan.training, k) for k in range(plan.steps.count)] == rates
         assert plan.rate == rates[-1]
     assert plan.epoch == training.epochs
 
@@ -137,40 +125,13 @@ def test_phases_follow_each_other(training: Training, per_epoch: int) -> None:
 @examples
 @given(training=trainings(), per_epoch=st.integers(1, 5), data=st.data())
 def test_draws_are_counted_by_what_shares_them(training: Training, per_epoch: int, data: st.DataObject) -> None:
-    schedule, every = Schedule(training, per_epoch, 3), told(training, per_epoch)
+    schedule, every = Schedule(training, per_epoch, 3), told(training, per_epoch, 3)
     rounds = data.draw(st.integers(0, schedule.rounds))
     shared: dict[int, Counter[int]] = {}
-    for round_ in every[:rounds]:
-        shared.setdefault(round_["draw"], Counter())[round_["m"]] += 1
+    for own, *_ in every[:rounds]:
+        shared.setdefault(own["draw"], Counter())[own["sub_gcns"]] += 1
     found = Counter({frozenset(kind): n for kind, n in schedule.draws(rounds).items()})
     assert found == Counter(frozenset(counts.items()) for counts in shared.values())
-    assert sum(n * each for kind, n in schedule.draws(rounds).items() for _, each in kind) == rounds
-
-
-@examples
-@given(
-    epochs=st.integers(1, 30),
-    per_epoch=st.integers(1, 5),
-    m=st.integers(1, 6),
-    zeta=st.integers(1, 7),
-    kind=st.sampled_from(["split", "each"]),
-    schedule=st.sampled_from(["constant", "step", "cosine"]),
-)
-def test_without_phases_a_run_is_that_of_the_paper(
-    epochs: int, per_epoch: int, m: int, zeta: int, kind: str, schedule: str
-) -> None:
-    training = Training(epochs, zeta, kind, schedule=schedule)
-    rounds, steps = Schedule(training, per_epoch, m), training.steps(per_epoch, m)
-    assert rounds.rounds == -(-steps // zeta)
-    for t in range(rounds.rounds):
-        plan = rounds.plan(t)
-        assert (plan.steps.first, plan.steps.count) == (t * zeta, min(zeta, steps - t * zeta))
-        assert (plan.draw, plan.sub_gcns, plan.workers) == (t, None, m)
-        assert (plan.copies, plan.lasting, plan.fresh) == (False, False, t == 0)
-        assert plan.training == replace(training, evaluate_every=1)
-        assert plan.rate == training.rate_at(t * zeta + plan.steps.count - 1, steps)
-        assert plan.epoch == pytest.approx(epochs * (t * zeta + plan.steps.count) / steps)
-    assert rounds.draws(rounds.rounds) == Counter({((None, 1),): rounds.rounds})
 
 
 def test_a_billion_epochs_take_no_time_to_count() -> None:

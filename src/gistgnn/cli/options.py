@@ -45,14 +45,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
 
-    def parse_known_args(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
-        """Read words as argparse does, but refuse --option=--, of which it makes an empty list."""
-        found, rest = super().parse_known_args(*args, **options)
-        for action in self._actions:
-            if action.option_strings and getattr(found, action.dest, None) == []:
-                self.error(f"argument {'/'.join(action.option_strings)}: expected a value, not --")
-        return found, rest
-
     def format_help(self, *, every: bool = False) -> str:
         every, formatter = every or not self._common, self._get_formatter()
         positionals = [action for action in self._actions if not action.option_strings]
