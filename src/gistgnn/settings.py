@@ -84,7 +84,7 @@ class Training:
             products and the loss stay in float32. Processors without bfloat16 arithmetic are slower with it.
         clip_norm: largest norm of a sub-GCN's gradient; None: no limit.
         patience: stop after this many evaluations without a better validation score; None: never.
-        evaluate_every: rounds between evaluations; "auto": evaluation takes about a tenth of the time of training; it
+        evaluate_every: rounds between evaluations; "auto": evaluation takes up to a tenth of the time of training; it
             is 1 with `patience`, which counts evaluations.
         phases: the run as a list of phases with different m; (): one phase with the m of `GIST`.
         redraw_every: K, rounds between two draws of the blocks: 1 is the paper's (section 2.2); 0 keeps the first
@@ -126,7 +126,7 @@ class Training:
     patience: Annotated[int | None, Setting("stop after K evaluations without a better score", "K")] = None
     evaluate_every: Annotated[
         int | Literal["auto"],
-        Setting("rounds between evaluations, or auto: evaluations take about a tenth of the time", "K"),
+        Setting("rounds between evaluations, or auto: evaluations take up to a tenth of the time", "K"),
     ] = "auto"
     phases: Sequence[Phase] = ()
     redraw_every: Annotated[

@@ -24,8 +24,7 @@ from gistgnn.utils.process_memory import available_bytes
 
 SPARSE = 12  # multiply-adds of a dense product in the time of one of a sparse product
 STEP = 2e7  # multiply-adds in the time that a step takes where it computes next to nothing
-SHARE = 0.1  # of the time of training, which evaluation may take
-LEAST = 3  # evaluations of a phase, whatever they take
+SHARE = 0.06  # of the multiply-adds of training, which evaluation may take: up to a tenth of the time
 LITTLE = 5e10  # multiply-adds of all evaluations of a phase, about a second: then there is one after every round
 
 
@@ -134,9 +133,9 @@ class Operations:
         self._scored = evaluation.sample / evaluation.parts if evaluation.sample and evaluation.parts else 1.0
 
     def evaluate_every(self, sub_gcns: int | None, *, copies: bool, steps: int, rounds: int) -> int:
-        """After how many rounds the model is evaluated, so that it takes about a tenth of the time of training."""
-        # At least `LEAST` times in a phase; after every round where all take about a second together. `steps` are those
-        # of all sub-GCNs in a round; in a phase of copies the sub-GCN is evaluated.
+        """After how many rounds the model is evaluated, so that it takes less than a tenth of the time of training."""
+        # At least once in a phase, at its end; after every round where all take about a second together. `steps` are
+        # those of all sub-GCNs in a round; in a phase of copies the sub-GCN is evaluated.
         partition = self._partition if sub_gcns is None else self._partition.split_into(sub_gcns)
         sub = replace(self._spec, widths=self._spec.layout.widths(partition.sizes(0)[0]))
         scored = sub if copies else self._spec
@@ -144,7 +143,8 @@ class Operations:
         if evaluation * rounds <= LITTLE:
             return 1
         step = STEP + 3 * forward_operations(sub, self.batch.nodes[0], self.batch.edges[0])  # backward: twice as much
-        return max(1, min(math.ceil(evaluation / (SHARE * steps * step)), math.ceil(rounds / LEAST)))
+        affordable = int(SHARE * rounds * steps * step / evaluation)
+        return math.ceil(rounds / max(affordable, 1))
 
 
 def forward_operations(spec: ModelSpec, nodes: float, edges: float) -> float:
