@@ -1,6 +1,5 @@
 """Ranks of a run on this machine, each a process of its own."""
 
-import multiprocessing
 import os
 import pickle
 import socket
@@ -13,26 +12,19 @@ from gistgnn.distributed import RankLostError, Ranks
 from tests.helpers.commands import ready
 
 
-def on_ranks(
-    count: int,
-    work: Callable[..., Any],
-    *args: Any,
-    only: Sequence[int] = (),
-    patience: float = 60,
-    device: str = "cpu",
-) -> list[Any]:
+def on_ranks(count: int, work: Callable[..., Any], *args: Any, only: Sequence[int] = (), **options: Any) -> list[Any]:
     """Run `work(ranks, *args)`, which a process can import, on every one of some ranks; return what each returns.
 
-    An error of a rank is raised here. Where others die, `only` names the ranks that are listened to. Each waits
-    `patience` seconds for another.
+    An error of a rank is raised here. Where others die, `only` names the ranks that are listened to. `options` are of
+    `Ranks`.
     """
-    context = ready()
+    context, given = ready(), (work, args, {"device": "cpu", "timeout": 60, **options})
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        told = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
     ends = [context.Pipe(duplex=False) for _ in range(count)]
     processes = [
-        context.Process(target=_rank, args=(rank, count, port, end, work, args, patience, device), daemon=True)
+        context.Process(target=_rank, args=({**told, "RANK": str(rank)}, end, *given), daemon=True)
         for rank, (_, end) in enumerate(ends)
     ]
     for process in processes:
@@ -40,9 +32,8 @@ def on_ranks(
     try:
         found = []
         for rank in only or range(count):
-            end, _ = ends[rank]
-            assert end.poll(100), f"rank {rank} has nothing to say after 100 s"
-            found.append(pickle.loads(end.recv_bytes()))
+            assert ends[rank][0].poll(100), f"rank {rank} has nothing to say after 100 s"
+            found.append(pickle.loads(ends[rank][0].recv_bytes()))
         errors = [each for each in found if isinstance(each, Exception)]
         for error in sorted(errors, key=lambda error: isinstance(error, RankLostError)):  # the cause first
             raise error
@@ -53,21 +44,11 @@ def on_ranks(
             process.kill()
 
 
-def _rank(
-    rank: int,
-    count: int,
-    port: int,
-    end: multiprocessing.connection.Connection,
-    work: Callable[..., Any],
-    args: tuple[Any, ...],
-    patience: float,
-    device: str,
-) -> None:
+def _rank(told: dict[str, str], end: Any, work: Callable[..., Any], args: tuple[Any, ...], options: Any) -> None:
     torch.set_num_threads(1)
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= told
     try:
-        ranks = Ranks(device, timeout=patience)
-        found = work(ranks, *args)
+        found = work(Ranks(**options), *args)
     except Exception as error:
         found = error
     end.send_bytes(pickle.dumps(found))  # tensors by value, not by the handles of a process that ends

@@ -2,7 +2,6 @@
 
 import resource
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from gistgnn import InputError, Saving
 from gistgnn.distributed import Ranks
 from gistgnn.storage.checkpoints import Checkpoints
-from tests.helpers.phases import ENDS, FEWER
+from tests.helpers.phases import FEWER
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after
 
@@ -21,31 +20,38 @@ from .test_equality import fitted as trained
 
 M = 4
 MODEL = "graphsage layer 2"
-MODELS: dict[str, tuple[int, ...]] = {MODEL: (9, 10), "gcn batch 2": (9, 10), "residual": (10,)}
+PHASES = {"phases": FEWER, "cross_weights": "zero"}  # the first ends after three rounds
+RUNS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
+    MODEL: (MODEL, (9, 10), {}),
+    "gcn batch 2": ("gcn batch 2", (9, 10), {}),
+    "residual": ("residual", (10,), {}),
+    "phases": (MODEL, (8, 12), PHASES),
+}
 # W and the store before and after the stop; W = 0 is a single process without ranks.
 CHANGES = [((4, "sharded"), (2, "sharded")), ((3, "sharded"), (0, "memory")), ((0, "memory"), (3, "sharded"))]
 Where = tuple[int, str]
 
 
-def fitted(model: str, ranks: Ranks | None, store: str, **options: Any) -> dict[str, Any]:
-    """Six rounds of two steps, scored after each, with moments that are carried."""
-    return left(*trained((model, MODELS[model], M, {"epochs": 11 * M, **CARRY, **options}), store, ranks))
+def fitted(name: str, ranks: Ranks | None, store: str, **options: Any) -> dict[str, Any]:
+    """Six rounds of two steps, scored after each, with moments that are carried; nine in phases."""
+    model, widths, own = RUNS[name]
+    return left(*trained((model, widths, M, {"epochs": 11 * M, **CARRY, **own, **options}), store, ranks))
 
 
 @cache
-def unbroken(model: str) -> dict[str, Any]:
-    return fitted(model, None, "memory")
+def unbroken(name: str) -> dict[str, Any]:
+    return fitted(name, None, "memory")
 
 
 def work(ranks: Ranks | None, store: str, folder: Path, stop: int) -> list[dict[str, Any]]:
     return [
-        fitted(model, ranks, store, callbacks=after(stop), saving=Saving(folder / model, every=2, resume=True))
-        for model in MODELS
+        fitted(name, ranks, store, callbacks=after(stop), saving=Saving(folder / name, every=2, resume=True))
+        for name in RUNS
     ]
 
 
 def run(where: Where, folder: Path, stop: int) -> list[dict[str, Any]]:
-    """What is left of every model's run: of all ranks, joined where Θ is sharded."""
+    """What is left of every run: of all ranks, joined where Θ is sharded."""
     count, store = where
     every = on_ranks(count, work, store, folder, stop) if count else [work(None, store, folder, stop)]
     return [whole(list(own), store) for own in zip(*every, strict=True)]
@@ -65,12 +71,12 @@ def rest(own: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize(("before", "then"), CHANGES, ids=str)
 def test_a_run_goes_on_with_other_ranks_and_another_store(tmp_path: Path, before: Where, then: Where) -> None:
     run(before, tmp_path, 3)
-    for model in MODELS:
-        names = [place.name for place in Checkpoints(tmp_path / model).whole()]
+    for name in RUNS:
+        names = [place.name for place in Checkpoints(tmp_path / name).whole()]
         assert names == ["round-00000002", "round-00000003"]
     found = run(then, tmp_path, 1000)
-    for model, own in zip(MODELS, found, strict=True):
-        expected = unbroken(model)
+    for name, own in zip(RUNS, found, strict=True):
+        expected = unbroken(name)
         same(own["tensors"], expected["tensors"])
         assert rest(own) == rest(expected)
 
@@ -104,22 +110,3 @@ def test_what_a_rank_cannot_see_or_save_ends_the_run_on_all_ranks_and_nothing_is
     assert names == ["round-00000001", "round-00000002"]
     found = fitted(MODEL, None, "memory", saving=Saving(tmp_path / "full", resume=True))
     same(found["tensors"], unbroken(MODEL)["tensors"])
-
-
-def in_phases(ranks: Ranks | None = None, store: str = "memory", **options: Any) -> dict[str, Any]:
-    given = {"phases": FEWER, "cross_weights": "zero", **CARRY, **options}
-    return left(*trained((MODEL, (8, 12), M, given), store, ranks))
-
-
-def save_at_the_ends(ranks: Ranks, folder: Path) -> dict[str, Any]:
-    """Stop at the end of every phase, and go on."""
-    saving = Saving(folder, resume=True)
-    for begin, end in pairwise([0, *ENDS[:-1]]):
-        in_phases(ranks, "sharded", saving=saving, callbacks=after(end - begin))
-    return in_phases(ranks, "sharded", saving=saving)
-
-
-def test_ranks_go_on_at_the_ends_of_phases(tmp_path: Path) -> None:
-    found, expected = whole(on_ranks(2, save_at_the_ends, tmp_path), "sharded"), in_phases()
-    same(found["tensors"], expected["tensors"])
-    assert rest(found) == rest(expected)

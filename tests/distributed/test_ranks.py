@@ -94,7 +94,7 @@ def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:
 @pytest.mark.parametrize(("exchange", "victim"), [(False, 1), (True, 2)])
 def test_all_others_name_a_rank_that_hangs_within_the_timeout(exchange: bool, victim: int) -> None:
     others = [rank for rank in range(3) if rank != victim]
-    for message, seconds in on_ranks(3, hang, exchange, victim, only=others, patience=4):
+    for message, seconds in on_ranks(3, hang, exchange, victim, only=others, timeout=4):
         expected = f"rank {victim} does not answer: it has ended, hangs (--timeout is 4 s), or cannot be reached"
         assert message.startswith(expected)
         assert seconds < 6  # 4, and a busy machine

@@ -17,7 +17,6 @@ FEWER: tuple[Phase, ...] = (
 """4 copies -> 4 -> 2 -> 1: rounds of 2 steps each, except for the last of some phases; nine rounds in all."""
 
 ROUNDS = 9
-ENDS = [3, 5, 7, 9]  # of the phases
 REDRAWN: tuple[Phase, ...] = (Phase(4, 8), Phase(2, 4, redraw_every=1), Phase(4, 8, redraw_every=0))
 
 

@@ -1,6 +1,7 @@
 """The layout of a model: inferred from its shapes, checked by permutation."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 from gistgnn import GIST
 from gistgnn.layout.axes import Dim, Layout, Segment, named_tensors
 from gistgnn.layout.check import infer_layout
-from gistgnn.layout.readout import find_readout
 from tests.helpers.edges import D
 from tests.helpers.fitting import fit
 from tests.helpers.models import OURS, PYG, USERS, C, F, Stack
@@ -45,6 +45,34 @@ class Reversed(nn.Module):
             x = layer(x).tanh()
             hidden.append(x)
         return self.out(torch.cat(hidden[::-1], dim=1))
+
+
+class Embedded(nn.Module):
+    """Takes edge features that are numbers of kinds."""
+
+    def __init__(self, widths: tuple[int, ...], edge_dim: int = D) -> None:
+        super().__init__()
+        self.kinds = nn.Embedding(3, edge_dim)
+        self.conv = pyg.GINEConv(nn.Linear(F, widths[0]), edge_dim=edge_dim)
+        self.out = nn.Linear(widths[0], C)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        return self.out(self.conv(x, edge_index, self.kinds(edge_attr)).relu())
+
+
+class Tied(nn.Module):
+    """One layer twice, weight norm, and widths that are not small."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        if width < 40:
+            raise ValueError("too narrow")
+        self.enter = nn.utils.parametrizations.weight_norm(nn.Linear(F, width))
+        self.conv, self.out = pyg.GCNConv(width, width), nn.Linear(width, C)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.conv(self.enter(x).relu(), edge_index).relu()
+        return self.out(self.conv(h, edge_index))
 
 
 def through(inner: Callable[..., int]) -> Build:
@@ -86,6 +114,11 @@ DIMS: list[tuple[Build, Any, tuple[int, ...], dict[str, tuple[Dim, ...]]]] = [
     (*USERS["residual"], (1,), {"convs.0.lin.weight": (dim("0"), dim("0"))}),
     (lambda w: Stack(w, pyg.TransformerConv), (8, 6), (1, 1), {}),
     (lambda w: Stack(w, pyg.ResGatedGraphConv), (8, 6), (1, 1), {}),
+    (Tied, 64, (1,), {"conv.lin.weight": (dim("0"), dim("0"))}),
+    (lambda w: Stack(w, lambda a, b: pyg.SAGEConv(a, b, aggr="lstm")), (8,), (1,), {}),  # takes sorted edges alone
+    # Edge features of any number are tried.
+    *((partial(Embedded, edge_dim=n), (8,), (1,), {"conv.lin.weight": (dim(F), dim(n))}) for n in (D, F, 1)),
+    *((partial(pyg.models.GAT, F, num_layers=2, out_channels=C, edge_dim=n), 8, (1,), {}) for n in (D, F, 1)),
     # The order of the parts of a concatenation; the sizes do not always tell them apart.
     (*USERS["jumping"], (1, 1), {"out.lin.weight": (dim(C), dim("0", "1"))}),
     (*USERS["jumping reversed"], (1, 1), {"out.lin.weight": (dim(C), dim("1", "0"))}),
@@ -131,48 +164,6 @@ def test_positions(sizes: tuple[int, int], parts: list[str | int], data: st.Data
     assert layout.positions(dim(*parts), blocks, sizes).tolist() == expected
 
 
-@pytest.mark.parametrize("edge_dim", [D, F, 1])
-def test_edge_features_of_any_number_are_tried(edge_dim: int) -> None:
-    class Embedded(nn.Module):
-        def __init__(self, widths: Any) -> None:
-            super().__init__()
-            self.kinds = nn.Embedding(3, edge_dim)
-            self.conv = pyg.GINEConv(nn.Linear(F, widths[0]), edge_dim=edge_dim)
-            self.out = nn.Linear(widths[0], C)
-
-        def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-            return self.out(self.conv(x, edge_index, self.kinds(edge_attr)).relu())
-
-    assert GIST(lambda w: pyg.models.GAT(F, w, 2, C, edge_dim=edge_dim), 8, 2).layout.carriers(0)
-    assert GIST(Embedded, (8,), 2).layout.carriers(0)
-
-
-class Tied(nn.Module):
-    """One layer twice, weight norm, and widths that are not small."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        if width < 40:
-            raise ValueError("too narrow")
-        self.enter = nn.utils.parametrizations.weight_norm(nn.Linear(F, width))
-        self.conv, self.out = pyg.GCNConv(width, width), nn.Linear(width, C)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        h = self.conv(self.enter(x).relu(), edge_index).relu()
-        return self.out(self.conv(h, edge_index))
-
-
-def test_weight_norm_tied_layers_and_models_that_refuse_small_widths() -> None:
-    assert len(infer_layout(Tied, (64,), shared=True).dims) == 7
-    shared = nn.Linear(3, 3)
-    assert list(named_tensors(nn.Sequential(shared, nn.ReLU(), shared))) == ["0.weight", "0.bias"]
-
-
-def test_sums_of_sorted_edges_are_fine() -> None:
-    gist = GIST(lambda w: Stack(w, lambda a, b: pyg.SAGEConv(a, b, aggr="lstm")), (8,), 2)
-    assert fit(gist, epochs=2).progress.rounds
-
-
 def test_a_compiled_model() -> None:
     plain = GIST(PYG["gcn"], 8, 2)
     compiled = GIST(lambda width: torch.compile(PYG["gcn"](width), backend="eager"), 8, 2)
@@ -182,14 +173,6 @@ def test_a_compiled_model() -> None:
     torch.testing.assert_close(one.model.convs[0].lin.weight, other.model._orig_mod.convs[0].lin.weight)
 
 
-def test_the_users_random_stream_does_not_move() -> None:
-    def needs_values(widths: tuple[int, ...]) -> nn.Module:
-        model = USERS["features"][0](widths)
-        model.norms = [float(p.detach().norm()) for p in model.parameters()]
-        return model
-
-    for build in (USERS["features"][0], needs_values):
-        before = torch.random.get_rng_state()
-        layout = GIST(build, (8,), 2).layout
-        find_readout(build, (8,), layout, shared=False, split=(0,))
-        assert torch.equal(torch.random.get_rng_state(), before)
+def test_a_layer_that_is_used_twice_has_one_name() -> None:
+    shared = nn.Linear(3, 3)
+    assert list(named_tensors(nn.Sequential(shared, nn.ReLU(), shared))) == ["0.weight", "0.bias"]

@@ -1,3 +1,5 @@
+"""Which parameters are divided by m; `tests/theta/test_mean.py` shows that the full model then is the mean."""
+
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
@@ -5,90 +7,48 @@ from typing import Any
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from gistgnn.layout.axes import Layout
 from gistgnn.layout.check import infer_layout
 from gistgnn.layout.readout import cross_tensors, find_readout
 from gistgnn.nn import GraphSAGE
-from tests.helpers.copies import distance
-from tests.helpers.models import OURS, C, Case, F, Stack, every_model, layout_of
+from tests.helpers.models import C, F, Stack, every_model, layout_of
 from tests.helpers.refusals import refused
 
-MIXED = "jumping over x"  # out.weight takes x, of which there is one, and h1 and h2, of which there are m
+MIXED = every_model()["jumping over x"]  # out.weight takes x, of which there is one, and h1 and h2, of which are m
 
 
 def readout_of(
-    build: Callable[[Any], nn.Module],
-    widths: int | tuple[int, ...],
-    split: Collection[int] | None = None,
-    input_axis: int | None = None,
-) -> tuple[frozenset[str], Layout]:
-    shared = isinstance(widths, int)
-    axes = (widths,) if isinstance(widths, int) else widths
+    build: Callable[[Any], nn.Module], widths: Any, split: Collection[int] = (0, 1, 2), input_axis: int | None = None
+) -> frozenset[str]:
+    axes, shared = ((widths,), True) if isinstance(widths, int) else (widths, False)
     layout = infer_layout(build, axes, shared=shared, input_axis=input_axis)
-    chosen = range(len(axes)) if split is None else split
-    return find_readout(build, axes, layout, shared=shared, split=chosen, input_axis=input_axis), layout
+    return find_readout(build, axes, layout, shared=shared, split=split, input_axis=input_axis)
 
 
-def check(case: Case, layout: Layout, readout: Collection[str], split: Collection[int], **options: Any) -> None:
-    for m in (2, 3, 4):
-        torch.manual_seed(m)
-        features = [4 + a for a in range(len(layout.units))]
-        assert distance(case, layout, features, m, readout, split, **options) < 1e-9
+ATTENTION = {f"convs.{layer}.{name}" for layer in (0, 1) for name in ("att_src", "att_dst")}
+USUAL: dict[str, set[str]] = {
+    "gcn none 2": {"convs.2.weight"},
+    "graphsage layer 3": {"convs.3.weight"},
+    "gatv2 none 2": {"convs.0.attention", "convs.1.attention", "convs.2.weight"},
+    "gin layer 2": {"convs.2.second_weight"},
+    "pyg gcn None lstm": {"jk.att.weight", "lin.weight"},
+    "pyg gat None None": {*ATTENTION, "convs.2.lin.weight"},
+    "jumping reversed": {"out.lin.weight"},
+    "residual": {"out.weight"},
+    "copies of the whole": {"out.weight"},
+}
 
 
-@pytest.mark.parametrize("name", [name for name in every_model() if name != MIXED])
-def test_m_copies_side_by_side_have_the_output_of_one(name: str) -> None:
-    build, widths = every_model()[name]
-    axes = (widths,) if isinstance(widths, int) else widths
-    layout, split = layout_of(name), range(len(axes))
-    readout = find_readout(build, axes, layout, shared=isinstance(widths, int), split=split)
-    check((build, widths), layout, readout, split)
-    features = [6 + a for a in split]
-    for missing in readout:  # no name is there without need; a dead ReLU may hide that in one draw
-        torch.manual_seed(0)
-        draws = (distance((build, widths), layout, features, 2, readout - {missing}, split) for _ in range(20))
-        assert any(d > 1e-6 for d in draws)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    kind=st.sampled_from(sorted(OURS)),
-    norm=st.sampled_from(["none", "layer", "batch"]),
-    features=st.lists(st.integers(1, 7), min_size=1, max_size=3),
-    m=st.integers(1, 5),
-    seed=st.integers(0, 2**32),
-    data=st.data(),
-)
-def test_our_models_at_any_widths(
-    kind: str, norm: str, features: list[int], m: int, seed: int, data: st.DataObject
-) -> None:
-    """Any axes are split; the others stay whole."""
-    axes = range(len(features))
-    split = data.draw(st.sets(st.sampled_from(axes)))
-    case: Case = (partial(OURS[kind], norm=norm), tuple(range(6, 6 + len(features))))
-    layout = layout_of(f"{kind} {norm} {len(features)}")
-    readout = find_readout(case[0], tuple(range(6, 6 + len(features))), layout, shared=False, split=split)
-    torch.manual_seed(seed)
-    # Layer norm divides by the deviation of a node's features: by sqrt(1e-5) at least, where they are equal but for
-    # rounding. So the rounding of a layer can become 316 times as large in each layer norm behind it.
-    rounding = 1e-13 * 316 ** len(features) if norm == "layer" else 0.0
-    assert distance(case, layout, features, m, readout, split) < max(rounding, 1e-9)
+@pytest.mark.parametrize("name", USUAL)
+def test_what_sums_over_split_features_is_the_readout(name: str) -> None:
+    assert readout_of(*every_model()[name]) == USUAL[name]
 
 
 @pytest.mark.parametrize(("split", "name"), [((0, 1), "convs.1.weight"), ((0,), "convs.0.weight")])
 def test_split_input_features(split: Collection[int], name: str) -> None:
-    """Every copy has input features of its own; they are x again."""
-
-    def build(widths: Sequence[int]) -> nn.Module:
-        return GraphSAGE(widths[0], widths[1:], C)
-
-    readout, layout = readout_of(build, (9, 8), split, input_axis=0)
+    readout = readout_of(lambda widths: GraphSAGE(widths[0], widths[1:], C), (9, 8), split, input_axis=0)
     assert readout == {name}
-    check((build, (9, 8)), layout, readout, split, input_axis=0)
 
 
 class InOut(nn.Module):
@@ -153,9 +113,7 @@ def hidden(between: Callable[[Tensor], Tensor]) -> Callable[[Any], nn.Module]:
     ],
 )
 def test_a_model_whose_weights_do_not_end_in_the_input(build: Callable[[Any], nn.Module], expected: set[str]) -> None:
-    readout, layout = readout_of(build, (8,))
-    assert readout == expected
-    check((build, (8,)), layout, readout, (0,))
+    assert readout_of(build, (8,)) == expected
 
 
 class FixedReadout(InOut):
@@ -175,11 +133,11 @@ class FixedReadout(InOut):
         hidden(lambda h: nn.functional.normalize(h, dim=1)),
         FixedReadout,
         lambda w: Stack(w, pyg.TransformerConv),  # the scores' root of the width
-        every_model()[MIXED][0],
+        MIXED[0],
     ],
 )
 def test_a_model_that_is_no_mean_is_refused(build: Callable[[Any], nn.Module]) -> None:
-    widths = (6, 9) if build is every_model()[MIXED][0] else (8,)
+    widths = (6, 9) if build is MIXED[0] else (8,)
     with refused(f"build({widths})", "mean of its sub-GCNs", "use cross_weights 'random' and no phases"):
         readout_of(build, widths)
 
@@ -209,5 +167,5 @@ def test_cross_tensors_lie_between_split_layers() -> None:
     assert cross_tensors(layout, (0, 1, 2)) == {"convs.1.weight", "convs.2.weight"}
     assert cross_tensors(layout, (1, 2)) == {"convs.2.weight"}
     assert cross_tensors(layout, (0, 2)) == cross_tensors(layout, ()) == set()
-    assert cross_tensors(readout_of(Mixing, (8,))[1], (0,)) == {"mix"}
-    assert cross_tensors(readout_of(GCN2, 8)[1], (0,)) == {"convs.0.weight1", "convs.1.weight1"}
+    assert cross_tensors(infer_layout(Mixing, (8,), shared=False), (0,)) == {"mix"}
+    assert cross_tensors(infer_layout(GCN2, (8,), shared=True), (0,)) == {"convs.0.weight1", "convs.1.weight1"}

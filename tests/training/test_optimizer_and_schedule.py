@@ -92,19 +92,3 @@ def test_settings_survive_json_as_names() -> None:
     plain = Training(3)
     assert not plain.as_dict().keys() & {"loss", "metric", "class_weights", "label_smoothing"}
     assert Training.from_dict(plain.as_dict()) == plain
-
-
-@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
-def test_steps_and_state_are_those_of_torch(kind: Any) -> None:
-    start, settings = torch.linspace(-1, 1, 12).view(3, 4), {"lr": 0.1, "weight_decay": 0.01}
-    ours, theirs = (nn.Parameter(start.clone()) for _ in range(2))
-    own = Training(1, optimizer=kind.__name__.lower(), **settings).make_optimizer([ours])
-    pair = [(ours, own), (theirs, kind([theirs], **settings, fused=True))]
-    for _ in range(3):
-        for parameter, optimizer in pair:
-            optimizer.zero_grad()
-            (parameter**3).sum().backward()
-            optimizer.step()
-    assert torch.equal(ours, theirs)
-    state, expected = (optimizer.state_dict()["state"] for _, optimizer in pair)
-    assert str(state) == str(expected)
