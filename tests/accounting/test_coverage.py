@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,24 +26,12 @@ from tests.helpers.models import every_model
 KINDS = ("balanced", "categorical")
 
 
-def coverage_of(gist: GIST, rounds: int) -> dict[str, Any]:
-    draws: coverage.Draws = Counter({((None, 1),): rounds})
-    if gist.method == "ensemble":  # keeps its blocks
-        draws = Counter({((None, rounds),): 1})
-    return coverage.coverage_of(gist._full_spec, gist.partition, draws)
-
-
-def shares(gist: GIST, rounds: int) -> dict[int, float]:
-    return {int(n): share for n, share in coverage_of(gist, rounds)["counts"].items()}
-
-
-def held(gist: GIST, rounds: int) -> dict[int, float]:
-    """Share of the parameters by the number of rounds in which some sub-GCN has them; an ensemble keeps its blocks."""
-    return held_in(gist, [gist.blocks(0 if gist.method == "ensemble" else t) for t in range(rounds)])
+def shares(coverage: dict[str, Any]) -> dict[int, float]:
+    return {int(n): share for n, share in coverage["counts"].items()}
 
 
 def held_in(gist: GIST, every: Iterable[Sequence[Blocks]]) -> dict[int, float]:
-    """Share of the parameters by the number of rounds, of which the blocks are given, from their positions alone."""
+    """Share of the parameters by the number of the given rounds in which some sub-GCN has them."""
     model = gist._full_spec.on_meta()
     often = {name: np.zeros(tensor.shape, int) for name, tensor in model.named_parameters()}
     for blocks in every:
@@ -71,10 +59,6 @@ def every_blocks(gist: GIST) -> Iterator[list[Blocks]]:
         yield list(zip(*chosen, strict=True))
 
 
-def small(model: str, widths: int | tuple[int, ...], m: int, **options: Any) -> GIST:
-    return GIST(every_model()[model][0], widths, m, **options)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("model", "widths", "m", "options"),
@@ -89,22 +73,19 @@ def small(model: str, widths: int | tuple[int, ...], m: int, **options: Any) -> 
     ],
 )
 def test_one_round_is_the_mean_over_all_possible_blocks(
-    monkeypatch: pytest.MonkeyPatch, model: str, widths: int | tuple[int, ...], m: int, kind: str, options: Any
+    model: str, widths: int | tuple[int, ...], m: int, kind: str, options: Any
 ) -> None:
     """Of two rounds, because the sizes of a single draw's blocks are known."""
-    gist = small(model, widths, m, partition=kind, **options)
-    expected = sum(n * share for n, share in shares(gist, 2).items()) / 2
-    possible = list(every_blocks(gist))
-    found = []
-    for blocks in possible:
-        monkeypatch.setattr(gist, "blocks", lambda _, blocks=blocks: blocks)
-        found.append(held(gist, 1).get(1, 0.0))
-    assert expected == pytest.approx(np.mean(found), abs=1e-12)
+    gist = GIST(every_model()[model][0], widths, m, partition=kind, **options)
+    found = shares(coverage.coverage_of(gist._full_spec, gist.partition, Counter({((None, 1),): 2})))
+    possible = [held_in(gist, [blocks]).get(1, 0.0) for blocks in every_blocks(gist)]
+    assert sum(n * share for n, share in found.items()) / 2 == pytest.approx(np.mean(possible), abs=1e-12)
 
 
 def test_axes_that_are_left_whole_are_always_trained() -> None:
     gist = GIST(gcn(), (8, 8), 4, whole=[1])
-    assert coverage_of(gist, 6)["counts"] == {"6": 1.0}
+    found = fit(gist).coverage
+    assert found["counts"] == {str(found["rounds"]): 1.0}
     assert partition_of(gist.partition, gist.blocks(0)) == [
         {"name": "axis 0", "features": 8, "blocks": [2, 2, 2, 2]},
         {"name": "axis 1", "features": 8, "blocks": [8]},
@@ -112,20 +93,18 @@ def test_axes_that_are_left_whole_are_always_trained() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("method", "never"), [("data-parallel", False), ("local-sgd", False), ("ensemble", True)])
-def test_of_what_gist_is_compared_with(method: str, never: bool, kind: str) -> None:
-    """An ensemble never trains the weights between its members, and the others train everything."""
-    make: Callable[..., GIST] = METHODS[method].load()
-    gist = make(gcn(), (64, 64), 2, **({"partition": kind} if never else {}))
-    options: dict[str, Any] = {"sampler": ClusterSampling(clusters=4, clusters_per_batch=2, method="random")}
-    result = fit(gist, training="each", epochs=4, **options)
+@pytest.mark.parametrize("method", METHODS)
+def test_without_new_draws_coverage_is_exact(method: str, kind: str) -> None:
+    """Not even the sizes of categorical blocks are left to chance. Baselines of full models train everything."""
+    splits = method in ("gist", "ensemble")
+    gist = METHODS[method].load()(gcn(), (16, 12), 3, **({"partition": kind, "seed": 2} if splits else {}))
+    sampler = ClusterSampling(clusters=4, clusters_per_batch=2, method="random")
+    own = {"redraw_every": 0} if method == "gist" else {}
+    result = fit(gist, training="each", epochs=4, sampler=sampler, **own)
     rounds = result.coverage["rounds"]
-    assert shares(gist, rounds) == pytest.approx(held(gist, rounds) if never else {rounds: 1.0})
-    assert {int(n): share for n, share in result.coverage["counts"].items()} == shares(gist, rounds)
-    assert (0 in shares(gist, rounds)) == never
-
-
-# Phases.
+    expected = held_in(gist, [gist.blocks(0)] * rounds) if splits else {rounds: 1.0}
+    assert rounds == 4
+    assert shares(result.coverage) == pytest.approx(expected)
 
 
 def phased(draw: st.DrawFn) -> Training:
@@ -144,7 +123,7 @@ def test_phases_agree_with_many_runs(training: Training, model: str) -> None:
     gist = GIST(build, 12 if isinstance(widths, int) else (12,) * len(widths), 4)
     schedule, runs, sums = Schedule(training, 1, 4), 40, Counter[int]()
     found = coverage.coverage_of(gist._full_spec, gist.partition, schedule.draws(schedule.rounds))
-    expected = {int(n): share for n, share in found["counts"].items()}
+    expected = shares(found)
     assert found["rounds"] == schedule.rounds
     assert sum(expected.values()) == pytest.approx(1.0)
     for seed in range(runs):
@@ -155,12 +134,3 @@ def test_phases_agree_with_many_runs(training: Training, model: str) -> None:
     for n, share in expected.items():
         error = math.sqrt(share * (1 - share) / runs)
         assert sums[n] / runs == pytest.approx(share, abs=5 * error + 1e-9)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_blocks_that_are_kept_are_counted_exactly(kind: str) -> None:
-    """Without a new draw nothing is left to chance, not even the sizes of categorical blocks."""
-    gist = GIST(gcn(), (16, 12), 3, partition=kind, seed=2)
-    result = fit(gist, redraw_every=0, training="each", epochs=6)
-    expected = held_in(gist, [gist.blocks(0)] * 3)
-    assert {int(n): share for n, share in result.coverage["counts"].items()} == pytest.approx(expected)
