@@ -95,12 +95,6 @@ def test_dropout_of_weights() -> None:
     )
 
 
-def test_more_repeated_edges_than_places() -> None:
-    pattern = Adjacency(torch.tensor([[0] * 20, [1] * 20]), 2).attention
-    sizes = [(2, 6), (3, pattern.num_edges)]
-    agree(lambda *given: attend(*given, pattern), lambda *given: plain_attend(*given, pattern), sizes, [None, None])
-
-
 @pytest.mark.parametrize("size", [39.9, -39.9])
 def test_the_largest_scores_without_a_shift_are_accurate(size: float) -> None:
     """In float32, forward and backward, also for a row whose scores are all small."""

@@ -8,8 +8,6 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
-from torch_geometric.nn.conv import gcn_conv
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import spmm
 
 from gistgnn.nn import SparseMatrix
@@ -194,38 +192,6 @@ def test_the_first_check_changes_neither_the_model_nor_random_numbers(matrices: 
     assert matrices
     torch.testing.assert_close(model.state_dict(), plain.state_dict())
     assert all(p.grad is None for p in model.parameters())
-
-
-def test_a_kind_of_model_that_was_not_trained_passes_messages(matrices: list[SparseMatrix]) -> None:
-    class Untrained(Net):
-        pass
-
-    model, seen = twice(pyg.GCNConv, Untrained), batch()
-    with torch.no_grad():
-        forward(model, seen)
-    assert not matrices
-    forward(model, seen)
-    matrices.clear()
-    with torch.no_grad():
-        forward(model, seen)
-    assert len(matrices) == 2
-
-
-def test_normalised_edges_are_made_once_for_the_same_edges(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-
-    def counted(*args: Any) -> Any:
-        made.append(args)
-        return gcn_norm(*args)
-
-    monkeypatch.setattr(gcn_conv, "gcn_norm", counted)
-    model, seen = pyg.GCN(F, 8, 4, C).double(), batch()
-    untouched, fewer = deepcopy(model), seen.edge_index[:, ::2]
-    forward(model, seen)
-    made.clear()
-    forward(model, seen)
-    assert not made
-    torch.testing.assert_close(model(seen.x, fewer), untouched(seen.x, fewer))  # the model itself keeps nothing
 
 
 def test_layers_of_one_model_may_see_other_edges_or_weights() -> None:

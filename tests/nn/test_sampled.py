@@ -1,10 +1,9 @@
 """The structure of sampled batches, compared with the whole graph's."""
 
-import pytest
 import torch
 
 from gistgnn.graphs import CSR
-from gistgnn.nn import GAT, GCN, MODELS, Adjacency, SparseMatrix
+from gistgnn.nn import GAT, Adjacency
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
 from tests.helpers.refusals import refused
 
@@ -64,30 +63,6 @@ def test_rows_are_normalised_to_the_whole_graphs_sums() -> None:
     torch.testing.assert_close(sampled.gcn.to_dense().sum(dim=1), WHOLE.gcn.to_dense().sum(dim=1)[[0, 3, 5]])
     assert sampled.mean.to_dense().sum(dim=1).tolist() == [1.0, 1.0, 0.0]  # node 5 has no neighbour
     torch.testing.assert_close(sampled.sum.to_dense().sum(dim=1), WHOLE.sum.to_dense().sum(dim=1)[[0, 3, 5]])
-
-
-def test_every_layer_has_its_structure() -> None:
-    top, bottom = part([0], [0, 1, 2]), part([0, 1, 2], [0, 1, 2, 3])
-    layered = SampledAdjacency(bottom.pattern, bottom.degrees, above=[top])
-    assert (layered.layer(0), layered.layer(1), bottom.layer(3)) == (layered, top, bottom)
-    assert (layered.layers, layered.num_outputs, bottom.layers) == (2, 1, None)
-    with refused("sampled for 2 layers", "the model has 3"):
-        GCN(4, (3, 3), 2)(torch.randn(4, 4), layered)
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("sparse", [False, True])
-def test_layers_give_the_first_nodes_outputs(name: str, sparse: bool) -> None:
-    """With all edges, the outputs and gradients of a model on layers are those on the whole graph."""
-    middle = [0, 2, 3, 1, 4]
-    layers = part(middle, [*middle, 5]), part([0, 2], middle)
-    layered = SampledAdjacency(layers[0].pattern, layers[0].degrees, above=[layers[1]])
-    model, x = MODELS[name](7, (8,), 3), torch.randn(6, 7)
-    given = SparseMatrix.from_dense(x[[*middle, 5]]) if sparse else x[[*middle, 5]]
-    outs = model(given, layered), model(x, WHOLE)[[0, 2]]
-    torch.testing.assert_close(*outs)
-    gradients = (torch.autograd.grad(out.square().sum(), list(model.parameters())) for out in outs)
-    torch.testing.assert_close(*gradients)
 
 
 def test_undefined_operators_are_refused() -> None:

@@ -81,8 +81,6 @@ def test_to() -> None:
     assert adj.to(torch.float32) is adj
     assert adj.to(dtype=torch.float64).gcn.dtype == torch.float64
     assert adj.to("meta").device.type == "meta"
-    assert "num_nodes=5" in repr(adj)
-    assert "shape=(4, 3)" in repr(matrix)
 
 
 def test_operators_are_computed_once() -> None:
