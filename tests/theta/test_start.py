@@ -15,8 +15,6 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.settings import Phase, Training
 from gistgnn.storage import tensors
-from gistgnn.storage.tensors import LargeTensorsInFiles, temporary_tensors
-from gistgnn.theta.mean import Mean
 from tests.distributed.launch import on_ranks
 from tests.helpers.models import OURS, C, F
 from tests.helpers.reference import held_positions
@@ -100,30 +98,30 @@ class Masked(nn.Module):
         return self.out((self.enter(x).relu() @ (self.mix * self.mask * self.times).t()).relu())
 
 
-@pytest.mark.parametrize(("kind", "place"), [("random", "disk"), ("zero", "memory")])
-def test_buffers_between_blocks_are_scaled_like_weights(kind: str, place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["random", "zero"])
+def test_buffers_between_blocks_are_scaled_like_weights(kind: str) -> None:
     """Those of floating-point numbers; a mask, a count and an index have no scale."""
     own = training(2, kind)
-    gist = begun(GIST(Masked, (8, 8), 2, store=store(place, tmp_path)), own)
-    outside = between(gist, "mix", first(own))
-    assert bool(outside.count_nonzero()) == (kind == "random")
-    (sub, _) = gist.begin_round(first(own))
-    theta = values(gist.theta)
-    assert theta["mask"].all()
-    assert (theta["times"] == 1).all()
-    assert sub.mask.all()
-    assert (sub.times == 1).all()
+    gist = begun(GIST(Masked, (8, 8), 2), own)
+    assert bool(between(gist, "mix", first(own)).count_nonzero()) == (kind == "random")
+    sub = gist.begin_round(first(own)).subs[0]
+    for found in (values(gist.theta), dict(sub.named_buffers())):
+        assert found["mask"].all()
+        assert (found["times"] == 1).all()
     assert float(sub.mix.std()) == pytest.approx(2**0.5 if kind == "random" else 1, rel=0.5)
 
 
 @pytest.mark.parametrize(("model", "kind"), [("gcn", "zero"), ("masked", "random")])
-def test_theta_begins_alike_everywhere(model: str, kind: str, tmp_path: Path) -> None:
+def test_theta_begins_alike_everywhere(model: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where large initial values lie in temporary files, as they do on disk."""
+    monkeypatch.setattr(tensors, "LARGE", 1)
     memory, host, disk = (
         values(begun(GIST(BUILDS[model], (8, 9), 2, store=store(place, tmp_path)), training(2, kind)).theta)
         for place in ("memory", "host", "disk")
     )
     assert equal(memory, host)
     assert equal(memory, disk)
+    assert [path.name for path in tmp_path.iterdir()] == ["theta"]
     one, other = on_ranks(2, rows_of, model, kind)
     assert equal({n: torch.cat([one[n], other[n]]).view(t.shape) for n, t in memory.items()}, memory)
 
@@ -133,22 +131,3 @@ BUILDS: dict[str, Any] = {"gcn": OURS["gcn"], "masked": Masked}
 
 def rows_of(ranks: Ranks, model: str, kind: str) -> dict[str, Tensor]:
     return values(begun(GIST(BUILDS[model], (8, 9), 2, store="sharded", ranks=ranks), training(2, kind)).theta)
-
-
-def test_a_start_in_temporary_files_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gist = GIST(lambda w: OURS["graphsage"](w, norm="batch"), (16, 9), 3)
-    gains = Mean.of(gist._full_spec, gist.partition.split, None, zero=False).gains(3)
-    spec = replace(gist._full_spec, gains=gains)
-    assert set(gains.values()) == {3**-0.5}
-    expected, files = spec.initial_tensors(), []
-
-    def noted(specs: Any, folder: Path) -> dict[str, Tensor]:
-        files.append(specs)
-        return temporary_tensors(specs, folder)
-
-    monkeypatch.setattr(tensors, "LARGE", 1)
-    monkeypatch.setattr(tensors, "temporary_tensors", noted)
-    with LargeTensorsInFiles(tmp_path):
-        assert equal(spec.initial_tensors(), expected)
-    assert len(files) >= 4
-    assert not list(tmp_path.iterdir())
