@@ -54,12 +54,6 @@ def one_thread() -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_task_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine, commands would name slow tasks between the lines that tests read."""
-    monkeypatch.setattr("gistgnn.utils.console.SLOW", 1e6)
-
-
-@pytest.fixture(autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test reads or writes the user's cache."""
     folder = tmp_path_factory.mktemp("user") / "cache"

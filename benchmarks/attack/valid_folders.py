@@ -8,12 +8,12 @@ from benchmarks.attack.process import Forked, Outcome, gistgnn
 from benchmarks.kills import digest
 
 _TRAIN = "--sampler clusters --clusters-per-batch 2 --model graphsage --hidden 8 8 --sub-gcns 2 --epochs 6 --device cpu"
-GRAPHS = {"graph": "convert own.npz graph", "graph16": "convert own.npz graph16 --dtype float16"}
+GRAPHS = {"graph": "convert own.npz graph"}
 """The commands that make graph folders, by their names."""
 
 CLUSTERS = {
     "clusters": "partition --dataset graph --clusters 5 --method random --out clusters",
-    "clusters16": "partition --dataset graph16 --clusters 5 --method stream --out clusters16",
+    "streamed": "partition --dataset graph --clusters 5 --method stream --out streamed",
 }
 """The commands that make folders of clusters, by their names."""
 

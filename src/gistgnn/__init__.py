@@ -21,15 +21,7 @@ __version__ = "0.1.0"
 __all__ = ["GIST", "Callback", "DivergedError", "GistError", "Graph", "InputError", "Log", "Loop", "Metric"]
 __all__ += ["Phase", "RankLostError", "Result", "Round", "Saving", "Training", "load", "load_run"]
 
-_HOMES = {
-    **dict.fromkeys(["DivergedError", "GistError", "InputError", "RankLostError"], "errors"),
-    **dict.fromkeys(["Graph", "load"], "graphs"),
-    **dict.fromkeys(["Callback", "Log"], "fit.callbacks"),
-    **dict.fromkeys(["Phase", "Training"], "settings"),
-}
-_HOMES |= {"Loop": "fit.loop", "Result": "fit.result", "Saving": "fit.saving"}
-_HOMES |= {"GIST": "gist", "Metric": "training.metric", "Round": "round", "load_run": "runs.run_folder"}
-__getattr__ = lazy_attributes(__name__, _HOMES)
+__getattr__ = lazy_attributes(__name__)
 
 
 def __dir__() -> list[str]:

@@ -116,18 +116,6 @@ def test_train_refuses_what_the_disk_cannot_hold(
     assert Resources.here("cpu", tmp_path / "run").disk == 4 * THETA
 
 
-def test_traffic_on_ranks(capsys: pytest.CaptureFixture[str]) -> None:
-    ranks = (*WIDE, "--no-measure", "--ranks", 2, 8, "--sub-gcns", 8)
-    two, eight = planned(capsys, *ranks)["ranks"]
-    assert [(each["ranks"], each["sub_gcns"]) for each in (two, eight)] == [(2, 8), (8, 8)]
-    assert eight["costs"]["gist"] < two["costs"]["gist"] < two["costs"]["local_sgd"] < two["costs"]["data_parallel"]
-    assert eight["theta"] == -(-THETA // 8)
-    found = planned(capsys, *WIDE, "--no-measure", "--ranks", 2, 4)["ranks"]
-    assert [(each["ranks"], each["sub_gcns"]) for each in found] == [(2, 2), (2, 4), (4, 4)]
-    assert run("plan", *ranks) == 0
-    assert "on ranks, the parameters sharded" in capsys.readouterr().out
-
-
 def test_phases_in_every_store(own_graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(capsys, *WIDE, *PHASES, "--evaluate-every", 2, "--local-steps", 2)
     rows = [(row["store"], row["number"], row["sub_gcns"], row["copies"], row["epochs"]) for row in plan["options"]]

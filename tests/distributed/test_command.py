@@ -4,13 +4,12 @@ import json
 import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.in_process import run, wait_until
+from tests.cli.in_process import wait_until
 from tests.helpers.commands import command, environment, run_command, run_ranks, start
 
 TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
@@ -30,7 +29,7 @@ def assert_one_model(*folders: Path) -> None:
 def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert run_command(tmp_path, *TRAIN, *CARRY, "--out", "alone").returncode == 0
     options = (*TRAIN, *CARRY, "--out", "ranks", "--store", "sharded")
-    process = start(words(2, *options, "--json", "--interface", "lo"), tmp_path)
+    process = start(words(2, *options, "--json"), tmp_path)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     alone, ranks = tmp_path / "alone", tmp_path / "ranks"
@@ -64,32 +63,6 @@ def test_a_signal_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
     for out in ("cut", "whole"):
         assert run_command(tmp_path, *longer, "--out", out, "--resume").returncode == 0
     assert_one_model(tmp_path / "cut", tmp_path / "whole")
-
-
-def test_what_ranks_cannot_do_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for done in run_ranks(tmp_path, 2, *TRAIN, "--out", "run", "--interface", "none0"):
-        assert done.returncode
-        assert "interface is 'none0', expected one of this machine's: lo" in done.stderr
-    for options, said in (
-        (("--interface", "lo"), "--interface is lo, but there are no ranks: start by torchrun"),
-        (("--timeout", 0), "'0' is not a number of seconds above 0"),
-    ):
-        assert run(*TRAIN, *options, "--out", tmp_path / "run") == 2
-        assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "said"), [(("--epochs", "x"), "argument --epochs: invalid"), (("--heads", 2), "add --model gat")]
-)
-def test_a_rank_with_wrong_options_tells_the_others(tmp_path: Path, options: tuple[object, ...], said: str) -> None:
-    """They waited for it as long as --timeout says."""
-    begun = time.monotonic()
-    first, second = run_ranks(tmp_path, 2, *TRAIN, "--out", "run", "--timeout", 90, last=options)
-    assert (first.returncode, second.returncode) == (2, 2)
-    assert time.monotonic() - begun < 60
-    assert first.stderr.endswith("gistgnn: error: rank 1 refuses its settings: see what it has printed\n")
-    assert said in second.stderr
-    assert second.stderr.count("error: ") == 1
 
 
 @pytest.fixture

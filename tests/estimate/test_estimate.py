@@ -20,7 +20,6 @@ from gistgnn import global_model
 from gistgnn.estimate import Option, Plan, Resources, make_plan, require_room
 from gistgnn.estimate.memory import DISK
 from gistgnn.estimate.shapes import FACTORS, RunShape
-from gistgnn.estimate.time import reading_rate
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, load
 from gistgnn.graphs.named import GraphSizes
@@ -202,7 +201,7 @@ def test_times_add_up() -> None:
     before = torch.random.get_rng_state()
     found = make_plan(run, SIZES, AMPLE, stores=["memory"])
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert found.totals[0].seconds == pytest.approx(sum(each.seconds["total"] for each in found.options))
+    assert found.totals[0].total == pytest.approx(sum(each.seconds["total"] for each in found.options))
     for each in found.options:
         assert each.seconds is not None
         assert each.seconds["phase"] == pytest.approx(each.epochs * each.seconds["epoch"])
@@ -291,10 +290,8 @@ def test_a_run_from_a_folder_takes_what_is_planned_and_keeps_to_its_limit(folder
 def test_a_folder_is_evaluated_by_layers_and_takes_less_memory(folder: Path) -> None:
     sizes, sampler = GraphSizes.of_graph(load(str(folder))), ClusterSampling(60, 6)
     run = config("graphsage", (64,), sampler=sampler)
-    found, inside = option(run, sizes), option(run, replace(sizes, stored=None))
-    assert sizes.stored is not None
-    assert sizes.stored.size > 4 * sizes.nodes * sizes.features
-    assert reading_rate(folder / "x.npy") > 0
+    found, inside = option(run, sizes), option(run, replace(sizes, stored=0))
+    assert sizes.stored > 4 * sizes.nodes * sizes.features
     assert found.method == "layers"
     assert found.peaks["cpu"] < inside.peaks["cpu"]
     with refused("m = 2 needs ", "make --clusters-per-batch smaller"):

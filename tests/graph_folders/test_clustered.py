@@ -49,17 +49,15 @@ def with_data(graph: Graph, seed: int) -> Graph:
 
 
 @settings(max_examples=20, deadline=None)
-@given(graphs(), st.sampled_from(["float32", "float16"]), st.sampled_from(["random", "stream", "metis"]), st.data())
-def test_any_graph_is_the_same_with_new_numbers(graph: Graph, dtype: str, method: str, data: st.DataObject) -> None:
+@given(graphs(), st.sampled_from(["random", "stream", "metis"]), st.data())
+def test_any_graph_is_the_same_with_new_numbers(graph: Graph, method: str, data: st.DataObject) -> None:
     graph = with_data(graph, 0) if data.draw(st.booleans()) else graph
-    if dtype == "float16":
-        graph.x.clamp_(-6e4, 6e4)  # what float16 holds
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(partitioning, "_MOST", data.draw(st.integers(64, 1000)))
             patch.setattr(metis, "metis_clusters", in_process)
-            convert(graph, place / "graph", dtype=dtype)
+            convert(graph, place / "graph")
             count = data.draw(st.integers(1, graph.num_nodes))
             made = partition_folder(place / "graph", place / "made", count, method=method, seed=3)
         assert not list(place.glob(f"{TEMPORARY}*"))

@@ -97,8 +97,6 @@ def test_every_source_in_memory_comes_back(tmp_path: Path) -> None:
     both = torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1)
     made = folder(tmp_path / "both", tmp_path / "graph.npz", undirected=True)
     assert_equal(made, some_graph(edge_index=both))
-    half = folder(tmp_path / "half", graph, dtype="float16")
-    assert torch.equal(half.x, graph.x.half())
 
 
 def test_raw_files_of_ogb_in_text(tmp_path: Path) -> None:

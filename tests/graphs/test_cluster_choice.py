@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gistgnn.graphs.cluster_choice import ENOUGH, entropy_share
+from gistgnn.graphs.clustering import ENOUGH, entropy_share
 from gistgnn.sampling import AutoSampling, Batch, ClusterSampling, chosen_sampling
 
 NODES, CLASSES = 4000, 100

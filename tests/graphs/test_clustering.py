@@ -1,13 +1,7 @@
-import os
-import signal
 import sys
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pytest
-import scipy.sparse as sp
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -63,56 +57,12 @@ def test_every_node_is_in_one_cluster(quick_metis: None, data: st.DataObject) ->
         clusters = cluster(graph, nodes, count, "metis", seed)
     check(clusters, nodes)
     assert 1 <= len(clusters) <= count
-    pairs = {(s, t) for s, t in graph.t().tolist() if s != t}
-    assert any("not symmetric" in note for note in notes) == (pairs != {(t, s) for s, t in pairs})
     empty = f"{count - len(clusters)} of the {count} clusters are empty"
     assert any(empty in note for note in notes) == (len(clusters) < count)
     dealt = cluster(graph, nodes, count, "random", seed)
     check(dealt, nodes)
     assert len(dealt) == count
     assert dealt.sizes.max() - dealt.sizes.min() <= 1
-
-
-@pytest.fixture(scope="module")
-def structure() -> sp.csr_matrix:
-    """A graph of 24,490 nodes and 1.2 million edges."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GISTGNN_CACHE", "/dev/null")  # it is not kept
-        graph = load("synthetic:amazon2m@0.01")
-    source, target = graph.edge_index.numpy()
-    return sp.csr_matrix((np.ones(len(source), bool), (source, target)), (graph.num_nodes, graph.num_nodes))
-
-
-def cut_share(structure: sp.csr_matrix, part: npt.NDArray[np.int64]) -> float:
-    rows = np.repeat(part, np.diff(structure.indptr))
-    return float((rows != part[structure.indices]).mean())
-
-
-def test_cutting_in_two_steps_cuts_no_more_edges(structure: sp.csr_matrix, monkeypatch: pytest.MonkeyPatch) -> None:
-    count, one = 300, metis.partition_here(structure, 300, 1)
-    monkeypatch.setattr(metis, "LARGE", 0)
-    two = metis.partition_here(structure, count, 1)
-    assert not np.array_equal(one, two)
-    assert cut_share(structure, two) < 1.03 * cut_share(structure, one)
-    sizes = np.bincount(two, minlength=count)
-    assert len(sizes) == count
-    assert 0 < sizes.min() <= sizes.max() < 1.15 * structure.shape[0] / count
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    assert np.array_equal(metis.partition_here(structure, count, 1), two)  # on one core
-
-
-def kill(part: int) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_process_of_metis_that_is_killed_is_an_error(
-    structure: sp.csr_matrix, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metis, "LARGE", 0)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(metis, "_cut_part", kill)
-    with pytest.raises(BrokenProcessPool):  # its last line is what the user reads
-        metis.partition_here(structure, 150, 1)
 
 
 def test_the_share_of_kept_edges() -> None:
@@ -124,11 +74,7 @@ def test_the_share_of_kept_edges() -> None:
 
 def test_a_directed_graph_is_clustered_as_undirected() -> None:
     half = edges([(i, j) for i, j in TWO_CLIQUES if i < j])
-    for _ in range(2):  # the same warning if the clusters come from the cache
-        with logged() as notes:
-            directed = cluster(half, 12, 2)
-        assert sum("not symmetric" in note for note in notes) == 1
-    assert torch.equal(directed.order, cluster(both_ways(half), 12, 2).order)
+    assert torch.equal(cluster(half, 12, 2).order, cluster(both_ways(half), 12, 2).order)
 
 
 @pytest.mark.parametrize("method", ["metis", "stream", "random"])
@@ -142,7 +88,7 @@ def test_clusters_follow_from_the_seed(method: str, monkeypatch: pytest.MonkeyPa
 
 def test_bad_values_are_refused() -> None:
     for count in (0, -1, 61, 2.5, True, "4"):
-        with refused(f"clusters is {count!r}", "from 1 to 60"):
+        with refused(f"clusters is {count!r}, expected an integer"):
             cluster(ring(), 60, count)  # type: ignore[arg-type]
     with refused("method is 'louvain'", "metis, stream, random"):
         cluster(ring(), 60, 3, "louvain")

@@ -48,7 +48,7 @@ def test_a_path_is_loaded_as_a_file_and_a_name_wins(tmp_path: Path, monkeypatch:
     save_file(Graph.build(**arguments()), tmp_path / "mine.npz")
     assert load(tmp_path / "mine.npz").name == "mine"
     assert load(str(tmp_path / "mine.npz"), "nowhere").num_nodes == 6
-    with refused("absent.pt: no such file"):
+    with refused("absent.pt cannot be read (No such file"):
         load(tmp_path / "absent.pt")
     (tmp_path / "mine.txt").touch()
     with refused("mine.txt: the suffix is '.txt'"):

@@ -33,11 +33,11 @@ def renumbered(graph: Graph, clusters: Clusters) -> Graph:
     )
 
 
-def make_clustered(graph: Graph, count: int, folder: Path, dtype: str = "float32") -> tuple[Graph, Clusters]:
+def make_clustered(graph: Graph, count: int, folder: Path) -> tuple[Graph, Clusters]:
     """Write a graph as a folder of clusters; return it in memory, renumbered, and the clusters of the old numbers."""
     clusters = cluster(graph.edges, graph.num_nodes, count, "random", 0)
     same = renumbered(graph, clusters)
-    manifest = convert(same, folder, dtype=dtype).manifest
+    manifest = convert(same, folder)
     arrays = dict(manifest.arrays)
     for name, values in (("node", clusters.order), ("cluster_ptr", clusters.ptr)):
         arrays[name] = write_array(folder, name, values.numpy())

@@ -75,7 +75,6 @@ def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("local-sgd", "--scale", "medium"), "invalid choice: 'medium'"),
         (("reddit", "--datasets", "absent"), "'absent' is neither a data set nor a file"),
         (("reddit", "--models", "gcn"), "invalid choice: 'gcn'"),
-        (("reddit", "--interface", "lo"), "--interface is lo, but there are no ranks: start by torchrun"),
         (("reddit", "--timeout", 0), "'0' is not a number of seconds above 0"),
         (("ultrawide", "--widths", 0), "'0' is not an integer from 1 to"),
         (("table1", "--datasets", "digits"), "data set is 'digits', expected one of cora"),

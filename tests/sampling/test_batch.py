@@ -14,7 +14,7 @@ from torch_geometric.nn import SAGEConv
 from gistgnn.nn import GAT, GCN, SparseMatrix
 from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.sampling import Batch, FullGraph, arguments, check_fits, forward, whole_graph
-from tests.helpers.edges import MODELS, D, edge_graph, only
+from tests.helpers.edges import MODELS, edge_graph, only
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, C, F, Stack, tiny_graph
 from tests.helpers.refusals import refused
@@ -166,7 +166,3 @@ def test_edge_data_that_is_not_used_is_told() -> None:
         (message,) = warnings(model, name, *needs)
         assert f"the graph has {name}, and {type(model).__name__} makes no use of it" in message
         assert f"data.{name} = None" in message
-    deaf, heard = pyg.models.GAT(F, 4, 2, C), pyg.models.GAT(F, 4, 2, C, edge_dim=D)
-    assert "built for it, by edge_dim" in warnings(deaf, "edge_attr")[0]
-    assert warnings(heard, "edge_attr") == []
-    assert warnings(EnsembleModel([deaf, deaf]), "edge_attr")

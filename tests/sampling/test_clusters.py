@@ -15,7 +15,6 @@ from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.nn.adjacency import Operator
 from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, whole_graph
 from tests.helpers.fitting import fit, same, theta
-from tests.helpers.logs import logged
 from tests.helpers.models import OURS, F, Stack, tiny_graph
 from tests.helpers.refusals import refused
 
@@ -83,10 +82,6 @@ def test_refused() -> None:
         ClusterBatches(WHOLE, cluster(GRAPH.edge_index, 41, 5, "random"), 2)
     with refused("clusters is 41", "from 1 to 40"):
         ClusterSampling(41).sampler(WHOLE, 0)
-    directed = replace(WHOLE, edges=GRAPH.edge_index[:, GRAPH.edge_index[0] < GRAPH.edge_index[1]])
-    with logged() as notes:
-        ClusterSampling(10, 3).sampler(directed, 0)
-    assert any("not symmetric" in note for note in notes)
 
 
 @settings(max_examples=15)

@@ -81,7 +81,12 @@ KINDS = {
     "npz": Kind(npz, values, nodes, strict=False),
     "pt": Kind(pt, values, nodes, strict=False),
     **{
-        name: Kind(in_folder(name), lambda path: verify(path.parent), lambda path: load(path.parent).num_edges)
+        name: Kind(
+            in_folder(name),
+            lambda path: verify(path.parent),
+            lambda path: load(path.parent).num_edges,
+            strict=name != MANIFEST,
+        )
         for name in (*(f"{array}.npy" for array in ARRAYS), MANIFEST)
     },
 }

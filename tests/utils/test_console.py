@@ -1,6 +1,5 @@
 """What commands print beside their results."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -20,16 +19,9 @@ def test_a_long_path_in_a_table_is_never_broken(
     assert len(first) == len(second)  # the numbers end in one column
 
 
-def test_only_slow_tasks_are_named_in_a_log(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(console, "SLOW", 0.01)
-    with console.spinner("thinking", shown=True), console.spinner("inside", shown=True):
-        time.sleep(0.1)
-    assert capsys.readouterr().err == "gistgnn: thinking\n"
-    monkeypatch.setattr(console, "SLOW", 5.0)
-    with console.spinner("thinking", shown=True):
+def test_a_log_has_the_outermost_of_the_tasks_that_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    with console.spinner("thinking", shown=True), console.spinner("inside", shown=True, logged=True):
         pass
-    with console.spinner("thinking", shown=False):
+    with console.spinner("outside", shown=True, logged=True), console.spinner("within", shown=True, logged=True):
         pass
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "gistgnn: inside\ngistgnn: outside\n"

@@ -52,22 +52,7 @@ def test_a_terminal_shows_rounds_scores_and_time(monkeypatch: pytest.MonkeyPatch
 
 def test_tasks_are_counted_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
     with TaskProgress("comparing", 3, done=1) as tasks:
-        tasks.within(0.5)
         tasks.advance()
         tasks.advance()
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" · ")[0] for line in lines] == ["comparing: 2 of 3", "comparing: 3 of 3"]
-
-
-def test_the_first_task_says_nothing_of_the_others(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It starts processes and imports torch."""
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with TaskProgress("comparing", 12, done=1) as tasks:
-        for seconds in (20, 1, 1):
-            now[0] += seconds
-            tasks.advance()
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split(" · ")[1:] for line in lines] == [["20 s"], ["21 s", "9 s left"], ["22 s", "8 s left"]]

@@ -16,5 +16,4 @@ if TYPE_CHECKING:
 
 __all__ = ["DataParallel", "Ensemble", "LocalSGD"]
 
-_HOMES = {"DataParallel": "data_parallel", "Ensemble": "ensemble", "LocalSGD": "local_sgd"}
-__getattr__ = lazy_attributes(__name__, _HOMES)
+__getattr__ = lazy_attributes(__name__)

@@ -24,8 +24,6 @@ def add_parser(commands: Any) -> None:
     add("folder", type=Path, metavar="DEST", help="the folder to make; it must not exist, or be empty")
     text = "for a table of edges: the table of nodes, with the columns y, split and the features"
     add("--nodes", type=Path, metavar="TABLE", help=text)
-    text = "type of the features in the folder (default: float32)"
-    add("--dtype", choices=("float32", "float16"), default="float32", help=text)
     text = "add the reverse of every edge (default: only for OGB's raw files, as in the data sets of this name)"
     add("--undirected", action=argparse.BooleanOptionalAction, default=None, help=text)
     text = "memory that the process may take, beside the pages of mapped files (default: 2)"
@@ -44,19 +42,19 @@ def _convert(args: argparse.Namespace) -> int:
     from gistgnn.utils.formats import duration, size
     from gistgnn.utils.process_memory import peak_memory_bytes
 
-    names = ("nodes", "dtype", "undirected", "memory", "data_root")
-    made = convert(args.source, args.folder, progress=True, **{name: getattr(args, name) for name in names})
+    start, how = time.perf_counter(), {"nodes": args.nodes, "undirected": args.undirected, "memory": args.memory}
+    manifest = convert(args.source, args.folder, **how, data_root=args.data_root, progress=True)
+    seconds, peak = time.perf_counter() - start, peak_memory_bytes(torch.device("cpu"))
     note_doubts(load(args.folder))
-    peak, manifest = peak_memory_bytes(torch.device("cpu")), made.manifest
     names = ("nodes", "edges", "features", "classes", "task")
     facts = {"graph": manifest.name, "folder": str(args.folder), **{name: getattr(manifest, name) for name in names}}
-    facts |= {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes, "seconds": made.seconds}
+    facts |= {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes, "seconds": seconds}
     if args.json:
         return options.print_json({**facts, "peak_memory_bytes": peak})
     print(f"{manifest.name}: {manifest.nodes:,} nodes and {manifest.edges:,} edges in {printable(args.folder)}")
     print(f"   features  {manifest.features:,} as {facts['x']}")
     print(f"    on disk  {size(manifest.nbytes)}")
-    print(f"       took  {duration(sum(made.seconds.values()))}, {size(peak)} of memory")
+    print(f"       took  {duration(seconds)}, {size(peak)} of memory")
     return 0
 
 
@@ -130,8 +128,8 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
 
     from gistgnn.graphs.conversion import partition_folder
     from gistgnn.graphs.named import find
-    from gistgnn.utils.formats import duration, size
-    from gistgnn.utils.process_memory import peak_memory_bytes, peak_memory_of_children
+    from gistgnn.utils.formats import size
+    from gistgnn.utils.process_memory import peak_memory_bytes
 
     if args.inductive:
         raise InputError("--inductive cuts the training nodes' subgraph, --out writes the whole graph: leave one out")
@@ -142,15 +140,13 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
         )
     how = {"method": args.method or "auto", "memory": args.memory, "seed": args.seed}
     made = partition_folder(args.dataset, args.out, args.clusters, **how, progress=True)
-    manifest, peak, children = made.manifest, peak_memory_bytes(torch.device("cpu")), peak_memory_of_children()
-    of_metis = children if children > peak else None  # a process begins with its parent's memory
+    manifest, peak = made.manifest, peak_memory_bytes(torch.device("cpu"))
     facts = {"graph": manifest.name, "folder": str(args.out), "nodes": manifest.nodes, "edges": manifest.edges}
     facts |= {"method": made.method, "seed": args.seed, **_sizes(made.sizes), "edges_inside": made.edges_inside}
-    facts |= {"bytes": manifest.nbytes, "passes": made.seconds, "peak_memory_bytes": peak}
-    memory = f"{size(peak)} of memory" + (f", METIS's process {size(of_metis)}" if of_metis else "")
-    lines = {"method": made.method, "took": f"{duration(sum(made.seconds.values()))}, {memory}"}
+    facts |= {"bytes": manifest.nbytes, "peak_memory_bytes": peak}
+    lines = {"method": made.method, "took": f"{size(peak)} of memory"}
     lines["written"] = f"{printable(args.out)}, {size(manifest.nbytes)}"
-    return {**facts, "metis_peak_memory_bytes": of_metis}, lines
+    return facts, lines
 
 
 def _sizes(sizes: Any) -> dict[str, Any]:

@@ -181,11 +181,9 @@ def add_folder_option(options: "Options", default: Path) -> None:
 
 
 def add_ranks_options(options: "Options") -> None:
-    """Add --timeout, --interface and --grace."""
+    """Add --timeout and --grace."""
     text = "with torchrun: how long to wait for another rank (default: 1800)"
     options.add_argument("--timeout", type=seconds, default=1800.0, metavar="SECONDS", help=text)
-    text = "with torchrun: the network interface, such as eth0, through which the ranks reach each other"
-    options.add_argument("--interface", metavar="NAME", help=text)
     text = "after SIGTERM, SIGHUP or SIGUSR1: how long the round may take to its end (default: 30)"
     options.add_argument("--grace", type=seconds, default=GRACE, metavar="SECONDS", help=text)
 

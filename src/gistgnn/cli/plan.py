@@ -15,7 +15,7 @@ from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import duration, rough_duration, size
 
 if TYPE_CHECKING:
-    from gistgnn.estimate import Option, Plan, Total
+    from gistgnn.estimate import Option, Plan
 
 _TIMES = ("step", "round", "epoch", "evaluation", "total")
 _MEMORY = "memory (trained: with gradients and optimiser)"
@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         description="Say what memory, disk and time a run would take for several m, and which m to choose. A few "
         "rounds of every m are timed on a random graph; nothing is kept.",
         example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
-        common=(*options.MOST_USED, "--budget", "--store", "--memory", "--ranks", "--json"),
+        common=(*options.MOST_USED, "--budget", "--store", "--memory", "--json"),
     )  # fmt: skip
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     group = parser.add_argument_group("plan")
@@ -39,8 +39,6 @@ def add_parser(commands: Any) -> None:
     options.add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: train nothing")
-    text = "count the bytes that W ranks would send in a round; m is W, unless --sub-gcns is given"
-    add("--ranks", type=options.count, nargs="+", metavar="W", help=text)
     options.add_fields(group, RunConfig, "store_precision", "seed")
     options.add_device_option(group)
     options.add_json_option(group)
@@ -58,17 +56,14 @@ def run(args: argparse.Namespace) -> int:
     sizes = sizes_of(args)
     with spinner("planning", shown=not args.json):
         epochs = partial(chosen_epochs, sizes.nodes) if args.epochs is None and not args.phases else None
-        plan = make_plan(config, sizes, resources, args.sub_gcns or args.ranks, args.store, epochs, timed=args.timed)
-        ranks = plan.traffic(args.ranks) if args.ranks else []
+        plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, epochs, timed=args.timed)
     if args.json:
-        return options.print_json(plan.as_dict() | ({"ranks": ranks} if ranks else {}))
+        return options.print_json(plan.as_dict())
     _print_graph(plan)
     _print_phases(plan) if plan.phased else _print_options(plan)
     print(f"\n{plan.advice}\n{_batches(plan.sampler)}")
     if plan.narrow:
         print(_first_try(plan.narrow, plan.options[0], config.model.hidden))
-    if ranks:
-        _print_ranks(ranks)
     return 0
 
 
@@ -78,7 +73,7 @@ def _choose(args: argparse.Namespace) -> int:
     from gistgnn.fit.prepare import make_sampler
     from gistgnn.sampling import chosen_sampling
 
-    given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
+    given = {"memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
     if unused := next((name for name, value in given.items() if value is not None), None):
         raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
     config = config_from_args(args, given_sub_gcns(args))
@@ -98,9 +93,8 @@ def _choose(args: argparse.Namespace) -> int:
 def _print_graph(plan: "Plan") -> None:
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
-    if stored := graph.stored:
-        rate = f"; its disk gives {size(round(plan.disk_rate))} a second" if plan.disk_rate else ""
-        print(f"in files: {size(stored.size)} of features and edges, {stored.clusters:,} clusters{rate}")
+    if graph.stored:
+        print(f"in files: {size(graph.stored)} of features and edges, {graph.clusters:,} clusters")
     print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
     print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
     gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
@@ -129,8 +123,8 @@ def _print_phases(plan: "Plan") -> None:
             time.append((*first, f"{each.rounds}", size(each.rounds * each.moved_by_all), *_times(each.seconds)))
         every, (fits, *peaks) = ("all", "", "", total.store), _held(total)
         memory.append((*every, fits, "", "", *peaks))
-        seconds = _times({"total": total.seconds} if total.seconds else None)
-        time.append((*every, f"{total.rounds}", size(total.moved), *seconds))
+        moved = sum(each.rounds * each.moved_by_all for each in plan.options if each.store == total.store)
+        time.append((*every, f"{total.rounds}", size(moved), *_times(total.seconds)))
     first = ("phase", "m", "copies", "store")
     _table(_MEMORY, (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
     title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
@@ -160,18 +154,9 @@ def _times(seconds: Mapping[str, float] | None) -> list[str]:
     return ["" if s is None else rough_duration(s) if s >= 99.5 else duration(float(f"{s:.2g}")) for s in known]
 
 
-def _held(planned: "Option | Total", *sizes: int) -> list[str]:
+def _held(planned: "Option", *sizes: int) -> list[str]:
     """Return whether it fits, some sizes, and the most that memory and the disk hold."""
     return ["fits" if planned.fits else "too large", *map(size, (*sizes, planned.memory, planned.peaks["disk"]))]
-
-
-def _print_ranks(ranks: list[dict[str, Any]]) -> None:
-    sizes = [(each["theta"], *map(round, each["costs"].values())) for each in ranks]
-    rows = [
-        (f"{each['ranks']}", f"{each['sub_gcns']}", *map(size, own)) for each, own in zip(ranks, sizes, strict=True)
-    ]
-    title = "on ranks, the parameters sharded: what a rank holds, and what it sends in a round by each method"
-    _table(title, ("ranks", "m", "holds", "GIST", "data parallel", "local SGD"), rows)
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> None:

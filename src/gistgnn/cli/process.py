@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gistgnn.errors import GistError, InputError, printable
+from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -27,7 +27,6 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1"
 """They end a run as Ctrl-C does. SIGHUP comes when a terminal is closed; schedulers send SIGTERM or SIGUSR1."""
 
 GRACE = 30.0  # seconds that a round has to end after such a signal
-_TELLING = 60.0  # seconds that a rank with wrong options waits for the others, to tell them
 _AGAIN = 1.0  # seconds: the same Ctrl-C may arrive twice, from the terminal and from torchrun
 
 WRITTEN = ("checkpoints/*", "theta", "runs", "runs/*", "runs/*/*")
@@ -185,26 +184,12 @@ def refuse_torchrun(what: str, more: str = "") -> None:
         raise error
 
 
-_met = False  # the ranks
-
-
-def tell_ranks(command: str = "") -> None:
-    """Tell the other ranks, which wait for this one, that it refuses its options, unless all have met already."""
-    if command in ("train", "reproduce") and not _met and "RANK" in os.environ:
-        from gistgnn.distributed import Ranks
-
-        with contextlib.suppress(GistError):
-            Ranks("cpu", _TELLING, ready=False).close()
-
-
 @contextmanager
 def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
     """Join the other ranks while the block lasts; `Alone` if torchrun has not started this process."""
     from gistgnn.distributed import Alone, Ranks, started_by_torchrun
 
     if not started_by_torchrun():
-        if args.interface:
-            raise InputError(f"--interface is {args.interface}, but there are no ranks: start by torchrun")
         yield Alone()
         return
     if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and not args.resume:
@@ -213,7 +198,5 @@ def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
             "so that they resume from the last checkpoint"
         )
     own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device  # each rank has a GPU of its own
-    with contextlib.closing(Ranks(own, args.timeout, args.interface)) as ranks:
-        global _met
-        _met = True
+    with contextlib.closing(Ranks(own, args.timeout)) as ranks:
         yield ranks

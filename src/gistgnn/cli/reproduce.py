@@ -67,7 +67,7 @@ def _add_options(parser: Parser, name: str, entry: Entry) -> None:
     own = [OPTIONS[option] for option in (*COMMON, *entry.options) if option in OPTIONS]
     settings = [add(flag, **arguments).dest for flag, arguments in own]
     # torchrun may restart it: it always resumes
-    parser.set_defaults(experiment=name, settings=settings, jobs=1, interface=None, resume=True)
+    parser.set_defaults(experiment=name, settings=settings, jobs=1, resume=True)
     if "jobs" in entry.options:
         add("--jobs", type=options.thousand, default=1, help="runs at the same time, one thread each (default: 1)")
     if entry.devices:

@@ -129,7 +129,6 @@ def _fit(
     import torch
 
     from gistgnn.estimate import out_of_memory
-    from gistgnn.graphs.named import GraphSizes
 
     try:
         # What is left of a budget, which began with the process; result.json has all of it.
@@ -140,7 +139,7 @@ def _fit(
     except (MemoryError, RuntimeError) as error:
         if not lacks_memory(error):
             raise
-        raise out_of_memory(config, GraphSizes.of_graph(graph), torch.device(config.device), error) from error
+        raise out_of_memory(torch.device(config.device), error) from error
 
 
 @contextmanager

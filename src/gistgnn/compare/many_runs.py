@@ -97,7 +97,7 @@ class RunStore:
         missing = {self._path(config): config for config in configs if self.get(config) is None}
         for dataset in {config.dataset for config in missing.values()}:
             load(dataset, self.data_root)  # a bad name fails here, before any training
-        with TaskProgress(label, len(configs), len(configs) - len(missing), jobs or 1) as progress:
+        with TaskProgress(label, len(configs), len(configs) - len(missing)) as progress:
 
             def keep(config: RunConfig, record: Record) -> None:
                 self.keep(config, record)

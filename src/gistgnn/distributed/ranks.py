@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 
 from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
 from gistgnn.distributed.world import World
-from gistgnn.errors import InputError, RankLostError, reason
+from gistgnn.errors import RankLostError, reason
 from gistgnn.utils.machine import usable_device
 
 TIMEOUT = 1800.0  # seconds to wait for another rank, which may have more steps to do, or may evaluate
@@ -37,31 +36,17 @@ class Ranks(World):
     Args:
         device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others, through the host.
         timeout: seconds to wait for another rank.
-        interface: the network interface to the others, such as "eth0"; None: the one of the machine's name.
-        ready: False tells the others, which wait for this rank, that it refuses its settings.
 
     Raises:
-        InputError: there is no such interface, or no such GPU; or another rank is not ready.
+        InputError: there is no such GPU.
         RankLostError: the others cannot be reached.
     """
 
     several = True
 
-    def __init__(
-        self,
-        device: str | torch.device = "cpu",
-        timeout: float = TIMEOUT,
-        interface: str | None = None,
-        *,
-        ready: bool = True,
-    ) -> None:
+    def __init__(self, device: str | torch.device = "cpu", timeout: float = TIMEOUT) -> None:
         super().__init__()
         self._device = usable_device(device)
-        names = [name for _, name in socket.if_nameindex()]
-        if interface is not None and interface not in names:
-            raise InputError(f"interface is '{interface}', expected one of this machine's: {', '.join(names)}")
-        if interface is not None:
-            os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
         self._timeout, self._answer = timeout, min(_ANSWER, timeout / 4)
         self._patience = timedelta(seconds=timeout - self._answer)  # of one exchange
         self._kept: Store | None = None  # outlives a restart
@@ -72,16 +57,10 @@ class Ranks(World):
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         with self.talking():  # another rank may end while this one is still joining
             self._messages = dist.new_group(backend="gloo", timeout=self._patience)
-        answers = self.gather(ready)  # all have joined
-        if ready and not all(answers):
-            self.close()
-            error = InputError(f"rank {answers.index(False)} refuses its settings: see what it has printed")
-            error.relayed = True
-            raise error
+        self.gather(None)  # all have joined
         self.first_here = os.environ.get("LOCAL_RANK", "0") == "0"
 
     def close(self) -> None:
-        """Leave the other ranks."""
         if dist.is_initialized():
             dist.destroy_process_group()
 

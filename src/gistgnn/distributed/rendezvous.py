@@ -59,7 +59,6 @@ def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
 
 
 def _without(store: Store, key: str, count: int) -> list[int]:
-    """Return the ranks that have not set a key."""
     return [rank for rank in range(count) if not store.check([f"{key}/{rank}"])]
 
 

@@ -72,7 +72,7 @@ class Memory:
         # Of a step: the activations, or, if they take more, the two parameters that Adam makes for a while.
         subs, matrix = range(phase.trained if self.fused else 1), max(p.numel() for p in phase.narrow.parameters())
         self.activations = max(sum(run.activations(phase, sub) for sub in subs), 8 * matrix * len(subs))
-        self.method, self.blocks = run.config.evaluation.method, 1  # of the evaluation; how often it reads the edges
+        self.method = run.config.evaluation.method
         self.evaluation, files = self._evaluation(held)
         stages = {
             "loading": graph + Counter({self._device: loading}),
@@ -168,7 +168,6 @@ class Memory:
             return scores + self._whole(model, replace(shape, computed=computed)), 0
         self.method = "layers"
         plan, costs = plan_layers(gnn, shape, budget), LayerCosts(gnn, shape, budget.compute // 4)
-        self.blocks = max(layer.block_count(plan.columns) for layer in plan.layers)
         features = costs.column(plan.columns) if plan.in_file else costs.features(plan.columns)
         taken = max(costs.preparing, costs.resident + plan.work + features)
         return scores + max(taken, 2 * least * (left[-1] < 2 * least and wanted.memory is None)), plan.disk

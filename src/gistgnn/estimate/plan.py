@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from gistgnn.distributed import costs
 from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import DISK, Memory, Resources
 from gistgnn.estimate.shapes import RunShape
@@ -29,7 +28,7 @@ _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class Option:
     """What a run or one of its phases takes with one m and one store; sizes in bytes."""
 
     sub_gcns: int
@@ -39,17 +38,6 @@ class Planned:
     fits: bool  # every place has enough
     rounds: int
     evaluations: int
-
-    @property
-    def memory(self) -> int:
-        """The most that the memory of the device or of the host holds."""
-        return max(taken for place, taken in self.peaks.items() if place != DISK)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option(Planned):
-    """A phase; a run without phases has one."""
-
     parameters: int  # of the largest sub-GCN, a number
     slice: int  # the largest sub-GCN's parameters and buffers
     training: int  # the same with gradients and the optimiser's state
@@ -68,18 +56,20 @@ class Option(Planned):
     seconds: dict[str, float] | None  # of a step, a round, an epoch, an evaluation, and of all of them
 
     @property
+    def memory(self) -> int:
+        """The most that the memory of the device or of the host holds."""
+        return max(taken for place, taken in self.peaks.items() if place != DISK)
+
+    @property
+    def total(self) -> float:
+        """The seconds of all of it; 0: not estimated."""
+        return self.seconds["total"] if self.seconds else 0.0
+
+    @property
     def name(self) -> str:
         """What messages call it."""
         m = f"m = {self.sub_gcns}"
         return f"phase {self.number} ({m}{', copies' if self.copies else ''})" if self.phased else m
-
-
-@dataclass(frozen=True, kw_only=True)
-class Total(Planned):
-    """All phases of a run."""
-
-    moved: int  # from and to Θ
-    seconds: float | None  # of all phases and evaluations
 
 
 @dataclass(frozen=True)
@@ -91,21 +81,20 @@ class Plan:
     parameters: int  # of the full model, a number
     theta: int  # bytes of Θ in the first store
     resources: Resources
-    disk_rate: float | None  # bytes that the disk of the graph's folder gives in a second, if it was measured
     options: list[Option]  # every m, or every phase, in every store
-    totals: list[Total]  # every m, with all its phases, in every store
+    totals: list[Option]  # every m, with all its phases, in every store
     phased: bool  # the run has phases, each with its m
     sampler: dict[str, Any] | None  # of the run, with its settings; None: every step sees the whole graph
     narrow: Option | None  # ordinary training of a model of widths `NARROWEST`, to try before a wider one
 
     @property
-    def choice(self) -> Total | None:
+    def choice(self) -> Option | None:
         """The fastest m (without times: the smallest) that fits with Θ in memory, else elsewhere; None if none fits."""
         fitting = [total for total in self.totals if total.fits]
         fitting = [total for total in fitting if total.store == "memory"] or fitting
         fitting = fitting[:1] if self.phased else sorted(fitting, key=lambda total: total.sub_gcns)
-        fastest = min((total.seconds or 0.0 for total in fitting), default=0.0)
-        return next((total for total in fitting if (total.seconds or 0.0) <= _CLEARLY * fastest), None)
+        fastest = min((each.total for each in fitting), default=0.0)
+        return next((each for each in fitting if each.total <= _CLEARLY * fastest), None)
 
     @property
     def advice(self) -> str:
@@ -125,24 +114,10 @@ class Plan:
         why = "a smaller m that fits is slower" if smaller else "it is the smallest m that fits"
         if chosen.store != self.totals[0].store:
             why = f"no m fits with the parameters in {_PLACES[self.totals[0].store]}"
-        taken = f"about {rough_duration(chosen.seconds)} and " if chosen.seconds else ""
+        taken = f"about {rough_duration(chosen.total)} and " if chosen.total else ""
         return f"choose m = {chosen.sub_gcns} with the parameters in {where}, {taken}{size(chosen.memory)}: {why}"
 
-    def traffic(self, ranks: Sequence[int]) -> list[dict[str, Any]]:
-        """Count the bytes that each of W ranks holds of a sharded Θ, and sends in a round, for every W and m >= W."""
-        if self.phased:
-            raise InputError("ranks are given, but a run with phases cannot be projected on them: leave --ranks out")
-        every, found = {option.sub_gcns: option for option in self.options}, []
-        if max(ranks) > max(every):
-            raise InputError(f"ranks is {max(ranks)}, more than any m ({max(every)}): each rank trains one at least")
-        for w, (m, own) in product(ranks, sorted(every.items())):
-            if m >= w:
-                sent = costs(self.theta, [own.moved_by_all / 2], w, own.local_steps, sharded=True)
-                found.append({"ranks": w, "sub_gcns": m, "theta": -(-self.theta // w), "costs": asdict(sent)})
-        return found
-
     def as_dict(self) -> dict[str, Any]:
-        """Return what `gistgnn plan --json` prints."""
         named = ("store",) if self.phased else ("sub_gcns", "store")
         chosen = self.choice and {name: getattr(self.choice, name) for name in named}
         return {**asdict(self), "choice": chosen, "advice": self.advice}
@@ -170,7 +145,7 @@ def make_plan(
         except InputError:
             if sub_gcns or not runs:
                 raise
-    speed, options, totals = Speed(sizes.stored) if timed else None, list[Option](), list[Total]()
+    speed, options, totals = Speed() if timed else None, list[Option](), list[Option]()
     for store, shape in product(stores, runs):
         own = [_option(Memory(shape, phase, store, resources), speed) for phase in shape.phases]
         options += own
@@ -182,8 +157,8 @@ def make_plan(
         narrow = _option(Memory(small, small.phases[0], stores[0], resources), speed)
     first, half = runs[0], stores[0] == "disk" and config.store_precision == "bf16"
     batch, theta = first.expected.sizes(first.seen), first.theta // 2 if half else first.theta
-    disk, sampler = speed.disk if speed else None, describe(first.config.sampler)
-    return Plan(sizes, batch, first.full, theta, resources, disk, options, totals, phased, sampler, narrow)
+    sampler = describe(first.config.sampler)
+    return Plan(sizes, batch, first.full, theta, resources, options, totals, phased, sampler, narrow)
 
 
 def _option(memory: Memory, speed: Speed | None) -> Option:
@@ -204,23 +179,21 @@ def _option(memory: Memory, speed: Speed | None) -> Option:
     )  # fmt: skip
 
 
-def _total(phases: Sequence[Option]) -> Total:
+def _total(phases: Sequence[Option]) -> Option:
+    """Return what all phases of a run take; what is not of all is of the first."""
     seconds = [each.seconds["total"] for each in phases if each.seconds]
-    return Total(
-        sub_gcns=phases[0].sub_gcns,
-        store=phases[0].store,
+    return replace(
+        phases[0],
         peaks={place: max(each.peaks[place] for each in phases) for place in phases[0].peaks},
         lacking=tuple(place for place in phases[0].peaks if any(place in each.lacking for each in phases)),
         fits=all(each.fits for each in phases),
         rounds=sum(each.rounds for each in phases),
         evaluations=sum(each.evaluations for each in phases),
-        moved=sum(each.rounds * each.moved_by_all for each in phases),
-        seconds=sum(seconds) if seconds else None,
+        seconds={"total": sum(seconds)} if seconds else None,
     )
 
 
 def _plan_of(config: RunConfig, sizes: GraphSizes, resources: Resources) -> Plan:
-    """Plan a run with the m and the store that it has, without times."""
     return make_plan(config, sizes, resources, [config.sub_gcns], [config.store], timed=False)
 
 
@@ -243,16 +216,11 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources, sto
     raise InputError(f"{run} needs {needed} of {where}, {there} are available: {ways}; --memory GIB allows more")
 
 
-def out_of_memory(config: RunConfig, sizes: GraphSizes, device: torch.device, error: Exception) -> InputError:
-    """Return the error of a run that could not get memory, with what its plan says."""
-    planned = "there is no plan of such a run"
-    with suppress(InputError):
-        plan = _plan_of(config.planned, sizes, replace(Resources.here(str(device)), base=0))
-        option = max(plan.options, key=lambda option: option.peaks[device.type])
-        planned = f"its plan has {size(option.peaks[device.type])} for it, in its {option.phase} stage"
+def out_of_memory(device: torch.device, error: Exception) -> InputError:
+    """Return the error of a run that could not get memory."""
     held = f"it held up to {size(peak_memory_bytes(device))}"
     ways = "raise --sub-gcns, make --hidden smaller, or end other programs that take memory there"
-    return InputError(f"out of {_LACKING[device.type]} ({reason(error)}): {planned}, {held}; {ways}")
+    return InputError(f"out of {_LACKING[device.type]} ({reason(error)}): {held}; {ways}")
 
 
 def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str, stores: Sequence[str]) -> str:
@@ -268,9 +236,9 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: 
     sampling = chosen_sampling(config.sampler, sizes.nodes)
     by_clusters = isinstance(sampling, ClusterSampling)
     ways = ["give this phase more sub-GCNs"] * phased + ["make --hidden smaller"]
-    ways += ["train by --sampler clusters"] * (sampling is None or (sizes.stored is not None and not by_clusters))
+    ways += ["train by --sampler clusters"] * (sampling is None or (sizes.stored > 0 and not by_clusters))
     ways += ["train from the disk, on a folder of `gistgnn partition --out`"] * (not sizes.stored)
-    ways += ["make --clusters-per-batch smaller"] * (sizes.stored is not None and by_clusters)
+    ways += ["make --clusters-per-batch smaller"] * (sizes.stored > 0 and by_clusters)
     ways += ["evaluate by --evaluation parts --parts P"] * (config.evaluation.method != "parts")
     none = "no store would fit; " if phased else "no m and no store would fit; "
     return f"{none if method == 'gist' else ''}{', or '.join(ways)}"

@@ -1,10 +1,7 @@
 """The time of a run: a few rounds are trained on a random graph, and their times grow to the size of the run."""
 
 import logging
-import os
-import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +12,6 @@ from gistgnn.estimate.memory import DISK, Memory
 from gistgnn.estimate.shapes import PhaseShape, RunShape
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, GraphSizes
-from gistgnn.graphs.named import StoredSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling.clusters import METIS_INSIDE
 from gistgnn.settings import Phase
@@ -27,7 +23,6 @@ _MEMORY = 2**30  # bytes that they take, at most
 _LEAST, _WIDEST, _FEATURES = 1024, 512, 1024  # nodes at least, width and features at most, of a larger run
 _ROUNDS, _STEPS = 3, 5  # that are trained, with fewer steps where each takes long; the first round is not timed
 _FILES = 1e9  # bytes a second of an ordinary disk, for Θ; it is not measured
-_READ, _PIECE, _SECONDS = 2**28, 2**22, 1.0  # bytes that are read at most, in pieces, and for how long
 
 
 class Speed:
@@ -37,8 +32,7 @@ class Speed:
     much memory, the graph is smaller and the model narrower. Then times grow as multiply-adds do, or as the bytes of Θ.
     """
 
-    def __init__(self, stored: StoredSizes | None = None) -> None:
-        self.disk = reading_rate(Path(stored.folder) / "x.npy") if stored else None
+    def __init__(self) -> None:
         self._timed: dict[Any, tuple[float, float, float]] = {}
 
     def seconds(self, memory: Memory, moved: int) -> dict[str, float]:
@@ -48,11 +42,6 @@ class Speed:
         if key not in self._timed:
             self._timed[key] = _time(memory)
         every, exchange, evaluation = self._timed[key]
-        if run.sizes.stored and self.disk:  # the next batch is read beside the step
-            size, layers = run.sizes.stored.size, run.config.model.layers
-            read = size * run.expected.nodes[0] / run.sizes.nodes
-            every = max(every, read * (1 if memory.together else phase.trained) / self.disk)
-            evaluation += size * (1 if memory.method == "parts" else layers * memory.blocks) / self.disk
         exchange = moved / _FILES if memory.home == DISK else exchange
         epoch = (steps.total * every + steps.total / steps.count * exchange) / phase.epochs
         return {
@@ -69,7 +58,7 @@ def _time(memory: Memory) -> tuple[float, float, float]:
     """Return the seconds of a step of all sub-GCNs of a phase, of taking and merging them, and of an evaluation."""
     run, phase, wanted = memory.run, memory.phase, memory.run.config.evaluation
     nodes, edges, features = run.expected.nodes[0], max(run.expected.edges), min(run.sizes.features, _FEATURES)
-    sizes = replace(run.sizes, nodes=nodes, edges=round(edges), features=features, stored=None)
+    sizes = replace(run.sizes, nodes=nodes, edges=round(edges), features=features, stored=0)
     small = RunShape(_small(run.config, phase), sizes)
     [timed] = small.phases
     each = phase.trained * _trained(timed, 1, edges / nodes)  # multiply-adds of a node
@@ -135,14 +124,3 @@ def _train(config: RunConfig, sizes: GraphSizes) -> dict[str, float]:
     finally:
         logging.disable(logging.NOTSET)
     return {name: (found[name] - first[name]) / (_ROUNDS - 1) for name in ("take", "train", "merge", "evaluate")}
-
-
-def reading_rate(path: Path) -> float:
-    """Return the bytes a second at which a file is read from its disk; its cached pages are dropped first."""
-    with path.open("rb", buffering=0) as file:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, _READ, os.POSIX_FADV_DONTNEED)
-        begun, count = time.perf_counter(), 0
-        while count < _READ and time.perf_counter() - begun < _SECONDS and (piece := file.read(_PIECE)):
-            count += len(piece)
-        return max(count, 1) / max(time.perf_counter() - begun, 1e-6)

@@ -35,7 +35,7 @@ def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
     """Return the graph of a name and a key from the cache; ``build`` makes it if it is missing or damaged."""
     if (folder := cache_folder()) is None:
         return build()
-    digest = hashlib.sha256(f"folder {key}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"folder 3 {key}".encode()).hexdigest()[:16]
     path = folder / f"{name.replace(':', '-')}-{digest}"  # Windows allows no colons in file names
     with contextlib.suppress(InputError, OSError):  # damaged, or missing
         verify(path)

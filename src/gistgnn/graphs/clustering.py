@@ -1,10 +1,15 @@
-"""Cluster of Algorithm 1: partition the nodes into c clusters, as in Cluster-GCN (section 2)."""
+"""Cluster of Algorithm 1: partition the nodes into c clusters, as in Cluster-GCN (section 2).
+
+Where the user does not say how many: the nodes of a cluster often share their class, so a batch of a few large clusters
+shows few classes. As many nodes in more and smaller clusters show more, and have fewer edges. What a batch shows is
+measured by the entropy of its labels, as a share of that of as many random training nodes.
+"""
 
 import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +24,7 @@ from gistgnn.graphs.cache import cache_folder
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.streaming import stream_clusters
 from gistgnn.storage.whole_files import replacing
+from gistgnn.utils.checks import check_count
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
 from gistgnn.utils.tensors import digest_of
@@ -27,7 +33,16 @@ Part = npt.NDArray[np.integer]
 
 METHODS = ("metis", "stream", "random")
 
-_VERSION = 4  # part of the cache's key: raise it when the same graph gets other clusters, or files get another form
+_VERSION = 5  # part of the cache's key: raise it when the same graph gets other clusters, or files get another form
+
+NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the first cut
+PER_BATCH = 10  # clusters of the first cut
+FEWEST_NODES = 20  # of a cluster
+FINER = (1, 10 / 3, 10)  # times as many clusters as in the first cut, and as many times more in a batch
+LARGER = (1, 2, 4)  # times as many clusters in a batch, where the clusters are given
+ENOUGH = 0.95  # of the entropy of random nodes
+POOR = 0.75  # of the entropy of random nodes: the user's own choice gets a note below it
+TRIALS = 20  # batches that are measured
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +60,10 @@ class Clusters:
 
     @property
     def sizes(self) -> Tensor:
-        """Number of nodes in every cluster: [clusters]."""
         return self.ptr.diff()
 
     @cached_property
     def assignment(self) -> Tensor:
-        """The cluster of every node: [N] int64."""
         assignment = torch.empty_like(self.order)
         assignment[self.order] = torch.arange(len(self)).repeat_interleave(self.sizes)
         return assignment
@@ -70,8 +83,7 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
     """
     if method not in METHODS:
         raise InputError(f"the clustering method is '{method}', expected one of {', '.join(METHODS)}")
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= num_nodes:
-        raise InputError(f"clusters is {count!r}, expected an integer from 1 to {num_nodes}, the nodes to be clustered")
+    check_count("clusters", count, most=num_nodes)
     check_seed(seed)
     if method == "random":
         dealt = np.empty(num_nodes, np.int64)
@@ -81,31 +93,20 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
         source, target = edges.cpu()
         keys = torch.unique(target * num_nodes + source)
         edges = CSR.of(torch.stack([keys % num_nodes, keys // num_nodes]), num_nodes)
-    narrow = torch.int32 if num_nodes < 2**31 else torch.int64
-    edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(narrow))
+    edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(torch.int32 if num_nodes < 2**31 else torch.int64))
     key = f"{_VERSION} {method} {num_nodes} {edges.num_edges} {edges.checksum()} {count} {seed}"
-
-    def cut() -> tuple[Part, bool]:
-        return _by_metis(edges, count, seed) if method == "metis" else (stream_clusters(edges, count, seed), True)
-
-    part, symmetric, path = _kept(key, num_nodes, count, cut)
-    if not symmetric:
-        log.warning("the graph is not symmetric: METIS clusters it with every edge in both directions")
+    cut = partial(_by_metis if method == "metis" else stream_clusters, edges, count, seed)
+    part, path = _kept(key, num_nodes, count, cut)
     return clusters_of_parts(part, count, path)
 
 
-def _by_metis(edges: CSR, count: int, seed: int) -> tuple[Part, bool]:
-    """Return every node's cluster, and whether the graph is symmetric."""
+def _by_metis(edges: CSR, count: int, seed: int) -> Part:
     structure = _without_loops(edges)
-    reverse = structure.T.tocsr()
-    symmetric = np.array_equal(structure.indptr, reverse.indptr) and np.array_equal(structure.indices, reverse.indices)
-    if not symmetric:
-        structure = (structure + reverse).tocsr()
+    structure = structure + structure.T.tocsr()
     nodes, entries = structure.shape[0], structure.nnz
-    del reverse
     takes = f"a separate process takes about {size(metis.metis_bytes(nodes, entries))} of memory"
     log.info(f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: {takes}")
-    return metis.metis_clusters(structure, count, int(generator(seed, "metis").integers(2**31))), symmetric
+    return metis.metis_clusters(structure, count, int(generator(seed, "metis").integers(2**31)))
 
 
 def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clusters:
@@ -118,7 +119,6 @@ def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clust
 
 
 def _without_loops(edges: CSR) -> sp.csr_matrix:
-    """Return the graph as a SciPy CSR matrix [targets, sources], sorted, without self-loops and duplicates."""
     targets, size = edges.targets(), edges.num_nodes
     keep = edges.col != targets
     ends = targets[keep].numpy(), edges.col[keep].numpy()
@@ -127,22 +127,91 @@ def _without_loops(edges: CSR) -> sp.csr_matrix:
     return structure
 
 
-def _kept(key: str, nodes: int, count: int, cut: Callable[[], tuple[Part, bool]]) -> tuple[Part, bool, Path | None]:
+def _kept(key: str, nodes: int, count: int, cut: Callable[[], Part]) -> tuple[Part, Path | None]:
     """Return what ``cut`` returns, and its file, from the cache if it is there; ``key`` has all that decides it."""
     if (folder := cache_folder()) is None:
-        return *cut(), None
+        return cut(), None
     path = folder / f"clusters-{digest_of(key)[:16]}.npz"
     try:
         with np.load(path) as arrays:
-            part, symmetric = arrays["part"].astype(np.int64), bool(arrays["symmetric"])
+            part = arrays["part"].astype(np.int64)
         if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
             raise InputError("is of another graph")
-        return part, symmetric, path
+        return part, path
     except OSError:  # there is none
         pass
     except Exception as error:  # damaged bytes raise anything
         log.warning("%s is damaged (%s): its clusters are computed again", path, reason(error))
-    part, symmetric = cut()
+    part = cut()
     with contextlib.suppress(InputError), replacing(path) as temporary:
-        np.savez(temporary, part=part.astype(np.int32), symmetric=symmetric)
-    return part, symmetric, path if path.exists() else None
+        np.savez(temporary, part=part.astype(np.int32))
+    return part, path if path.exists() else None
+
+
+def first_cut(nodes: int) -> int:
+    """Return how many clusters the first cut of a graph of N nodes has."""
+    return min(max(-(-nodes // NODES_PER_CLUSTER), FEWEST_CLUSTERS), nodes)
+
+
+def first_batch(nodes: int, clusters: int) -> int:
+    """Return how many of c clusters make a batch: as many nodes as in `PER_BATCH` clusters of the first cut."""
+    return min(max(PER_BATCH, round(PER_BATCH * clusters / first_cut(nodes))), clusters)
+
+
+def choose_clusters(
+    cut: Callable[[int], Clusters], nodes: int, share: Callable[[Clusters, int], float | None]
+) -> tuple[Clusters, int, float | None]:
+    """Cut a graph as finely as batches of about 2,000 nodes need to have enough entropy.
+
+    Returns the clusters, how many make a batch, and its share of the entropy.
+    """
+    first = first_cut(nodes)
+    for count in dict.fromkeys(max(min(round(finer * first), nodes // FEWEST_NODES), first) for finer in FINER):
+        if count > first:
+            log.info("batches show few classes, so the graph is cut more finely")
+        clusters = cut(count)
+        q = first_batch(nodes, len(clusters))
+        found = share(clusters, q)
+        if found is None or found >= ENOUGH:
+            break
+    return clusters, q, found
+
+
+def choose_per_batch(clusters: int, first: int, share: Callable[[int], float | None]) -> tuple[int, float | None]:
+    """Return how many of c given clusters make a batch, and the share of the entropy that it has."""
+    for q in (min(times * first, clusters) for times in LARGER):
+        found = share(q)
+        if found is None or found >= ENOUGH or q == clusters:
+            break
+    return q, found
+
+
+def entropy_share(y: Tensor, train: Tensor, assignment: Tensor, per_batch: int, seed: int) -> float | None:
+    """Return the mean entropy of the labels in batches of ``per_batch`` clusters, over that of as many random nodes.
+
+    ``y`` has class indices [N], or targets [N, K] of several labels; else the share is None. ``train`` has the numbers
+    of the training nodes, ``assignment`` the cluster of every node: [N].
+    """
+    labels = y[train].cpu()
+    if labels.is_floating_point() and labels.dim() == 1:
+        return None
+    rows, columns = labels.nonzero().T.numpy() if labels.dim() == 2 else (np.arange(len(labels)), labels.numpy())
+    ones = np.ones(len(rows), np.float32)
+    each = sp.csr_matrix((ones, (rows, columns)), (len(labels), int(columns.max(initial=0)) + 1))
+    of = assignment[train.cpu()].numpy()
+    number = int(assignment.max()) + 1
+    sums = sp.csr_matrix((np.ones(len(of), np.float32), (of, np.arange(len(of)))), (number, len(of)))
+    counts, sizes = sums @ each, np.bincount(of, minlength=number)
+    rng, ours, others = generator(seed, "label entropy"), 0.0, 0.0
+    for _ in range(TRIALS):
+        batch = rng.permutation(number)[:per_batch]
+        ours += _entropy(counts[batch])
+        others += _entropy(each[rng.choice(len(of), sizes[batch].sum(), replace=False)])
+    return ours / others if others else None
+
+
+def _entropy(counts: sp.csr_matrix) -> float:
+    """Return the entropy of the classes, whose nodes are counted row by row."""
+    p = np.asarray(counts.sum(axis=0), np.float64).ravel()
+    p = p[p > 0] / p.sum()
+    return float(-(p * np.log(p)).sum())

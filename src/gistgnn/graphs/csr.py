@@ -81,7 +81,6 @@ class CSR:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both tensors."""
         return self.rowptr.nbytes + self.col.nbytes
 
     def targets(self) -> Tensor:
@@ -94,11 +93,9 @@ class CSR:
 
     @cached_property
     def row(self) -> Tensor:
-        """`targets`, computed once and kept."""
         return self.targets()
 
     def edge_index(self) -> Tensor:
-        """Return [2, E] int64, the sources above the targets."""
         return torch.stack([self.col.long(), self.targets().long()])
 
     @cached_property
@@ -116,7 +113,6 @@ class CSR:
         return start
 
     def to(self, device: torch.device | str) -> "CSR":
-        """Return the entries on another device."""
         device = torch.device(device)
         if device == self.col.device:
             return self

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import pickle
-import stat
 import warnings
 import zipfile
 from collections.abc import Collection, Iterator
@@ -16,10 +15,10 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, printable, reason
-from gistgnn.graphs.checks import EDGE_DATA, check_edges, check_features, check_room, check_table
+from gistgnn.graphs.checks import EDGE_DATA, check_edges, check_features, check_room, check_table, naming
 from gistgnn.graphs.graph import DATA_KEYS, Graph
 from gistgnn.graphs.hetero import from_hetero
-from gistgnn.storage.whole_files import replacing
+from gistgnn.storage.whole_files import reading, replacing
 
 SUFFIXES = (".npz", ".pt")
 _KEYS = ("edge_index", "x", "y", "train", "val", "test")
@@ -27,24 +26,11 @@ _KEYS = ("edge_index", "x", "y", "train", "val", "test")
 
 @contextlib.contextmanager
 def reading_file(path: Path) -> Iterator[None]:
-    """Turn whatever a parser raises into one line that names the file; refuse pipes and devices, which it waits for."""
-    try:
-        if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
-            raise InputError("is a pipe, a socket or a device; expected a file: write the graph to a disk first")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; expected a graph in a .npz or a .pt file") from error
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({reason(error)}); expected a readable file") from error
-    except MemoryError as error:
-        raise InputError(f"{path}: does not fit in memory, or is damaged ({reason(error)})") from error
-    except Exception as error:  # parsers may raise anything on damaged bytes
-        made = "numpy.savez" if path.suffix.lower() == ".npz" else "torch.save(Data(...), path)"
-        raise InputError(f"{path}: is damaged, or not made by {made} ({reason(error)}); write it again") from error
+    """Turn whatever a parser raises into one line that names the file; its warnings are not shown."""
+    made = "numpy.savez" if path.suffix.lower() == ".npz" else "torch.save(Data(...), path)"
+    with naming(str(path)), reading(path, f"expected a graph in a file made by {made}"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextlib.contextmanager

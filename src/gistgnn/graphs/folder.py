@@ -12,39 +12,37 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
-import xxhash
 from torch import Tensor
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError
 from gistgnn.graphs.checks import EDGE_DATA, check_classes, check_table
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import SPLITS, Graph, masks_of
 from gistgnn.storage.folder_lock import FolderLock
-from gistgnn.storage.tensors import map_array
-from gistgnn.storage.whole_files import TEMPORARY, reading, sync, writing
+from gistgnn.storage.json_files import read_json, write_json
+from gistgnn.storage.tensors import check_digest, file_digest, map_array
+from gistgnn.storage.whole_files import TEMPORARY, reading, writing
 from gistgnn.utils.checks import LONGEST_NAME
 from gistgnn.utils.tensors import Array
 
 MANIFEST = "manifest.json"
-X_DTYPES = ("float32", "float16")  # the types that features may have in a folder
 HEADER = 128  # bytes before the values of a `.npy` file that gistgnn writes
 
 _ADVICE = "convert the graph again"
-_PIECE = 2**24  # bytes that are hashed at once
 _ROWS = 2**20  # nodes that are checked at once
 
 Task = Literal["single-label", "multi-label", "regression"]
 
 
 class ArrayEntry(msgspec.Struct, frozen=True):
-    """What the manifest says of one array; ``xxh3`` is the digest of its values and, after them, of its header."""
+    """What the manifest says of one array; ``xxh3`` is the digest of its file."""
 
     dtype: str
     shape: tuple[int, ...]
     xxh3: str
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Manifest(msgspec.Struct, frozen=True):
     """What `manifest.json` says: docs/reference/graph-folder.md lists its entries."""
 
     name: Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
@@ -55,45 +53,27 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     classes: int
     arrays: dict[str, ArrayEntry]
     class_names: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    xxh3: str = ""
-    version: Literal[2] = 2
+    version: Literal[3] = 3
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values of all arrays."""
         return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in self.arrays.values())
 
     def write(self, folder: Path) -> None:
-        """Write `manifest.json` into a folder, or raise an OSError."""
-        record = msgspec.structs.replace(self, xxh3=self._digest())
-        (folder / MANIFEST).write_bytes(record._text())
-        sync(folder / MANIFEST)
+        """Write `manifest.json` into a folder."""
+        write_json(folder / MANIFEST, self, indent=1)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
         """Read the `manifest.json` of a folder; an `InputError` if there is none, or if it is damaged."""
         path = folder / MANIFEST
-        try:
-            if path.exists() and not path.is_file():  # a pipe would wait for ever
-                raise OSError("it is no regular file")
-            manifest = msgspec.json.decode(text := path.read_bytes(), type=cls)
-        except (FileNotFoundError, NotADirectoryError) as error:
+        if not path.exists():
             check_table(folder)
-            raise InputError(f"{folder} has no {MANIFEST}; expected a folder of `gistgnn convert`") from error
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} is damaged ({reason(error)}); {_ADVICE}") from error
-        if (text, manifest.xxh3) != (
-            manifest._text(),
-            manifest._digest(),
-        ) or not _OF_ALL <= manifest.arrays.keys() <= _OF_ALL | _OF_SOME:
-            raise InputError(f"{path} is damaged: its digest does not fit; {_ADVICE}")
+            raise InputError(f"{folder} has no {MANIFEST}; expected a folder of `gistgnn convert`")
+        manifest = read_json(path, cls, _ADVICE)
+        if not _OF_ALL <= manifest.arrays.keys() <= _OF_ALL | _OF_SOME:
+            raise InputError(f"{path} is damaged: it names other arrays than a graph has; {_ADVICE}")
         return manifest
-
-    def _text(self) -> bytes:
-        return msgspec.json.format(msgspec.json.encode(self), indent=1)
-
-    def _digest(self) -> str:
-        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(self, xxh3="")))
 
 
 _OF_ALL = {"rowptr", "col", "x", "y", "split"}
@@ -120,21 +100,17 @@ def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
 
     Args:
         folder: one that `gistgnn convert` or `gistgnn partition --out` has made.
-        in_memory: read all tensors. Features in float16 become float32 then.
-
-    Raises:
-        InputError: a file is missing, cut short or another array, or `rowptr`, `y`, `split` or `cluster_ptr` is wrong.
+        in_memory: read all tensors.
     """
     manifest, arrays = open_arrays(folder)
     _check_values(folder, manifest, arrays)
     small = ("y", "cluster_ptr")
     arrays = {name: array.clone() if in_memory or name in small else array for name, array in arrays.items()}
-    x, edges = arrays["x"].float() if in_memory else arrays["x"], CSR(arrays["rowptr"], arrays["col"])
     return Graph(
-        x, edges, arrays["y"], **masks_of(arrays["split"]), num_classes=manifest.classes, name=manifest.name,
-        regression=manifest.task == "regression", **{name: arrays[name] for name in EDGE_DATA if name in arrays},
-        folder=None if in_memory else folder.absolute(), cluster_ptr=arrays.get("cluster_ptr"),
-        class_names=manifest.class_names or (),
+        arrays["x"], CSR(arrays["rowptr"], arrays["col"]), arrays["y"], **masks_of(arrays["split"]),
+        num_classes=manifest.classes, name=manifest.name, regression=manifest.task == "regression",
+        **{name: arrays[name] for name in EDGE_DATA if name in arrays}, folder=None if in_memory else folder.absolute(),
+        cluster_ptr=arrays.get("cluster_ptr"), class_names=manifest.class_names or (),
     )  # fmt: skip
 
 
@@ -181,21 +157,11 @@ def node_ids(graph: Graph) -> Tensor | None:
 
 
 def verify(folder: Path) -> int:
-    """Read every array of a graph folder, and compare it with its digest; return their bytes.
-
-    An InputError names a damaged file.
-    """
+    """Read every array of a graph folder, and compare it with its digest; return their bytes."""
     load_folder(folder)
     manifest = Manifest.read(folder)
     for name, entry in manifest.arrays.items():
-        path, hashed = folder / f"{name}.npy", xxhash.xxh3_64()
-        with path.open("rb") as file:
-            header = file.read(HEADER)
-            while piece := file.read(_PIECE):
-                hashed.update(piece)
-        hashed.update(header)
-        if hashed.hexdigest() != entry.xxh3:
-            raise InputError(f"{path} is damaged: its digest does not fit; {_ADVICE}")
+        check_digest(folder / f"{name}.npy", entry.xxh3, _ADVICE)
     return manifest.nbytes
 
 
@@ -204,25 +170,23 @@ class ArrayWriter:
 
     def __init__(self, folder: Path, name: str, dtype: npt.DTypeLike, columns: tuple[int, ...] = ()) -> None:
         self.dtype, self.columns, self.rows = np.dtype(dtype), columns, 0
-        self._hashed, self._file = xxhash.xxh3_64(), (folder / f"{name}.npy").open("wb")
+        self._path = folder / f"{name}.npy"
+        self._file = self._path.open("wb")
         self._file.write(self._header())
 
     def append(self, values: Array) -> None:
         """Write more rows, or raise an OSError."""
-        data = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
-        self._file.write(data)
-        self._hashed.update(data)
+        self._file.write(np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data)
         self.rows += len(values)
 
     def finish(self) -> ArrayEntry:
         """Write the header with the number of rows, wait for the disk, and return the manifest's entry."""
         self._file.seek(0)
         self._file.write(self._header())
-        self._hashed.update(self._header())
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        return ArrayEntry(self.dtype.name, (self.rows, *self.columns), self._hashed.hexdigest())
+        return ArrayEntry(self.dtype.name, (self.rows, *self.columns), file_digest(self._path))
 
     def _header(self) -> bytes:
         """Return a header of `HEADER` bytes: NumPy leaves room for the number of rows to grow."""
@@ -240,24 +204,13 @@ def write_array(folder: Path, name: str, values: Array) -> ArrayEntry:
     return writer.finish()
 
 
-def stored_features(x: Array, dtype: str, first: int = 0) -> Array:
-    """Return features [n, F] in the type of the folder; ``first`` is the number of the first node, for messages."""
-    with np.errstate(over="ignore"):
-        stored: Array = x.astype(dtype, copy=False)
-    if dtype == "float16" and not np.isfinite(stored).all():
-        row, column = np.argwhere(~np.isfinite(stored))[0]
-        what = f"x[{first + row}, {column}] is {x[row, column]}, which float16 does not hold (at most 65,504)"
-        raise InputError(f"{what}: choose --dtype float32")
-    return stored
-
-
-def write_graph(graph: Graph, folder: Path, dtype: str = "float32") -> None:
-    """Write a graph in memory, with its manifest, into a folder that is empty; features in ``dtype`` of `X_DTYPES`."""
+def write_graph(graph: Graph, folder: Path) -> None:
+    """Write a graph in memory, with its manifest, into a folder that is empty."""
     graph = graph.to("cpu")
     split = sum(number * getattr(graph, name).numpy().astype(np.uint8) for name, number in SPLITS.items())
     tensors = {"rowptr": graph.edges.rowptr.long(), "col": graph.edges.col.int(), **graph.edge_data}
     values = {name: tensor.numpy() for name, tensor in tensors.items()}
-    values |= {"x": stored_features(graph.x.numpy(), dtype), "y": graph.y.numpy(), "split": split}
+    values |= {"x": graph.x.numpy(), "y": graph.y.numpy(), "split": split}
     arrays = {name: write_array(folder, name, value) for name, value in values.items()}
     task: Task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
     sizes = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes

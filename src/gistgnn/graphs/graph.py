@@ -34,7 +34,7 @@ class Graph:
     The constructor checks nothing. Use `Graph.build` or `Graph.from_pyg` for unchecked data.
 
     Attributes:
-        x: [N, F] float32, the features; float32 or float16 if they are mapped from a folder.
+        x: [N, F] float32, the features.
         edges: the sources of the edges into each node, ascending, without duplicates. Self-loops are kept. An
             undirected edge is stored in both directions. With edge data there may be duplicates.
         y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels; or [N, K]
@@ -149,7 +149,6 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
         return self.x.shape[0]
 
     @property
@@ -164,7 +163,6 @@ class Graph:
 
     @property
     def num_features(self) -> int:
-        """F."""
         return self.x.shape[1]
 
     @property

@@ -5,13 +5,11 @@ clocks and ignore Ctrl-C. A process of its own also returns its memory, and surv
 """
 
 import ctypes
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,6 @@ from gistgnn.utils.formats import size
 # Peak memory of the process in bytes, measured on graphs with power-law degrees and planted communities, with 0.2 to
 # 10.6 million directed edges: accurate to a tenth above a million edges.
 BYTES_PER_NODE, BYTES_PER_EDGE, BASE_BYTES = 200, 70, 50 * 2**20
-
-PARTS = 8
-LARGE = 2_000_000  # directed edges; below, METIS takes a second or two
-_CLUSTERS = 16  # of a part, at least: parts of unequal size can then have clusters of about equal size
 
 Ints = npt.NDArray[np.int64]
 
@@ -62,29 +56,7 @@ def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
 
 
 def partition_here(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:
-    """Do in this process what `partition` does."""
-    # A large graph is cut into a few parts, then each part into its clusters, by as many processes as there are cores.
-    # The number of parts does not depend on the cores, so the clusters are the same on every machine.
-    global _job
-    if graph.nnz < LARGE or count < PARTS * _CLUSTERS:
-        return _cut(graph, count, seed, weight)
-    top = _cut(graph, PARTS, seed, weight)
-    counts = shares(np.bincount(top, weight, minlength=PARTS), count)
-    _job = graph, top, counts, seed, weight
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-    if cores == 1:  # elsewhere a fork is not safe, and the graph would be copied
-        parts = list(map(_cut_part, range(PARTS)))
-    else:
-        fork = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(min(cores, PARTS), mp_context=fork, initializer=_end_with_parent) as pool:
-            parts = list(pool.map(_cut_part, range(PARTS)))
-    clusters, starts = np.empty(len(top), np.int64), np.cumsum(counts) - counts
-    for k, found in enumerate(parts):
-        clusters[top == k] = starts[k] + found
-    return clusters
-
-
-def _cut(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None) -> Ints:
+    """Do in this process what `metis_clusters` does."""
     import pymetis  # here: the process that starts METIS does without it
 
     kind = pymetis.zero_copy_dtype()  # METIS's own integers: it then works on these arrays without a copy
@@ -94,23 +66,6 @@ def _cut(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None) -> In
         weights = {"vweights": weight.astype(kind), "eweights": graph.data.astype(kind)}
     _, part = pymetis.part_graph(count, adjacency, options=pymetis.Options(seed=seed), warn_on_copies=True, **weights)
     return np.asarray(part, dtype=np.int64)
-
-
-def shares(sizes: Ints, count: int) -> Ints:
-    """Divide ``count`` clusters among parts in proportion to their sizes: [parts]."""
-    exact = sizes * (count / sizes.sum())
-    whole = np.floor(exact).astype(np.int64)
-    whole[np.argsort(whole - exact, kind="stable")[: count - whole.sum()]] += 1
-    return whole
-
-
-_job: Any = None  # what forked processes inherit
-
-
-def _cut_part(k: int) -> Ints:
-    graph, top, counts, seed, weight = _job
-    nodes = np.flatnonzero(top == k)
-    return _cut(graph[nodes][:, nodes], int(counts[k]), seed, None if weight is None else weight[nodes])
 
 
 def _end_with_parent() -> None:

@@ -20,37 +20,22 @@ _NODES_PER_CLASS = 20
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A named data set, with its published figures.
-
-    Attributes:
-        name: the name for `gistgnn.graphs.load`.
-        description: what its nodes, edges and classes are, and where it comes from.
-        nodes, features, train: numbers of nodes N, of features F, and of training nodes.
-        edges: number of directed edges E after loading. An undirected edge counts twice, a duplicate once.
-        classes: number of classes, or of labels per node if ``task`` is ``"multi-label"``.
-        split: how train, val and test were chosen.
-        task: ``"single-label"`` or ``"multi-label"``.
-        row_normalised: True: every row of features is divided by its sum. False: features are as in the source.
-        standardise: whether `gistgnn train` scales the features unless told otherwise: see "Defaults" in RESULTS.md.
-        reader: the module of `gistgnn.graphs` that reads it.
-        nonzero: share of the features that are not 0; 1 if unknown.
-        source: where the reader finds it: the class of PyG and its ``name`` argument, or the name in OGB.
-    """
+    """A named data set, with its published figures."""
 
     name: str
     description: str
     nodes: int
-    edges: int
+    edges: int  # directed ones after loading: an undirected edge counts twice, a duplicate once
     features: int
-    classes: int
-    train: int
-    split: str
+    classes: int  # or labels per node, of several
+    train: int  # training nodes
+    split: str  # how train, val and test were chosen
     task: Literal["single-label", "multi-label"] = "single-label"
-    row_normalised: bool = False
-    standardise: bool = True
-    reader: str = "pyg"
-    nonzero: float = 1.0
-    source: tuple[str, ...] = ()
+    row_normalised: bool = False  # every row of features is divided by its sum
+    standardise: bool = True  # whether `gistgnn train` scales the features unless told otherwise
+    reader: str = "pyg"  # the module of `gistgnn.graphs` that reads it
+    nonzero: float = 1.0  # share of the features that are not 0; 1 if unknown
+    source: tuple[str, ...] = ()  # the class of PyG and its ``name`` argument, or the name in OGB
 
 
 _PUBLIC = "public (20 training nodes per class, 500 val, 1,000 test)"
@@ -197,32 +182,6 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     )
 
 
-_LOOKED_AT = 50  # clusters whose edges are read
-
-
-@dataclass(frozen=True)
-class StoredSizes:
-    """The sizes of a graph that is mapped from a folder of clusters."""
-
-    folder: str
-    clusters: int  # c
-    inside: float  # the share of the edges that lie inside clusters, of some clusters
-    size: int  # bytes of the features, the edges and their data
-
-    @classmethod
-    def of(cls, graph: Graph) -> "StoredSizes | None":
-        """Return the sizes of a graph's files; None: it is in memory, or not in the order of clusters."""
-        ptr, edges, inside, found = graph.cluster_ptr, graph.edges, 0, 0
-        if graph.folder is None or ptr is None:
-            return None
-        for cluster in torch.linspace(0, len(ptr) - 2, _LOOKED_AT).round().long().unique().tolist():
-            start, stop = int(ptr[cluster]), int(ptr[cluster + 1])
-            source = edges.col[int(edges.rowptr[start]) : int(edges.rowptr[stop])]
-            inside, found = inside + int(((source >= start) & (source < stop)).sum()), found + len(source)
-        size = sum(tensor.nbytes for tensor in (graph.x, edges.col, *graph.edge_data.values()))
-        return cls(str(graph.folder), len(ptr) - 1, inside / max(found, 1), size)
-
-
 @dataclass(frozen=True)
 class GraphSizes:
     """The sizes of a graph."""
@@ -237,20 +196,23 @@ class GraphSizes:
     nonzero: float = 1.0  # share of the features that are not 0
     reader: str = "file"  # the module that reads a named data set; "file" for a user's graph
     scored: int | None = None  # validation and test nodes; None: all nodes that are not training nodes
-    stored: StoredSizes | None = None  # of a graph in a folder of clusters; None: the graph is in memory
+    stored: int = 0  # bytes of features, edges and their data in a folder of clusters; 0: the graph is in memory
+    clusters: int = 0  # of this folder
 
     @classmethod
     def of_graph(cls, graph: Graph) -> "GraphSizes":
-        sample = sample_of(graph.x)
+        sample, stored, clusters = sample_of(graph.x), 0, 0
+        if graph.folder is not None and graph.cluster_ptr is not None:
+            stored = sum(tensor.nbytes for tensor in (graph.x, graph.edges.col, *graph.edge_data.values()))
+            clusters = len(graph.cluster_ptr) - 1
         return cls(
             graph.num_nodes, graph.num_edges, int(graph.train.sum()), graph.name, graph.num_features,
             graph.num_classes, graph.multi_label, nonzero=int(torch.count_nonzero(sample)) / sample.numel(),
-            scored=int(graph.val.sum()) + int(graph.test.sum()), stored=StoredSizes.of(graph),
+            scored=int(graph.val.sum()) + int(graph.test.sum()), stored=stored, clusters=clusters,
         )  # fmt: skip
 
     @classmethod
     def of_dataset(cls, info: DatasetInfo) -> "GraphSizes":
-        """Return the published sizes of a named data set."""
         several = info.task == "multi-label"
         sizes = cls(info.nodes, info.edges, info.train, info.name, info.features, info.classes, several)
         return replace(sizes, nonzero=info.nonzero, reader=info.reader)
@@ -263,4 +225,4 @@ class GraphSizes:
     def training(self) -> "GraphSizes":
         """Return the training nodes' subgraph; both ends of an edge are taken to be in it as two random nodes are."""
         edges = round(self.edges * (self.train / self.nodes) ** 2)
-        return replace(self, nodes=self.train, edges=edges, stored=None)
+        return replace(self, nodes=self.train, edges=edges, stored=0, clusters=0)

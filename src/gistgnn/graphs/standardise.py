@@ -40,7 +40,6 @@ class Standardisation:
 
     @classmethod
     def of(cls, graph: Graph) -> "Standardisation":
-        """Compute mean and standard deviation of a graph's training nodes."""
         return cls.over(graph.x, graph.train.nonzero().squeeze(1))
 
     @classmethod
@@ -49,10 +48,10 @@ class Standardisation:
         blocks, count = nodes.split(_ROWS), len(nodes)
         total = torch.zeros(x.shape[1], dtype=torch.double, device=x.device)
         for block in blocks:
-            total += x[block].float().sum(dim=0, dtype=torch.double)  # exact where all values are the same
+            total += x[block].sum(dim=0, dtype=torch.double)  # exact where all values are the same
         mean, squares = total / count, torch.zeros_like(total)
         for block in blocks:
-            squares += (x[block].float() - mean).square_().sum(dim=0)
+            squares += (x[block] - mean).square_().sum(dim=0)
         std = (squares / count).sqrt().float()
         return cls(mean.float(), torch.where(std == 0, 1.0, std))
 
@@ -88,7 +87,7 @@ class Standardisation:
         def fill(array: npt.NDArray[np.float32]) -> None:
             for start in range(0, len(array), _ROWS):
                 rows = slice(start, start + _ROWS)
-                array[rows] = self.features(graph.x[rows].float()).numpy()
+                array[rows] = self.features(graph.x[rows]).numpy()
 
         name = f"x-standardised-{checksum(self.std.cpu(), checksum(self.mean.cpu())):08x}"
         shape = graph.num_nodes, graph.num_features

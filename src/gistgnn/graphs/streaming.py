@@ -7,9 +7,9 @@ After Akhremtsev, Sanders and Schulz, (Semi-)External Algorithms for Graph Parti
 3. Label propagation moves single nodes between METIS's clusters, and makes room where a cluster has too many.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ _COARSEN, _REFINE = 5, 6  # passes
 _LOSSES = (0, 1, 2, 8, 2**40, 2**40)  # edges that a node may lose where its cluster has too many, by pass
 _EDGES = (2**12, 2**19)  # of a block
 _BLOCKS = 64  # at least
-_LONGEST = 2**20  # edges into a node that are looked at; hubs may have more
 _NODE, _PAIR, _BLOCK_BYTES = 24, 90, 2**27  # bytes of this process, and of METIS's for weights
 _PLACE, _RANDOM = 22, 18  # bits of a score below the number of edges; a block has fewer than 2^22 edges
 _POINTERS = 2**16  # nodes whose places in `col` are looked at at once; another number would change the clusters
@@ -46,49 +45,45 @@ def stream_bytes(nodes: int, edges: int) -> int:
     return metis.metis_bytes(nodes // _FEWER, 2 * pairs) + _PAIR * pairs + _NODE * nodes + _BLOCK_BYTES
 
 
-def stream_clusters(edges: CSR, count: int, seed: int, seen: Callable[[float], None] = lambda share: None) -> Part:
-    """Assign every node to a cluster: [N] int32; some may be empty. ``seen`` gets the share of the work done."""
+def stream_clusters(edges: CSR, count: int, seed: int) -> Part:
+    """Assign every node to a cluster: [N] int32; some may be empty."""
     nodes, part = edges.num_nodes, np.arange(edges.num_nodes, dtype=np.int32)
     small = max(nodes // (count * _SMALLER), 2 if nodes >= 4 * count else 1)  # nodes of a small cluster, at most
     most = max(-(-nodes // count), int(LARGEST * nodes / count))
     streams = [generator(seed, "stream clusters", number) for number in range(_COARSEN + 1 + _REFINE)]
 
-    def blocks(number: int) -> Iterator[Rows]:
-        """Yield the edges for a pass."""
-        block = min(max(edges.num_edges // _BLOCKS, _EDGES[0]), _EDGES[1])
-        for rows in row_blocks(edges, block, max(nodes // _BLOCKS, 16), _LONGEST):
-            yield rows
-            seen((number + rows.nodes.stop / nodes) / len(streams))
+    def blocks() -> Iterator[Block]:
+        return blocks_of(edges, min(max(edges.num_edges // _BLOCKS, _EDGES[0]), _EDGES[1]), max(nodes // _BLOCKS, 16))
 
     if small > 1:  # small clusters
         alone = (edges.rowptr.diff() == 0).numpy()
         for number in range(_COARSEN):
             labels, last = Labels.counted(part, nodes, small), number == _COARSEN - 1
-            for rows in blocks(number):
-                labels.propagate(rows, streams[number], int(last))
+            for block in blocks():
+                labels.propagate(block, streams[number], int(last))
                 if last:
-                    labels.adopt(rows, alone)
+                    labels.adopt(block, alone)
         part = packed(part, small, nodes // _FEWER)
     sizes, rng = np.bincount(part), streams[_COARSEN]
-    graph = contracted(blocks(_COARSEN), part, len(sizes), PAIRS, rng)
+    graph = contracted(blocks(), part, len(sizes), PAIRS, rng)
     part = metis.metis_clusters(graph, count, int(rng.integers(2**31)), sizes).astype(np.int32)[part]
     for number, loss in enumerate(_LOSSES, _COARSEN + 1):
         labels = Labels.counted(part, count, most)
-        for rows in blocks(number):
-            labels.propagate(rows, streams[number], 1, loss)
+        for block in blocks():
+            labels.propagate(block, streams[number], 1, loss)
     labels.spread()
     return part
 
 
 def contracted(
-    blocks: "Iterator[Rows]", part: Part, clusters: int, most: int, rng: np.random.Generator
+    blocks: "Iterator[Block]", part: Part, clusters: int, most: int, rng: np.random.Generator
 ) -> sp.csr_matrix:
     """Return how many edges go between clusters, [clusters, clusters] int32, symmetric; `part` is [N]."""
     # If more than `most` pairs have edges, every edge, counted or to come, is kept with probability 1/2; and again. So
     # pairs with many edges stay, in proportion.
     counts, waiting, share = sp.csr_matrix((clusters, clusters), dtype=np.int64), [], 1.0
-    for rows in blocks:
-        one, other = part[rows.nodes].repeat(np.diff(rows.rowptr)), part[rows.source]
+    for block in blocks:
+        one, other = part[block.target], part[block.source]
         kept = one != other
         if share < 1:
             kept &= rng.random(len(kept), np.float32) < share
@@ -109,34 +104,22 @@ def _counted(pairs: list[npt.NDArray[np.int32]], clusters: int) -> sp.csr_matrix
     return sp.coo_matrix((np.ones(ends.shape[1], np.int64), (ends[0], ends[1])), (clusters, clusters)).tocsr()
 
 
-@dataclass(frozen=True)
-class Rows:
-    """A block of edges: the edges into consecutive nodes."""
+class Block(NamedTuple):
+    """The edges into consecutive nodes."""
 
-    first: int  # the number of the first node
-    rowptr: Ints  # [n + 1], from 0: node ``first + i`` has the edges ``rowptr[i]`` to ``rowptr[i + 1] - 1``
-    source: npt.NDArray[Any]  # [edges of these nodes]
-
-    @property
-    def nodes(self) -> slice:
-        return slice(self.first, self.first + len(self.rowptr) - 1)
-
-    def targets(self) -> Ints:
-        """Return the target of every edge, counted from ``first``: [edges]."""
-        return np.arange(len(self.rowptr) - 1).repeat(np.diff(self.rowptr))
+    nodes: slice
+    source: npt.NDArray[Any]  # [edges]
+    target: Ints  # [edges], ascending
 
 
-def row_blocks(edges: CSR, most_edges: int, most_nodes: int, longest: int) -> Iterator[Rows]:
-    """Yield all edges in blocks; of a node alone in a block, at most ``longest`` or ``most_edges`` edges."""
-    col = edges.col.numpy()
+def blocks_of(edges: CSR, most_edges: int, most_nodes: int) -> Iterator[Block]:
+    """Yield all edges in blocks of at most ``most_edges`` edges, or of one node."""
     for begin in range(0, edges.num_nodes, _POINTERS):
-        ptr = edges.rowptr[begin : begin + _POINTERS + 1]
-        for rows in row_chunks(ptr, most_nodes, most_edges):
-            bounds = ptr[rows.start : rows.stop + 1].numpy().astype(np.int64)
-            start, bounds = bounds[0], bounds - bounds[0]
-            if len(bounds) == 2:
-                bounds = np.minimum(bounds, max(longest, most_edges))
-            yield Rows(begin + rows.start, bounds, col[start : start + bounds[-1]])
+        for rows in row_chunks(edges.rowptr[begin : begin + _POINTERS + 1], most_nodes, most_edges):
+            nodes = slice(begin + rows.start, begin + rows.stop)
+            part = edges.rows(nodes)[0]
+            target = np.arange(nodes.start, nodes.stop).repeat(part.rowptr.diff().numpy())
+            yield Block(nodes, part.col.numpy(), target)
 
 
 # Every node moves to the cluster that most of its neighbours are in, among the clusters with room. The nodes of a block
@@ -153,12 +136,12 @@ class Labels:
     def counted(cls, of: Part, clusters: int, most: int) -> "Labels":
         return cls(of, np.bincount(of, minlength=clusters), most)
 
-    def propagate(self, rows: Rows, rng: np.random.Generator, least: int, loss: int = 0) -> None:
+    def propagate(self, block: Block, rng: np.random.Generator, least: int, loss: int = 0) -> None:
         """Move nodes to where most neighbours are, if ``least`` edges gain; full clusters may lose ``loss`` edges."""
-        node, label, count = self._counted(rows)
+        node, label, count = self._counted(block)
         if not len(node):
             return
-        own = self.of[rows.nodes].astype(np.int64)
+        own = self.of[block.nodes].astype(np.int64)
         at_home = label == own[node]
         kept = np.zeros(len(own), np.int64)
         kept[node[at_home]] = count[at_home]
@@ -172,15 +155,13 @@ class Labels:
         wanted = gain >= least
         if loss:
             wanted |= self._leaving(home, gain, least, loss)
-        self.move(rows.first + mover[wanted], label[wanted], gain[wanted])
+        self.move(block.nodes.start + mover[wanted], label[wanted], gain[wanted])
 
-    def _counted(self, rows: Rows) -> tuple[Ints, Ints, Ints]:
+    def _counted(self, block: Block) -> tuple[Ints, Ints, Ints]:
         """Return, for every node of a block and every cluster of its neighbours, the number of edges."""
-        target, bits = rows.targets(), len(self.sizes).bit_length()
-        keys = (target << bits) | self.of[rows.source]
-        loops = rows.source == target + rows.first
-        if loops.any():
-            keys = keys[~loops]
+        bits = len(self.sizes).bit_length()
+        keys = ((block.target - block.nodes.start) << bits) | self.of[block.source]
+        keys = keys[block.source != block.target]
         keys.sort()
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
         count = np.diff(starts, append=len(keys))
@@ -207,11 +188,11 @@ class Labels:
         self.of[nodes] = labels
         return len(nodes)
 
-    def adopt(self, rows: Rows, alone: npt.NDArray[np.bool_]) -> None:
+    def adopt(self, block: Block, alone: npt.NDArray[np.bool_]) -> None:
         """Let nodes without an edge into them, ``alone``: [N], move from clusters of their own to their targets'."""
-        entries = np.flatnonzero(alone[rows.source])
-        nodes, first = np.unique(rows.source[entries], return_index=True)
-        labels = self.of[rows.nodes].repeat(np.diff(rows.rowptr))[entries[first]].astype(np.int64)
+        entries = np.flatnonzero(alone[block.source])
+        nodes, first = np.unique(block.source[entries], return_index=True)
+        labels = self.of[block.target[entries[first]]].astype(np.int64)
         free = (self.sizes[self.of[nodes]] == 1) & (self.of[nodes] != labels)
         self.move(nodes[free], labels[free], np.zeros(int(free.sum()), np.int64))
 

@@ -195,8 +195,9 @@ class TablesSource:
             self._classes = _class_numbers(connection, self._nodes, types)
         self._y = ["y"] if "y" in types else [name for name in types if _SEVERAL.fullmatch(name)]
         if not self._y or _SPLIT not in types:
-            lacking = _SPLIT if self._y else "y"
-            raise InputError(f"{nodes}: there is no column {lacking}; expected y, split, and features")
+            others = sorted(types.keys() - {"y", _SPLIT, _NODE}, key=lambda name: (name[-1:].isdigit(), name))
+            expected = f"expected y, split, and features: rename the one of {', '.join(others[:10])} that has it"
+            raise InputError(f"{nodes}: there is no column {_SPLIT if self._y else 'y'}; {expected}")
         self._x = [name for name in types if name not in (*self._y, _SPLIT, _NODE)]
         if not self._x:
             raise InputError(f"{nodes}: there are no features; expected more columns than y and split")

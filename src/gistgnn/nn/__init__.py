@@ -32,6 +32,4 @@ MODELS: "Registry[type[GNN]]" = Registry(
 WITH_HEADS = ("gat", "gatv2")
 """The names of the models that have attention heads."""
 
-_HOMES = {"Adjacency": "adjacency", "SparseMatrix": "sparse", "GNN": "gnn", "Layer": "gnn", "members_of": "gnn"}
-_HOMES |= {"GAT": "gat", "GATv2": "gat", **dict.fromkeys(["GCN", "GraphSAGE", "GIN"], "convolutions")}
-__getattr__ = lazy_attributes(__name__, _HOMES)
+__getattr__ = lazy_attributes(__name__)

@@ -31,21 +31,12 @@ class Adjacency:
         num_nodes: N.
         dtype: type of the operators' values; the same as the features'.
         edge_weight: [E], of the edges; None: 1. It is a constant, without a gradient.
-
-    Attributes:
-        pattern: [N, N], the entries (target, source).
-        edge_weight: [E], in the order of the pattern's entries; None: 1.
-        layers: the number of layers that the structure is for; None: any number.
-        constant: features whose products are kept in `products`, by operator; see `cache_products`.
-
-    Raises:
-        InputError: ``edge_index`` is not an integer tensor [2, E], or contains a node outside 0..N-1; or
-            ``edge_weight`` has another length. Operators that divide by sums of weights raise it for a negative one.
     """
 
-    edge_weight: Tensor | None = None
+    pattern: CSR  # [N, N], the entries (target, source)
+    edge_weight: Tensor | None = None  # [E], in the order of the entries; None: 1
     by_rows = False
-    layers: int | None = None
+    layers: int | None = None  # that the structure is for; None: any number
 
     def __init__(
         self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
@@ -115,7 +106,6 @@ class Adjacency:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
         return self.pattern.shape[0]
 
     @property
@@ -125,7 +115,6 @@ class Adjacency:
 
     @property
     def device(self) -> torch.device:
-        """The device of the structure."""
         return self.pattern.col.device
 
     @cached_property
@@ -221,6 +210,3 @@ class Adjacency:
             return self
         weight = None if self.edge_weight is None else self.edge_weight.to(like.device)
         return Adjacency.from_csr(self.pattern.to(like.device), like.dtype, weight, by_rows=self.by_rows)
-
-    def __repr__(self) -> str:
-        return f"Adjacency(num_nodes={self.num_nodes}, num_edges={self.num_edges}, device='{self.device}')"

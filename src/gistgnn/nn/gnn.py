@@ -162,7 +162,6 @@ class GNN(nn.Module):
         return tuple(dict.fromkeys(name for layer in self.convs for name in cast(Layer, layer).edge_data))
 
     def check_input(self, x: Tensor | SparseMatrix) -> None:
-        """Raise InputError if ``x`` does not have the model's number of features."""
         if len(x.shape) != 2 or x.shape[1] != self.in_features:
             raise InputError(f"x has shape {list(x.shape)}: the model expects [N, {self.in_features}]")
 

@@ -2,8 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from copy import deepcopy
+from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -21,10 +20,8 @@ _HALF = (torch.bfloat16, torch.float16)
 _STEPS = ("propagate", "message", "aggregate")
 _HOOKS = tuple(f"_{step}_forward_{kind}" for step in _STEPS for kind in ("pre_hooks", "hooks"))
 _KEPT = 8  # matrices of a batch; a model that makes other edges at every step gets no more
-_CLOSE = 1e-3  # of the largest value: how far apart two ways to compute it may be
 
 _LAYERS: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()  # by model: the layers that may multiply
-_SAME: dict[tuple[Any, ...], bool] = {}  # by kind of model and layers: whether the result is the same
 
 
 class Products:
@@ -62,15 +59,22 @@ class Products:
 
 @contextmanager
 def sparse_layers(
-    model: nn.Module, products: Products, positional: tuple[Any, ...], by_name: dict[str, Tensor]
+    model: nn.Module, products: Products, edge_index: Tensor, weight: Tensor | None = None
 ) -> Iterator[None]:
     """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block."""
-    # PyG must allow it (`message_and_aggregate`), messages must be features times a constant, and output and gradients
-    # of this kind of model must agree on the first batch called with these arguments.
-    layers = multiplies(model)
-    same = bool(layers) and _same(model, layers, products, positional, by_name)
-    with _multiplying(layers, products, positional[1], by_name.get("edge_weight")) if same else nullcontext():
+    replaced = []  # in the layers' dictionaries: a module's own way to set attributes takes longer than a small product
+    for layer in multiplies(model):
+        own = {"propagate": partial(_propagate, layer, products)}
+        if not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer) and "forward" not in vars(layer):
+            own["forward"] = partial(_forward, layer, products, edge_index, weight)
+        vars(layer).update(own)
+        replaced.append((layer, own))
+    try:
         yield
+    finally:
+        for layer, own in replaced:
+            for name in own:
+                del vars(layer)[name]
 
 
 @contextmanager
@@ -109,7 +113,7 @@ def _normalises(layer: nn.Module) -> bool:
 
 
 def multiplies(model: nn.Module) -> list[Any]:
-    """Return the layers of PyG in a model that may multiply; those at the model's first call."""
+    """Return the layers of PyG in a model that may multiply, by PyG's word: those at the model's first call."""
     if model not in _LAYERS:
         own = "torch_geometric.nn" in sys.modules and not hasattr(model, "_orig_mod")  # compiled code stays as it is
         _LAYERS[model] = [layer for layer in model.modules() if _may_multiply(layer)] if own else []
@@ -121,65 +125,21 @@ def _may_multiply(layer: nn.Module) -> bool:
 
     if not isinstance(layer, MessagePassing) or "propagate" in vars(layer):
         return False
+    own, plain = type(layer), MessagePassing
     return (
         layer.fuse
         and layer.aggr in _SUMS
         and (layer.flow, layer.node_dim, layer.decomposed_layers) == ("source_to_target", -2, 1)
         and not _is_watched(layer)
+        and own.message.__module__.startswith("torch_geometric.")  # features times weights; a user's may be anything
         and signature(layer.message).parameters.keys() <= {"x_j", "edge_weight"}
-        and type(layer).update is MessagePassing.update
+        and (own.aggregate, own.update) == (plain.aggregate, plain.update)
     )
 
 
 def _is_watched(layer: Any) -> bool:
     """Tell whether something looks at the layer's messages."""
     return bool(layer.explain) or any(getattr(layer, hooks) for hooks in _HOOKS)
-
-
-def _same(
-    model: nn.Module, layers: list[Any], products: Products, positional: tuple[Any, ...], by_name: dict[str, Tensor]
-) -> bool:
-    """Tell whether a model of this kind gives the same; False if that is not known and gradients are off."""
-    kind = type(model), frozenset(by_name), *((type(layer), layer.aggr) for layer in layers)
-    if kind not in _SAME:
-        if not torch.is_grad_enabled() or not all(value.numel() for value in positional):
-            return False
-        device = products.x.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            try:
-                plain, multiplied = (_values(model, each, positional, by_name) for each in (None, products))
-                _SAME[kind] = len(plain) == len(multiplied) and all(map(_close, plain, multiplied))
-            except Exception:  # of the user's model, which the plain way may raise as well
-                _SAME[kind] = False
-    return _SAME[kind]
-
-
-def _values(
-    model: nn.Module, products: Products | None, positional: tuple[Any, ...], by_name: dict[str, Tensor]
-) -> list[Tensor]:
-    """Return the output, without dropout, and the gradients; with `products`, layers multiply."""
-    copy, weight = deepcopy(model).eval(), by_name.get("edge_weight")  # a module may have state
-    with _multiplying(multiplies(copy), products, positional[1], weight) if products else nullcontext():
-        out = copy(*positional, **by_name)
-    out.square().mean().backward()
-    return [out.detach(), *(p.grad for p in copy.parameters() if p.grad is not None)]
-
-
-@contextmanager
-def _multiplying(layers: list[Any], products: Products, edge_index: Tensor, weight: Tensor | None) -> Iterator[None]:
-    replaced = []  # in the layers' dictionaries: a module's own way to set attributes takes longer than a small product
-    for layer in layers:
-        own = {"propagate": partial(_propagate, layer, products)}
-        if not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer) and "forward" not in vars(layer):
-            own["forward"] = partial(_forward, layer, products, edge_index, weight)
-        vars(layer).update(own)
-        replaced.append((layer, own))
-    try:
-        yield
-    finally:
-        for layer, own in replaced:
-            for name in own:
-                del vars(layer)[name]
 
 
 def _forward(
@@ -228,7 +188,3 @@ def _equal(one: Tensor | None, other: Tensor | None) -> bool:
     if one is None or other is None:
         return one is other
     return one is other or (one.shape == other.shape and torch.equal(one, other))
-
-
-def _close(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and bool(((one - other).abs() <= _CLOSE * one.abs().max().clamp(min=1e-6)).all())

@@ -63,7 +63,6 @@ class SampledAdjacency(Adjacency):
 
     @property
     def num_nodes(self) -> int:
-        """N_in."""
         return self.pattern.shape[1]
 
     @property

@@ -39,9 +39,6 @@ class SparseMatrix:
         col: [nnz], column of every entry.
         value: [nnz], floating-point value of every entry. Values at the same place add up.
         shape: (R, C).
-
-    Raises:
-        InputError: the three vectors differ in length, or an index is outside the shape.
     """
 
     def __init__(self, row: Tensor, col: Tensor, value: Tensor, shape: tuple[int, int]) -> None:
@@ -74,7 +71,6 @@ class SparseMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(R, C)."""
         return self.pattern.shape
 
     @property
@@ -84,7 +80,6 @@ class SparseMatrix:
 
     @property
     def device(self) -> torch.device:
-        """Device of the matrix."""
         return self.value.device
 
     @cached_property
@@ -124,7 +119,6 @@ class SparseMatrix:
         return SparseMatrix.from_pattern(pattern, self.value[keep])
 
     def to_dense(self) -> Tensor:
-        """Return the dense matrix: [R, C]."""
         dense = self.value.new_zeros(self.shape)
         return dense.index_put_((self.pattern.row.long(), self.pattern.col.long()), self.value, accumulate=True)
 
@@ -137,9 +131,6 @@ class SparseMatrix:
         if h.dtype != self.dtype:
             raise InputError(f"product of {self.dtype} with {h.dtype}: convert one of them by .to(dtype)")
         return multiply(self, h)
-
-    def __repr__(self) -> str:
-        return f"SparseMatrix(shape={self.shape}, nnz={len(self.value)}, dtype={self.dtype}, device='{self.device}')"
 
 
 def multiply(matrix: SparseMatrix, h: Tensor) -> Tensor:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from gistgnn.sampling.auto import AutoSampling, chosen_sampling
     from gistgnn.sampling.batch import Batch, training_subgraph, whole_graph
     from gistgnn.sampling.call import arguments, check_fits, forward, multiplying
-    from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
+    from gistgnn.sampling.clusters import AutoSampling, ClusterBatches, ClusterSampling, chosen_sampling
     from gistgnn.sampling.ladies_fastgcn import FastGCNSampling, LadiesSampling
     from gistgnn.sampling.layered import NeighborSampling
     from gistgnn.sampling.registry import SAMPLERS, describe, from_description, named_sampling
@@ -24,15 +23,5 @@ __all__ += ["SAMPLERS", "LadiesSampling", "NeighborSampling", "RandomBatches", "
 __all__ += ["SaintWalkSampling", "Sampler", "Sampling", "arguments", "check_fits", "chosen_sampling", "describe"]
 __all__ += ["expected_batch", "forward", "from_description", "multiplying", "named_sampling", "training_subgraph"]
 __all__ += ["whole_graph"]
-_HOMES = {
-    **dict.fromkeys(["AutoSampling", "chosen_sampling"], "auto"),
-    **dict.fromkeys(["Batch", "training_subgraph", "whole_graph"], "batch"),
-    **dict.fromkeys(["arguments", "check_fits", "forward", "multiplying"], "call"),
-    **dict.fromkeys(["ClusterBatches", "ClusterSampling"], "clusters"),
-    **dict.fromkeys(["FastGCNSampling", "LadiesSampling"], "ladies_fastgcn"),
-    "NeighborSampling": "layered",
-    **dict.fromkeys(["SAMPLERS", "describe", "from_description", "named_sampling"], "registry"),
-    **dict.fromkeys(["SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"], "saint"),
-    **dict.fromkeys(["FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"], "sampler"),
-}
-__getattr__ = lazy_attributes(__name__, _HOMES)
+
+__getattr__ = lazy_attributes(__name__)

@@ -91,22 +91,18 @@ class Batch:
 
     @property
     def device(self) -> torch.device:
-        """Where models run."""
         return self.y.device if self.is_stored else self.x.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the features that models see: those of a folder may be float16, and become float32."""
-        return torch.promote_types(self.x.dtype, torch.float32)
+        return self.x.dtype
 
     def in_memory(self) -> "Batch":
         """Return the batch with features and edges as many operations may read them, on the models' device."""
         # An InputError says that they have to be copied, and do not fit in memory.
         if not self.is_stored:
             return self
-        if self.x.dtype != self.dtype:
-            check_room(self.x.numel() * self.dtype.itemsize, f"the features as {self.dtype}")
-        x, data = self.x.to(self.device, self.dtype), {k: v.to(self.device) for k, v in self.edge_data.items()}
+        x, data = self.x.to(self.device), {k: v.to(self.device) for k, v in self.edge_data.items()}
         edges = self.csr.to(self.device)
         return replace(self, x=x, edges=edges, edge_data=data, product=None, sparse=self.is_sparse, folder=None)
 
@@ -126,7 +122,6 @@ class Batch:
 
     @cached_property
     def products(self) -> Products:
-        """The matrices that PyG's layers multiply by."""
         return Products(self.dense)
 
     @cached_property
@@ -143,7 +138,6 @@ class Batch:
 
     @cached_property
     def is_sparse(self) -> bool:
-        """Whether `features` is a sparse matrix."""
         if self.sparse is not None or self._is_csr:
             return self.sparse is not False
         sample = sample_of(self.x)
@@ -222,8 +216,7 @@ def training_subgraph(graph: Graph) -> Batch:
         cols.append(number[piece.col[inside]].to(edges.col.dtype))
         degrees += torch.bincount(piece.row[inside], minlength=len(train))
     rowptr = torch.cat([degrees.new_zeros(1), degrees[train].cumsum(0)]).to(edges.rowptr.dtype)
-    x, kept = graph.x[train.nonzero().squeeze(1)], torch.cat(insides)
-    x = x.to(device, torch.promote_types(x.dtype, torch.float32))
+    x, kept = graph.x[train.nonzero().squeeze(1)].to(device), torch.cat(insides)
     data = {name: value[kept].to(device) for name, value in graph.edge_data.items()}
     inner = CSR(rowptr.to(device), torch.cat(cols).to(device))
     return Batch(x, inner, graph.y[graph.train], torch.arange(len(x), device=device), edge_data=data)

@@ -4,8 +4,8 @@ import inspect
 import logging
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple, cast
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ from gistgnn.sampling.batch import Batch
 
 _STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, also where they are optional
 _GRAPHS = ("data", "graph", "batch")  # a first argument of this name is a whole graph
-_KEPT = 2  # batches of a user's own loop whose matrices are kept: those to train on and, perhaps, to score
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ class Signature(NamedTuple):
 
 
 _SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()  # needed at every step, slow to inspect
-_CALLED: "WeakKeyDictionary[nn.Module, _Calls]" = WeakKeyDictionary()
+_CALLED: WeakSet[nn.Module] = WeakSet()
 
 
 def signature(model: nn.Module) -> Signature:
@@ -116,7 +115,7 @@ def multiplying(model: nn.Module, batch: Batch, inputs: Arguments) -> AbstractCo
     """Return a context in which PyG's layers in the model multiply by matrices of the batch: see `sparse_layers`."""
     if signature(model).structure != "edge_index":
         return nullcontext()
-    return sparse_layers(model, batch.products, *inputs)
+    return sparse_layers(model, batch.products, inputs.positional[1], inputs.by_name.get("edge_weight"))
 
 
 def forward(model: nn.Module, batch: Batch) -> Tensor:
@@ -136,8 +135,8 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
 
 def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: Collection[str] | None = None) -> None:
     """Refuse a model that cannot take the graph's features or predict its classes; warn of unused edge data."""
-    # `batch` is the graph or a part of it. A model from outside `gistgnn.nn`, or an ensemble, runs once, or a few times
-    # if there is edge data, whose names are `edge_data` (None: the batch's). `classes` None: any number of outputs.
+    # `batch` is the graph or a part of it; a model from outside `gistgnn.nn` runs once. `edge_data`: the names of the
+    # graph's edge data (None: the batch's). `classes` None: any number of outputs.
     members = members_of(model)
     for member in members:
         outputs = _try(member, batch)
@@ -147,11 +146,10 @@ def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: C
     model = members[0]
     gnn, kind = as_gnn(model), type(getattr(model, "_orig_mod", model)).__name__
     for name in batch.edge_data if edge_data is None else edge_data:
-        taken = name in (gnn.edge_data if gnn else signature(model).edge_data)
-        if not taken or (gnn is None and name in batch.edge_data and not _depends_on(model, batch, name)):
+        if name not in (gnn.edge_data if gnn else signature(model).edge_data):
             log.warning(
-                f"the graph has {name}, and {kind} makes no use of it: take a model with {name} in its forward (in PyG "
-                f"it often has to be built for it, by edge_dim), or drop it: data.{name} = None"
+                f"the graph has {name}, and {kind} makes no use of it: take a model with {name} in its forward, or "
+                f"drop it: data.{name} = None"
             )
 
 
@@ -172,86 +170,50 @@ def _try(model: nn.Module, batch: Batch) -> int:
         raise InputError(f"the model cannot take this graph's {data}: {reason(error)}") from error
 
 
-def _depends_on(model: nn.Module, batch: Batch, name: str) -> bool:
-    """Tell whether the output changes with the edge data of a name; True if that cannot be tried."""
-    value = batch.edge_data[name]
-    factors = 0.5 + torch.rand(value.shape, generator=torch.Generator().manual_seed(0))
-    other = value * factors.to(value) if value.is_floating_point() else value.roll(1, dims=0)
-    if torch.equal(value, other):
-        return True
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            positional, by_name = arguments(model, batch)
-            return not torch.equal(model(*positional, **by_name), model(*positional, **{**by_name, name: other}))
-    finally:
-        model.train(training)
-
-
-# Sub-GCNs that a training loop of the user's own calls: PyG's layers in them multiply by matrices, as in `fit`.
+def multiply_when_called(model: nn.Module, recent: "Recent") -> None:
+    """Let PyG's layers in a sub-GCN that a user's own loop calls multiply as in `fit`; copies pass messages."""
+    if model not in _CALLED and signature(model).structure == "edge_index" and multiplies(model):
+        _CALLED.add(model)
+        model.register_forward_pre_hook(recent.begin, with_kwargs=True)
+        model.register_forward_hook(recent.end, always_call=True)
 
 
 class Recent:
-    """The matrices of the latest batches. Batches are told apart by their tensors, and by changes to these in place."""
+    """The matrices of the latest batch, which is known by its tensors, and by changes to these in place."""
 
-    def __init__(self) -> None:
-        self._known: list[tuple[list[Tensor], list[int], Products]] = []
+    def __init__(self, active: bool = True) -> None:
+        self._active, self._open = active, dict[nn.Module, AbstractContextManager[None]]()
+        self._tensors, self._versions, self._products = list[Tensor](), list[int](), cast(Products | None, None)
+
+    def __reduce__(self) -> "tuple[type[Recent], tuple[bool]]":
+        """Copies, also in files, do nothing."""
+        return Recent, (False,)
 
     def products(self, tensors: list[Tensor]) -> Products:
         """Return the matrices of a batch; ``tensors``: its features, edges and edge data."""
         versions = [tensor._version for tensor in tensors]
-        for others, known, products in self._known:
-            if known == versions and list(map(id, others)) == list(map(id, tensors)):
-                return products
-        self._known = [*self._known[1 - _KEPT :], (tensors, versions, Products(tensors[0]))]
-        return self._known[-1][-1]
-
-
-def multiply_when_called(model: nn.Module, recent: Recent) -> None:
-    """Let PyG's layers in a model multiply as in `fit` whenever it is called; copies pass messages."""
-    if model not in _CALLED and signature(model).structure == "edge_index" and multiplies(model):
-        calls = _CALLED[model] = _Calls(recent)
-        model.register_forward_pre_hook(calls.begin, with_kwargs=True)
-        model.register_forward_hook(calls.end, always_call=True)
-
-
-class _Calls:
-    """The calls of one model."""
-
-    def __init__(self, recent: Recent | None = None) -> None:
-        self._recent, self._open = recent, list[AbstractContextManager[None] | None]()
-
-    def __reduce__(self) -> "tuple[type[_Calls], tuple[()]]":
-        """Copies do nothing."""
-        return _Calls, ()
+        if self._versions != versions or list(map(id, self._tensors)) != list(map(id, tensors)):
+            self._tensors, self._versions, self._products = tensors, versions, Products(tensors[0])
+        return cast(Products, self._products)
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Replace what passes messages, unless `fit` has done so, or the model is called in another way."""
-        context = None
-        if self._recent is not None and not any("propagate" in vars(layer) for layer in multiplies(model)):
-            given = dict(zip(inspect.signature(model.forward).parameters, args, strict=False)) | kwargs
-            given = {name: value for name, value in given.items() if value is not None}
-            if _is_batch(given):
-                x, edge_index, *_ = tensors = list(given.values())
-                data = {name: value for name, value in given.items() if name in EDGE_DATA}
-                context = sparse_layers(model, self._recent.products(tensors), (x, edge_index), data)
-                context.__enter__()
-        self._open.append(context)
+        if not self._active or any("propagate" in vars(layer) for layer in multiplies(model)):
+            return
+        given = dict(zip(inspect.signature(model.forward).parameters, args, strict=False)) | kwargs
+        tensors = [value for value in given.values() if value is not None]
+        if len(tensors) > 1 and all(map(_is_constant, tensors)) and not torch._C._are_functorch_transforms_active():
+            context = sparse_layers(model, self.products(tensors), tensors[1], given.get("edge_weight"))
+            context.__enter__()
+            self._open[model] = context
 
-    def end(self, *_: object) -> None:
-        if self._open and (context := self._open.pop()):
+    def end(self, model: nn.Module, *_: object) -> None:
+        """Let the model's layers pass messages again."""
+        if context := self._open.pop(model, None):
             context.__exit__(None, None, None)
 
 
-def _is_batch(given: dict[str, Any]) -> bool:
-    """Tell whether arguments are features, edges and edge data without gradients, and known by their identity."""
-    values = list(given.values())
-    return (
-        len(values) > 1
-        and all(name in EDGE_DATA for name in list(given)[2:])
-        and not torch._C._are_functorch_transforms_active()
-        and all(isinstance(value, Tensor) and not value.requires_grad and not value.is_inference() for value in values)
-        and (values[0].layout, values[0].is_floating_point()) == (torch.strided, True)
-        and not values[1].is_floating_point()
-    )
+def _is_constant(value: Any) -> bool:
+    """Whether a value is a tensor without a gradient, whose changes can be told."""
+    plain = isinstance(value, Tensor) and value.layout is torch.strided
+    return plain and not value.requires_grad and not value.is_inference()

@@ -11,23 +11,15 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from gistgnn.defaults import SMALL_GRAPH
 from gistgnn.errors import InputError
-from gistgnn.graphs import CSR
-from gistgnn.graphs.cluster_choice import (
-    FINER,
-    POOR,
-    choose_clusters,
-    choose_per_batch,
-    entropy_share,
-    first_batch,
-    first_cut,
-)
-from gistgnn.graphs.clustering import METHODS, Clusters, cluster
+from gistgnn.graphs import CSR, clustering
+from gistgnn.graphs.clustering import METHODS, Clusters, cluster, entropy_share, first_batch, first_cut
 from gistgnn.graphs.csr import check_sources, index_dtype
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling
+from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, expected_batch
 from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import check_count, check_flag, shown
 from gistgnn.utils.tensors import Array, to_device
@@ -45,7 +37,7 @@ class ClusterSampling(Sampling):
 
     Args:
         clusters: c, the number of clusters. None: those of the graph's folder, or as many as batches of about 2,000
-            nodes need to show about the classes that random nodes do (see `gistgnn.graphs.cluster_choice`).
+            nodes need to show about the classes that random nodes do (see `gistgnn.graphs.clustering`).
         clusters_per_batch: q; None: about 2,000 nodes, or more where c is given and batches show few classes.
         method: "metis", which cuts few edges; "stream", which cuts about as few, in less time and memory on large
             graphs; or "random", for comparison.
@@ -80,7 +72,7 @@ class ClusterSampling(Sampling):
         options = {"independent": self.batches == "independent", "precompute": self.precompute}
         made = ClusterBatches(whole, clusters, q, seed, **options)
         made.facts = {"clusters": there, "clusters_per_batch": q, "label_entropy": entropy}
-        if entropy is not None and entropy < POOR:
+        if entropy is not None and entropy < clustering.POOR:
             self._note_poor(entropy, there, q, whole)
         return made
 
@@ -95,7 +87,7 @@ class ClusterSampling(Sampling):
             return entropy_share(whole.y, whole.loss_nodes, assignment, per_batch, seed)
 
         if ptr is None and c is None and q is None:
-            return choose_clusters(cut, nodes, lambda made, per_batch: share(made.assignment, per_batch))
+            return clustering.choose_clusters(cut, nodes, lambda made, per_batch: share(made.assignment, per_batch))
         clusters, there = None, 0 if ptr is None else len(ptr) - 1
         if ptr is None:
             clusters = cut(c or first_cut(nodes))
@@ -108,12 +100,12 @@ class ClusterSampling(Sampling):
                 "graph anew"
             )
         if q is None:
-            return clusters, *choose_per_batch(there, first_batch(nodes, there), partial(share, assignment))
+            return clusters, *clustering.choose_per_batch(there, first_batch(nodes, there), partial(share, assignment))
         return clusters, (q := min(q, there) if c is None else q), share(assignment, q)
 
     def _note_poor(self, entropy: float, clusters: int, per_batch: int, whole: Batch) -> None:
         """Say what to take where the user's own choice, or the folder's clusters, show few classes."""
-        finest = min(round(FINER[-1] * first_cut(nodes := whole.x.shape[0])), nodes)
+        finest = min(round(clustering.FINER[-1] * first_cut(nodes := whole.x.shape[0])), nodes)
         if whole.cluster_ptr is not None:
             advice = f"cut the graph anew, by `gistgnn partition --clusters {finest}`"
         elif self.clusters or self.clusters_per_batch:
@@ -127,14 +119,36 @@ class ClusterSampling(Sampling):
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch."""
-        c = self.clusters or (graph.stored and graph.stored.clusters) or first_cut(graph.nodes)
+        c = self.clusters or graph.clusters or first_cut(graph.nodes)
         q = min(self.clusters_per_batch or first_batch(graph.nodes, c), c)
         inside = METIS_INSIDE if self.method != "random" and c > 1 else 1 / c
         both = (q - 1) / (c - 1) if c > 1 else 0.0
-        if graph.stored and graph.stored.clusters == c:  # then it is known
-            inside = graph.stored.inside
         edges = graph.edges * q / c * (inside + (1 - inside) * both)
         return Expected.subgraph(graph, graph.nodes * q / c, edges, steps=-(-c // q), precomputed=self.precompute)
+
+
+class AutoSampling(Sampling):
+    """Training on the whole graph up to `SMALL_GRAPH` nodes; by clusters above, or where batches are independent."""
+
+    name = "auto"
+    counts = ()
+
+    def choose(self, nodes: int) -> ClusterSampling | None:
+        """Return the settings for a graph of some nodes; None: every step sees the whole graph."""
+        small = nodes <= SMALL_GRAPH and self.batches == "shared"
+        return None if small else ClusterSampling(batches=self.batches)
+
+    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> RandomBatches:
+        """Return the sampler of a user's own loop; a small graph is one cluster."""
+        return (self.choose(len(whole.x)) or ClusterSampling(1, 1, "random")).sampler(whole, seed, layers)
+
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
+        return expected_batch(self.choose(graph.nodes), graph, layers)
+
+
+def chosen_sampling(sampling: Sampling | None, nodes: int) -> Sampling | None:
+    """Return the settings for a graph of some nodes: those of `AutoSampling` follow from them."""
+    return sampling.choose(nodes) if isinstance(sampling, AutoSampling) else sampling
 
 
 class ClusterBatches(RandomBatches):
@@ -197,7 +211,7 @@ class ClusterBatches(RandomBatches):
         )
 
     def _features(self, x: Tensor, ranges: Ranges) -> Tensor:
-        return to_device(joined(x, ranges).to(self._whole.dtype), self._device)
+        return to_device(joined(x, ranges), self._device)
 
     def _products(self, ranges: Ranges) -> Callable[[Operator], Tensor]:
         """Return a function that gives the ranges' rows of Ā x of the whole graph; its first call computes them all."""
@@ -258,7 +272,7 @@ def _renumbered(whole: Batch, clusters: Clusters) -> Batch:
     place[numbers] = np.arange(len(numbers))
     edges = CSR(torch.from_numpy(rows.indptr), torch.from_numpy(place[rows.indices]))
     data = {name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()}
-    x, y = whole.x.index_select(0, order).to(whole.dtype), whole.y.index_select(0, order)
+    x, y = whole.x.index_select(0, order), whole.y.index_select(0, order)
     nodes = train.index_select(0, order).cpu().nonzero().squeeze(1)
     return Batch(x, edges, y, nodes, sparse=whole.is_sparse, edge_data=data)
 

@@ -16,7 +16,7 @@ from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, check_draws
+from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure
 from gistgnn.utils.checks import check_count, check_kind
 from gistgnn.utils.tensors import Array, to_device
@@ -62,10 +62,7 @@ class LayeredSampling(Sampling):
         return value
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "LayeredBatches":
-        numbers = self.numbers(layers)
-        for number in numbers if self.also is None else ():
-            check_draws(self.per_layer, number, whole.x.shape[0])
-        return LayeredBatches(Structure(whole), self, numbers, seed)
+        return LayeredBatches(Structure(whole), self, self.numbers(layers), seed)
 
     @abstractmethod
     def draw_layers(

@@ -17,7 +17,7 @@ AUTO = "auto"
 FULL = "full"  # every step sees the whole graph; it has no settings
 SAMPLERS: "Registry[type[Sampling]]" = Registry(
     {
-        "auto": "gistgnn.sampling.auto:AutoSampling",
+        "auto": "gistgnn.sampling.clusters:AutoSampling",
         "clusters": "gistgnn.sampling.clusters:ClusterSampling",
         "ladies": "gistgnn.sampling.ladies_fastgcn:LadiesSampling",
         "fastgcn": "gistgnn.sampling.ladies_fastgcn:FastGCNSampling",
@@ -48,8 +48,8 @@ def describe(sampling: "Sampling | None") -> dict[str, Any] | None:
 
 
 def from_description(fields: dict[str, Any] | None) -> "Sampling | None":
-    """Return the settings that `describe` has described; older descriptions are of clusters and have no name."""
+    """Return the settings that `describe` has described."""
     if fields is None:
         return None
     settings = dict(fields)
-    return SAMPLERS[settings.pop("name", "clusters")](**settings)
+    return SAMPLERS[settings.pop("name")](**settings)

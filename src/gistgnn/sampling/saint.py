@@ -2,9 +2,8 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +13,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, check_draws
+from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure, pattern_of
 from gistgnn.utils.random_streams import generator
 from gistgnn.utils.tensors import Array, to_device
@@ -149,7 +148,6 @@ class SaintSampling(Sampling):
                 f"{structure.repeats} edges join nodes that another edge joins, and {self.name} draws pairs of nodes: "
                 "join such edges, by PyG's coalesce(), or train by full, clusters or neighbor"
             )
-        check_draws("batch_size", self.batch_size, structure.nodes, each=1 + self.length)
         return SaintBatches(structure, self, seed)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
@@ -231,7 +229,6 @@ class SaintWalkSampling(SaintSampling):
 
     name = "saint-rw"
     counts = ("batch_size", "walk_length", "sample_coverage")
-    most: ClassVar[Mapping[str, int]] = {"walk_length": 1000, "sample_coverage": 100_000}
 
     batch_size: int = 2000
     walk_length: int = 2

@@ -1,7 +1,7 @@
 """What all samplers have in common: their settings, and batches that are made in the background."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -11,13 +11,12 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.sampling.batch import Batch
-from gistgnn.utils.checks import MOST, check_count, shown
+from gistgnn.utils.checks import check_count, shown
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
 from gistgnn.utils.tensors import Array
 
 BATCHES = ("shared", "independent")
-DRAWS_PER_NODE, DRAWS = 100, 1_000_000  # see `check_draws`
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,6 @@ class Sampling(ABC):
 
     name: ClassVar[str]  # of the sampler in `--sampler`, in result.json and in the registry
     counts: ClassVar[tuple[str, ...]] = ("batch_size",)  # the settings that are integers >= 1
-    most: ClassVar[Mapping[str, int]] = {}  # the largest values of settings that have another limit than `MOST`
 
     batches: str = "shared"
 
@@ -118,7 +116,7 @@ class Sampling(ABC):
             raise InputError(f"batches is {shown(self.batches)}, expected one of {', '.join(BATCHES)}")
         for name in self.counts:
             if (value := getattr(self, name)) is not None:
-                check_count(name, value, most=self.most.get(name, MOST))
+                check_count(name, value)
 
     @abstractmethod
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "RandomBatches":
@@ -136,13 +134,6 @@ class Sampling(ABC):
 def expected_batch(sampling: Sampling | None, graph: GraphSizes, layers: int) -> Expected:
     """Return how large a sampler's batches will be; without a sampler every step sees the whole graph."""
     return Expected.whole(graph) if sampling is None else sampling.expected(graph, layers)
-
-
-def check_draws(name: str, setting: int, nodes: int, *, each: int = 1) -> None:
-    """Raise InputError if a batch would draw far more nodes than the graph has; one draw reads ``each`` nodes."""
-    most = max(DRAWS_PER_NODE * nodes, DRAWS) // each
-    if setting > most:
-        raise InputError(f"{name} is {setting}, expected at most {most:,} for a graph of {nodes:,} nodes")
 
 
 class RandomBatches(Sampler):

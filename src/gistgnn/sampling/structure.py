@@ -34,7 +34,7 @@ class Structure:
             others = sums - row_sums(pattern, weight * given)
             self.degrees = Degrees(without_zeros(sums), without_zeros(others + loops), loops=loops)
         self.y, self.train = whole.y, whole.loss_nodes.cpu().numpy()
-        self._device, self._dtype = whole.device, whole.dtype
+        self._device = whole.device
         self.sparse = whole.is_sparse  # features are gathered as sparse matrices
         self._features = whole.x if whole.is_stored else whole.features
 
@@ -45,7 +45,6 @@ class Structure:
 
     @cached_property
     def most_neighbours(self) -> int:
-        """The largest number of edges into a node."""
         return int(self.counts.max()) if self.nodes else 0
 
     @cached_property
@@ -98,7 +97,6 @@ class Structure:
 
     @cached_property
     def cumulated_squares(self) -> Array:
-        """The cumulated sums of `column_squares`: [N] float64."""
         return self.column_squares.cumsum(dtype=np.float64)
 
     @cached_property
@@ -113,7 +111,7 @@ class Structure:
         """Return rows of X, [n, F]: a CSR tensor where features are sparse."""
         if isinstance(self._features, Tensor):
             rows = self._features.index_select(0, to_device(nodes, self._features.device))
-            rows = to_device(rows.to(self._dtype), self._device)
+            rows = to_device(rows, self._device)
             return SparseMatrix.from_dense(rows).csr if self.sparse else rows
         return self._features.rows(to_device(nodes, self._device)).csr
 

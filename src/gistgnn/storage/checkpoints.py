@@ -71,7 +71,6 @@ class Checkpoints:
         return sorted(path for path in self._all() if (path / _STATE).exists())
 
     def newest(self) -> Path | None:
-        """Return the folder of the last complete checkpoint; None: there is none."""
         return next(reversed(self.whole()), None)
 
     def newest_state(self, kind: type[T]) -> T | None:
@@ -144,19 +143,16 @@ class Checkpoint:
                     self._pieces.setdefault(name, []).append((first, file.get_tensor(name)))
 
     def state_as(self, kind: type[T]) -> T:
-        """Return the saved state as a dataclass."""
         try:
             return msgspec.convert(self._state, kind)
         except msgspec.ValidationError as error:
             raise InputError(f"{self._place} cannot be used ({reason(error)}); {self._advice}") from error
 
     def tensor(self, name: str) -> Tensor:
-        """Return a whole tensor; a copy unless one file has all of it."""
         pieces = self._pieces[name]
         return pieces[0][1] if len(pieces) == 1 else self.rows(name, 0, self.shapes[name][0])
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
-        """Return consecutive rows of a tensor."""
         return torch.cat([rows[max(start - first, 0) : max(stop - first, 0)] for first, rows in self._pieces[name]])
 
     @property

@@ -9,5 +9,5 @@ if TYPE_CHECKING:
     from gistgnn.utils.machine import describe_machine
 
 __all__ = ["describe_machine", "duration", "mean_sd", "plural", "size"]
-_HOMES = {**dict.fromkeys(["duration", "mean_sd", "plural", "size"], "formats"), "describe_machine": "machine"}
-__getattr__ = lazy_attributes(__name__, _HOMES)
+
+__getattr__ = lazy_attributes(__name__)

@@ -6,7 +6,6 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from threading import Timer
 from typing import Self
 
 from rich.console import Console
@@ -17,7 +16,6 @@ from rich.text import Text
 from gistgnn.errors import printable
 from gistgnn.utils.formats import duration, rough_duration
 
-SLOW = 8.0  # seconds after which a task is named in a log, which has no spinner
 _WIDEST = 1000  # columns: wider than any table
 
 _showing = False  # one spinner at a time: the outermost
@@ -46,33 +44,20 @@ class _NoteHandler(logging.Handler):
 @contextlib.contextmanager
 def spinner(task: str, *, shown: bool, logged: bool = False) -> Iterator[None]:
     """Say on standard error what the block does, if `shown`; within another spinner, nothing."""
-    # A terminal shows a spinner. Elsewhere one line is printed: at once if `logged`, or else after `SLOW` seconds.
+    # A terminal shows a spinner. Elsewhere a line is printed if `logged`.
     global _showing
-    if not shown or _showing:
+    console, task = terminal(), printable(task)
+    if not shown or _showing or not (logged or console.is_terminal):
         yield
         return
-    console, task, notice = terminal(), printable(task), None
     _showing = True
     try:
-        if console.is_terminal:
-            with console.status(Text(task)):
-                yield
-            return
-        if logged:
-            _log(task)
-        else:
-            notice = Timer(SLOW, _log, (task,))
-            notice.daemon = True
-            notice.start()
-        yield
+        with console.status(Text(task)) if console.is_terminal else contextlib.nullcontext():
+            if not console.is_terminal:
+                print(f"gistgnn: {task}", file=sys.stderr, flush=True)
+            yield
     finally:
         _showing = False
-        if notice:
-            notice.cancel()
-
-
-def _log(task: str) -> None:
-    print(f"gistgnn: {task}", file=sys.stderr, flush=True)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = ()) -> None:
@@ -110,11 +95,7 @@ class Meter:
         """Begin to show the work, a part of which was done before."""
         self._bar.start()
         self.update(done, total)
-        self.restart()
-
-    def restart(self) -> None:
-        """Measure the pace from now on."""
-        self._begun, self._first = time.monotonic(), self._done
+        self._begun, self._first = time.monotonic(), done
 
     def update(self, done: float, total: float, *parts: str) -> None:
         self._done, self._total = done, total
@@ -135,9 +116,8 @@ class Meter:
 class TaskProgress:
     """How many of `total` tasks, such as runs, are finished, `done` of them before; a log gets a line for each."""
 
-    def __init__(self, label: str, total: int, done: int = 0, at_once: int = 1) -> None:
+    def __init__(self, label: str, total: int, done: int = 0) -> None:
         self._label, self._total, self._done, self._meter = label, total, done, Meter(label)
-        self._slow = done + at_once  # the first tasks start processes as well, so they say nothing of the others
 
     def __enter__(self) -> Self:
         self._begun = time.monotonic()
@@ -149,12 +129,6 @@ class TaskProgress:
 
     def advance(self) -> None:
         self._done += 1
-        self.within(0.0)
-        if self._done <= self._slow:
-            self._meter.restart()
+        self._meter.update(self._done, self._total, f"{self._done:,} of {self._total:,}")
         count = f"{self._done:,} of {self._total:,}"
         self._meter.log(f"{self._label}: {count}", duration(time.monotonic() - self._begun))
-
-    def within(self, tasks: float) -> None:
-        """Show how much of the unfinished tasks is done, in tasks."""
-        self._meter.update(self._done + tasks, self._total, f"{self._done:,} of {self._total:,}")

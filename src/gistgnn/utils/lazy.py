@@ -1,6 +1,10 @@
 """Names that are imported when they are first used, so that the command line can list them without importing torch."""
 
+import ast
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
@@ -26,12 +30,18 @@ class Registry(Mapping[str, T]):
         return len(self._homes)
 
 
-def lazy_attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` that imports a public name at its first use; ``homes`` has its module."""
+def lazy_attributes(package: str) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__``: the imports of its ``if TYPE_CHECKING`` happen when a name is first used."""
+
+    @cache
+    def homes() -> dict[str, str | None]:
+        source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
+        imports = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom))
+        return {each.name: node.module for node in imports for each in node.names}
 
     def get(name: str) -> Any:
-        if name not in homes:
+        if name.startswith("__") or name not in homes():
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return resolve_name(f"{package}.{homes[name]}:{name}")
+        return resolve_name(f"{homes()[name]}:{name}")
 
     return get

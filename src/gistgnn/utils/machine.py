@@ -32,8 +32,6 @@ def usable_device(name: str | torch.device) -> torch.device:
         torch.empty(0, device=device if device.type != "cuda" else "cpu")  # refuses what this torch has no code for
     except Exception as error:  # torch raises many kinds
         raise InputError(f"device is {shown(name)}, expected cpu, cuda or cuda:N ({reason(error)})") from error
-    if device.type == "meta":
-        raise InputError("device is meta, where tensors have no values; expected cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         found = plural(torch.cuda.device_count(), "GPU")
         raise InputError(f"device is '{device}', but torch finds {found} here: use cpu")

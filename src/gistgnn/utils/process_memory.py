@@ -1,6 +1,7 @@
 """The memory that is free, the memory that a run takes, and how the C library handles it."""
 
 import ctypes
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,22 +47,9 @@ def peak_memory_bytes(device: torch.device) -> int:
     """Return the process's peak memory: allocated on the GPU if the run used one, otherwise resident on the host."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if sys.platform == "win32":
-        return psutil.Process().memory_info().peak_wset
     if sys.platform == "linux":  # getrusage would count the parent process as well
         return _status_bytes("VmHWM")
-    return _peak_by_resource(children=False)
-
-
-def peak_memory_of_children() -> int:
-    """Return the peak resident memory of the largest process that this one started and that has ended; 0: unknown."""
-    return 0 if sys.platform == "win32" else _peak_by_resource(children=True)
-
-
-def _peak_by_resource(*, children: bool) -> int:
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF).ru_maxrss
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # other systems count in KiB
 
 

@@ -5,11 +5,8 @@ A source of a graph that need not fit in memory has ``node_blocks()``, which yie
 for all edges with the columns source and target. Messages name where they are: ``nodes_in``, ``edges_in``.
 """
 
-import contextlib
 import shutil
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -27,7 +24,7 @@ from gistgnn.graphs.ogb import OgbFiles, is_ogb
 from gistgnn.graphs.synthetic_blocks import Blocks
 from gistgnn.graphs.tables import TablesSource, database, is_table, sorted_keys
 from gistgnn.utils.checks import LONGEST_NAME, check_number
-from gistgnn.utils.console import TaskProgress
+from gistgnn.utils.console import spinner
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import held_bytes
 
@@ -35,26 +32,17 @@ _MOST_NODES = 2**31 - 1  # sources are int32
 _DEFAULT, _LEAST = 2**31, 2**28  # bytes: of the process, and beside what it takes already
 
 
-@dataclass(frozen=True)
-class Converted:
-    """What `convert` has made: the folder's ``manifest``, and the ``seconds`` of each part of the work, by name."""
-
-    manifest: Manifest
-    seconds: dict[str, float]
-
-
 def convert(
     source: str | Path | Graph,
     folder: str | Path,
     *,
     nodes: str | Path | None = None,
-    dtype: str = "float32",
     undirected: bool | None = None,
     memory: int | None = None,
     data_root: str | Path = "data",
     progress: bool = False,
-) -> Converted:
-    """Write a graph to a folder that `gistgnn.graphs.load` reads.
+) -> Manifest:
+    """Write a graph to a folder that `gistgnn.graphs.load` reads, and return its manifest.
 
     Nothing is at ``folder`` until all is written. An error, or a kill, leaves nothing that the next call does not
     remove.
@@ -64,7 +52,6 @@ def convert(
             tables; a folder of OGB's raw files; or a graph in memory.
         folder: must not exist, or be empty.
         nodes: the table of nodes, for a table of edges.
-        dtype: of the features: "float32" or "float16".
         undirected: add the reverse of every edge. None: for OGB's raw files, as in the data sets of these names, and
             for nothing else.
         memory: bytes that the process may take, without the pages of mapped files; None: 2 GiB, or 1 GiB more than it
@@ -72,32 +59,17 @@ def convert(
         data_root: see `gistgnn.graphs.load`.
         progress: show it on standard error.
     """
-    if dtype not in folders.X_DTYPES:
-        raise InputError(f"dtype is {dtype!r:.80}, expected one of {', '.join(folders.X_DTYPES)}")
     target, nodes = Path(folder).expanduser(), None if nodes is None else Path(nodes)
     found = source if isinstance(source, Graph) else _find_source(source, nodes, data_root)
-    room, seconds = room_within(memory), dict[str, float]()
-    steps = 1 if isinstance(found, Graph) else 2
-    shown = TaskProgress(f"converting {found.name}", steps) if progress else None
-    with folders.whole_folder(target) as made, shown or contextlib.nullcontext():
+    room = room_within(memory)
+    with folders.whole_folder(target) as made:
         if isinstance(found, Graph):
-            with timed(seconds, "graph", shown):
-                folders.write_graph(_both_ways(found) if undirected else found, made, dtype)
+            folders.write_graph(_both_ways(found) if undirected else found, made)
         else:
             both = found.undirected if undirected is None else undirected
             name = printable(target.resolve().name)[:LONGEST_NAME] if isinstance(found, TablesSource) else found.name
-            _write_source(found, name, made, dtype, both, room // 2, seconds, shown)
-    return Converted(Manifest.read(target), seconds)
-
-
-@contextlib.contextmanager
-def timed(seconds: dict[str, float], name: str, shown: TaskProgress | None) -> Iterator[None]:
-    """Measure the seconds of the block under a name, and show that it is done."""
-    start = time.perf_counter()
-    yield
-    seconds[name] = time.perf_counter() - start
-    if shown:
-        shown.advance()
+            _write_source(found, name, made, both, room // 2, progress)
+    return Manifest.read(target)
 
 
 def room_within(memory: int | None) -> int:
@@ -112,33 +84,30 @@ def room_within(memory: int | None) -> int:
     return memory - held
 
 
-def _write_source(
-    source: "Source", name: str, folder: Path, dtype: str, undirected: bool, memory: int,
-    seconds: dict[str, float], shown: TaskProgress | None,
-) -> None:  # fmt: skip
+def _write_source(source: "Source", name: str, folder: Path, undirected: bool, memory: int, progress: bool) -> None:
     """Write the nodes, then the edges, then the manifest."""
-    with timed(seconds, "nodes", shown), naming(source.nodes_in):
-        arrays, classes, several = _write_nodes(source, folder, dtype)
+    with spinner("writing the nodes", shown=progress), naming(source.nodes_in):
+        arrays, classes, several = _write_nodes(source, folder)
         if isinstance(source, TablesSource) and source.has_ids:
             arrays["id"] = source.write_ids(folder, memory)
     count = arrays["y"].shape[0]
-    with timed(seconds, "edges", shown), naming(source.edges_in):
+    with spinner("sorting the edges", shown=progress), naming(source.edges_in):
         arrays |= _write_edges(source, count, undirected, folder, memory)
     sizes = count, arrays["col"].shape[0], arrays["x"].shape[1], classes
     names = source.class_names or msgspec.UNSET
     Manifest(name, "multi-label" if several else "single-label", *sizes, arrays, names).write(folder)
 
 
-def _write_nodes(source: "Source", folder: Path, dtype: str) -> tuple[dict[str, ArrayEntry], int, bool]:
+def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry], int, bool]:
     """Check and write x, y and split; return also the number of classes, and whether nodes have several labels."""
     labels, splits, file = [], [], None
     for x, y, split in source.node_blocks():
         features = check_features(x, 0 if file is None else file.rows).numpy()
-        file = file or ArrayWriter(folder, "x", dtype, features.shape[1:])
+        file = file or ArrayWriter(folder, "x", np.float32, features.shape[1:])
         if features.shape[1:] != file.columns:
             wrong = f"{features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
             raise InputError(f"x has {wrong}")
-        file.append(folders.stored_features(features, dtype, file.rows))
+        file.append(features)
         labels.append(y)
         splits.append(split)
     if file is None:
@@ -170,7 +139,6 @@ def _write_edges(source: "Source", nodes: int, undirected: bool, folder: Path, m
 
 
 def _both_ways(graph: Graph) -> Graph:
-    """Return a graph in memory with the reverse of every edge."""
     if graph.edge_data:
         raise InputError(f"{graph.name} has edge data: its edges cannot be made undirected; leave --undirected out")
     both, _ = check_edges(torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1), graph.num_nodes)

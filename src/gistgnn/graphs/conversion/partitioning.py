@@ -1,7 +1,6 @@
 """`partition_folder`: cuts the graph of a folder into clusters, and writes it to a folder in the order of these."""
 
 import logging
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +12,20 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.checks import EDGE_DATA
-from gistgnn.graphs.cluster_choice import choose_clusters, entropy_share
-from gistgnn.graphs.clustering import METHODS, Clusters, cluster, clusters_of_parts
-from gistgnn.graphs.conversion.converting import room_within, timed
+from gistgnn.graphs.clustering import (
+    METHODS,
+    Clusters,
+    choose_clusters,
+    cluster,
+    clusters_of_parts,
+    entropy_share,
+)
+from gistgnn.graphs.conversion.converting import room_within
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest, load_folder, open_arrays, whole_folder, write_array
 from gistgnn.graphs.graph import Graph
 from gistgnn.utils.checks import check_count
-from gistgnn.utils.console import TaskProgress
+from gistgnn.utils.console import spinner
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed
 from gistgnn.utils.tensors import Array
@@ -29,7 +34,7 @@ Ints = npt.NDArray[np.int64]
 
 FOLDER_METHODS = ("auto", *METHODS)
 
-_NODE, _EDGE = 24, 12  # bytes of this process beside METIS's: the edges, and their copy without loops
+_NODE, _EDGE = 24, 17  # bytes of this process beside METIS's: the edges, and their copies without loops
 _RENUMBERED = 24  # bytes of a node while nodes get new numbers
 _ENTRY = 64  # bytes of an edge of a block, with copies
 _LEAST, _MOST = 2**22, 2**28  # bytes of a block
@@ -46,7 +51,6 @@ class Partitioned:
     method: str
     sizes: Ints
     edges_inside: float
-    seconds: dict[str, float]
 
 
 def partition_folder(
@@ -67,7 +71,7 @@ def partition_folder(
         folder: of a graph, without clusters.
         out: must not exist, or be empty.
         clusters: c, from 1 to N. Empty clusters are dropped, so there may be fewer. None: as many as batches need to
-            show the classes (see `gistgnn.graphs.cluster_choice`); the graph is cut up to three times.
+            show the classes (see `gistgnn.graphs.clustering`); the graph is cut up to three times.
         method: "metis"; "stream", which reads the edges in blocks; "random"; or "auto": METIS where its memory fits,
             otherwise stream.
         memory: bytes that the process, and METIS's, may take, without the pages of mapped files; None: 2 GiB, or 1 GiB
@@ -79,30 +83,29 @@ def partition_folder(
     if method not in FOLDER_METHODS:
         raise InputError(f"method is {method!r:.80}, expected one of {', '.join(FOLDER_METHODS)}")
     check_seed(seed)
-    graph, seconds = load_folder(source), dict[str, float]()  # checks the values of nodes
+    graph = load_folder(source)  # checks the values of nodes
     check_sources(graph.edges.col, graph.num_nodes)
     if clusters is not None:
         check_count("clusters", clusters, most=graph.num_nodes)
     if graph.cluster_ptr is not None:
         raise InputError(f"{source} is in clusters already: give the folder from which it was made")
-    room, shown = room_within(memory), TaskProgress(f"partitioning {graph.name}", 2) if progress else None
-    with whole_folder(target) as made, shown or nullcontext():
+    room = room_within(memory)
+    with whole_folder(target) as made:
         method = _chosen(method, graph.edges, room)
-        with timed(seconds, "clusters", shown):
-            parts = _clusters_of(graph, clusters, method, seed, shown)
-        with timed(seconds, "renumbering", shown):
+        with spinner("cutting the graph into clusters", shown=progress):
+            parts = _clusters_of(graph, clusters, method, seed)
+        with spinner("writing the graph in their order", shown=progress):
             manifest, inside = _write_renumbered(source, parts, room, made)
-        return Partitioned(manifest, method, parts.sizes.numpy(), inside, seconds)
+        return Partitioned(manifest, method, parts.sizes.numpy(), inside)
 
 
-def _clusters_of(graph: Graph, count: int | None, method: str, seed: int, shown: TaskProgress | None) -> Clusters:
+def _clusters_of(graph: Graph, count: int | None, method: str, seed: int) -> Clusters:
     """Cut a graph into some clusters; None: into as many as batches need."""
 
     def cut(count: int) -> Clusters:
         if method != "stream":
             return cluster(graph.edges, graph.num_nodes, count, method, seed)
-        part = streaming.stream_clusters(graph.edges, count, seed, shown.within if shown else lambda _: None)
-        return clusters_of_parts(part, count)  # it is not kept in the cache
+        return clusters_of_parts(streaming.stream_clusters(graph.edges, count, seed), count)  # kept in no cache
 
     def share(made: Clusters, per_batch: int) -> float | None:
         return entropy_share(graph.y, graph.train.nonzero().squeeze(1), made.assignment, per_batch, seed)
