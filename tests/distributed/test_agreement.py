@@ -29,12 +29,8 @@ def other(tensor: torch.Tensor, by: float = 1, below: float = 1e9) -> torch.Tens
     return changed
 
 
-def with_another_feature(graph: Graph) -> Graph:
-    return replace(graph, x=other(graph.x, 1e-3))
-
-
-def with_another_edge(graph: Graph) -> Graph:
-    return replace(graph, edges=CSR(graph.edges.rowptr, other(graph.edges.col, below=graph.num_nodes)))
+def other_edges(edges: CSR) -> CSR:
+    return CSR(edges.rowptr, other(edges.col, below=edges.shape[1]))
 
 
 CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by what is said of it
@@ -56,9 +52,9 @@ CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by wha
     "model is 'GCN' on rank 0 and 'GraphSAGE' on rank 2": {"build": OURS["graphsage"]},
     "dropout is 0.0 on rank 0 and 0.1 on rank 2": {"build": lambda widths: OURS["gcn"](widths, dropout=0.1)},
     # The graph.
-    "the checksum of the graph's features is '": {"change": with_another_feature},
+    "the checksum of the graph's features is '": {"change": lambda graph: replace(graph, x=other(graph.x, 1e-3))},
     "the checksum of the graph's labels is '": {"change": lambda graph: replace(graph, y=other(graph.y, below=3))},
-    "the checksum of the graph's edges is '": {"change": with_another_edge},
+    "the checksum of the graph's edges is '": {"change": lambda graph: replace(graph, edges=other_edges(graph.edges))},
     "the graph's number of nodes is 24 on rank 0 and 25 on rank 2: give": {"change": lambda _: tiny_graph(25)},
     "the type of the graph's edge_weight is missing on rank 0": {"change": weighted},
     "trained": {"progress": True, "change": lambda graph: replace(graph, name="of one rank")},  # what may differ

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gistgnn import GIST
@@ -145,23 +143,6 @@ def test_input_features_as_an_axis() -> None:
     layout = infer(lambda w: Stack(w[1:], pyg.SAGEConv, in_features=w[0]), 9, 8, input_axis=0)
     assert layout.dims["convs.0.lin_l.weight"] == (dim("1"), dim("0"))
     assert layout.carriers(0) == ["convs.0.lin_l.weight", "convs.0.lin_r.weight"]
-
-
-@given(
-    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9)),
-    parts=st.lists(st.sampled_from(["0", "1", 1, 3]), min_size=1, max_size=5),
-    data=st.data(),
-)
-@settings(deadline=None, max_examples=60)
-def test_positions(sizes: tuple[int, int], parts: list[str | int], data: st.DataObject) -> None:
-    blocks = tuple(torch.tensor(sorted(data.draw(st.sets(st.integers(0, d - 1), min_size=1)))) for d in sizes)
-    expected, offset = [], 0
-    for part in parts:
-        size = sizes[int(part)] if isinstance(part, str) else part
-        expected += [offset + k for k in range(size) if isinstance(part, int) or k in blocks[int(part)].tolist()]
-        offset += size
-    layout = Layout({"w": (dim(*parts),)}, (1, 1))
-    assert layout.positions(dim(*parts), blocks, sizes).tolist() == expected
 
 
 def test_a_compiled_model() -> None:

@@ -1,6 +1,7 @@
 """What has no layout is refused in one line."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from gistgnn import GIST
-from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GraphSAGE
 from tests.helpers.edges import D
 from tests.helpers.fitting import fit
@@ -30,21 +30,6 @@ class Hidden(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         return self.then(self.leave(self.between(self.enter(x).relu())))
-
-
-@pytest.mark.parametrize(
-    "between",
-    [
-        lambda h: torch.cat([h[:, :1].tanh(), h[:, 1:]], dim=1),
-        lambda h: h * torch.linspace(1, 2, h.shape[1], dtype=h.dtype),
-        lambda h: h + h.roll(1, dims=1),
-        lambda h: h.sort(dim=1).values,
-        lambda h: h.view(len(h), 2, -1).softmax(2).view(len(h), -1) if h.shape[1] % 2 == 0 else h.cumsum(1),
-    ],
-)
-def test_features_that_depend_on_their_position_are_refused(between: Callable[[Tensor], Tensor]) -> None:
-    with refused("parameter '", "weight'", "cannot be confirmed", "width 0"):
-        infer_layout(lambda w: Hidden(w, between), (12,), shared=False)
 
 
 class Interleaved(nn.Module):
@@ -92,7 +77,15 @@ def behind(inner: Callable[[int], int]) -> Build:
     return lambda w: nn.Sequential(nn.Linear(F, *w), nn.ReLU(), nn.Linear(*w, inner(*w)), nn.Linear(inner(*w), C))
 
 
+BY_POSITION: list[Callable[[Tensor], Tensor]] = [
+    lambda h: torch.cat([h[:, :1].tanh(), h[:, 1:]], dim=1),
+    lambda h: h * torch.linspace(1, 2, h.shape[1], dtype=h.dtype),
+    lambda h: h + h.roll(1, dims=1),
+    lambda h: h.sort(dim=1).values,
+    lambda h: h.view(len(h), 2, -1).softmax(2).view(len(h), -1) if h.shape[1] % 2 == 0 else h.cumsum(1),
+]
 REFUSED: list[tuple[Any, Any, list[str]]] = [
+    *((partial(Hidden, between=each), (12,), ["weight'", "cannot be confirmed", "width 0"]) for each in BY_POSITION),
     (pyg.models.GCN(F, 8, 2, C), 8, ["build is a GCN, a model", "expected a function", "lambda widths"]),
     ("gcn", 8, ["build is a str; expected a function"]),
     (lambda width: width, 5, ["build(5) returned int", "torch.nn.Module"]),

@@ -3,9 +3,8 @@
 import torch
 
 from gistgnn.graphs import CSR
-from gistgnn.nn import GAT, Adjacency
+from gistgnn.nn import Adjacency
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
-from tests.helpers.refusals import refused
 
 EDGES = torch.tensor([[1, 2, 2, 3, 0, 4, 1, 2], [0, 0, 1, 2, 3, 3, 4, 2]])  # 2 -> 2 is a self-loop
 WHOLE = Adjacency(EDGES, 6)  # node 5 is alone
@@ -63,11 +62,3 @@ def test_rows_are_normalised_to_the_whole_graphs_sums() -> None:
     torch.testing.assert_close(sampled.gcn.to_dense().sum(dim=1), WHOLE.gcn.to_dense().sum(dim=1)[[0, 3, 5]])
     assert sampled.mean.to_dense().sum(dim=1).tolist() == [1.0, 1.0, 0.0]  # node 5 has no neighbour
     torch.testing.assert_close(sampled.sum.to_dense().sum(dim=1), WHOLE.sum.to_dense().sum(dim=1)[[0, 3, 5]])
-
-
-def test_undefined_operators_are_refused() -> None:
-    sampled = part(ROWS, COLUMNS, refuses="this test does not define")
-    with refused("the model attends, which this test does not define"):
-        GAT(7, (4,), 2)(torch.randn(6, 7), sampled)
-    with refused("takes an edge_index, which this test does not define"):
-        _ = sampled.edge_index
