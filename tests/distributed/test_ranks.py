@@ -36,22 +36,6 @@ def test_what_is_packed_is_unpacked(forms: list[tuple[list[int], torch.dtype]], 
         assert torch.equal(tensor, found)
 
 
-def talk(ranks: Ranks) -> list[Any]:
-    said = ranks.gather({"rank": ranks.rank, "third": 1 / 3, "text": "Θ" * ranks.rank})
-    given = [[torch.full((ranks.rank + 1, rank), rank, dtype=torch.long), torch.tensor(True)] for rank in range(3)]
-    forms = [[(torch.Size([rank + 1, ranks.rank]), torch.long), (torch.Size([]), torch.bool)] for rank in range(3)]
-    arrived = ranks.exchange(given, forms, torch.device("cpu"))
-    return [said, [[part.tolist() for part in each] for each in arrived], ranks.traffic.sent, ranks.traffic.received]
-
-
-def test_everyone_hears_what_everyone_says() -> None:
-    for rank, (said, arrived, sent, received) in enumerate(on_ranks(3, talk)):
-        assert said == [{"rank": r, "third": 1 / 3, "text": "Θ" * r} for r in range(3)]
-        assert arrived == [[[[rank] * rank] * (r + 1), True] for r in range(3)]
-        assert sent == sum(8 * (rank + 1) * r + 8 for r in range(3) if r != rank)
-        assert received == sum(8 * (r + 1) * rank + 8 for r in range(3) if r != rank)
-
-
 def refusals(ranks: Ranks) -> str:
     """What does not go together is refused, and the same ranks hear of one that diverged."""
     build = OURS["gcn"]

@@ -60,9 +60,8 @@ def zeroed(layout: Layout, tensors: Mapping[str, Tensor], blocks: Blocks, featur
     """The full tensors with every entry outside the blocks set to zero."""
     result = {}
     for name, tensor in tensors.items():
+        rows = [torch.tensor(held_positions(dim, blocks, features)) for dim in layout.dims[name]]
         mask = torch.zeros_like(tensor)
-        rows = [held_positions(dim, blocks, features) for dim in layout.dims[name]]
-        for entry in itertools.product(*rows):
-            mask[entry] = 1
+        mask[torch.meshgrid(*rows, indexing="ij")] = 1
         result[name] = tensor * mask
     return result

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -27,22 +26,6 @@ def dim(*parts: str | int) -> Dim:
 
 def infer(build: Build, *widths: int, input_axis: int | None = None) -> Layout:
     return infer_layout(build, widths, shared=False, input_axis=input_axis)
-
-
-class Reversed(nn.Module):
-    """Seven layers whose outputs are joined from last to first: of 5,040 orders the reversed one is right."""
-
-    def __init__(self, widths: tuple[int, ...]) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((F, *widths)))
-        self.out = nn.Linear(sum(widths), C)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = []
-        for layer in self.layers:
-            x = layer(x).tanh()
-            hidden.append(x)
-        return self.out(torch.cat(hidden[::-1], dim=1))
 
 
 class Embedded(nn.Module):
@@ -124,7 +107,6 @@ DIMS: list[tuple[Build, Any, tuple[int, ...], dict[str, tuple[Dim, ...]]]] = [
     (*USERS["jumping over x"], (1, 1), {"out.lin.weight": (dim(C), dim("0", F, "1"))}),
     (*USERS["sage over a concatenation"], (1, 1), {"out.lin_r.weight": (dim(C), dim("0", "1"))}),
     (*USERS["copies of the whole"], (1, 1), {"out.weight": (dim(C), dim("0", "1", "0", "1"))}),
-    (Reversed, (8, 7, 6, 8, 7, 6, 8), (1,) * 7, {"out.weight": (dim(C), dim(*"6543210"))}),
     # d // 2 + 1 at an even d is one feature of no axis beside an axis of d / 2.
     (through(lambda d: d // 2 + 1), (12,), (2,), {"0.weight": (dim(1, "0"), dim(F))}),
 ]

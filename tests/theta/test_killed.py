@@ -1,21 +1,127 @@
 """Real processes that are killed while they write Θ, and what becomes of their runs."""
 
+import hashlib
 import os
+import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from torch import Tensor
 
-from tests.helpers.commands import run_program
+from gistgnn import Saving
+from gistgnn.layout.axes import named_tensors
+from gistgnn.settings import Phase
+from gistgnn.storage import tensors as tensor_files
+from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.theta import Store, slices
+from tests.helpers import phases
+from tests.helpers.commands import Forked
+from tests.helpers.resuming import fit, make
+from tests.theta.stores import values
 
-ROOT = Path(__file__).parents[2]
+PHASES = (Phase(4, 4, copies=True), Phase(4, 8, redraw_every=0), Phase(2, 4), Phase(1, 2))
+CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "posix_fallocate")
+
+
+def digest(folder: Path | None, kind: str) -> str:
+    """Run to the end, from wherever an earlier process left off, and say what came out."""
+    in_files = folder and kind != "checkpoints"
+    options: dict[str, Any] = {"store": Store("disk", folder / "theta")} if in_files else {}
+    gist = phases.make(**options) if kind == "phases" else make(**options)
+    saving = Saving(folder / "checkpoints", every=1, resume=True) if folder else None
+    if folder and not Checkpoints(folder / "checkpoints").newest():
+        shutil.rmtree(folder / "theta", ignore_errors=True)
+    if kind == "phases":
+        result = phases.fit(gist, PHASES, saving=saving)
+    else:
+        result = fit(gist, saving=saving, optimizer_state="carry", epochs=7 * gist.sub_gcns)
+    found = hashlib.sha256()
+    for name, tensor in sorted(
+        {**values(gist.theta), **{f"best/{n}": t for n, t in named_tensors(result.model).items()}}.items()
+    ):
+        found.update(name.encode() + tensor.detach().float().numpy().tobytes())
+    found.update(repr([result.progress.best_round, result.progress.rounds, result.test]).encode())
+    return found.hexdigest()
+
+
+def dies_at(n: int) -> None:
+    """Let the n-th call be the last thing that this process does: half of it, where it writes."""
+    count = iter(range(1, 10**9))
+
+    def wrapped(real: Callable[..., Any], half: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if next(count) == n:
+                half(real, *args)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **kwargs)
+
+        return call
+
+    for name in CALLS:
+        setattr(os, name, wrapped(getattr(os, name)))
+    Path.write_bytes = wrapped(Path.write_bytes, lambda *args: half_of_file(*args, path=args[1]))  # type: ignore
+    shutil.copyfile = wrapped(shutil.copyfile, lambda *args: half_of_file(*args, path=args[2]))
+    tensor_files.save_file = wrapped(tensor_files.save_file, lambda *args: half_of_file(*args, path=args[2]))
+    slices.scatter = wrapped(slices.scatter, half_of_tensor)  # type: ignore[attr-defined]
+
+
+def half_of_file(write: Callable[..., Any], *args: Any, path: Path) -> None:
+    write(*args)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def half_of_tensor(scatter: Callable[..., Any], tensor: Tensor, cut: Any, values: Tensor) -> None:
+    before, half = tensor.clone().view(-1), tensor.numel() // 2
+    scatter(tensor, cut, values)
+    tensor.view(-1)[half:] = before[half:]
+
+
+def in_child(work: Callable[[], str | None]) -> tuple[int, str]:
+    """Do something in a fork of this process; return how it ended and what it said."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writes, (work() or "").encode())
+            os._exit(0)
+        except BaseException as error:  # whatever it is, the parent is to see it
+            os.write(writes, repr(error).encode())
+            os._exit(1)
+    os.close(writes)
+    said = os.read(reads, 10**6).decode()
+    os.close(reads)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+
+
+def kill_again_and_again(folder: Path, step: int, kind: str) -> None:
+    """Kill a run at every `step`-th call, let another process end it, and print how both have ended."""
+    print("unbroken", *in_child(lambda: digest(None, kind)), flush=True)
+    for n in range(1, 1200, step):
+        own = folder / str(n)
+        own.mkdir()
+
+        def work(n: int = n, own: Path = own) -> str:
+            dies_at(n)
+            return digest(own, kind)
+
+        status, said = in_child(work)
+        print(n, status, said or "-", *in_child(lambda own=own: digest(own, kind)), flush=True)
+        shutil.rmtree(own)
+        if not status:  # it has fewer calls
+            return
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
 @pytest.mark.parametrize(("kind", "step"), [("disk", 23), ("phases", 31), ("checkpoints", 2)])
 def test_a_run_that_is_killed_ends_like_an_unbroken_one(kind: str, step: int, tmp_path: Path) -> None:
-    """At least twenty kills over all that a run writes: a round's files, Θ, best Θ, moments, state, checkpoints."""
-    done = run_program(ROOT, "from tests.theta.killed import main; main()", tmp_path, 1, 1200, step, kind, timeout=300)
+    """At least twenty kills over all that a run writes: a round's files, Θ, best Θ, moments, state, checkpoints.
+
+    With "checkpoints" Θ is in memory, otherwise in files.
+    """
+    done = Forked(tmp_path, kill_again_and_again, tmp_path, step, kind).completed(timeout=300)
     assert done.returncode == 0, done.stderr
     unbroken, *lines = (line.split() for line in done.stdout.splitlines())
     assert unbroken[1] == "0"
