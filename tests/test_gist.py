@@ -88,19 +88,6 @@ def test_the_seed_decides_everything(m: int, sampler: ClusterSampling | None) ->
     assert not same(runs[0][0], runs[2][0])
 
 
-def test_dropout_differs_between_sub_gcns_rounds_and_seeds() -> None:
-    """With everything whole, the sub-GCNs of a round differ by their dropout alone."""
-    gist = GIST(gcn(dropout=0.5), (8, 7), 2, whole=[0, 1])
-    fit(gist, epochs=4, local_steps=2)
-    one, other = (named_tensors(sub)["convs.1.weight"] for sub in gist.begin_round().subs)
-    assert torch.equal(one, other)
-    last = GIST(gcn(dropout=0.5), (8, 7), 2, whole=[0, 1])
-    result = fit(last, epochs=4, local_steps=1, callbacks=[InterruptWhen(lambda: True)])
-    assert result.interrupted
-    trained = [named_tensors(last._modules[i][1])["convs.1.weight"] for i in range(2)]
-    assert not torch.equal(*trained)
-
-
 def test_fit_again_starts_anew() -> None:
     gist = GIST(gcn(dropout=0.3), (8, 7), 2)
     first = fit(gist)

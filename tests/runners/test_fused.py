@@ -120,11 +120,10 @@ def test_it_equals_the_in_turn_runner_for_other_models(case: Case, options: dict
     assert runners_agree(case, 3, SAMPLERS["full"], Training(9, lr=0.05, **options)) == []
 
 
-@pytest.mark.parametrize("name", ["graphsage", "gat"])
-def test_with_dropout_outputs_and_gradients_have_the_same_mean(name: str) -> None:
+def test_with_dropout_outputs_and_gradients_have_the_same_mean() -> None:
     """The means of 300 draws, of one module and of the same module in a stack, differ by their sampling errors."""
     torch.manual_seed(0)
-    model = OURS[name]((6,), dropout=0.5).train()
+    model = OURS["gat"]((6,), dropout=0.5).train()
     fused, own = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
     for _ in range(6):
         stack = Stack([model] * 50)
