@@ -137,7 +137,7 @@ def slow_module(folder: Path, name: str) -> dict[str, str]:
     [
         ("torch", signal.SIGTERM, "train", "gistgnn: starting: GCN 256-256, on digits\n"),
         ("torch", signal.SIGINT, "train --hidden 16 --phases 2:2 1:1", "gistgnn: starting: GCN 16, on digits\n"),
-        ("torch", signal.SIGINT, "compare --sub-gcns 2", "gistgnn: starting: GCN 256-256, m = 2, on digits\n"),
+        ("torch", signal.SIGINT, "compare --sub-gcns 2", "gistgnn: starting: GCN 256-256, on digits\n"),
         ("argparse", signal.SIGINT, "train", ""),
     ],
 )

@@ -50,7 +50,7 @@ def test_the_text_output_and_scaling(capsys: pytest.CaptureFixture[str]) -> None
     assert lines[0] == "karate: 34 nodes, 156 edges, 34 features"
     assert any(line.startswith("‖x_i‖ ≤ (1 − ε) / 2 no") for line in lines)
     assert {"2 of 7 do not hold", "prediction, as if all assumptions held"} <= set(lines)
-    assert run("theory", "check", "--dataset", "karate", "--scale") == 0
+    assert run("theory", "check", "karate", "--scale") == 0
     out = capsys.readouterr().out
     assert {"all hold", "prediction"} <= set(out.splitlines())
     assert "a tenth of the error in 318 rounds" in out
@@ -70,7 +70,6 @@ def test_a_part_of_a_real_graph(capsys: pytest.CaptureFixture[str], shared_data:
     part = check_as_json(capsys, "cora", "--nodes", 60, "--scale", *where)
     assert part["graph"]["nodes"] == 60
     assert part["hold"]
-    assert part["prediction"]["theorem_width"] > part["prediction"]["kernel_width"] > 10**6
     refused(capsys, "13,752 nodes, expected at most 5,000", "theory", "check", "amazon-computers", *where)
     refused(capsys, "nodes is 2600, expected 1 to 2,485", "theory", "check", "cora", "--nodes", 2600, *where)
     cora = load("cora", shared_data)

@@ -5,13 +5,12 @@ import os
 import signal
 import threading
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gistgnn.compare.many_runs import RunStore, train_apart
+from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.runs.config import ModelConfig, RunConfig
@@ -26,53 +25,40 @@ def config(m: int = 2, method: str = "gist", seed: int = 0) -> RunConfig:
 
 
 def pretended(config: RunConfig) -> dict[str, Any]:
-    """A run that takes a moment, and tells when; with m = 3 it is refused, with m = 4 killed."""
-    begun = time.time()
+    """A run that tells its process; with m = 3 it is refused, with m = 4 killed."""
     if config.sub_gcns == 3:
         raise InputError("lr is -1")
     if config.sub_gcns == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.2)
-    return {"span": (begun, time.time()), "process": os.getpid()}
+    return {"process": os.getpid()}
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_so_many_train_at_once_each_in_its_own_process(at_once: int) -> None:
-    records: list[dict[str, Any]] = []
-    runs = [config(2, seed=seed) for seed in range(4)]
-    assert train_apart(runs, pretended, at_once, 1, lambda _, record: records.append(record)) == []
-    spans = sorted(record["span"] for record in records)
-    apart = [end <= begin for (_, end), (begin, _) in pairwise(spans)]
-    assert all(apart) if at_once == 1 else not all(apart)
-    assert len({record["process"] for record in records} | {os.getpid()}) == 5
-
-
-def test_a_wrong_setting_ends_all() -> None:
-    kept: list[int] = []
-    before = set(multiprocessing.active_children())
-    runs = [config(2), config(3), *(config(2, seed=seed) for seed in range(1, 50))]
+def test_an_error_ends_all_and_what_was_finished_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, before = RunStore(tmp_path, "data"), set(multiprocessing.active_children())
+    monkeypatch.setattr(store, "_resume", pretended)
+    runs = [config(2), config(3), config(2, seed=1)]
     with pytest.raises(InputError, match="lr is -1"):
-        train_apart(runs, pretended, 1, 1, lambda config, _: kept.append(config.sub_gcns))
-    assert kept == [2]  # what was finished before stays
+        store.run_all(runs, "runs")
+    assert [store.get(run) is not None for run in runs] == [True, False, False]
     assert set(multiprocessing.active_children()) <= before
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_others_go_on_after_one_that_is_killed(at_once: int) -> None:
-    kept: list[int] = []
-    runs = [config(4), config(2), config(4, seed=1)]
-    killed = train_apart(runs, pretended, at_once, 1, lambda config, _: kept.append(config.sub_gcns))
-    assert sorted(killed) == [f"gist, m = 4, seed {seed}" for seed in (0, 1)]
-    assert kept == [2]
+def test_others_go_on_after_one_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, runs = RunStore(tmp_path, "data"), [config(4), config(2), config(4, seed=1), config(2, seed=1)]
+    monkeypatch.setattr(store, "_resume", pretended)
+    with refused("2 runs were killed: gist, m = 4, seed 0; gist, m = 4, seed 1"):
+        store.run_all(runs, "runs")
+    processes = {record["process"] for run in runs if (record := store.get(run))}
+    assert len(processes | {os.getpid()}) == 3, "each has its own"
 
 
-def kill_one(wait: float = 0.01) -> threading.Thread:
-    """Kill the first process that appears from now on, in a thread; it looks every so many seconds."""
+def kill_one() -> threading.Thread:
+    """Kill the first process that appears from now on, in a thread."""
     before = set(multiprocessing.active_children())
 
     def kill() -> None:
         while not (children := [child for child in multiprocessing.active_children() if child not in before]):
-            time.sleep(wait)
+            time.sleep(0.01)
         assert children[0].pid
         os.kill(children[0].pid, signal.SIGKILL)
 
@@ -81,25 +67,16 @@ def kill_one(wait: float = 0.01) -> threading.Thread:
     return killer
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.003])
-def test_a_process_may_be_killed_while_others_start(wait: float) -> None:
-    wanted, kept = [config(2, seed=seed) for seed in range(4)], list[int]()
-    killer = kill_one(wait)
-    killed = train_apart(wanted, pretended, 3, 1, lambda config, _: kept.append(config.seed))
-    killer.join()
-    assert (len(killed), len(kept)) == (1, 3)
-
-
 def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path) -> None:
     """Also after one of them was killed."""
     wanted = [config(1, seed=1), config(1), config(2), config(2, "ensemble")]
     store = RunStore(tmp_path, "data")
     killer = kill_one()
     with refused("1 run was killed: gist, m = 1, seed 0", "run the same command again"):
-        store.run_all(wanted[1:], 1, "runs")
+        store.run_all(wanted[1:], "runs")
     killer.join()
     assert [store.get(run) is not None for run in wanted] == [False, False, True, True]
-    records = store.run_all(wanted, None, "runs")
+    records = store.run_all(wanted, "runs")
     graph = load("digits")
     for run, record in zip(wanted, records, strict=True):
         result = run.fit(run.trainer(graph.num_features, graph.num_classes), graph, progress=False)
@@ -107,5 +84,5 @@ def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path) -> None:
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert all(path.suffix == ".json" for path in kept)  # no checkpoints are left
     assert "-seed1-" in max(kept, key=lambda path: kept[path]).name, "the run with seed 1 is trained last"
-    assert store.run_all(wanted, 2, "runs") == records
+    assert store.run_all(wanted, "runs") == records
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == kept

@@ -16,7 +16,7 @@ from gistgnn.paper.published import TABLE4
 from gistgnn.paper.table2 import Reddit
 from gistgnn.paper.table3 import DEVICE_MEMORY, UltraWide, parts_of
 from gistgnn.paper.table4 import CLUSTERS, LADIES, Ladies
-from gistgnn.runs import ModelConfig, RunConfig
+from gistgnn.runs import ModelConfig
 from tests.cli.in_process import run
 from tests.paper.published_rows import table3
 
@@ -50,13 +50,9 @@ def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
 
 
 class Invented(RunStore):
-    """Returns what runs could have shown, and notes those that are left out."""
+    """Returns what runs could have shown."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, "data")
-        self.reasons: dict[tuple[int, int], str] = {}
-
-    def run_all(self, configs: Any, jobs: int | None, label: str) -> list[dict[str, Any]]:
+    def run_all(self, configs: Any, label: str) -> list[dict[str, Any]]:
         test = {"accuracy": 0.8, "f1_parts": 0.75}
         history = [{"train_seconds": 1.0, "test": 0.8}]
         return [
@@ -65,15 +61,11 @@ class Invented(RunStore):
             for config in configs
         ]
 
-    def left_out(self, config: RunConfig, why: str) -> None:
-        self.reasons[config.sub_gcns, config.model.hidden[0]] = why
 
-
-def outcome(tmp_path: Path, **settings: Any) -> tuple[Outcome, Invented]:
+def outcome(tmp_path: Path, **settings: Any) -> Outcome:
     """Table 3 with runs that are invented but planned."""
-    store = Invented(tmp_path)
     settings = {"datasets": ("synthetic:amazon2m@0.02",), "clusters": 300, "layers": (2,)} | settings
-    return UltraWide.at("full", **settings).run(store), store
+    return UltraWide.at("full", **settings).run(Invented(tmp_path, "data"))
 
 
 def test_the_plan_differs_from_the_paper_where_the_docs_say_so(tmp_path: Path) -> None:
@@ -95,14 +87,11 @@ def test_the_plan_differs_from_the_paper_where_the_docs_say_so(tmp_path: Path) -
 
 
 def test_out_of_memory_is_what_the_plan_says_of_the_device(tmp_path: Path) -> None:
-    small, store = outcome(tmp_path, widths=(400, 8192), sub_gcns=(1, 8), device_memory=memory_size("2GB"))
-    cells = [dict(zip(small.columns[2:8], line[2:8], strict=True)) for line in small.rows]
+    small = outcome(tmp_path, widths=(400, 8192), sub_gcns=(1, 8), device_memory=memory_size("2GB"))
+    cells = [dict(zip(small.columns[2:7], line[2:7], strict=True)) for line in small.rows]
     assert [cell["F1"] for cell in cells] == ["75.00", "OOM", "75.00", "OOM"]
-    assert [cell["pooled F1"] for cell in cells] == ["80.00", "–", "80.00", "–"]
     assert small.charts[0].series[0].y == [75.0]  # the rows of runs are scored by parts
     assert all("GiB" in cell["memory by plan"] or "MiB" in cell["memory by plan"] for cell in cells)
-    assert set(store.reasons) == {(1, 8192), (8, 8192)}
-    assert all("OOM in 2 GiB" in why for why in store.reasons.values())
     assert "takes more than 2 GiB of the device" in small.note
 
 
@@ -110,10 +99,9 @@ def test_what_fits_the_papers_device_but_not_this_machine_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gistgnn.estimate.memory.available_bytes", lambda _: 2**30)
-    found, store = outcome(tmp_path, widths=(400, 8192), sub_gcns=(8,))
+    found = outcome(tmp_path, widths=(400, 8192), sub_gcns=(8,))
     assert [line[4] for line in found.rows] == ["75.00", "not run"]
-    assert "; here " in found.rows[1][7]
-    assert "of memory" in store.reasons[8, 8192]
+    assert "; here " in found.rows[1][6]
     held = {verdict.claim.split(": ")[1]: verdict.holds for verdict in found.verdicts}
     assert held["what the paper says of F1 and time"] is None
 
@@ -126,7 +114,7 @@ def test_every_store_trains_the_same_and_leaves_no_files(tmp_path: Path) -> None
         assert run("reproduce", "ultrawide", *words, "--sub-gcns", 1, 4, "--store", store, "--out", out) == 0
         paths = list((out / "runs").iterdir())
         assert [path.suffix for path in paths] == [".json"] * 2
-        tables.append([line[4:6] for line in json.loads((out / "experiment.json").read_text())["rows"]])
+        tables.append([line[4] for line in json.loads((out / "experiment.json").read_text())["rows"]])
         runs = [json.loads(path.read_text()) for path in paths]
         assert {(one["config"]["store"], one["evaluation"]["method"]) for one in runs} == {(store, "parts")}
     assert tables[0] == tables[1]

@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gistgnn.compare.many_runs import Record, RunStore, train_run
-from gistgnn.compare.on_ranks import RunsOnRanks, records_on_ranks, store_of_ranks
+from gistgnn.compare.many_runs import (
+    Record,
+    RunsOnRanks,
+    RunStore,
+    records_on_ranks,
+    store_of_ranks,
+    train_run,
+)
 from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
 from gistgnn.graphs import load

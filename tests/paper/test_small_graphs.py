@@ -24,7 +24,7 @@ class Finished(RunStore):
     def __init__(self, scores: Callable[[RunConfig], tuple[float, float]]) -> None:
         self.scores, self.asked = scores, list[RunConfig]()
 
-    def run_all(self, configs: Any, jobs: int | None, label: str) -> list[dict[str, Any]]:
+    def run_all(self, configs: Any, label: str) -> list[dict[str, Any]]:
         self.asked += configs
         found = [(*self.scores(config), config.seed) for config in configs]
         return [
@@ -86,17 +86,17 @@ def test_each_row_of_table1_splits_what_it_says() -> None:
 
 def test_a_run_is_done_once_and_as_its_configuration_says(tmp_path: Path) -> None:
     plain, store = RunConfig("digits", ModelConfig(hidden=(4,)), 2, training=Training(2, 1)), RunStore(tmp_path, "data")
-    (first,) = store.run_all([plain], 1, "runs")
+    (first,) = store.run_all([plain], "runs")
     (path,) = tmp_path.iterdir()
     write_json(path, first | {"mark": True})
     changes: list[dict[str, Any]] = [{}, {"runner": "fused"}, {"inductive": True}, {"standardise": True}, {"seed": 1}]
-    records = store.run_all([replace(plain, **change) for change in changes], 2, "runs")
+    records = store.run_all([replace(plain, **change) for change in changes], "runs")
     assert ["mark" in record for record in records] == [True, *[False] * 4]
     assert len({record["history"][-1]["loss"] for record in records}) == len(changes)
     path.write_text(path.read_text()[:100])  # cut short: done again
-    assert "mark" not in store.run_all([plain], 1, "runs")[0]
+    assert "mark" not in store.run_all([plain], "runs")[0]
     with pytest.raises(InputError, match="neither a data set nor a file"):
-        store.run_all([RunConfig("absent")], 1, "runs")
+        store.run_all([RunConfig("absent")], "runs")
 
 
 def test_table1_is_written_and_goes_on_from_what_is_finished(
@@ -104,7 +104,7 @@ def test_table1_is_written_and_goes_on_from_what_is_finished(
 ) -> None:
     out = tmp_path / "table1"
     monkeypatch.setitem(CANDIDATES, "small", CANDIDATES["small"][:1])
-    options = ("--datasets", "cora", "--epochs", 2, "--seeds", 1, "--jobs", 2)
+    options = ("--datasets", "cora", "--epochs", 2, "--seeds", 1)
     words = ("reproduce", "table1", *options, "--data-root", shared_data, "--out", out)
     assert run(*words) == 0, capsys.readouterr().err
     assert "baseline" in capsys.readouterr().out

@@ -1,5 +1,5 @@
 () => {
-  // What a reader sees: sizes, points of charts, and the contrast of every text with what lies behind it (WCAG 2).
+  // What a reader sees: sizes, charts, and the contrast of every text with what lies behind it (WCAG 2).
   document.querySelectorAll("details").forEach((details) => { details.open = true; });
   const rgb = (colour) => colour.match(/[\d.]+/g).map(Number);
   const luminance = (colour) => {
@@ -15,7 +15,7 @@
   };
   const contrast = (element) => {
     const style = getComputedStyle(element);
-    const ink = luminance(element instanceof SVGElement ? style.fill : style.color);
+    const ink = luminance(style.color);
     const paper = luminance(behind(element));
     return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
   };
@@ -24,19 +24,9 @@
   while (walker.nextNode()) if (walker.currentNode.data.trim()) written.add(walker.currentNode.parentElement);
   const faint = [...written].filter((element) => contrast(element) < 4.5)
     .map((element) => [element.tagName, element.textContent.slice(0, 40), contrast(element)]);
-  const charts = [...document.querySelectorAll("figure.chart svg.plot")].map((svg) => {
-    const box = svg.getBoundingClientRect();
-    const texts = [...svg.querySelectorAll("text")];
-    const lines = [...svg.querySelectorAll("path")].filter((path) => path.style.stroke.includes("--series"));
-    return {
-      width: box.width,
-      height: box.height,
-      points: Math.max(0, ...lines.map((path) => (path.getAttribute("d").match(/[ML]/g) ?? []).length)),
-      smallest_text: Math.min(...texts.map((text) => parseFloat(getComputedStyle(text).fontSize) * box.width / svg.viewBox.baseVal.width)),
-      outside: texts.map((text) => [text.textContent, text.getBoundingClientRect()])
-        .filter(([, at]) => at.left < box.left - 2 || at.right > box.right + 8 || at.top < box.top - 2 || at.bottom > box.bottom + 2)
-        .map(([label]) => label),
-    };
+  const charts = [...document.querySelectorAll("figure.chart img")].map((image) => {
+    const box = image.getBoundingClientRect();
+    return { width: box.width, height: box.height, drawn: image.complete && image.naturalWidth > 0 };
   });
   return {
     scroll_width: document.documentElement.scrollWidth,

@@ -3,16 +3,14 @@
 import json
 import re
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gistgnn.report import charts
 from gistgnn.report.names import summary
-from gistgnn.report.pages import comparison_page, experiment_page, plot_curves, run_page
+from gistgnn.report.pages import comparison_page, experiment_page, run_page
 from gistgnn.utils.formats import duration, size
-from tests.report.records import PROVENANCE, RANKS, comparison_record, experiment_record, run_record
+from tests.report.records import PROVENANCE, comparison_record, experiment_record, run_record
 
 _EVIL = '<script>alert("1")</script> $x_{'
 
@@ -54,14 +52,11 @@ def test_text_of_the_record_is_never_markup() -> None:
         assert "<script" not in page
 
 
-def test_pages_are_the_same_again_and_load_nothing_and_their_references_lead_somewhere() -> None:
+def test_pages_are_the_same_again_and_load_nothing() -> None:
     pages = rendered()
     assert pages == rendered()
     for html in pages.values():
-        assert not re.search(r"https?:|@import|url\((?!#)|src=", html)
-        ids = re.findall(r'\bid="([^"]+)"', html)
-        assert len(ids) == len(set(ids))
-        assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', html)) == set(ids)
+        assert not re.search(r"https?:|@import|url\(|src=\"(?!data:)", html)
 
 
 def test_a_run_tells_its_result_first_then_everything_else() -> None:
@@ -75,14 +70,6 @@ def test_a_run_tells_its_result_first_then_everything_else() -> None:
     html = rendered()["run"]
     code = html[html.rindex("<code>") + 6 : html.rindex("</code>")]
     assert json.loads(unescape(code)) == run_record()["config"], "the configuration can be copied"
-
-
-def test_only_ranks_have_a_curve_of_bytes() -> None:
-    words = words_of_run(communication=RANKS)
-    assert "Accuracy by bytes" in words
-    assert "as if there were 4 workers. Each sends 153 KiB in a round." in words
-    for changes in ({}, {"communication": RANKS, "traffic": {"workers": 1, "bytes_per_round": 0.0}}):
-        assert "by bytes" not in words_of_run(**changes)
 
 
 def test_scores_and_models_have_the_names_of_the_literature() -> None:
@@ -116,23 +103,6 @@ def test_a_page_says_where_its_result_comes_from() -> None:
     assert "git commit" not in words_of_run(provenance={**PROVENANCE, "git": None})
 
 
-def test_pictures_and_pages_have_the_same_colours() -> None:
-    css = (Path(charts.__file__).parent / "templates" / "style.css").read_text()
-    light = dict(re.findall(r"(--[\w-]+): (#\w+);", css[: css.index("@media")]))
-    assert {light[name]: name for name in charts._CSS.values()} == charts._CSS
-
-
-def test_inference_of_one_model_is_one_time() -> None:
-    record = comparison_record()
-    for row, seconds in zip(record["rows"], (0.5, 0.7, 0.6, 0.9, 2.0), strict=True):
-        row["inference_seconds"] = [seconds]
-    assert "Inference, one pass over the graph" in plain(comparison_page(record))
-    del record["rows"][-1], record["curves"][-1]  # the ensemble
-    words = plain(comparison_page(record))
-    assert "Inference, one pass over the graph" not in words
-    assert words.count("650 ms") == 4
-
-
 def test_missing_numbers_are_gaps() -> None:
     record = run_record(5)
     record["history"][2].update(loss=float("nan"))
@@ -144,9 +114,7 @@ def test_missing_numbers_are_gaps() -> None:
 def test_pages_stay_small(evaluations: int, most: int) -> None:
     counts = {str(k): 1 / (evaluations + 1) for k in range(evaluations + 1)}
     coverage = {"rounds": evaluations, "parameters": 10**9, "counts": counts}
-    html = run_page(run_record(evaluations, coverage=coverage))
-    assert len(html.encode()) < most
-    assert html.count("<use") < 2000, "many points have no markers"
+    assert len(run_page(run_record(evaluations, coverage=coverage)).encode()) < most
 
 
 def test_the_median_of_the_coverage_is_of_parameters() -> None:
@@ -175,8 +143,9 @@ def test_what_was_chosen_is_shown() -> None:
     html = run_page(record)
     words = plain(html)
     for part in (
-        "ζ, steps in a round 29 learning rate 0.005, cosine",
-        "Chosen for the budget: m = 2, one part of width 128 trains. The run has 2 phases of 4, 8 epochs.",
+        "(ζ = 29)",
+        "learning rate 0.005, cosine",
+        "chosen m = 2, one part of width 128 trains",
         "65.00 % lie between blocks and are zero: the model is narrow models side by side. Of the others, the median "
         "parameter was trained in 20 of 20 rounds, the average one in 20.",
     ):
@@ -204,10 +173,3 @@ def test_times_and_sizes_have_the_unit_that_suits_them() -> None:
     assert {value: duration(value) for value in seconds} == seconds
     sizes = {0: "0 bytes", 1023: "1,023 bytes", 1536: "1.5 KiB", 487 * 2**20: "487 MiB"}
     assert {value: size(value) for value in sizes} == sizes
-
-
-@pytest.mark.parametrize(("evaluations", "method"), [(0, "gist"), (1, "ensemble"), (30, "gist")])
-def test_curves_are_drawn_whatever_was_evaluated(tmp_path: Path, evaluations: int, method: str) -> None:
-    record = run_record(evaluations, best_round=-1 if evaluations == 0 else 1)
-    plot_curves({**record, "config": {**record["config"], "method": method}}, tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -77,7 +77,7 @@ def leave(folder: str) -> None:
     """Begin to write two files, and wait."""
     with (
         replacing(Path(folder) / "model.safetensors") as model,
-        replacing(Path(folder) / "deep/in/curves.png") as curves,
+        replacing(Path(folder) / "deep/in/report.html") as curves,
     ):
         model.write_text("half")
         curves.write_text("half")
@@ -97,7 +97,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
     os.mkfifo(tmp_path / ".gistgnn-fifo")
 
     def halves() -> list[Path]:
-        return [*tmp_path.glob(".gistgnn-*-model.safetensors"), *tmp_path.glob("deep/in/.gistgnn-*-curves.png")]
+        return [*tmp_path.glob(".gistgnn-*-model.safetensors"), *tmp_path.glob("deep/in/.gistgnn-*-report.html")]
 
     remove_leftovers(tmp_path, ["deep/*", "missing/*"])
     assert len(halves()) == 2  # their process lives

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands, "compare", lambda args: run(parser, args), "compare methods, or finished runs, side by side",
+        commands, "compare", lambda args: _run(parser, args), "compare methods, or finished runs, side by side",
         description="Train one model with several methods and several m, one run after another; or compare runs that "
         "are finished. Writes a table and a report.",
         example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 --seeds 3\n"
@@ -33,25 +33,17 @@ def add_parser(commands: Any) -> None:
     )  # fmt: skip
     group = parser.add_argument_group("comparison")
     add = group.add_argument
-    text = "folders of finished runs: compare these, and train nothing (default: train with every method and M)"
-    add("runs", type=Path, nargs="*", metavar="DIR", help=text)
-    text = "methods to compare with one device, for every M; see --method of `gistgnn train` (default: gist)"
-    add("--methods", nargs="+", choices=METHODS, default=["gist"], help=text)
-    text = "runs of each method, with seeds 0 to S − 1 (default: 1)"
-    add("--seeds", type=options.thousand, default=1, metavar="S", help=text)
-    text = "also show the time to the baseline's final test score less X points (default: 0.5)"
-    add("--below", type=options.points, default=0.5, metavar="X", help=text)
-    options.add_folder_option(group, Path("comparison"))
-    options.add_json_option(group, "comparison.json")
+    add("runs", type=Path, nargs="*", metavar="DIR", help="folders of finished runs: compare these, and train nothing")
+    add("--methods", nargs="+", choices=METHODS, default=["gist"], help="to compare with one device (default: gist)")
+    add("--seeds", type=options.thousand, default=1, metavar="S", help="runs of each method (default: 1)")
+    options.add_shared(group, "--out", default=Path("comparison"))
+    options.add_shared(group, "--json", "--device", "--memory")
     add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
-    options.add_device_option(group)
-    options.add_memory_option(group)
 
 
-def run(parser: options.Parser, args: argparse.Namespace) -> int:
-    """Run the command."""
+def _run(parser: options.Parser, args: argparse.Namespace) -> int:
     if args.runs:  # training options could not change these runs
-        used = ("runs", "out", "below", "json", "help")
+        used = ("runs", "out", "json", "help")
         for option in (each for each in parser._actions if each.option_strings and each.dest not in used):
             if getattr(args, option.dest, option.default) != option.default:
                 raise InputError(f"{option.option_strings[-1]} is given beside folders of runs: leave one of them out")
@@ -62,7 +54,7 @@ def run(parser: options.Parser, args: argparse.Namespace) -> int:
         load_torch()
         from gistgnn.compare.comparison import compare_runs
 
-        return _write(compare_runs(args.runs, args.below)[1], args)
+        return _write(compare_runs(args.runs)[1], args)
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
@@ -71,7 +63,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         args.epochs = RunConfig.training.epochs if args.epochs is None else args.epochs
     if args.phases:
         raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
-    base = config_from_args(args, 1, title=title_of(args, *sub_gcns))
+    base = config_from_args(args, 1, title=title_of(args))
     from gistgnn.compare.comparison import compare, runs_of, table_record, training_record
     from gistgnn.compare.many_runs import RunStore
     from gistgnn.utils.console import spinner
@@ -80,12 +72,12 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     store = RunStore(args.out / "runs", args.data_root)
     with spinner(f"reading {base.dataset}", shown=True):
         _check(runs, store, args)
-    rows, records = compare(store, runs, args.seeds, "comparing", args.below)
+    rows, records = compare(store, runs, args.seeds, "comparing")
     for record in (record for each in records for record in each if "diverged" in record):
         config = record["config"]
         log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record["diverged"])
     title = f"{base.model.name} on {records[0][0]['graph']['name']}"
-    return {**table_record(title, rows, records, args.below), **training_record(base, args.seeds)}
+    return {**table_record(title, rows, records), **training_record(base, args.seeds)}
 
 
 def _check(runs: list[RunConfig], store: "RunStore", args: argparse.Namespace) -> None:

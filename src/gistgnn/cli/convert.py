@@ -19,17 +19,14 @@ def add_parser(commands: Any) -> None:
         "gistgnn convert synthetic:papers100m@0.01 big",
     )  # fmt: skip
     add = parser.add_argument
-    text = "a data set's name, a .npz or .pt, a folder of OGB's raw files, or a table of edges (.csv, .csv.gz, "
-    add("source", metavar="SOURCE", help=f"{text}.parquet, or a folder of these)")
+    text = "a data set's name, a .npz or .pt, a folder of OGB's raw files, or a table of edges (CSV or Parquet)"
+    add("source", metavar="SOURCE", help=text)
     add("folder", type=Path, metavar="DEST", help="the folder to make; it must not exist, or be empty")
-    text = "for a table of edges: the table of nodes, with the columns y, split and the features"
-    add("--nodes", type=Path, metavar="TABLE", help=text)
-    text = "add the reverse of every edge (default: only for OGB's raw files, as in the data sets of this name)"
+    add("--nodes", type=Path, metavar="TABLE", help="with edges: the nodes' table, of y, split and the features")
+    text = "add the reverse of every edge (default: only for OGB's raw files)"
     add("--undirected", action=argparse.BooleanOptionalAction, default=None, help=text)
-    text = "memory that the process may take, beside the pages of mapped files (default: 2)"
-    add("--memory", type=options.memory_size, metavar="GIB", help=text)
-    options.add_data_root(parser)
-    options.add_json_option(parser)
+    add("--memory", type=options.memory_size, metavar="GIB", help="beside the pages of mapped files (default: 2)")
+    options.add_shared(parser, "--data-root", "--json")
     _add_partition(commands)
 
 
@@ -68,18 +65,14 @@ def _add_partition(commands: Any) -> None:
     )  # fmt: skip
     add = parser.add_argument
     options.add_data_options(parser, default="digits")
-    text = "number of clusters c (default: as many as batches of about 2,000 nodes need to show the classes)"
-    add("--clusters", type=int, metavar="C", help=text)
-    text = "metis; stream, for large graphs; random; with --out also auto: METIS where its memory fits, otherwise "
-    text += "stream (default: metis; with --out: auto)"
+    add("--clusters", type=int, metavar="C", help="number of clusters c (default: as many as batches need)")
+    text = "(default: metis; with --out auto: METIS where its memory fits, otherwise stream)"
     add("--method", choices=("auto", *options.CLUSTER_METHODS), help=text)
-    text = "write the graph in the order of its clusters to this folder; it must not exist, or be empty"
-    add("--out", type=Path, metavar="DEST", help=text)
-    text = "with --out: memory that the process, and METIS's, may take (default: 2)"
-    add("--memory", type=options.memory_size, metavar="GIB", help=text)
+    add("--out", type=Path, metavar="DEST", help="write the graph to this folder, which must not exist, or be empty")
+    add("--memory", type=options.memory_size, metavar="GIB", help="with --out: of each process (default: 2)")
     add("--inductive", action="store_true", help="cut the subgraph of the training nodes")
     add("--seed", type=options.seed, default=0, help="seed of the later run (default: 0)")
-    options.add_json_option(parser)
+    options.add_shared(parser, "--json")
 
 
 def _partition(args: argparse.Namespace) -> int:

@@ -5,26 +5,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gistgnn.cli.options import add_command, add_data_root, add_json_option, print_json
+from gistgnn.cli.options import add_command, add_shared, print_json
 from gistgnn.errors import InputError
 
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = add_command(
-        commands, "datasets", run, "list the data sets, or check one",
+        commands, "datasets", _run, "list the data sets, or check one",
         description="List the named data sets; or read one of them, a file or a graph folder, and describe it.",
         example="gistgnn datasets\ngistgnn datasets mine.npz\ngistgnn datasets big --verify",
     )  # fmt: skip
     parser.add_argument("dataset", nargs="?", metavar="NAME|FILE|FOLDER", help="load this one and describe it")
-    add_data_root(parser)
-    text = "of a graph folder: read all of it, and compare it with its checksums"
-    parser.add_argument("--verify", action="store_true", help=text)
-    add_json_option(parser)
+    parser.add_argument("--verify", action="store_true", help="compare all of a graph folder with its checksums")
+    add_shared(parser, "--data-root", "--json")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
+def _run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import find, load
     from gistgnn.graphs.doubts import note_doubts
     from gistgnn.graphs.folder import Manifest, verify

@@ -33,18 +33,16 @@ def add_parser(commands: Any) -> None:
             common=["--json" if scores else "--output", "--dataset", "--data-root", "--device"],
         )  # fmt: skip
         add = parser.add_argument
-        text = "of a run; if it was interrupted, its best model so far"
-        add("directory", type=Path, metavar="DIR", help=text)
-        text = "for a model of your own: the function that builds it, as given to train --model or to GIST"
-        add("--model", metavar="FILE.py:FUNCTION", help=text)
+        add("directory", type=Path, metavar="DIR", help="of a run; if it was interrupted, its best model so far")
+        add("--model", metavar="FILE.py:FUNCTION", help="the function that builds the model, if it is your own")
         options.add_data_options(parser, default=None)
-        options.add_device_option(parser)
+        options.add_shared(parser, "--device")
         options.add_evaluation_options(parser, default=None, sample=scores)
         if scores:
-            options.add_json_option(parser)
+            options.add_shared(parser, "--json")
             continue
-        text = "a .csv (node, class, probability; with several labels per node, every label's probability) or a .npz "
-        add("--output", type=Path, required=True, metavar="FILE", help=f"{text}(classes and probabilities)")
+        text = "a .csv (node, class, probability; or every label's probability) or a .npz (classes, probabilities)"
+        add("--output", type=Path, required=True, metavar="FILE", help=text)
 
 
 def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Module, Evaluation, str]":
@@ -93,7 +91,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     scores = evaluate(model, graph, evaluation=inference)
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
-    print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())
+    _print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())
     return 0
 
 
@@ -116,14 +114,12 @@ def _by_parts(evaluation: Mapping[str, Any]) -> str:
     return "" if evaluation["exact"] else f" (approximate, by {sample}{evaluation['parts']} parts)"
 
 
-def print_scores(title: str, rows: Mapping[str, Mapping[str, float] | None], evaluation: Mapping[str, Any]) -> None:
-    """Print a table of the scores of every row by its name; None: the row is left out."""
+def _print_scores(title: str, rows: Mapping[str, Mapping[str, float]], evaluation: Mapping[str, Any]) -> None:
     from gistgnn.report.names import score_keys, score_name
     from gistgnn.utils.console import print_table
 
-    scored = {name: scores for name, scores in rows.items() if scores}
-    keys = score_keys(scored.values())
-    cells = [[name, *(f"{scores[key]:.4f}" for key in keys)] for name, scores in scored.items()]
+    keys = score_keys(rows.values())
+    cells = [[name, *(f"{scores[key]:.4f}" for key in keys)] for name, scores in rows.items()]
     print_table(f"{title}{_by_parts(evaluation)}", ["", *map(score_name, keys)], cells, left=[""])
 
 

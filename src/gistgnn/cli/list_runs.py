@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gistgnn.cli.options import add_command, add_json_option, print_json
+from gistgnn.cli.options import add_command, add_shared, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
-from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
+from gistgnn.report.names import main_score, method_label, model_title, score_name
 from gistgnn.utils.formats import duration
 
 _KNOWN = ("rounds", "graph", "model", "method", "score", "test", "validation", "train_seconds", "date")
@@ -17,17 +17,16 @@ _KNOWN = ("rounds", "graph", "model", "method", "score", "test", "validation", "
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = add_command(
-        commands, "list", run, "list the runs in folders, with their scores",
+        commands, "list", _run, "list the runs in folders, with their scores",
         description="List the runs in folders: the graph, the model, the test score, the training time, the date.",
         example="gistgnn list runs/",
     )  # fmt: skip
-    text = "where runs are, at any depth (default: runs)"
-    parser.add_argument("folders", type=Path, nargs="*", default=[Path("runs")], metavar="DIR", help=text)
-    add_json_option(parser)
+    add, default = parser.add_argument, [Path("runs")]
+    add("folders", type=Path, nargs="*", default=default, metavar="DIR", help="where runs are (default: runs)")
+    add_shared(parser, "--json")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
+def _run(args: argparse.Namespace) -> int:
     from gistgnn.utils.console import print_table
 
     for folder in args.folders:
@@ -76,14 +75,13 @@ def _finished(folder: Path) -> dict[str, Any]:
         record = read_record(folder)
     except InputError:
         return {"state": "unreadable"}
-    m, score = sub_gcns_name(record), main_score(record)
-    name = method_name(record["config"].get("method", "gist"), 1 if m == "m = 1" else 2)
+    score = main_score(record)
     return {
         "state": "diverged" if "diverged" in record else "interrupted" if record.get("interrupted") else "finished",
         "rounds": record.get("rounds"),
         "graph": record["graph"]["name"],
         "model": model_title(record["config"]),
-        "method": name if m == "m = 1" else f"{name}, {m}",
+        "method": method_label(record),
         "score": score,
         **{split: (record[split] or {}).get(score) for split in ("test", "validation")},
         "train_seconds": record.get("train_seconds"),

@@ -1,7 +1,7 @@
 """`gistgnn`: reads the command line and runs one command.
 
-A command is a module with `add_parser(commands)` and `run(args) -> int`. It imports slow modules inside `run`, so that
-`gistgnn --help` answers at once.
+A command is a module with `add_parser(commands)`, which names the function that runs it. This imports slow modules
+itself, so that `gistgnn --help` answers at once.
 """
 
 import argparse
@@ -43,7 +43,6 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a signal has ended it."""
     open_streams()
-    words = sys.argv[1:] if argv is None else [*argv]
     # Threads that wait by spinning slow torch tenfold on a busy machine; torch reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if "RANK" in os.environ:  # torch prints traces of its own for connections that fail; our error says what to do
@@ -51,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with raising():
             try:
-                return _run(words)
+                return _run(sys.argv[1:] if argv is None else argv)
             finally:
                 sys.stdout.flush()
     except GistError as error:

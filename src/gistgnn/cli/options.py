@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import sys
 from argparse import SUPPRESS
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -37,31 +36,29 @@ class Parser(argparse.ArgumentParser):
     """Reports a wrong option in one line; its --help shows the `common` options alone, if any, --help-all every one."""
 
     def __init__(self, *, common: Sequence[str] = (), example: str = "", **options: Any) -> None:
-        super().__init__(formatter_class=_formatter, allow_abbrev=False, **options)
-        self._common, self._example = tuple(common), example.strip()
+        self._common, self._example = tuple(common), example.strip()  # `add_argument` asks for a formatter
+        super().__init__(allow_abbrev=False, **options)
         if common:
             self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help="show all options")
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
 
-    def format_help(self, *, every: bool = False) -> str:
-        every, formatter = every or not self._common, self._get_formatter()
-        positionals = [action for action in self._actions if not action.option_strings]
-        groups = [(group.title, group._group_actions) for group in self._action_groups]
-        if not every:
-            named = self._option_string_actions
-            groups = [("arguments", positionals), ("most used options", [named[name] for name in self._common])]
-        formatter.add_usage(f"{self.prog} [options]", positionals, [], "usage: ")
-        formatter.add_text(self.description)
-        for title, actions in groups:
-            formatter.start_section(title)
-            formatter.add_arguments(actions)
-            formatter.end_section()
-        text = formatter.format_help()
+    def parse_known_args(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
+        """Read words as argparse does; refuse unknown ones here, not in the root's parser."""
+        found, rest = super().parse_known_args(*args, **options)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+    def _get_formatter(self) -> "_Formatter":
+        return _Formatter(self.prog, self._common)
+
+    def format_help(self) -> str:
+        text = super().format_help()
         if self._example:
             text += "\nexample:\n" + "".join(f"  $ {line}\n" for line in self._example.splitlines())
-        if not every:
+        if self._common:
             hidden = len([action for action in self._actions if action.option_strings]) - len(self._common) - 2
             text += f"\n{self.prog} --help-all shows {hidden} more options.\n"
         return text
@@ -79,19 +76,26 @@ def add_command(
 class _HelpAll(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         assert isinstance(parser, Parser)
-        parser._print_message(parser.format_help(every=True), sys.stdout)
+        parser._common = ()
+        parser.print_help()
         parser.exit()
 
 
-class _formatter(argparse.HelpFormatter):  # noqa: N801  # argparse calls it with the program's name
-    def __init__(self, prog: str) -> None:
+class _Formatter(argparse.HelpFormatter):
+    """Shows the `common` options alone, if there are any, and the usage on one line."""
+
+    def __init__(self, prog: str, common: Sequence[str] = ()) -> None:
         super().__init__(prog, max_help_position=28)
+        self._common = {"--help", "--help-all", *common} if common else None
+
+    def add_argument(self, action: argparse.Action) -> None:
+        if not (self._common and action.option_strings) or not self._common.isdisjoint(action.option_strings):
+            super().add_argument(action)
 
     def _format_usage(self, usage: str | None, actions: Any, groups: Any, prefix: str | None) -> str:
-        """Return the usage: "[options]" and the positional arguments, on one line."""
-        words = " ".join(self._format_args(action, str(action.metavar or action.dest)) for action in actions)
-        text = f"{'usage: ' if prefix is None else prefix}{usage or self._prog} {words}".rstrip()
-        return f"{text}\n\n"  # `add_subparsers` strips it
+        options = ["[options]"] if prefix is None else []  # not in the name of a subcommand
+        words = [self._format_args(a, str(a.metavar or a.dest)) for a in actions if not a.option_strings]
+        return f"{'usage: ' if prefix is None else prefix}{' '.join([usage or self._prog, *options, *words])}\n\n"
 
 
 def add_fields(
@@ -139,33 +143,15 @@ def data_root() -> str:
     return os.environ.get("GISTGNN_DATA") or "data"
 
 
-def add_data_root(options: "Options") -> None:
-    """Add --data-root."""
-    text = "where named data sets are, or are downloaded to (default: the environment variable GISTGNN_DATA, or data)"
-    options.add_argument("--data-root", default=data_root(), metavar="DIR", help=text)
-
-
 def add_data_options(options: "Options", *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
     text = "a name from `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert`"
     text += f" (default: {default or 'the data set of the run'})"
     options.add_argument("--dataset", default=default, metavar="NAME|FILE|FOLDER", help=text)
     if default:
-        add_data_root(options)
-        return
-    text = "where named data sets are (default: as in the run; if there is no such folder, GISTGNN_DATA or data)"
-    options.add_argument("--data-root", metavar="DIR", help=text)
-
-
-def add_device_option(options: "Options") -> None:
-    """Add --device."""
-    options.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-
-
-def add_json_option(options: "Options", what: str = "JSON") -> None:
-    """Add --json."""
-    text = f"print {what} on standard output, and nothing else there"
-    options.add_argument("--json", action="store_true", help=text)
+        add_shared(options, "--data-root")
+    else:
+        options.add_argument("--data-root", metavar="DIR", help="where named data sets are (default: as in the run)")
 
 
 def print_json(record: Any) -> int:
@@ -174,34 +160,13 @@ def print_json(record: Any) -> int:
     return 0
 
 
-def add_folder_option(options: "Options", default: Path) -> None:
-    """Add --out of a command that keeps many runs."""
-    text = "where finished runs, the table and the report are kept; run again with the same DIR to resume"
-    options.add_argument("--out", type=Path, default=default, metavar="DIR", help=f"{text} (default: {default})")
-
-
-def add_ranks_options(options: "Options") -> None:
-    """Add --timeout and --grace."""
-    text = "with torchrun: how long to wait for another rank (default: 1800)"
-    options.add_argument("--timeout", type=seconds, default=1800.0, metavar="SECONDS", help=text)
-    text = "after SIGTERM, SIGHUP or SIGUSR1: how long the round may take to its end (default: 30)"
-    options.add_argument("--grace", type=seconds, default=GRACE, metavar="SECONDS", help=text)
-
-
-def add_memory_option(options: "Options") -> None:
-    """Add --memory."""
-    text = "memory that the run may take on the device of the model, host or GPU (default: what is available)"
-    options.add_argument("--memory", type=memory_size, metavar="GIB", help=text)
-
-
 def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None, sample: bool = True) -> None:
     """Add the options of the evaluation; its default method is `default`, or if that is None the run's."""
     add = parser.add_argument_group("evaluation").add_argument
     text = "whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, approximate; auto: "
     text += f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})"
     add("--evaluation", choices=EVALUATION_METHODS, help=text)
-    text = "memory for auto, layers and parts, beside the graph and the model (default: half of what is available)"
-    add("--evaluation-memory", type=memory_size, metavar="GIB", help=text)
+    add("--evaluation-memory", type=memory_size, metavar="GIB", help="for a pass (default: half of what is available)")
     add("--parts", type=count, metavar="P", help="number of parts that METIS cuts the graph into")
     if sample:
         shown = "all" if default else "as in the run; all, if --parts is given"
@@ -240,7 +205,6 @@ def integer(least: int = 1, most: int = MOST) -> Callable[[str], Any]:
 count, seed = integer(), integer(0, LARGEST_SEED)
 thousand = integer(1, 1000)  # of runs that differ in their seed, or processes
 seconds = within(float, math.ulp(0.0), LONGEST, f"a number of seconds above 0, at most {LONGEST:,.0f}")
-points = within(float, 0, 100, "a number of points from 0 to 100")  # percentage points
 
 
 def memory_size(text: str) -> int:
@@ -272,3 +236,26 @@ def keyword(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except (ValueError, RecursionError):  # no JSON, or lists within lists a thousand times
         return name, value
+
+
+_SHARED: dict[str, dict[str, Any]] = {
+    "--data-root": dict(metavar="DIR", help="where named data sets are, or go (default: $GISTGNN_DATA, or data)"),
+    "--device": dict(default="auto", help="auto, cpu, cuda or cuda:N (default: auto)"),
+    "--json": dict(action="store_true", help="print JSON on standard output, and nothing else there"),
+    "--memory": dict(type=memory_size, metavar="GIB", help="what it may take on its device (default: what is free)"),
+    "--out": dict(type=Path, metavar="DIR", help="where runs, table and report are kept; the same DIR resumes"),
+    "--timeout": dict(type=seconds, default=1800.0, metavar="SECONDS", help="torchrun: for a rank (default: 1800)"),
+    "--grace": dict(type=seconds, default=GRACE, metavar="SECONDS", help="for the round after SIGTERM (default: 30)"),
+}
+RANKS = ("--timeout", "--grace")
+
+
+def add_shared(options: "Options", *names: str, **changes: Any) -> None:
+    """Add options that several commands have; `changes` are other arguments of `add_argument`."""
+    for name in names:
+        given = {**_SHARED[name], **changes}
+        if name == "--data-root":
+            given["default"] = data_root()
+        elif changes:
+            given["help"] += f" (default: {changes['default']})"
+        options.add_argument(name, **given)

@@ -1,4 +1,4 @@
-"""`gistgnn plan`: what a run would take of memory, disk and time, for several m or phases; what a budget chooses."""
+"""`gistgnn plan`: what a run would take of memory, disk and time, for several m or phases."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, graph_of, sizes_of
+from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, sizes_of
 from gistgnn.defaults import chosen_epochs
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
@@ -24,33 +24,31 @@ _MEMORY = "memory (trained: with gradients and optimiser)"
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands, "plan", run, "say what training would take, and which m fit",
+        commands, "plan", _run, "say what training would take, and which m fit",
         description="Say what memory, disk and time a run would take for several m, and which m to choose. A few "
         "rounds of every m are timed on a random graph; nothing is kept.",
         example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
-        common=(*options.MOST_USED, "--budget", "--store", "--memory", "--json"),
+        common=(*options.MOST_USED, "--store", "--memory", "--json"),
     )  # fmt: skip
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     group = parser.add_argument_group("plan")
     add = group.add_argument
-    text = "where the parameters lie: in memory, or in files with one sub-GCN at a time in memory (default: both)"
     alone = [name for name, place in STORES.items() if not place.shared]
-    add("--store", choices=alone, nargs="+", default=["memory", "disk"], help=text)
-    options.add_memory_option(group)
+    default = ["memory", "disk"]
+    add("--store", choices=alone, nargs="+", default=default, help="where the parameters lie (default: memory disk)")
+    options.add_shared(group, "--memory")
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: train nothing")
     options.add_fields(group, RunConfig, "store_precision", "seed")
-    options.add_device_option(group)
-    options.add_json_option(group)
+    options.add_shared(group, "--device", "--json")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
+def _run(args: argparse.Namespace) -> int:
     from gistgnn.estimate import Resources, make_plan
     from gistgnn.utils.console import spinner
 
     if args.budget:
-        return _choose(args)
+        raise InputError("a budget is given: `gistgnn train --budget` says what it chooses, then trains; leave it out")
     config = config_from_args(args, given_sub_gcns(args) if args.phases else 1)
     resources = Resources.here(config.device, args.out, args.memory)
     sizes = sizes_of(args)
@@ -67,29 +65,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _choose(args: argparse.Namespace) -> int:
-    """Print what a run with a budget would choose, and nothing else."""
-    from gistgnn.fit.budget import choose
-    from gistgnn.fit.prepare import make_sampler
-    from gistgnn.sampling import chosen_sampling
-
-    given = {"memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
-    if unused := next((name for name, value in given.items() if value is not None), None):
-        raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
-    config = config_from_args(args, given_sub_gcns(args))
-    graph = graph_of(args)
-    gist = config.trainer(graph.num_features, graph.num_classes)
-    sampling = chosen_sampling(config.sampler, graph.num_nodes)
-    sampler = make_sampler(gist, graph.to(gist.device), sampling, config.inductive)
-    choice = choose(gist, sampler, config.training, args.budget)
-    if args.json:
-        return options.print_json(choice)
-    training, copies = choice["training"], {True: ",copies", False: ""}
-    phases = " ".join(f"{each['sub_gcns']}:{each['epochs']:.4g}{copies[each['copies']]}" for each in training["phases"])
-    print(f"{choice['reason']}\nphases: {phases}, schedule {training['schedule']}, lr {training['lr']:g}")
-    return 0
-
-
 def _print_graph(plan: "Plan") -> None:
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
@@ -102,14 +77,12 @@ def _print_graph(plan: "Plan") -> None:
 
 
 def _print_options(plan: "Plan") -> None:
-    memory, traffic, time = [], [], []
+    memory, time = [], []
     for each in plan.options:
         first = (f"{each.sub_gcns}", each.store)
         memory.append((*first, *_held(each, each.slice, each.training, each.activations, each.evaluation)))
-        traffic.append((*first, *map(size, (each.moved, each.moved_by_all, each.data_parallel))))
         time += [(*first, *_times(each.seconds))] if each.seconds else []
     _table(_MEMORY, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", "peak", "disk"), memory)
-    _table("traffic with Θ in a round", ("m", "store", "one moves", "all move", "data parallel"), traffic)
     if time:
         _table("time, an estimate", ("m", "store", *_TIMES[:-1], "whole run"), time)
 

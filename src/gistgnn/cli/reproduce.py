@@ -6,7 +6,6 @@ import shlex
 import signal
 import sys
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -22,32 +21,26 @@ if TYPE_CHECKING:
     from gistgnn.distributed import World
     from gistgnn.paper.experiment import Experiment
 
-COMMON = ("datasets", "seeds", "epochs")
+COMMON = ("datasets+", "seeds", "epochs")
 
 _ALONE = [name for name, place in STORES.items() if not place.shared]
 _DEVICE_MEMORY = "a run that takes more of its device, by the plan, is out of memory (default: 32GB; small: 1.75GB)"
 
 
-def _counts(flag: str, metavar: str, text: str, **more: Any) -> tuple[str, dict[str, Any]]:
-    return flag, {"type": options.count, "metavar": metavar, "help": text, **more}
-
-
-_EVERY = {"nargs": "+"}
-OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {  # by the experiment's attribute: the flag, and what argparse takes
-    "datasets": ("--datasets", {"nargs": "+", "metavar": "NAME", "help": "names from `gistgnn datasets`"}),
-    "seeds": _counts("--seeds", "S", "runs of each row", type=options.thousand),
-    "epochs": _counts("--epochs", "E", "of each run"),
-    "layers": _counts("--layers", "L", "every L", **_EVERY),
-    "widths": _counts("--widths", "D", "every width", **_EVERY),
-    "sub_gcns": _counts("--sub-gcns", "M", "every m", **_EVERY),
-    "zetas": _counts("--local-steps", "N", "every ζ", **_EVERY),
-    "local_steps": _counts("--local-steps", "N", "ζ"),
-    "clusters": _counts("--clusters", "C", "c"),
-    "clusters_per_batch": _counts("--clusters-per-batch", "Q", "in a batch"),
-    "nodes": _counts("--nodes", "N", "how many nodes of a data set"),
-    "models": ("--models", {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "models"}),
-    "store": ("--store", {"choices": _ALONE, "help": "where the parameters lie (default: memory)"}),
-    "device_memory": ("--device-memory", {"type": options.memory_size, "metavar": "SIZE", "help": _DEVICE_MEMORY}),
+OPTIONS: dict[str, dict[str, Any]] = {  # by the experiment's attribute: what argparse takes; most are counts
+    "datasets": {"type": str, "metavar": "NAME", "help": "names from `gistgnn datasets`"},
+    "seeds": {"type": options.thousand, "metavar": "S", "help": "runs of each row"},
+    "epochs": {"metavar": "E", "help": "of each run"},
+    "layers": {"metavar": "L", "help": "every L"},
+    "widths": {"metavar": "D", "help": "every width"},
+    "sub_gcns": {"metavar": "M", "help": "every m"},
+    "local_steps": {"metavar": "N", "help": "ζ"},
+    "clusters": {"metavar": "C", "help": "c"},
+    "clusters_per_batch": {"metavar": "Q", "help": "in a batch"},
+    "nodes": {"metavar": "N", "help": "how many nodes of a data set"},
+    "models": {"type": str, "choices": ("graphsage", "gat"), "help": "models"},
+    "store": {"type": str, "choices": _ALONE, "help": "where the parameters lie (default: memory)"},
+    "device_memory": {"type": options.memory_size, "metavar": "SIZE", "help": _DEVICE_MEMORY},
 }
 
 
@@ -56,46 +49,34 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("reproduce", help="run an experiment of the paper again")
     experiments = parser.add_subparsers(metavar="EXPERIMENT", required=True, parser_class=Parser)
     for name, entry in EXPERIMENTS.items():
-        _add_options(add_command(experiments, name, run, entry.help), name, entry)
+        _add_options(add_command(experiments, name, _run, entry.help), name, entry)
 
 
 def _add_options(parser: Parser, name: str, entry: Entry) -> None:
     add = parser.add_argument
-    text = "small: under 20 minutes on an ordinary machine; full: the paper's setting (default: small); the options "
-    add("--scale", choices=SCALES, default="small", help=f"{text}below replace the scale's settings")
-    options.add_data_root(parser)
-    own = [OPTIONS[option] for option in (*COMMON, *entry.options) if option in OPTIONS]
-    settings = [add(flag, **arguments).dest for flag, arguments in own]
+    text = "small: under 20 minutes; full: the paper's (default: small); the options below replace its settings"
+    add("--scale", choices=SCALES, default="small", help=text)
+    options.add_shared(parser, "--data-root")
+    settings = [option.rstrip("+") for option in (*COMMON, *entry.options)]
+    for setting, option in zip(settings, (*COMMON, *entry.options), strict=True):
+        several = {"nargs": "+"} if option.endswith("+") else {}
+        add(f"--{setting.replace('_', '-')}", **{"type": options.count, **OPTIONS[setting], **several})
     # torchrun may restart it: it always resumes
-    parser.set_defaults(experiment=name, settings=settings, jobs=1, resume=True)
-    if "jobs" in entry.options:
-        add("--jobs", type=options.thousand, default=1, help="runs at the same time, one thread each (default: 1)")
+    parser.set_defaults(experiment=name, settings=settings, resume=True)
     if entry.devices:
-        options.add_device_option(parser)
-    text = "do not train: try every setting with two steps and one evaluation, on synthetic graphs in place of the data"
-    add("--rehearse", action="store_true", help=f"{text}; nothing is kept")
-    options.add_folder_option(parser, Path("reproduce") / name)
+        options.add_shared(parser, "--device")
+    options.add_shared(parser, "--out", default=Path("reproduce") / name)
     if entry.ranks:
-        options.add_ranks_options(parser)
+        options.add_shared(parser, *options.RANKS)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run `gistgnn reproduce EXPERIMENT`."""
+def _run(args: argparse.Namespace) -> int:
     from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
 
-    if args.rehearse:
-        refuse_torchrun("--rehearse tries every setting")
     if not EXPERIMENTS[args.experiment].ranks:
         known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
         refuse_torchrun(f"{args.experiment} trains", f"; torchrun is for {known}")
     experiment = _experiment(args)
-    if args.rehearse:
-        from gistgnn.paper.rehearsal import rehearse
-
-        command, report = shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)
-        with own_directory(args.out):
-            print(rehearse(experiment, args.data_root, command, report))
-        return 0
     with join_ranks(args, experiment.device) as ranks, ExitStack() as folder:
         settings = {name: value for name, value in vars(experiment).items() if name != "device"}
         require_same(ranks, {SAME_SETTINGS: {"experiment": experiment.name, **settings}})
@@ -136,7 +117,7 @@ def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") ->
     here = os.environ.get("LOCAL_WORLD_SIZE", ranks.count)  # ranks on this machine
     program = f"torchrun --nproc-per-node {here} -m gistgnn" if ranks.several else "gistgnn"
     command = f"{program} {shlex.join(sys.argv[1:])}"
-    outcome = experiment.reproduce(args.out, args.data_root, args.jobs, command, trains=not ranks.several)
+    outcome = experiment.reproduce(args.out, args.data_root, command, trains=not ranks.several)
     print_table(experiment.title, outcome.columns, outcome.rows, left=outcome.columns)
     for verdict in outcome.verdicts:
         holds = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]

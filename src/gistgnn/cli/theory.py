@@ -4,9 +4,9 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import Parser, add_command, add_data_root, add_json_option, count, print_json
+from gistgnn.cli.options import Parser, add_command, add_shared, count, print_json
 from gistgnn.cli.process import load_torch
-from gistgnn.errors import InputError, printable
+from gistgnn.errors import printable
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
@@ -18,15 +18,12 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("theory", help="what the paper's analysis says of a graph")
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=Parser)
     check = add_command(
-        actions, "check", run, "check the assumptions on a graph, and predict how training goes",
+        actions, "check", _run, "check the assumptions on a graph, and predict how training goes",
         description="Check the assumptions of the paper's analysis on a graph, and predict how training goes.",
-        example="gistgnn theory check --dataset karate",
+        example="gistgnn theory check karate",
     )  # fmt: skip
     add = check.add_argument
-    text = "a name from `gistgnn datasets`, a .npz or .pt, or a built-in graph: complete:N, ring:N, karate"
-    add("graph", metavar="GRAPH", nargs="?", help=text)
-    add("--dataset", metavar="NAME|FILE", help="the same, as other commands name it")
-    add_data_root(check)
+    add("graph", metavar="GRAPH", help="a data set's name, a .npz or .pt, or complete:N, ring:N, karate")
     add("--nodes", type=count, metavar="N", help="take only the N nodes nearest to the node of highest degree")
     add("--scale", action="store_true", help="multiply X so that its longest row is as long as the assumptions allow")
     add("--sub-gcns", type=count, default=2, metavar="M", help="m (default: 2)")
@@ -34,22 +31,16 @@ def add_parser(commands: Any) -> None:
     add("--width", type=count, default=4096, metavar="D", help="d_1 (default: 4096)")
     add("--step-size", type=float, metavar="ETA", help="η (default: 1/(λ_max + λ_0/2))")
     add("--gamma", type=float, default=0.5, help="γ of the theorem, between 0 and 1 (default: 0.5)")
-    add("--rounds", type=count, default=100, metavar="T", help="T, for the widths that the proofs need (default: 100)")
-    add("--delta", type=float, default=0.1, help="δ, the probability that the bounds fail (default: 0.1)")
-    add_json_option(check)
+    add_shared(check, "--data-root", "--json")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run `gistgnn theory check`."""
-    if (args.graph is None) == (args.dataset is None):
-        what = "no graph is given" if args.graph is None else f"two graphs are given, {args.graph} and {args.dataset}"
-        raise InputError(f"{what}: name one, such as --dataset karate")
+def _run(args: argparse.Namespace) -> int:
     load_torch()
     from gistgnn.theory import check, check_prediction, least_eigenvalue, load_problem, predict
     from gistgnn.utils.console import spinner
 
-    graph, sizes = args.graph or args.dataset, (args.sub_gcns, args.local_steps, args.width)
-    chosen = {name: getattr(args, name) for name in ("step_size", "gamma", "rounds", "delta")}
+    graph, sizes = args.graph, (args.sub_gcns, args.local_steps, args.width)
+    chosen = {"step_size": args.step_size, "gamma": args.gamma}
     check_prediction(*sizes, **chosen)
     problem = load_problem(graph, args.data_root, nodes=args.nodes, scaled=args.scale)
     with spinner("computing eigenvalues", shown=not args.json):
@@ -93,8 +84,6 @@ def _lines(p: dict[str, Any]) -> list[tuple[str, str]]:
         (f"the theorem's error term at d_1 = {p['width']:,}, as printed", f"{p['neighbourhood']:.3g}"),
         ("… with corrected constants", f"{p['corrected_neighbourhood']:.3g}"),
         (f"plateau for t well below {p['width']:,} rounds (heuristic)", plateau),
-        (f"d_1 for positive kernels (T = {p['rounds']}, δ = {p['delta']:g})", f"{p['kernel_width']:.2e}"),
-        ("d_1 that the proof of the theorem (with a gap) needs", f"{p['theorem_width']:.2e}"),
     ]
 
 

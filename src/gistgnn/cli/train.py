@@ -24,7 +24,7 @@ from gistgnn.cli.training_options import (
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
 from gistgnn.fit.loggers import LOGGERS, require_loggers, start_logger
 from gistgnn.runs.config import RunConfig
-from gistgnn.utils.formats import plural
+from gistgnn.utils.formats import NBSP, plural
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands, "train", run, "train a model on a graph",
+        commands, "train", _run, "train a model on a graph",
         description="Train a model on a graph, and write its best version, its scores and a report into a folder. "
         "Ctrl-C and SIGTERM stop after the current round; --resume goes on.",
         example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
@@ -49,31 +49,24 @@ def add_parser(commands: Any) -> None:
     group = parser.add_argument_group("run")
     add = group.add_argument
     options.add_fields(group, RunConfig, "seed", "init")
-    options.add_device_option(group)
-    options.add_memory_option(group)
+    options.add_shared(group, "--device", "--memory")
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     add("--overwrite", action="store_true", help="replace the results in DIR")
-    text = "rounds between checkpoints (default: 10)"
-    add("--checkpoint-every", type=options.count, default=10, metavar="K", help=text)
-    text = "end in time, with the best model so far, such as 10min; at least one round is trained"
-    add("--max-seconds", type=options.duration, metavar="TIME", help=text)
-    options.add_ranks_options(group)
+    add("--checkpoint-every", type=options.count, default=10, metavar="K", help="in rounds (default: 10)")
+    add("--max-seconds", type=options.duration, metavar="TIME", help="end in time, with the best model so far")
+    options.add_shared(group, *options.RANKS)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
-    text = f"what the history is also written to, during the run: {', '.join(LOGGERS)} (with torchrun: --logger)"
+    text = f"where the history also goes: {', '.join(LOGGERS)} (with torchrun: --logger)"
     add("--log", "--logger", action="extend", nargs="+", metavar="NAME", choices=LOGGERS, help=text)
     add("--tensorboard", dest="log", action="append_const", const="tensorboard", help="the same as --log tensorboard")
-    options.add_json_option(group, "result.json")
+    options.add_shared(group, "--json")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
+def _run(args: argparse.Namespace) -> int:
     args.log = [*dict.fromkeys(args.log or ())]
     if leads():
         require_loggers(args.log)
-    m = given_sub_gcns(args)
-    args.title = title_of(args, *([] if m is None or args.budget or args.phases else [m]))
-    config = config_from_args(args, m, args.store, args.title)
-    args.title = args.title if args.budget or args.phases else title_of(args, config.sub_gcns)
+    config = config_from_args(args, given_sub_gcns(args), args.store, title_of(args))
     from gistgnn.utils.process_memory import limit_memory
 
     if config.device == "cpu":
@@ -106,7 +99,8 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     callbacks, settings = list[Any](), plain(config.as_dict())
     ranks.lead(lambda: callbacks.extend(start_logger(name, out, settings, folder) for name in args.log))
     stop = folder.enter_context(stopping(args.grace))
-    said = f"{args.title} ({plural(graph.num_nodes, 'node')}); the results go to {out}"
+    split = "" if args.budget or args.phases else f", m = {config.sub_gcns}"
+    said = f"{title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to {out}"
     prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more
     callbacks += [prepared, InterruptWhen(stop)]
     saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
@@ -212,20 +206,9 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
         return 0
     if as_json:
         return options.print_json(record)
-    from gistgnn.cli.evaluate import print_scores
-    from gistgnn.report.names import model_title, sub_gcns_name, training_text
+    from gistgnn.report.names import summary
 
-    config = record["config"]
-    method = config.get("method", "gist")
-    best, last = f"at best validation (round {record['best_round']})", record["last"]
-    if method == "ensemble":  # its result is the members at their best, not a round
-        best, last = "each member at its best", {}
-    scores = {f"{split}, {best}": record[split] for split in ("validation", "test")}
-    scores |= {f"{split} at the end": last.get(split) for split in ("validation", "test")}
-    named = "" if method == "gist" else f"{method}, "
-    title = f"{record['graph']['name']}, {model_title(config)}, {named}{sub_gcns_name(record)}"
-    print_scores(title, scores, record["evaluation"])
-    print(training_text(record))
-    written = (out / name for name in ("result.json", "model.safetensors", "curves.png", "report.html"))
+    print("\n".join(map(printable, summary(record).replace(NBSP, " ").splitlines())))
+    written = (out / name for name in ("result.json", "model.safetensors", "report.html"))
     print(f"written: {', '.join(map(printable, written))}")
     return 0

@@ -5,6 +5,7 @@ The options of the model and of training follow from the fields of `ModelConfig`
 
 import argparse
 import logging
+import os
 import time
 from dataclasses import fields
 from functools import partial
@@ -56,33 +57,24 @@ def known_model(text: str) -> str:
 
 
 # Where the command line differs from the field, or chooses the value unless it is given.
+_RATES = f"{Training.lr:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}; with "
+_RATES += f"--budget {BUDGET_LR:g}"
+_LARGE = f"above {SMALL_GRAPH:,} nodes"
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "epochs": {
-        "type": int,
-        "default": None,
-        "shown": f"{EPOCHS}; above {SMALL_GRAPH:,} nodes {EPOCHS_OF_EACH} for each sub-GCN; those of the phases",
-    },
-    "local_steps": {"shown": f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"},
-    "lr": {
-        "default": None,
-        "shown": f"{Training.lr:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most "
-        f"{HIGHEST_LR:g}; with --budget {BUDGET_LR:g}",
-    },
-    "dropout": {"default": None, "shown": f"{DROPOUT:g}; above {SMALL_GRAPH:,} nodes {LESS_DROPOUT:g}"},
-    "norm": {"default": None, "shown": "layer for graphsage and gin, else none"},
-    "heads": {"default": None, "shown": ModelConfig.heads},
-    "sub_gcns": {
-        "default": None,
-        "shown": f"{SUB_GCNS}; above {SMALL_GRAPH:,} nodes so many that sub-GCNs are {WIDE} wide, at most "
-        f"{MOST_SUB_GCNS}",
-    },
-    "name": {"flag": "--model", "dest": "model", "type": known_model},
-    "args": {"flag": "--model-args", "dest": "model_args", "type": options.keyword, "nargs": "+", "shown": None},
-    "hidden": {"shown": " ".join(map(str, ModelConfig.hidden))},
-    "partitioned": {"flag": "--partition-dims", "shown": "every hidden one"},
-    "standardise": {"default": None, "shown": "unless they are words"},
-    "class_weights": {"nargs": "+"},
-    "metric": {"shown": "accuracy, or f1_micro with several labels"},
+    "epochs": dict(type=int, default=None, shown=f"{EPOCHS}; {_LARGE} {EPOCHS_OF_EACH} for each sub-GCN; the phases'"),
+    "local_steps": dict(shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"),
+    "lr": dict(default=None, shown=_RATES),
+    "dropout": dict(default=None, shown=f"{DROPOUT:g}; {_LARGE} {LESS_DROPOUT:g}"),
+    "norm": dict(default=None, shown="layer for graphsage and gin, else none"),
+    "heads": dict(default=None, shown=ModelConfig.heads),
+    "sub_gcns": dict(default=None, shown=f"{SUB_GCNS}; {_LARGE} so that they are {WIDE} wide, up to {MOST_SUB_GCNS}"),
+    "name": dict(flag="--model", dest="model", type=known_model),
+    "args": dict(flag="--model-args", dest="model_args", type=options.keyword, nargs="+", shown=None),
+    "hidden": dict(shown=" ".join(map(str, ModelConfig.hidden))),
+    "partitioned": dict(flag="--partition-dims", shown="every hidden one"),
+    "standardise": dict(default=None, shown="unless they are words"),
+    "class_weights": dict(nargs="+"),
+    "metric": dict(shown="accuracy, or f1_micro with several labels"),
 }
 
 # The settings of samplers, whose modules import torch. Several samplers may have a setting of the same name.
@@ -135,7 +127,7 @@ def _add_gist_options(group: "Options", several: str) -> None:
     else:
         add(RunConfig, "sub_gcns", "method")
     add(RunConfig.training, "local_steps", "epochs", "training", "redraw_every", "cross_weights", "optimizer_state")
-    text = "time that the run may take, such as 10min: m, phases and schedule are chosen by measuring steps"
+    text = "for the run, such as 10min: m, phases and schedule are chosen by measuring steps"
     group.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
     text = "a run in phases with different m: sub-GCNs and epochs, then what differs from the other options: copies "
     text += "(one sub-GCN trains for all), lr=X, schedule=S, redraw=K; such as 8:20,copies 8:40 1:2,lr=0.0003"
@@ -173,11 +165,9 @@ def given_sub_gcns(args: argparse.Namespace) -> int | None:
     return 1 if args.budget else max(phase.sub_gcns for phase in args.phases)
 
 
-def title_of(args: argparse.Namespace, *sub_gcns: int) -> str:
-    """Return what a command is about to train, in a few words; without any m, a budget or phases say it."""
-    model = model_title({"model": {"name": args.model, "hidden": args.hidden}})
-    split = f", m = {', '.join(map(str, sub_gcns))}" if sub_gcns else ""
-    return f"{model}{split}, on {args.dataset}"
+def title_of(args: argparse.Namespace) -> str:
+    """Return what a command is about to train, in a few words."""
+    return f"{model_title({'model': {'name': args.model, 'hidden': args.hidden}})}, on {args.dataset}"
 
 
 def config_from_args(
@@ -195,6 +185,9 @@ def config_from_args(
     method = own.get("method", RunConfig.method)
     if not METHODS[method].splits and args.partitioned:
         raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
+    path = os.path.expanduser(args.dataset)
+    if path.lower().endswith((".npz", ".pt")) and not os.path.exists(path):
+        raise InputError(f"{path}: no such file; expected a graph in a .npz or a .pt file")
     load_torch("gistgnn.gist", title)
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device

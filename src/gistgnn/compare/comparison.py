@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 from gistgnn.compare.many_runs import Record, RunStore, with_seeds
 from gistgnn.errors import InputError
 from gistgnn.report import names
-from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import read_record
 from gistgnn.utils.machine import provenance
 
+BELOW = 0.5  # points below the baseline's final score: the goal to which times are compared
 TIMES = (
     "Time is training time, without evaluation, of all sub-GCNs, workers or members together on this machine. Bytes "
     "are what each of m workers would send in the whole run, by formula."
@@ -85,11 +86,11 @@ def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) ->
 
 
 def compare(
-    store: RunStore, configs: Sequence[RunConfig], seeds: int, label: str, below: float = 0.5
+    store: RunStore, configs: Sequence[RunConfig], seeds: int, label: str
 ) -> tuple[list[Row], list[list[Record]]]:
     """Train the missing runs of every row and seed, the baseline first; return the rows, and their records by seed."""
-    records = by_seeds(store.run_all(with_seeds(configs, seeds), None, label), seeds)
-    return rows_of(records, below), records
+    records = by_seeds(store.run_all(with_seeds(configs, seeds), label), seeds)
+    return rows_of(records), records
 
 
 def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
@@ -97,16 +98,15 @@ def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
     return [list(records[start : start + seeds]) for start in range(0, len(records), seeds)]
 
 
-def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5, details: Sequence[str] = ()) -> list[Row]:
+def rows_of(records: Sequence[Sequence[Record]], details: Sequence[str] = ()) -> list[Row]:
     """Return one row for each group of records, over its seeds; the first group is the baseline."""
-    # The times to a fixed score are to `below` points below the baseline's final score. `details` tell the groups
-    # apart.
+    # `details` tell the groups apart.
     every, split = zip(records, details or [""] * len(records), strict=True), names.scored_split(*chain(*records))
-    return [_row(group, records[0], split, below, detail) for group, detail in every]
+    return [_row(group, records[0], split, detail) for group, detail in every]
 
 
-def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, below: float, detail: str) -> Row:
-    goals = [score_of(record, split) - below for record in baseline]
+def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail: str) -> Row:
+    goals = [score_of(record, split) - BELOW for record in baseline]
     own = goals if len(goals) == len(group) else [statistics.fmean(goals)] * len(group)  # seeds may not correspond
     until = tuple(seconds_to(*each, split) for each in zip(group, own, strict=True))
     steps = [record["steps"] // record["traffic"]["workers"] for record in group]
@@ -136,13 +136,17 @@ def seconds_to(record: Record, goal: float, split: str = "test") -> float | None
     return next((entry["train_seconds"] for entry in record["history"] if 100 * entry[split] >= goal), None)
 
 
-def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]], below: float) -> dict[str, Any]:
+def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]) -> dict[str, Any]:
     """Return what comparison.json holds of any rows; `records` are those of each row by seed, the baseline first."""
     first, split = records[0][0], names.scored_split(*chain(*records))
     return {
         "title": title, "dataset": first["config"]["dataset"], "graph": first["graph"],
-        "score": names.main_score(first), "split": split, "below": below, "baseline": 0,
-        "rows": [{**asdict(row), "label": row.name} for row in rows],
+        "score": names.main_score(first), "split": split, "below": BELOW, "baseline": 0,
+        "rows": [
+            {**asdict(row), "name": row.label, "mean": row.mean, "inference": row.inference}
+            | {"costly": row.costs_too_much(rows[0])}
+            for row in rows
+        ],
         "curves": [_curve(row, group[0], split) for row, group in zip(rows, records, strict=True)],
     }  # fmt: skip
 
@@ -161,13 +165,11 @@ def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
 
 
 def _curve(row: Row, record: Record, split: str) -> dict[str, Any]:
-    """Return the loss and the score of a row's first run against epochs, seconds and bytes."""
+    """Return the score of a row's first run against epochs and seconds."""
     history = record["history"]
     return {
-        "label": row.label, "method": row.method, "sub_gcns": row.sub_gcns,
+        "label": row.label, "score": [100 * entry[split] for entry in history],
         "epoch": [entry["epoch"] for entry in history], "seconds": [entry["train_seconds"] for entry in history],
-        "bytes": [names.bytes_sent(record, entry["round"], entry["step"]) for entry in history],
-        "loss": [entry["loss"] for entry in history], "score": [100 * entry[split] for entry in history],
     }  # fmt: skip
 
 
@@ -190,7 +192,7 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{note}\n"
 
 
-def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict[str, Any]]:
+def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
     """Compare runs on one graph; return rows of runs that differ in the seed alone, and comparison.json's content."""
     # The baseline is ordinary training of the full model if one of the runs is that, else the first run.
     records, groups = {folder: read_record(folder) for folder in folders}, dict[str, list[Record]]()
@@ -208,7 +210,7 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
             raise InputError(f"{graphs}: compare runs on one graph")
     kinds = {key: (names.method_of(group[0]), group[0]["config"]["sub_gcns"]) for key, group in groups.items()}
     ordered = [groups[key] for key in sorted(groups, key=lambda key: kinds[key] != ("gist", 1))]
-    rows = rows_of(ordered, below, _details([_settings(group[0]) for group in ordered]))
+    rows = rows_of(ordered, _details([_settings(group[0]) for group in ordered]))
     origins = [(record.get("provenance") or {}).get("machine") for record in records.values()]
     machines, notes = list(dict.fromkeys(machine or "a machine that is not recorded" for machine in origins)), []
     for folder, record in records.items():
@@ -225,7 +227,7 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
         "config": {str(folder): record["config"] for folder, record in records.items()},
     }
     title = f"{len(records)} runs on {first['name']}"
-    return rows, {**table_record(title, rows, ordered, below), **own}
+    return rows, {**table_record(title, rows, ordered), **own}
 
 
 def _settings(record: Record) -> dict[str, Any]:
@@ -242,17 +244,11 @@ def _details(settings: Sequence[dict[str, Any]]) -> list[str]:
     """Return for every row the settings, beside method and m, that differ between the rows."""
     every = dict.fromkeys(name for each in settings for name in each if name not in ("method", "sub_gcns"))
     differing = [name for name in every if len({json.dumps(each.get(name)) for each in settings}) > 1]
-    of_some = {field.name for field in fields(ModelConfig)}  # other models do not have them
-    return [
-        ", ".join(_setting(name, each.get(name)) for name in differing if name in each or name not in of_some)
-        for each in settings
-    ]
+    return [", ".join(_setting(name, each[name]) for name in differing if name in each) for each in settings]
 
 
 def _setting(name: str, value: Any) -> str:
     """Return a setting in a few words; the model and the sampler name themselves."""
     if name in ("model", "sampler"):
         return f"{'sampler ' if name == 'sampler' else ''}{value}"
-    shown = {True: "yes", False: "no", None: "default"}.get(value) if isinstance(value, bool | None) else None
-    text = json.dumps(value) if isinstance(value, list | dict) else f"{value:g}" if isinstance(value, float) else value
-    return f"{name.replace('_', ' ')} {shown or text}"
+    return f"{name.replace('_', ' ')} {value if isinstance(value, str) else json.dumps(value)}"

@@ -7,11 +7,10 @@ import multiprocessing
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -21,15 +20,15 @@ from typing import Any
 
 import torch
 
-from gistgnn.distributed import World
+from gistgnn.distributed import Traffic, World, load_on_ranks
 from gistgnn.errors import DivergedError, InputError
-from gistgnn.fit.callbacks import Callback
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
 from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
-from gistgnn.runs.run_folder import config_of, result_json
-from gistgnn.storage.json_files import plain, read_json, write_json
+from gistgnn.runs.run_folder import result_json
+from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.utils.console import TaskProgress, show_log
 from gistgnn.utils.machine import describe_machine
 
@@ -51,34 +50,9 @@ class RunStore:
         """Return whether these runs are finished, or can be trained."""
         return self.trains or all(self.get(config) is not None for config in configs)
 
-    def dataset(self, name: str) -> str:
-        """Return the name or file under which `load` finds a data set."""
-        return name
-
-    def left_out(self, config: RunConfig, why: str) -> None:
-        """Note that a run of the table is not trained, and why."""
-
-    def measured(self, wanted: Mapping[str, tuple[Mapping[str, Any], Callable[[], Any]]], label: str) -> dict[str, Any]:
-        """Return measurements by name, made where they are missing; an interruption keeps the finished ones."""
-        # `wanted` has for each name its arguments, as JSON holds them, and the function that makes it. The first word
-        # of a name is its kind. Measurements of one kind with equal arguments are made once.
-        results = {}
-        with TaskProgress(label, len(wanted)) as progress:
-            for name, (arguments, measure) in wanted.items():
-                kind = name.split(" ")[0]
-                request = plain([kind, arguments])
-                path = self._file(kind, request)
-                content = _read(path, lambda content: isinstance(content["found"], str))
-                if content is None or content["of"] != request:
-                    content = {"of": request, "found": json.dumps(measure())}  # as text, where NaN stays NaN
-                    write_json(path, content)
-                results[name] = json.loads(content["found"])
-                progress.advance()
-        return results
-
     def get(self, config: RunConfig) -> Record | None:
         """Return the record of a finished run; None if the run is missing or its file was cut short."""
-        return _read(self._path(config), lambda record: config_of(record).identity == config.identity)
+        return _read(self._path(config))
 
     def keep(self, config: RunConfig, record: Record) -> None:
         """Write the record of a finished run, and remove its checkpoints."""
@@ -89,22 +63,21 @@ class RunStore:
     def saving(self, config: RunConfig) -> Saving:
         return Saving(self._path(config).with_suffix(".checkpoints"), CHECKPOINT_EVERY, True, config.resume_identity)
 
-    def run_all(self, configs: Iterable[RunConfig], jobs: int | None, label: str) -> list[Record]:
+    def run_all(self, configs: Iterable[RunConfig], label: str) -> list[Record]:
         """Train the missing runs, those with the first seed first; return the records of all, in order."""
-        # `jobs` of them train at a time, with one thread each; None: one, with all threads. An interruption loses no
-        # work.
-        configs = list(configs)
+        # Each trains in a process of its own, one after another. An interruption loses no work.
+        configs, killed = list(configs), list[str]()
         missing = {self._path(config): config for config in configs if self.get(config) is None}
         for dataset in {config.dataset for config in missing.values()}:
             load(dataset, self.data_root)  # a bad name fails here, before any training
         with TaskProgress(label, len(configs), len(configs) - len(missing)) as progress:
-
-            def keep(config: RunConfig, record: Record) -> None:
-                self.keep(config, record)
-                progress.advance()
-
-            by_seed = sorted(missing.values(), key=lambda config: config.seed)
-            killed = train_apart(by_seed, self._resume, jobs or 1, 1 if jobs else torch.get_num_threads(), keep)
+            for config in sorted(missing.values(), key=lambda config: config.seed):
+                try:
+                    self.keep(config, train_apart(config, self._resume))
+                    progress.advance()
+                except BrokenProcessPool:
+                    killed.append(f"{config.method}, m = {config.sub_gcns}, seed {config.seed}")
+                    log.warning("the run of %s was killed; the others go on", killed[-1])
         if killed:
             runs = "run was" if len(killed) == 1 else "runs were"
             raise InputError(
@@ -113,29 +86,28 @@ class RunStore:
             )
         return [record for config in configs if (record := self.get(config)) is not None]
 
-    def _resume(self, config: RunConfig, callbacks: Sequence[Callback] = ()) -> Record:
+    def _resume(self, config: RunConfig) -> Record:
         """Train one run in this process, from its last checkpoint if there is one."""
         graph, out = load(config.dataset, self.data_root), self._path(config).with_suffix(".theta")
-        return train_run(config, graph, self.data_root, out, callbacks=callbacks, saving=self.saving(config))[1]
+        return train_run(config, graph, self.data_root, out, saving=self.saving(config))[1]
 
     def _path(self, config: RunConfig) -> Path:
-        return self._file(f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}", config.identity)
-
-    def _file(self, prefix: str, request: Any) -> Path:
-        """Return the file of finished work: its name holds a digest of what was asked for."""
-        digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:16]
-        return self.directory / f"{prefix}-{digest}.json"
+        """Return the file of a run: its name holds a digest of the settings."""
+        digest = hashlib.sha256(json.dumps(config.identity, sort_keys=True).encode()).hexdigest()[:16]
+        return self.directory / f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}-{digest}.json"
 
 
-def _read(path: Path, fits: Callable[[Any], bool]) -> Any | None:
-    """Return the content of a file; None if it does not fit, is missing or damaged."""
-    with suppress(ValueError, KeyError, TypeError, AttributeError):
-        try:
-            content = read_json(path, dict[str, Any], "it is done again") if path.exists() else {}
-            return content if content.pop("checksum") and fits(content) else None
-        except InputError as error:
-            log.warning("%s", error)
-    return None
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return the content of a file; None if it is missing or damaged."""
+    if not path.exists():
+        return None
+    try:
+        content = read_json(path, dict[str, Any], "it is done again")
+    except InputError as error:
+        log.warning("%s", error)
+        return None
+    del content["checksum"]
+    return content
 
 
 def with_seeds(configs: Iterable[RunConfig], seeds: int) -> list[RunConfig]:
@@ -156,39 +128,16 @@ def train_run(
     return result, {**record, "machine": describe_machine(config.device)}
 
 
-def train_apart(
-    configs: Sequence[RunConfig],
-    train: Callable[[RunConfig], Record],
-    at_once: int,
-    threads: int,
-    keep: Callable[[RunConfig, Record], None],
-) -> list[str]:
-    """Train every run in a process of its own, `at_once` at a time; return in words which of them were killed."""
-    # An error ends all. `keep` is called with a run and its record as soon as the run is finished.
-
-    def apart(config: RunConfig) -> Record:
-        with ProcessPoolExecutor(1, _context(), _begin, (threads,)) as process:
-            return process.submit(train, config).result()
-
-    others, killed = set(multiprocessing.active_children()), list[str]()
-    with ThreadPoolExecutor(at_once) as waiting:
-        futures = {waiting.submit(apart, config): config for config in configs}
+def train_apart(config: RunConfig, train: Callable[[RunConfig], Record]) -> Record:
+    """Train a run in a process of its own; a `BrokenProcessPool` is raised if it is killed."""
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(1, _context(), _begin, (torch.get_num_threads(),)) as process:
         try:
-            for future in as_completed(futures):
-                config = futures[future]
-                try:
-                    keep(config, future.result())
-                except BrokenProcessPool:
-                    killed.append(f"{config.method}, m = {config.sub_gcns}, seed {config.seed}")
-                    log.warning("the run of %s was killed; the others go on", killed[-1])
-        except BaseException:
-            waiting.shutdown(wait=False, cancel_futures=True)
-            while not all(future.done() for future in futures):  # one may just be starting its process
-                for child in set(multiprocessing.active_children()) - others:
-                    child.terminate()
-                time.sleep(0.02)
+            return process.submit(train, config).result()
+        except KeyboardInterrupt:
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
             raise
-    return killed
 
 
 @cache
@@ -215,3 +164,107 @@ def _end_with_parent() -> None:
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
+
+
+RANKS_FOLDER = "ranks-"  # inside a store's directory, followed by the number of ranks
+
+
+def store_of_ranks(store: RunStore, count: int) -> RunStore:
+    """Return the store of the runs that this many ranks have trained; it lies inside the store of one device's runs."""
+    return RunStore(store.directory / f"{RANKS_FOLDER}{count}", store.data_root)
+
+
+def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int = 1) -> list[Record] | None:
+    """The records, with "workers", of all runs on the largest number of ranks >= `least` that trained them; or None."""
+    names = (path.name.removeprefix(RANKS_FOLDER) for path in store.directory.glob(f"{RANKS_FOLDER}*"))
+    for count in sorted((int(name) for name in names if name.isdigit()), reverse=True):
+        found = [record for config in configs if (record := store_of_ranks(store, count).get(config))]
+        if count >= least and len(found) == len(configs):
+            return found
+    return None
+
+
+# A run with m = 1 trains on rank 0, and `store` keeps it. Others train on all ranks; those with m < W are
+# left out. Records add "workers" and every rank's times; "train_seconds" is the largest of these.
+class RunsOnRanks:
+    """Trains runs on W ranks, which all make the same calls; asks `stop` after every round."""
+
+    def __init__(self, store: RunStore, ranks: World, stop: Callable[[], bool]) -> None:
+        self._alone, self._together = store, store_of_ranks(store, ranks.count)
+        self._ranks, self._stop = ranks, stop
+
+    def train(self, runs: Sequence[RunConfig], seeds: int, label: str) -> bool:
+        """Train the runs that are missing, with every seed; False: `stop` has ended one, and the same call resumes."""
+        ranks, every = self._ranks, sorted({run.sub_gcns for run in runs if run.sub_gcns > 1})
+        if every[-1] < ranks.count:
+            error = InputError(f"there are {ranks.count} ranks, but m is at most {every[-1]}: start as many ranks as m")
+            error.relayed = True
+            raise error
+        if small := ", ".join(str(m) for m in every if m < ranks.count):
+            log.warning("m = %s: fewer than the %d ranks, so left out; start as many ranks as m", small, ranks.count)
+        apart = [run for run in runs if run.sub_gcns == 1 or run.sub_gcns >= ranks.count]
+        configs = with_seeds(apart, seeds)
+        missing = ranks.lead(lambda: [i for i, config in enumerate(configs) if self._is_missing(config, seeds)])
+        bar = TaskProgress(label, len(configs), len(configs) - len(missing)) if ranks.leads else nullcontext()
+        with bar as progress:
+            for config in (configs[place] for place in missing):
+                if not (self._on_rank_0(config) if config.sub_gcns == 1 else self._on_all(config)):
+                    return False
+                if progress:
+                    progress.advance()
+        return True
+
+    def _is_missing(self, config: RunConfig, seeds: int) -> bool:
+        """Whether a run has to be trained: neither these ranks have trained it, nor more ranks have with every seed."""
+        if config.sub_gcns == 1:
+            return self._alone.get(config) is None
+        more = records_on_ranks(self._alone, with_seeds([config], seeds), least=self._ranks.count)
+        return more is None and self._together.get(config) is None
+
+    def _on_rank_0(self, config: RunConfig) -> bool:
+        """Train on rank 0; the others wait, and hear from it after every round. Return whether the run ended."""
+        ranks, over = self._ranks, "over"
+        graph = self._graph(config)
+
+        def train() -> bool:
+            try:
+                trained = self._train(config, graph, self._alone, lambda: ranks.any(self._stop()))
+            finally:
+                ranks.gather(over)
+            return _keep(self._alone, config, *trained)
+
+        def wait() -> None:
+            while ranks.gather(self._stop())[0] != over:
+                pass
+
+        return ranks.lead(train, meanwhile=wait)
+
+    def _on_all(self, config: RunConfig) -> bool:
+        """Train on all ranks; return whether the run ended."""
+        ranks = self._ranks
+        graph = self._graph(config)
+        ranks.traffic = Traffic()
+        result, record = self._train(config, graph, self._together, self._stop, ranks)
+        progress, traffic = result.progress, ranks.traffic
+        exchanged = traffic.seconds / max(traffic.rounds, 1) * progress.rounds  # a resumed run's too
+        own = (progress.train_seconds, progress.seconds.get("train", 0.0), exchanged)
+        times, steps, exchanges = zip(*ranks.gather(own), strict=True)
+        workers = {"ranks": ranks.count, "train_seconds": times, "step_seconds": steps, "exchange_seconds": exchanges}
+        record = {**record, "train_seconds": max(times), "workers": workers}
+        return ranks.lead(lambda: _keep(self._together, config, result, record))
+
+    def _train(
+        self, config: RunConfig, graph: Graph, store: RunStore, stop: Callable[[], bool], ranks: World | None = None
+    ) -> tuple[Result, Record]:
+        callbacks, saving = [InterruptWhen(stop)], store.saving(config)
+        return train_run(config, graph, store.data_root, ranks=ranks, callbacks=callbacks, saving=saving)
+
+    def _graph(self, config: RunConfig) -> Graph:
+        return load_on_ranks(self._ranks, lambda: load(config.dataset, self._alone.data_root))
+
+
+def _keep(store: RunStore, config: RunConfig, result: Result, record: Record) -> bool:
+    """Keep the record of a run that has ended; return whether it has."""
+    if not result.interrupted:
+        store.keep(config, record)
+    return not result.interrupted

@@ -288,4 +288,4 @@ class Fit(Run):
         if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
             rounds = "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds"
             said = f"{100 * share:.1f} % of the parameters will never be trained: they lie between blocks in {rounds}; "
-            log.warning("%sraise epochs, lower local_steps, or end with a phase of one sub-GCN", said)
+            log.warning("%sraise --epochs, lower --local-steps, or end with a phase of one sub-GCN", said)

@@ -1,6 +1,7 @@
 """The result of a run, how far the run has come, and the files of a result."""
 
 from dataclasses import dataclass, field, fields
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,7 @@ class Result:
         return curves(self.as_dict())
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the model, result.json, report.html and curves.png into a folder; `gistgnn.load_run` reads them.
+        """Write the model, result.json and report.html into a folder; `gistgnn.load_run` reads them.
 
         With ranks, rank 0 saves.
 
@@ -158,22 +159,20 @@ class Result:
         return f"Result({names.one_line(self.as_dict())})"
 
     def _repr_html_(self) -> str:
-        return names.html_table(self.as_dict())
+        return f"<pre>{escape(self.summary())}</pre>"
 
 
-RESULT, MODEL, CURVES = "result.json", "model.safetensors", "curves.png"
+RESULT, MODEL = "result.json", "model.safetensors"
 VERSION = 1  # of result.json
 
 
 def write_result(folder: Path, record: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """Write the files of a result, result.json last: if it is there, the other files are there too."""
     # The record comes back with the version, the digests of the files, and the checksum.
-    from gistgnn.report.pages import plot_curves, run_page  # matplotlib is slow to import
+    from gistgnn.report.pages import run_page  # matplotlib is slow to import
 
     with replacing(folder / MODEL) as path:
         digest = write_tensors(path, model.state_dict())
-    with replacing(folder / CURVES) as path:
-        plot_curves(record, path)
     write_report(folder / REPORT, run_page(record))
     listed = {"version": VERSION, **record, "files": {MODEL: digest}}
     write_json(folder / RESULT, listed, indent=2)

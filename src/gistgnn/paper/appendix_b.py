@@ -14,9 +14,10 @@ from gistgnn.evaluation import evaluation_mode
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import members_of
 from gistgnn.paper import large_graphs as large
-from gistgnn.paper.experiment import Claim, Curve, CurveChart, Verdict, judge
+from gistgnn.paper.experiment import Claim, Verdict, judge, scores_of
 from gistgnn.paper.large_graphs import GroupedExperiment, GroupKey, Groups, Line, RunGroup
 from gistgnn.paper.published import TABLE6, TABLE7, WORKERS, paper_cells
+from gistgnn.report import Chart
 from gistgnn.runs import RunConfig
 from gistgnn.sampling import forward, whole_graph
 from gistgnn.utils import duration, size
@@ -77,15 +78,15 @@ class AppendixB(GroupedExperiment):
         cells = [*key, str(m), line.shown.row.name, score, seconds, *self._times(line)]
         return [*cells, *paper_cells(paper, self.paper_seconds)]
 
-    def _chart(self, key: GroupKey, group: RunGroup) -> CurveChart:
+    def _chart(self, key: GroupKey, group: RunGroup) -> Chart:
         """Return the first seed's test scores by epoch."""
         # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
         baseline, *others = group.trained
         series = [
-            Curve.of_scores(line.shown.row.label, line.shown.records[0], "epoch", dashed=line.name[0] != "gist")
+            scores_of(line.shown.row.label, line.shown.records[0], "epoch", dashed=line.name[0] != "gist")
             for line in (*others, baseline)
         ]
-        return CurveChart(f"F1 by epoch, {key[0]}", "epoch", "test F1 (%)", series)
+        return Chart(f"F1 by epoch, {key[0]}", "epoch", "test F1 (%)", series)
 
     def _note(self) -> str:
         paper = "" if self.scale == "full" else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
@@ -140,7 +141,7 @@ class EnsembleTable(AppendixB):
 
     def _measure(self, runs: Sequence[RunConfig], store: RunStore) -> RunGroup:
         """See `GroupedExperiment`; each run's inference is measured, too."""
-        group, graph = super()._measure(runs, store), load(store.dataset(runs[0].dataset), store.data_root)
+        group, graph = super()._measure(runs, store), load(runs[0].dataset, store.data_root)
         seconds = inference_alone(runs, graph.to(self.device))
         pairs = zip(group.lines, seconds, strict=True)
         return RunGroup([replace(line, inference=inference) for line, inference in pairs])

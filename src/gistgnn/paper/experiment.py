@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from gistgnn import InputError
 from gistgnn.compare import Record, Row, RunStore, as_markdown
-from gistgnn.paper.registry import EXPERIMENTS, SCALES
-from gistgnn.report import REPORT, write_experiment_report, write_report
+from gistgnn.paper.registry import EXPERIMENTS
+from gistgnn.report import REPORT, Chart, Series, experiment_page, write_report
 from gistgnn.utils import describe_machine
 
 RECORD, RUNS = "experiment.json", "runs"
@@ -44,32 +43,10 @@ def judge(where: str, claims: Iterable[Claim]) -> list[Verdict]:
     return verdicts
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A line of a chart."""
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    dashed: bool = False
-
-    @classmethod
-    def of_scores(cls, label: str, record: Record, against: str, *, dashed: bool = False) -> Self:
-        """Return a run's test scores, in percent, against another number of its history, such as "epoch"."""
-        history = record["history"]
-        return cls(label, [entry[against] for entry in history], [100 * entry["test"] for entry in history], dashed)
-
-
-@dataclass(frozen=True)
-class CurveChart:
-    """A chart of a report."""
-
-    title: str
-    xlabel: str
-    ylabel: str
-    series: Sequence[Curve]
-    logx: bool = False
-    logy: bool = False
+def scores_of(label: str, record: Record, against: str, *, dashed: bool = False) -> Series:
+    """Return a run's test scores, in percent, against another number of its history, such as "epoch"."""
+    x = [entry[against] for entry in record["history"]]
+    return Series(label, x, [100 * entry["test"] for entry in record["history"]], dashed=dashed)
 
 
 @dataclass(frozen=True)
@@ -80,7 +57,7 @@ class Outcome:
     rows: Sequence[Sequence[str]]
     note: str
     verdicts: Sequence[Verdict] = ()
-    charts: Sequence[CurveChart] = ()
+    charts: Sequence[Chart] = ()
     machine: str | None = None
 
 
@@ -108,26 +85,18 @@ class Experiment(ABC):
 
     @classmethod
     def at(cls, scale: str, device: str = "cpu", **options: Any) -> Self:
-        """The experiment at a scale; `options` that are not None replace the scale's. A bad value is an InputError."""
-        if scale not in SCALES:
-            raise InputError(f"scale is '{scale}', expected one of {', '.join(SCALES)}")
+        """The experiment at a scale; `options` that are not None replace the scale's."""
         chosen = {name: value for name, value in options.items() if value is not None}
         return cls(scale=scale, device=device, **{**cls.defaults[scale], **chosen})
 
     @abstractmethod
-    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
-        """Train the missing runs, `jobs` at a time unless they are timed; return what all runs show."""
+    def run(self, store: RunStore) -> Outcome:
+        """Train the missing runs; return what all runs show."""
 
-    def shortened(self) -> Self:
-        """Return the experiment as it is rehearsed (see `gistgnn.paper.rehearsal`), where runs are short anyway."""
-        return self
-
-    def reproduce(
-        self, out: Path, data_root: str, jobs: int, command: str, store: RunStore | None = None, *, trains: bool = True
-    ) -> Outcome:
+    def reproduce(self, out: Path, data_root: str, command: str, *, trains: bool = True) -> Outcome:
         """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory."""
-        # `store` has the finished runs; None: they are in the directory. Unless it `trains`, these alone are shown.
-        outcome = self.run(store or RunStore(out / RUNS, data_root, trains=trains), jobs)
+        # Unless it `trains`, the finished runs in the directory are shown.
+        outcome = self.run(RunStore(out / RUNS, data_root, trains=trains))
         machine = outcome.machine or describe_machine(self.device)
         about = {"name": self.name, "title": self.title, "scale": self.scale, "machine": machine, "command": command}
         config = {setting.name: getattr(self, setting.name) for setting in fields(self)}
@@ -135,5 +104,5 @@ class Experiment(ABC):
         table = as_markdown(outcome.columns, outcome.rows, f"{outcome.note} Measured on {machine}.")
         for name, text in ((f"{self.name}.md", table), (RECORD, record)):
             write_report(out / name, text)
-        write_experiment_report(out / REPORT, json.loads(record))
+        write_report(out / REPORT, experiment_page(json.loads(record)))
         return outcome

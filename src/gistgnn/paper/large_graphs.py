@@ -11,8 +11,8 @@ from gistgnn import Training
 from gistgnn.compare import Record, Row, RunsOnRanks, RunStore, compare, records_on_ranks, rows_of, speedup, with_seeds
 from gistgnn.distributed import World
 from gistgnn.graphs import find
-from gistgnn.paper.experiment import RUNS, Claim, CurveChart, Experiment, Outcome, Verdict
-from gistgnn.report import COSTLY
+from gistgnn.paper.experiment import RUNS, Claim, Experiment, Outcome, Verdict
+from gistgnn.report import COSTLY, Chart
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.utils import duration, mean_sd
@@ -139,7 +139,7 @@ class GroupedExperiment(Experiment):
     def _note(self) -> str:
         """Return the note under the table."""
 
-    def _chart(self, key: GroupKey, group: RunGroup) -> CurveChart | None:
+    def _chart(self, key: GroupKey, group: RunGroup) -> Chart | None:
         """Return the chart of a group; None: it has none."""
         return None
 
@@ -160,7 +160,7 @@ class GroupedExperiment(Experiment):
         runs = [run for group in self.groups().values() for run in group]
         return RunsOnRanks(RunStore(out / RUNS, data_root), ranks, stop).train(runs, self.seeds, self.name)
 
-    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
+    def run(self, store: RunStore) -> Outcome:
         groups = {key: self._measure(runs, store) for key, runs in self.groups().items()}
         lines = [line for group in groups.values() for line in group.trained]
         rows = [self._cells(key, line) for key, group in groups.items() for line in group.trained]
@@ -175,15 +175,14 @@ class GroupedExperiment(Experiment):
         return Outcome(columns, rows, note, self.judge(groups), charts, machine=machine)
 
     def judge(self, groups: Groups) -> list[Verdict]:
-        """Judge the claims by the times of one device, and by those of workers, where all runs are there."""
-        complete = all(line.alone for group in groups.values() for line in group.lines)
-        verdicts = self.verdicts(groups) if complete else []
+        """Judge the claims by the times of workers if ranks have trained every m, else by those of one device."""
         on_ranks = {key: own for key, group in groups.items() if (own := group.on_ranks())}
         if len(on_ranks) == len(groups):
-            others = [verdict for verdict in self.verdicts(on_ranks) if verdict not in verdicts]
-            verdicts += [replace(verdict, claim=f"on ranks: {verdict.claim}") for verdict in others]
+            return [replace(verdict, claim=f"on ranks: {verdict.claim}") for verdict in self.verdicts(on_ranks)]
+        if all(line.alone for group in groups.values() for line in group.lines):
+            return self.verdicts(groups)
         missing = "neither one device nor ranks have trained every m"
-        return verdicts or [Verdict("the claims about these runs", None, missing)]
+        return [Verdict("the claims about these runs", None, missing)]
 
 
 def _machines(lines: Sequence[Line]) -> str:

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, TypeVar
 
 from gistgnn import Training
 from gistgnn.compare import Record, RunStore, by_seeds, score_of
-from gistgnn.paper.experiment import Claim, Curve, CurveChart, Experiment, Outcome, Verdict, judge
+from gistgnn.paper.experiment import Claim, Experiment, Outcome, Verdict, judge
+from gistgnn.report import Chart, Series
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.utils import mean_sd, plural
 
@@ -45,11 +46,11 @@ def small_run(
 
 
 def train_all(
-    store: RunStore, runs: Mapping[Key, RunConfig], seeds: Iterable[int], jobs: int, label: str
+    store: RunStore, runs: Mapping[Key, RunConfig], seeds: Iterable[int], label: str
 ) -> dict[Key, list[Record]]:
     """Train every run with every seed, and return its records by seed."""
     seeds = list(seeds)
-    records = store.run_all([replace(run, seed=seed) for run in runs.values() for seed in seeds], jobs, label)
+    records = store.run_all([replace(run, seed=seed) for run in runs.values() for seed in seeds], label)
     return dict(zip(runs, by_seeds(records, len(seeds)), strict=True))
 
 
@@ -90,11 +91,11 @@ class GridFigure(Experiment):
     def verdicts(self, dataset: str, means: Means) -> list[Verdict]:
         """Judge the paper's claims for one data set."""
 
-    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
+    def run(self, store: RunStore) -> Outcome:
         lines, points = (getattr(self, axis) for axis in self.axes)
         cells, rates = list(product(self.datasets, lines, points)), RATES[self.scale]
         runs = {(cell, lr): self.config(*cell, lr) for cell in cells for lr in rates}
-        trained = train_all(store, runs, range(self.seeds), jobs, self.name)
+        trained = train_all(store, runs, range(self.seeds), self.name)
         best = {cell: lr for cell, (lr, *_) in ranked(trained).items()}
         scores = {cell: list(map(score_of, trained[cell, best[cell]])) for cell in cells}
         means = {cell: statistics.fmean(values) for cell, values in scores.items()}
@@ -102,9 +103,9 @@ class GridFigure(Experiment):
         rows, charts = [], []
         for dataset in self.datasets:
             rows += [[dataset, str(line), *(shown[dataset, line, point] for point in points)] for line in lines]
-            series = [Curve(self.line[1].format(x), points, [means[dataset, x, at] for at in points]) for x in lines]
+            series = [Series(self.line[1].format(x), points, [means[dataset, x, at] for at in points]) for x in lines]
             title, xlabel = self.chart
-            charts.append(CurveChart(f"{title}, {dataset}", xlabel, "test accuracy (%)", series, logx=True))
+            charts.append(Chart(f"{title}, {dataset}", xlabel, "test accuracy (%)", series, log_x=True))
         return Outcome(
             ["data set", self.line[0], *map(self.point.format, points)],
             rows,

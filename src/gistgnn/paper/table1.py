@@ -53,12 +53,12 @@ class Table1(Experiment):
         if unknown := [name for name in self.datasets if name not in PAPER]:
             raise InputError(f"data set is '{unknown[0]}', expected one of {', '.join(PAPER)}")
 
-    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
+    def run(self, store: RunStore) -> Outcome:
         """Choose the learning rates and weight decays, then train every row with every seed."""
         cells = list(itertools.product(self.datasets, range(len(ROWS))))
-        chosen = self._choose(store, cells, jobs)
+        chosen = self._choose(store, cells)
         runs = {cell: self.config(*cell, *chosen[cell], 0) for cell in cells}
-        records = train_all(store, runs, range(self.seeds), jobs, f"{self.seeds} seeds")
+        records = train_all(store, runs, range(self.seeds), f"{self.seeds} seeds")
         scores = {cell: list(map(score_of, seeds)) for cell, seeds in records.items()}
         rows = [_row(*cell, chosen[cell], scores[cell], records[cell]) for cell in cells]
         return Outcome(COLUMNS, rows, self._note(), self.verdicts(scores))
@@ -80,14 +80,14 @@ class Table1(Experiment):
         run = small_run(self, dataset, (256, 256), m, zeta, lr, weight_decay)
         return replace(run, partitioned=partitioned, seed=seed)
 
-    def _choose(self, store: RunStore, cells: Sequence[Cell], jobs: int) -> dict[Cell, Candidate]:
+    def _choose(self, store: RunStore, cells: Sequence[Cell]) -> dict[Cell, Candidate]:
         """Return the candidate of every row with the best validation accuracy."""
         best = {cell: list(CANDIDATES[self.scale]) for cell in cells}
         for count, seeds in ((len(CANDIDATES[self.scale]), SEARCH_SEEDS[:1]), (FINALISTS[self.scale], SEARCH_SEEDS)):
             if count > 1:
                 pairs = [(cell, candidate) for cell in cells for candidate in best[cell][:count]]
                 runs = {(cell, candidate): self.config(*cell, *candidate, 0) for cell, candidate in pairs}
-                best = ranked(train_all(store, runs, seeds, jobs, f"choosing among {count} learning rates"))
+                best = ranked(train_all(store, runs, seeds, f"choosing among {count} learning rates"))
         return {cell: candidates[0] for cell, candidates in best.items()}
 
     def _note(self) -> str:

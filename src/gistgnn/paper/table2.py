@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 from gistgnn.compare import score_of, seconds_to
 from gistgnn.paper import large_graphs as large
-from gistgnn.paper.experiment import Claim, Curve, CurveChart, Verdict, judge
+from gistgnn.paper.experiment import Claim, Verdict, judge, scores_of
 from gistgnn.paper.large_graphs import GroupedExperiment, GroupKey, Groups, Line, RunGroup
 from gistgnn.paper.published import SUB_GCNS, TABLE2_AMAZON2M, TABLE2_REDDIT, Rows, published_cells
+from gistgnn.report import Chart
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.utils import duration
 
@@ -60,14 +61,12 @@ class LargeGraphs(GroupedExperiment):
         paper = dict(zip(SUB_GCNS, self.paper.get(key[1:], ()), strict=False))
         return [*map(str, key), "–" if m == 1 else str(m), *line.cells, *published_cells(paper.get(m))]
 
-    def _chart(self, key: GroupKey, group: RunGroup) -> CurveChart:
-        """Return the first seed's test scores by training time, of one device and of ranks."""
-        alone = [(run.row.label, run.records[0], line.name[1] == 1) for line in group.lines if (run := line.alone)]
-        workers = [(run.row.label, run.records[0]) for line in group.lines if (run := line.worker)]
-        ranks = [(f"{label}, {record['workers']['ranks']} ranks", record, False) for label, record in workers]
-        series = [Curve.of_scores(name, record, "train_seconds", dashed=base) for name, record, base in alone + ranks]
+    def _chart(self, key: GroupKey, group: RunGroup) -> Chart:
+        """Return the first seed's test scores by training time."""
+        runs = [(line.shown, line.name[1]) for line in group.trained]
+        series = [scores_of(x.row.label, x.records[0], "train_seconds", dashed=m == 1) for x, m in runs]
         title = "{1} {2}, L = {3}, {0}".format(*key)
-        return CurveChart(title, "seconds of training", "test F1 (%)", series, logx=True)
+        return Chart(title, "seconds of training", "test F1 (%)", series, log_x=True)
 
     def _note(self) -> str:
         clusters = large.describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)
@@ -85,9 +84,9 @@ def _gat(width: int, layers: int, norm: str = "none") -> ModelConfig:
 
 @dataclass(frozen=True)
 class Reddit(LargeGraphs):
-    """The half on Reddit: GraphSAGE and GAT, 256 wide; `models_of` are the models' names."""
+    """The half on Reddit: GraphSAGE and GAT, 256 wide; `models` are the models' names."""
 
-    models_of: tuple[str, ...] = ("graphsage", "gat")
+    models: tuple[str, ...] = ("graphsage", "gat")
 
     paper = TABLE2_REDDIT
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -103,7 +102,7 @@ class Reddit(LargeGraphs):
     }
 
     def _models(self) -> list[tuple[str, int]]:
-        return [(name, 256) for name in self.models_of]
+        return [(name, 256) for name in self.models]
 
     def config(self, dataset: str, name: str, width: int, layers: int, m: int) -> RunConfig:
         """See `LargeGraphs`; at the small scale GAT trains as `differences` says."""

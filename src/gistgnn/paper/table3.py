@@ -14,9 +14,10 @@ from gistgnn.compare import Row, RunStore, compare
 from gistgnn.estimate import Resources, make_plan
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import GraphSizes, find, load
-from gistgnn.paper.experiment import Claim, Curve, CurveChart, Experiment, Outcome, Verdict, judge
+from gistgnn.paper.experiment import Claim, Experiment, Outcome, Verdict, judge
 from gistgnn.paper.large_graphs import NODES, describe_clusters, graphsage, large_run
 from gistgnn.paper.published import TABLE3, TABLE3_WIDTHS, paper_cells
+from gistgnn.report import Chart, Series
 from gistgnn.runs import RunConfig
 from gistgnn.utils import duration, mean_sd, plural, size
 
@@ -24,8 +25,7 @@ EVALUATIONS = 6  # per run: scoring the whole graph takes longer than many steps
 PARTS, FEWEST_PARTS = 5000, 4  # of Amazon2M, for evaluation; of a smaller graph, in proportion
 DEVICE_MEMORY = 32 * 2**30  # of the paper's devices, V100 of 32 GB (appendix A.2)
 PLACES = {"cpu": "memory", "cuda": "GPU memory", "disk": "room on the disk"}
-DIFFERS = "‡"  # marks a cell where the plan and the paper differ on whether the run fits
-COLUMNS = ("data set", "L", "m", "d", "F1", "pooled F1", "time", "memory by plan", "paper: F1", "time")
+COLUMNS = ("data set", "L", "m", "d", "F1", "time", "memory by plan", "paper: F1", "time")
 
 FACTOR = 8  # "widths as high as 32K (i.e., 8x beyond the capacity of a single GPU)"
 DOUBLE_M, SOONER = 2, 1.86  # "With GIST (m = 2), ... (i.e., a 1.86x speedup) using d = 8192"
@@ -41,7 +41,6 @@ class UltraWideCell:
     fits: bool  # in the memory of the experiment's device
     lacking: str = ""  # what this machine has too little of for the run; "": nothing
     row: Row | None = None  # the run, scored by the mean F1 of the parts; None: it was not started
-    pooled: tuple[float, ...] = ()  # F1 of all nodes together in percent, by seed
 
 
 Size = tuple[int, int]  # m and d
@@ -67,7 +66,7 @@ class UltraWide(Experiment):
         "full": {"datasets": ("amazon2m",), "seeds": 1, "epochs": 400, "layers": (2, 3, 4)},
     }
 
-    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
+    def run(self, store: RunStore) -> Outcome:
         """Train every width with every m that fits; the runs of one width follow one another."""
         table, verdicts, charts = [], [], []
         for dataset, layers in itertools.product(self.datasets, self.layers):
@@ -92,14 +91,11 @@ class UltraWide(Experiment):
         for width in self.widths:
             configs = {m: self.config(dataset, layers, width, m) for m in sorted(self.sub_gcns)}
             planned = {m: self._plan(config, sizes, store) for m, config in configs.items()}
-            for m, cell in planned.items():
-                if not cell.fits or cell.lacking:
-                    why = cell.lacking if cell.fits else f", OOM in {size(self.device_memory)}"
-                    store.left_out(configs.pop(m), f"{size(cell.needed)}{why}")
+            configs = {m: config for m, config in configs.items() if planned[m].fits and not planned[m].lacking}
             rows, records = compare(store, list(configs.values()), self.seeds, self.name) if configs else ([], [])
             for m, row, seeds in zip(configs, rows, records, strict=True):
                 by_parts = tuple(100 * (record["test"] or {}).get("f1_parts", 0.0) for record in seeds)
-                planned[m] = replace(planned[m], row=replace(row, score=by_parts), pooled=row.score)
+                planned[m] = replace(planned[m], row=replace(row, score=by_parts))
             cells |= {(m, width): cell for m, cell in planned.items()}
         return cells
 
@@ -114,11 +110,10 @@ class UltraWide(Experiment):
 
     def _line(self, dataset: str, layers: int, key: Size, cell: UltraWideCell) -> list[str]:
         m, d = key
-        measured = ["not run" if cell.fits else "OOM", "–", "–"]
+        measured = ["not run" if cell.fits else "OOM", "–"]
         if row := cell.row:
-            measured = [mean_sd(row.score), mean_sd(cell.pooled), duration(row.time)]
-        differs = DIFFERS if self._in_paper(dataset, layers).get(key, cell.fits) != cell.fits else ""
-        plan = f"{size(cell.needed)}{cell.lacking if cell.fits else ''}{differs}"
+            measured = [mean_sd(row.score), duration(row.time)]
+        plan = f"{size(cell.needed)}{cell.lacking if cell.fits else ''}"
         known = dict(zip(TABLE3_WIDTHS, TABLE3.get((layers, m), ()), strict=False))
         paper = ["OOM", "–"] if d in known and not known[d] else paper_cells(known.get(d), "{:.2f} h")
         return [dataset, str(layers), "–" if m == 1 else str(m), str(d), *measured, plan, *paper]
@@ -144,13 +139,13 @@ class UltraWide(Experiment):
             claims += [_rises_with_width(m, rows) for m in several]
         return judge(f"{dataset}, L = {layers}", claims)
 
-    def _chart(self, dataset: str, layers: int, rows: Rows) -> CurveChart:
+    def _chart(self, dataset: str, layers: int, rows: Rows) -> Chart:
         series = []
         for m in self.sub_gcns:
             widths = [d for d in sorted(self.widths) if (m, d) in rows]
             scores = [rows[m, d].mean for d in widths]
-            series.append(Curve("one device" if m == 1 else f"m = {m}", widths, scores, dashed=m == 1))
-        return CurveChart(f"F1 by width, L = {layers}, {dataset}", "d", "test F1 (%)", series, logx=True)
+            series.append(Series("one device" if m == 1 else f"m = {m}", widths, scores, dashed=m == 1))
+        return Chart(f"F1 by width, L = {layers}, {dataset}", "d", "test F1 (%)", series, log_x=True)
 
     def _note(self) -> str:
         room, parts = size(self.device_memory), ", ".join(f"{parts_of(name)} of {name}" for name in self.datasets)
@@ -158,9 +153,9 @@ class UltraWide(Experiment):
         return (
             f"GraphSAGE, {self.epochs} epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout "
             f"0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on test nodes in percent, at the best "
-            f"validation score (parts: {parts}); pooled F1: of all test nodes. OOM: by the plan, the run takes "
+            f"validation score (parts: {parts}). OOM: by the plan, the run takes "
             f"more than {room} of the device (--store {self.store}). not run: it does not fit on this machine. "
-            f"{DIFFERS}: plan and paper differ. {describe_clusters(self.datasets, self.clusters)}. Times are of "
+            f"{describe_clusters(self.datasets, self.clusters)}. Times are of "
             f"training on one machine; the paper has 8 V100.{paper}"
         )
 

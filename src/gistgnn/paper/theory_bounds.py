@@ -1,16 +1,18 @@
 """Section 4 and appendix C: the GCN of the analysis, trained by GIST, beside the bounds and predictions."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 from gistgnn import InputError, theory
 from gistgnn.compare import RunStore
-from gistgnn.paper.experiment import Claim, Curve, CurveChart, Experiment, Outcome, Verdict, judge
+from gistgnn.paper.experiment import Claim, Experiment, Outcome, Verdict, judge
 from gistgnn.paper.theory_laws import SAMPLES, SPLITS, Laws
+from gistgnn.report import Chart, Series
 from gistgnn.theory import Problem, least_eigenvalue, recommended_step
+from gistgnn.utils import TaskProgress
 
 SHARE = 0.05  # convergence is compared by when the error reaches this share of the initial error
 COLUMNS = (
@@ -47,7 +49,7 @@ class Theory(Experiment):
         | {"sub_gcns": (2, 1, 4, 8), "local_steps": (1, 4, 16, 64)},
     }
 
-    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
+    def run(self, store: RunStore) -> Outcome:
         """Train at every width, m and ζ, and measure the laws on the first data set."""
         problems = {name: self._problem(name, store) for name in self.datasets}
         most = max(*self.sub_gcns, *SPLITS)
@@ -59,21 +61,20 @@ class Theory(Experiment):
         cells = dict.fromkeys(cell for name in self.datasets for line in self._lines(name) for cell in line)
         training = {f"training {cell}": self._training(cell, problems[cell.dataset]) for cell in cells}
         laws = Laws(self.datasets[0], problems[self.datasets[0]], tuple(sorted(set(self.widths))), self.seeds)
-        results = store.measured({**training, **laws.wanted()}, self.name)
+        wanted, results = {**training, **laws.wanted()}, dict[str, Any]()
+        with TaskProgress(self.name, len(wanted)) as progress:
+            for name, measure in wanted.items():
+                results[name] = measure()
+                progress.advance()
         by_cell = {cell: results[f"training {cell}"] for cell in cells}
         rows = [_row(cell, result) for cell, result in by_cell.items()]
         verdicts = [verdict for name in self.datasets for verdict in self._verdicts(name, problems[name], by_cell)]
         charts = [chart for name in self.datasets for chart in self._charts(name, by_cell)]
-        verdicts, charts = [*verdicts, *laws.verdicts(results)], [*charts, *laws.charts(results)]
-        return Outcome(COLUMNS, rows, self._note(problems), verdicts, charts)
-
-    def shortened(self) -> Self:
-        """See `Experiment`: two local steps from one seed."""
-        return replace(self, epochs=2, seeds=1)
+        return Outcome(COLUMNS, rows, self._note(problems), [*verdicts, *laws.verdicts(results)], charts)
 
     def _problem(self, name: str, store: RunStore) -> Problem:
         nodes = None if theory.is_built_in(name) else self.nodes
-        problem = theory.load_problem(store.dataset(name), store.data_root, nodes=nodes, scaled=True)
+        problem = theory.load_problem(name, store.data_root, nodes=nodes, scaled=True)
         if not least_eigenvalue(problem, 1) > 0:
             failing = ", ".join(_failing(problem))
             raise InputError(f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): give another --nodes")
@@ -88,11 +89,9 @@ class Theory(Experiment):
             [base._replace(zeta=zeta) for zeta in self.local_steps],
         ]
 
-    def _training(self, cell: Cell, problem: Problem) -> tuple[Measured, Any]:
+    def _training(self, cell: Cell, problem: Problem) -> Callable[[], Measured]:
         settings = {"d_1": cell.d_1, "sub_gcns": cell.m, "local_steps": cell.zeta}
-        settings |= {"epochs": self.epochs, "seeds": self.seeds}
-        about = {"dataset": cell.dataset, "problem": problem.checksum, "samples": SAMPLES}
-        return {**about, **settings}, partial(train_cell, problem, **settings)
+        return partial(train_cell, problem, **settings, epochs=self.epochs, seeds=self.seeds)
 
     def _verdicts(self, name: str, problem: Problem, by_cell: Mapping[Cell, Measured]) -> list[Verdict]:
         results = [result for cell, result in by_cell.items() if cell.dataset == name]
@@ -104,7 +103,7 @@ class Theory(Experiment):
         compared = [(run, theorem) for run, theorem, rounds in reached if run is not None or theorem <= rounds]
         ends = [run for run, _ in compared if run]
         measured = f"after {_span(ends)} rounds" if ends else "in no run"
-        judged, kept = (sum(result[key] for result in results) for key in ("lazy_runs", "lazy_held"))
+        judged, kept = (sum(result[key] for result in results) for key in ("proved_runs", "proved_held"))
         claims = [
             Claim(
                 "the theorem: the mean error is never above the bound",
@@ -125,7 +124,7 @@ class Theory(Experiment):
         ]
         return judge(name, claims)
 
-    def _charts(self, name: str, by_cell: Mapping[Cell, Measured]) -> list[CurveChart]:
+    def _charts(self, name: str, by_cell: Mapping[Cell, Measured]) -> list[Chart]:
         lines = self._lines(name)
         settings = [f"d_1 = {self.widths[0]:,}", f"m = {self.sub_gcns[0]}", f"ζ = {self.local_steps[0]}"]
         charts = []
@@ -167,10 +166,9 @@ def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epoc
         "printed": [printed.at(t, max(initial, error[0])) for t in range(rounds + 1)],
         "corrected_end": corrected.at(rounds, initial),
         "predicted": theory.predicted_error(problem, d_1, m, zeta, eta, rounds, samples=SAMPLES).tolist(),
-        # Earlier versions have stored measurements under these names; the proved bound is about "lazy" training.
-        "lazy_end": float(proved[bounded, -1].mean()) if bounded.any() else None,
-        "lazy_runs": int(bounded.sum()),
-        "lazy_held": int((errors[bounded] <= proved[bounded] * (1 + 1e-12)).all(dim=1).sum()),
+        "proved_end": float(proved[bounded, -1].mean()) if bounded.any() else None,
+        "proved_runs": int(bounded.sum()),
+        "proved_held": int((errors[bounded] <= proved[bounded] * (1 + 1e-12)).all(dim=1).sum()),
         "drift": float(drift.max()) / lambda_0,
         "contraction": printed.contraction,
     }
@@ -191,7 +189,7 @@ def _theorem_reaches(result: Measured) -> float:
 def _row(cell: Cell, result: Measured) -> list[str]:
     reached = [_reached(result["error"]), _theorem_reaches(result), _reached(result["predicted"])]
     ends = [result[key][-1] for key in ("error", "predicted", "printed")]
-    ends += [result["corrected_end"], result["lazy_end"]]
+    ends += [result["corrected_end"], result["proved_end"]]
     return [
         *(cell.dataset, f"{cell.d_1:,}", str(cell.m), str(cell.zeta)),
         *("–" if rounds is None else f"{rounds:,}" for rounds in reached),
@@ -211,8 +209,8 @@ def _span(values: Sequence[float]) -> str:
     return f"{min(values):,}" if min(values) == max(values) else f"{min(values):,} to {max(values):,}"
 
 
-def _chart(title: str, results: Mapping[str, Measured], against: str) -> CurveChart:
+def _chart(title: str, results: Mapping[str, Measured], against: str) -> Chart:
     name = "bound" if against == "printed" else against
-    series = [Curve(label, result["steps"], result["error"]) for label, result in results.items()]
-    series += [Curve(f"{name}, {label}", run["steps"], run[against], dashed=True) for label, run in results.items()]
-    return CurveChart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, logy=True)
+    series = [Series(label, result["steps"], result["error"]) for label, result in results.items()]
+    series += [Series(f"{name}, {label}", run["steps"], run[against], dashed=True) for label, run in results.items()]
+    return Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, log_y=True)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gistgnn import theory
-from gistgnn.paper.experiment import Claim, Curve, CurveChart, Verdict, judge
+from gistgnn.paper.experiment import Claim, Verdict, judge
 from gistgnn.theory import LeadingOrder, Problem, exponent, recommended_step
 
 KERNEL_WIDTHS, KERNEL_SPLITS = (64, 256, 1024, 4096), (1, 2, 4)  # d_1 and m of the kernels
@@ -86,46 +86,22 @@ class Laws:
             "added m": LawLine(SPLITS, _added, partial(added, eta / SHORT, zeta=1)),
         }
 
-    def wanted(self) -> dict[str, tuple[Mapping[str, Any], Callable[[], Any]]]:
-        """Return all measurements by name, as `RunStore.measured` takes them."""
-        local = {"d_1": self.widths[0], "sub_gcns": 2, "local_steps": 5, "seeds": self.seeds}
-        lemma = {"sub_gcns": 2, "local_steps": 2, "step_size": recommended_step(self.problem, 2) / 4}
-        found: dict[str, tuple[Callable[..., Any], dict[str, Any]]]
-        found = {"local": (theory.measure_contraction, local), "lemma": (theory.limit_error_term, lemma)}
-        for name, line in self.lines().items():
-            found |= {f"{name} {value}": (line.measure, line.settings(value)) for value in line.values}
-        about = {"dataset": self.dataset, "problem": self.problem.checksum, "samples": SAMPLES}
-        return {
-            name: ({**about, **settings}, partial(measure, self.problem, **settings))
-            for name, (measure, settings) in found.items()
+    def wanted(self) -> dict[str, Callable[[], Any]]:
+        """Return the measurements by name, as functions that make them."""
+        eta = recommended_step(self.problem, 2) / 4
+        found: dict[str, Callable[[], Any]] = {
+            "local": partial(theory.measure_contraction, self.problem, self.widths[0], 2, 5, self.seeds),
+            "lemma": partial(theory.limit_error_term, self.problem, 2, 2, eta),
         }
+        for name, line in self.lines().items():
+            for value in line.values:
+                found[f"{name} {value}"] = partial(line.measure, self.problem, **line.settings(value))
+        return found
 
     def verdicts(self, results: Mapping[str, Any]) -> list[Verdict]:
         found = self._by_line(results)
         claims = [*_kernel_claims(found, results), *self._plateau_claims(found), *_round_claims(found)]
         return judge(self.dataset, claims)
-
-    def charts(self, results: Mapping[str, Any]) -> list[CurveChart]:
-        """Return charts of the measurements and of the claims or the leading order (dashed)."""
-        found, chart = self._by_line(results), partial(CurveChart, logx=True, logy=True)
-        kernels, claims = [], []
-        for m in KERNEL_SPLITS:
-            distances = found[f"kernel {m}"]
-            law = [distances[0] * (d_1 / KERNEL_WIDTHS[0]) ** -0.5 for d_1 in KERNEL_WIDTHS]
-            kernels.append(Curve(f"m = {m}", KERNEL_WIDTHS, distances))
-            claims.append(Curve(f"d_1^-1/2, m = {m}", KERNEL_WIDTHS, law, dashed=True))
-        by_width = {f"m = {m}, ζ = {zeta}": found[f"remaining {m} {zeta}"] for m, zeta in REMAINING}
-        small, remaining, added = f"η/{GENTLE}", f"{self.dataset}: the remaining error", "‖y − ŷ(1)‖², y = ŷ(0)"
-        by_zeta = {f"η/{SHORT}": found["added short"], "η as recommended": found["added long"]}
-        by_m = {small: found["gentle m"], "η ∝ 1/m": found["own m"]}
-        gentle = {small: found["gentle ζ"]}
-        return [
-            chart(f"{self.dataset}: kernels by d_1", "d_1", "‖G^(j) − G^∞‖_F", [*kernels, *claims]),
-            chart(f"{remaining}, by d_1", "d_1", "‖y − ŷ‖²", _curves(self.widths, by_width)),
-            chart(f"{remaining}, by ζ (m = 2)", "ζ", "‖y − ŷ‖²", _curves(GENTLE_STEPS, gentle)),
-            chart(f"{remaining}, by m (ζ = 1)", "m", "‖y − ŷ‖²", _curves(SPLITS, by_m)),
-            chart(f"{self.dataset}: what a round adds, by ζ (m = 2)", "ζ", added, _curves(STEPS, by_zeta)),
-        ]
 
     def _by_line(self, results: Mapping[str, Any]) -> dict[str, list[Any]]:
         return {name: [results[f"{name} {value}"] for value in line.values] for name, line in self.lines().items()}
@@ -240,10 +216,3 @@ def _grows(
     numbers = "from {} = {} to {}: {} times as much; to leading order {}, claimed {}"
     grows = all(one < two for one, two in pairwise(kinds[0]))
     return grows, numbers.format(symbol, values[0], ", ".join(map(str, values[1:])), *ratios)
-
-
-def _curves(x: Sequence[int], lines: Mapping[str, Sequence[Measured]]) -> list[Curve]:
-    """Return the measured lines, and then a dashed line of the leading order for each."""
-    curves = [Curve(label, x, _numbers(line)) for label, line in lines.items()]
-    leading = {label: _numbers(line, "leading") for label, line in lines.items()}
-    return [*curves, *(Curve(f"leading order, {label}", x, line, dashed=True) for label, line in leading.items())]

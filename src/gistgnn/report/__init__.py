@@ -7,15 +7,21 @@ slow: import them where a report is written.
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gistgnn.report.names import COSTLY, method_name
+from gistgnn.report.names import COSTLY
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils import formats
+from gistgnn.utils.lazy import lazy_attributes
 
-__all__ = ["COSTLY", "REPORT", "method_name", "write_experiment_report", "write_report"]
+if TYPE_CHECKING:
+    from gistgnn.report.charts import Chart, Series
+    from gistgnn.report.pages import experiment_page
+
+__all__ = ["COSTLY", "REPORT", "Chart", "Series", "experiment_page", "write_report"]
+__getattr__ = lazy_attributes(__name__)
 
 REPORT = "report.html"
 
@@ -35,16 +41,9 @@ def render(template: str, **context: Any) -> str:
 def _environment() -> Environment:
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, **blocks)
-    for function in (formats.duration, formats.number, formats.percent, formats.plural, formats.size, formats.times):
-        environment.filters[function.__name__] = function
+    for name in ("duration", "mean_sd", "number", "percent", "plural", "size", "times"):
+        environment.filters[name] = getattr(formats, name)
     environment.filters["share"] = lambda part: f"< 1{formats.NBSP}%" if part < 0.005 else formats.percent(part, 0)
     environment.filters["count"] = "{:,}".format
     environment.filters["json"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     return environment
-
-
-def write_experiment_report(path: Path, record: dict[str, Any]) -> None:
-    """Write the page of a reproduction, from the content of experiment.json."""
-    from gistgnn.report.pages import experiment_page
-
-    write_report(path, experiment_page(record))

@@ -4,8 +4,6 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from markupsafe import Markup
-
 from gistgnn.utils.formats import duration, percent, plural, size
 
 _METHODS = {
@@ -126,7 +124,7 @@ def method_label(record: dict[str, Any]) -> str:
     config, split = record["config"], sub_gcns_name(record)
     whole = split == "m = 1"
     method = method_name(config.get("method", "gist"), 1 if whole else max(config.get("sub_gcns", 1), 2))
-    return f"{method}, {'the full model' if whole else split}"
+    return method if whole else f"{method}, {split}"
 
 
 STOPPED = {
@@ -175,6 +173,8 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     if budget := record.get("budget"):
         found.append(("chosen", budget["reason"]))
     found.append(("training", training_text(record)))
+    if seconds := record["inference_seconds"]:
+        found.append(("inference", f"{duration(seconds)} for one pass over the graph"))
     found.append(("peak memory", size(record["peak_memory_bytes"])))
     if never := record["coverage"]["counts"].get("0"):
         name = "zero between blocks" if is_zero_between_blocks(record) else "never trained"
@@ -199,12 +199,3 @@ def summary(record: dict[str, Any]) -> str:
     found = facts(record)
     width = max(len(name) for name, _ in found)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in found)
-
-
-def html_table(record: dict[str, Any]) -> str:
-    """Return the facts of a run as a table for a notebook."""
-    rows = Markup("").join(
-        Markup("<tr><th style='text-align:left'>{}</th><td style='text-align:left'>{}</td></tr>").format(*fact)
-        for fact in facts(record)
-    )
-    return str(Markup("<table>") + rows + Markup("</table>"))

@@ -1,50 +1,36 @@
-"""The pages of a run, a comparison and a reproduction, and a run's curves.png, from their JSON records."""
+"""The pages of a run, a comparison and a reproduction, and the curves of a run, from their JSON records."""
 
 import itertools
 import statistics
-import warnings
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from gistgnn.report import names, render
-from gistgnn.report.charts import COLOURS, DASHES, Chart, Series, draw_charts
-from gistgnn.report.names import COSTLY, ONE_DEVICE, score_name
-from gistgnn.utils.formats import NBSP, duration, finite_values, mean_sd, percent, size, size_unit, time_unit, times
-
-_COLOURS = {ONE_DEVICE: COLOURS - 1, "gist": 0, "data-parallel": 1, "local-sgd": 2, "ensemble": 3}  # others: 4
+from gistgnn.report.charts import Chart, Series, draw_charts
+from gistgnn.report.names import COSTLY, score_name
+from gistgnn.utils.formats import NBSP, duration, finite_values, mean_sd, percent, size, time_unit, times
 
 
 def run_page(record: dict[str, Any]) -> str:
     """Return the page of a run, from the content of result.json."""
     graph, config, score = record["graph"], record["config"], names.main_score(record)
     about = f"{graph['nodes']:,} nodes, {graph['edges']:,} edges, {graph['features']:,} features"
-    method = names.method_label(record)
     scored = [split for split in ("test", "validation") if record[split]]
     return render(
         "run.html",
         title=f"{graph['name']}: {names.model_title(config)}",
-        subtitle=f"{method} · {about}, {graph['classes']:,} classes",
-        record=record, method=method, ensemble=config.get("method") == "ensemble", score=names.score_name(score),
+        subtitle=f"{names.method_label(record)} · {about}, {graph['classes']:,} classes",
+        record=record, ensemble=config.get("method") == "ensemble", score=names.score_name(score),
         reached={split: names.score_text(record, score, record[split][score]) for split in scored},
-        stopped=names.STOPPED.get(record["stopped_by"] or "patience"), all_scores=_all_scores(record),
-        classes=_classes(record), split=names.scored_split(record),
-        sent=max(_sent(record), default=0.0), charts=_charts(record), coverage=_coverage(record),
-        zeta=names.zeta_name(record), rate=names.rate_name(record), config=names.settings_used(record),
+        facts=names.facts(record), all_scores=_all_scores(record), classes=_classes(record),
+        split=names.scored_split(record), charts=_charts(record), coverage=_coverage(record),
+        config=names.settings_used(record),
     )  # fmt: skip
 
 
-def plot_curves(record: dict[str, Any], path: Path) -> None:
-    """Draw loss and scores against epochs, from the content of result.json, into a PNG file."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # of a name; the picture has boxes for it
-        curves(record).savefig(path, format="png", dpi=120)
-
-
 def curves(record: dict[str, Any]) -> Figure:
-    """Return the figure of `plot_curves`."""
+    """Draw loss and scores against epochs, from the content of result.json."""
     key = names.main_score(record)
     title = f"{record['graph']['name']}, {names.model_title(record['config'])}, {names.sub_gcns_name(record)}"
     if scores := record[split := names.scored_split(record)]:
@@ -74,31 +60,23 @@ def _classes(record: dict[str, Any]) -> list[list[str]]:
     ]
 
 
-def _sent(record: dict[str, Any]) -> list[float]:
-    """Return the bytes that one worker has sent at every evaluation; nothing in a run of one process."""
-    history = record["history"] if record["communication"] else []
-    return [names.bytes_sent(record, entry["round"], entry["step"]) for entry in history]
-
-
 def _charts(record: dict[str, Any]) -> list[Chart]:
-    """Return loss and score against epochs, against time and, if workers send anything, against bytes."""
-    history, sent, key = record["history"], _sent(record), names.main_score(record)
+    """Return loss and score against epochs, and against time."""
+    history, key = record["history"], names.main_score(record)
     score, scale = names.score_name(key), 100 if names.is_share(record, key) else 1
     kept = next((i for i, entry in enumerate(history) if entry["round"] == record["best_round"]), None)
     seconds = [entry["train_seconds"] for entry in history]
     second, time_name = time_unit(max(seconds, default=0.0))
-    byte, size_name = size_unit(max(sent, default=0.0))
     across = [
         ("epoch", "epoch", [entry["epoch"] for entry in history]),
         ("time", f"{time_name} of training", [value / second for value in seconds]),
-        ("bytes", f"{size_name} sent by a worker", [value / byte for value in sent]),
     ]
     charts = []
-    for by, xlabel, x in across if any(sent) else across[:2]:
+    for by, xlabel, x in across:
         mark = None if kept is None or record["config"].get("method") == "ensemble" else x[kept]
         loss = Series("training loss", x, [entry["loss"] for entry in history], colour=7)
         lines = [
-            Series(split, x, [scale * entry[split] for entry in history], i, DASHES[i])
+            Series(split, x, [scale * entry[split] for entry in history], i, dashed=bool(i))
             for i, split in enumerate(("test", "validation"))
             if split != "test" or names.scored_split(record) == "test"
         ]
@@ -128,9 +106,8 @@ def _coverage(record: dict[str, Any]) -> dict[str, Any]:
 
 def comparison_page(record: dict[str, Any]) -> str:
     """Return the page of a comparison, from the content of comparison.json."""
-    rows, graph, score = _described(record), record["graph"], f"{record['split']} {score_name(record['score'])}"
+    rows, graph, score = record["rows"], record["graph"], f"{record['split']} {score_name(record['score'])}"
     fast = [row for row in rows[1:] if row["speedup"] and not row["costly"]]
-    floor = _floor([row["curve"]["score"] for row in rows if row["curve"]["score"]])
     return render(
         "comparison.html",
         title=record["title"],
@@ -138,9 +115,7 @@ def comparison_page(record: dict[str, Any]) -> str:
         record=record, score=score, baseline=rows[0], best=max(rows, key=lambda row: float(row["mean"])),
         fastest=max(fast, key=lambda row: float(row["speedup"]), default=None),
         table=comparison_table(record), costly=f"{COSTLY:g}", below=f"{record['below']:g}",
-        charts=_comparison_charts(rows, f"{score} (%)", floor),
-        lines=[Series(row["name"], [], [], row["colour"], row["dash"]) for row in rows],
-        cut=floor is not None, rows=rows, several=any(len(row["score"]) > 1 for row in rows),
+        charts=_comparison_charts(record, f"{score} (%)"), several=any(len(row["score"]) > 1 for row in rows),
     )  # fmt: skip
 
 
@@ -148,33 +123,7 @@ def comparison_table(record: dict[str, Any]) -> tuple[list[str], list[list[str]]
     """Return the columns and the cells of a comparison's table."""
     score = f"{record['split']} {score_name(record['score'])} (%)"
     columns = ["method", score, "training (s)", "speed-up", "to the goal (s)", "speed-up", "sent by a worker"]
-    return [*columns, "inference", "peak memory"], [*map(_cells, _described(record))]
-
-
-def _described(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows with their names, means over the seeds, curves and styles: a method is a colour, a row a dash."""
-    # Rows with the same model share one inference time, the median: their times differ by noise alone.
-    rows: list[dict[str, Any]] = record["rows"]
-    kinds = [ONE_DEVICE if (row["method"], row["sub_gcns"]) == ("gist", 1) else row["method"] for row in rows]
-    models = [(row["method"] == "ensemble" and row["sub_gcns"], row["detail"]) for row in rows]
-    described = []
-    for place, (row, kind, model) in enumerate(zip(rows, kinds, models, strict=True)):
-        mean = statistics.mean(row["score"])
-        same = [other["inference_seconds"] for other, its in zip(rows, models, strict=True) if its == model]
-        own = {
-            "name": record["curves"][place]["label"],
-            "percent": f"{mean_sd(row['score'])}{NBSP}%",
-            "mean": mean,
-            "costly": mean < statistics.mean(rows[0]["score"]) - COSTLY,
-            "training": statistics.mean(row["seconds"]),
-            "inference": statistics.median(itertools.chain(*same)) if row["inference_seconds"] else None,
-            "memory": statistics.mean(row["peak_memory_bytes"]),
-            "colour": _COLOURS.get(kind, 4),
-            "dash": DASHES[kinds[:place].count(kind) % len(DASHES)],
-            "curve": record["curves"][place],
-        }
-        described.append({**row, **own})
-    return described
+    return [*columns, "inference", "peak memory"], [*map(_cells, record["rows"])]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -190,36 +139,21 @@ def _cells(row: dict[str, Any]) -> list[str]:
         speedup_to,
         size(row["bytes"]) if row["bytes"] else "–",
         "–" if row["inference"] is None else duration(row["inference"]),
-        size(row["memory"]),
+        size(statistics.mean(row["peak_memory_bytes"])),
     ]
 
 
-def _comparison_charts(rows: Sequence[dict[str, Any]], ylabel: str, floor: float | None) -> list[Chart]:
-    """Return the scores against time, epochs and, of methods that send anything, bytes."""
-    unit, unit_name = time_unit(max(max(row["seconds"]) for row in rows))
-    scale, scale_name = size_unit(max(row["bytes"] for row in rows))
+def _comparison_charts(record: dict[str, Any], ylabel: str) -> list[Chart]:
+    """Return the scores against time and epochs."""
+    unit, unit_name = time_unit(max(max(row["seconds"]) for row in record["rows"]))
     charts = []
-    for key, title, xlabel, per in (
-        ("seconds", "Score by time", f"{unit_name} of training", unit),
-        ("epoch", "Score by epoch", "epoch", 1),
-        ("bytes", "Score by bytes", f"{scale_name} sent by a worker", scale),
-    ):
+    for key, xlabel, per in (("seconds", f"{unit_name} of training", unit), ("epoch", "epoch", 1)):
         lines = [
-            Series(row["name"], [x / per for x in row["curve"][key]], row["curve"]["score"], row["colour"], row["dash"])
-            for row in rows
-            if key != "bytes" or row["bytes"]
+            Series(curve["label"], [x / per for x in curve[key]], curve["score"], colour)
+            for colour, curve in enumerate(record["curves"])
         ]
-        charts.append(Chart(title, xlabel, ylabel, lines, floor=floor))
-    return [chart for chart in charts if chart.series]
-
-
-def _floor(scores: Sequence[Sequence[float]]) -> float | None:
-    """Return where the vertical axis begins, to tell the last scores apart; None: at the lowest score."""
-    if not scores:
-        return None
-    last = [curve[-1] for curve in scores]
-    floor = min(last) - max(2 * (max(last) - min(last)), 3)
-    return floor if floor > min(map(min, scores)) else None
+        charts.append(Chart(f"Score by {'time' if key == 'seconds' else key}", xlabel, ylabel, lines))
+    return charts
 
 
 def experiment_page(record: dict[str, Any]) -> str:
@@ -227,10 +161,7 @@ def experiment_page(record: dict[str, Any]) -> str:
     charts = []
     for chart in record["charts"]:
         colours = itertools.count(), itertools.count()  # the n-th solid and the n-th dashed line have the same one
-        lines = [
-            Series(line["label"], line["x"], line["y"], next(colours[line["dashed"]]), DASHES[line["dashed"]])
-            for line in chart["series"]
-        ]
-        charts.append(Chart(chart["title"], chart["xlabel"], chart["ylabel"], lines, chart["logx"], chart["logy"]))
+        lines = [Series(**{**line, "colour": next(colours[line["dashed"]])}) for line in chart["series"]]
+        charts.append(Chart(**{**chart, "series": lines}))
     facts = {"title": record["title"], "subtitle": f"scale: {record['scale']} · {record['machine']}"}
     return render("experiment.html", **facts, record=record, notes=record["note"].split("\n\n"), charts=charts)

@@ -1,5 +1,6 @@
 """The files that `gistgnn predict` writes. Predictions are written as they come: they need not fit in memory."""
 
+import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -54,26 +55,21 @@ def write_predictions(
             with temporary.open("wb") as file:  # `savez` adds a suffix to a name; it writes large arrays in pieces
                 np.savez(file, classes=classes.numpy(), probabilities=probabilities.numpy())
         else:
-            with temporary.open("w", encoding="utf-8") as text:
-                _write_csv(text, classes.numpy(), probabilities.numpy(), [_cell(name) for name in names], ids)
+            with temporary.open("w", encoding="utf-8", newline="") as text:
+                _write_csv(text, classes.numpy(), probabilities.numpy(), names, ids)
 
 
-def _write_csv(file: TextIO, classes: Array, probabilities: Array, names: list[str], ids: Tensor | None) -> None:
+def _write_csv(file: TextIO, classes: Array, probabilities: Array, names: Sequence[str], ids: Tensor | None) -> None:
     several = classes.ndim == 2  # one column of probabilities for each label
     columns = [f"label_{k}" for k in range(classes.shape[1])] if several else ["class", "probability"]
-    form = ("%s" if several else "%s,%s") + ",%.6f" * probabilities.shape[1] + "\n"
-    file.write(",".join(["node", *columns]) + "\n")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["node", *columns])
     for start in range(0, len(classes), _ROWS):
         labels, scores = classes[start : start + _ROWS].tolist(), probabilities[start : start + _ROWS]
         shown = [] if several else [[names[label] for label in labels] if names else labels]
         nodes: Iterable[Any] = range(start, start + len(labels))
         if ids is not None:
             texts = ids[start : start + _ROWS].numpy().view(f"S{ids.shape[1]}").reshape(-1).tolist()
-            nodes = [_cell(text.decode(errors="replace")) for text in texts]
-        file.writelines(form % row for row in zip(nodes, *shown, *scores.T.tolist(), strict=True))
-
-
-def _cell(text: str) -> str:
-    """Return a text as a cell of a CSV file."""
-    quoted = text.replace('"', '""')
-    return f'"{quoted}"' if any(c in text for c in ',"\r\n') else text
+            nodes = [text.decode(errors="replace") for text in texts]
+        columns_of_scores = [[f"{score:.6f}" for score in column] for column in scores.T.tolist()]
+        writer.writerows(zip(nodes, *shown, *columns_of_scores, strict=True))

@@ -1,7 +1,7 @@
 """The run folder: what a run leaves on disk, written and read.
 
-DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score),
-curves.png and report.html; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
+DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score) and
+report.html; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
 """
 
 import logging

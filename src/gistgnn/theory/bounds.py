@@ -14,20 +14,6 @@ from gistgnn.theory import problem as problems
 from gistgnn.theory.problem import Problem, least_eigenvalue, limit_kernel, output_covariance
 
 
-def kernel_width(problem: Problem, m: int, rounds: int, delta: float) -> int:
-    """Return a width d_1 at which Lemma PD_GISTK holds: λ_min(G^(j)) >= λ_0 / 2 with probability 1 − δ."""
-    # It is the least d_1 with T m n² (2 exp(−d_1 λ_0² / 128 n²) + exp(−d_1 λ_0 / 480 m n)) <= δ, the failure
-    # probability in the lemma's proof. It grows with λ_0^-2; the λ_0^-1 of the statement does not follow from it.
-    lambda_0, n = problems.check_lambda_0(least_eigenvalue(problem, m)), problem.n
-    problems.check_fraction("delta", delta)
-
-    def enough(d_1: int) -> bool:
-        far = 2.0 * math.exp(-d_1 * lambda_0**2 / (128.0 * n**2)) + math.exp(-d_1 * lambda_0 / (480.0 * m * n))
-        return rounds * m * n**2 * far <= delta
-
-    return problems.least_width(enough)
-
-
 def proof_step(problem: Problem, m: int) -> float:
     """Return η = λ_0 / (24 n ‖Ā²‖_{1,1}), which Lemma local_converge allows; printed: λ_0 / (n² ‖Ā²‖_{1,1})."""
     return least_eigenvalue(problem, m) / (24.0 * problem.n * problem.mass)
@@ -70,13 +56,11 @@ class Bound:
         gamma: float = 0.5,
         printed: bool = False,
     ) -> None:
-        self.lambda_0 = lambda_0 = problems.check_lambda_0(least_eigenvalue(problem, sub_gcns))
-        problems.check_fraction("gamma", gamma)
+        lambda_0 = problems.check_lambda_0(least_eigenvalue(problem, sub_gcns))
+        problems.check_gamma(gamma)
         if not 0 < step_size * lambda_0 / 2 < 1:
             expected = f"expected one in (0, 2 / λ_0 = {2 / lambda_0:.3g}), such as recommended_step returns"
             raise InputError(f"step_size is {step_size:.3g}, {expected}")
-        self.problem, self.sub_gcns, self.d_1, self.printed = problem, sub_gcns, d_1, printed
-        self.path = step_size * local_steps  # ηζ
         # Without cancellation for small steps:
         self.alpha = (1.0 - gamma) * -math.expm1(local_steps * math.log1p(-step_size * lambda_0 / 2.0))
         self.contraction = 1.0 - self.alpha
@@ -91,25 +75,6 @@ class Bound:
         """Return the bound on E‖y − ŷ(t)‖² after t rounds, given E‖y − ŷ(0)‖²."""
         left = self.contraction**t
         return left * initial + self.neighbourhood * (1.0 - left)
-
-    def width(self, rounds: int, delta: float, initial: float) -> int:
-        """Return the width d_1 that the proof needs: hypothesis (1) at t = 0, with R = λ_0 / (192 n) (printed: 96).
-
-        The hypothesis is (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R, where `initial` is E‖y − ŷ(0)‖².
-        """
-        problems.check_fraction("delta", delta)
-        m, n = self.sub_gcns, self.problem.n
-        radius = self.lambda_0 / ((96.0 if self.printed else 192.0) * n)
-        scale = (1.0 if self.printed else 2.0) * 4.0 * rounds * self.path / (delta * self.alpha) * math.sqrt(n)
-        drift = (1.0 if self.printed else 4.0) * self.path * n * math.sqrt(8.0 * (m - 1) * rounds / (m * delta))
-        noise = math.sqrt(self.round_error) * math.sqrt(self.d_1)
-        # Solve a / √d_1 + b / d_1 <= R: √d_1 is at least the larger root, (a + √(a² + 4bR)) / 2R.
-        a = scale * math.sqrt(initial) + rounds * drift + (rounds * noise if self.printed else 0.0)
-        b = 0.0 if self.printed else rounds * scale * noise
-        root = (a + math.sqrt(a) * math.sqrt(a + 4.0 * b * radius / a)) / (2.0 * radius)
-        if not root < 1e150:
-            raise InputError(f"delta is {delta:.3g}: the width is beyond what a float64 holds; give a larger one")
-        return math.ceil(root**2)
 
 
 class ProvedBound:

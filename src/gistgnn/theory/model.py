@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -146,9 +147,7 @@ def kernel_drift(problem: Problem, traces: Iterable[Trace], d_1: int) -> float:
 
 def exponent(xs: Sequence[float], ys: Sequence[float]) -> float:
     """Return the exponent b of y = a x^b, by least squares on logarithms."""
-    u, v = (torch.tensor(values, dtype=torch.float64).log() for values in (xs, ys))
-    u, v = u - u.mean(), v - v.mean()
-    return float((u @ v) / (u @ u))
+    return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
 
 
 def mean_of_second_half(errors: Tensor) -> float:

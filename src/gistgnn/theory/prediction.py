@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gistgnn import InputError
 from gistgnn.theory import problem as problems
-from gistgnn.theory.bounds import Bound, kernel_width, proof_step
+from gistgnn.theory.bounds import Bound, proof_step
 from gistgnn.theory.problem import Problem, greatest_eigenvalue, least_eigenvalue, limit_kernel, output_covariance
 
 SAMPLES = 20_000  # of θ
@@ -120,14 +120,12 @@ def predict(
     *,
     step_size: float | None = None,
     gamma: float = 0.5,
-    rounds: int = 100,
-    delta: float = 0.1,
 ) -> dict[str, Any]:
     """Predict E‖y − ŷ(t)‖² of the training of a problem, as `gistgnn theory check --json` prints it.
 
     If step_size is None, η is `recommended_step`. Where η > 1/λ_max(G^∞), what needs a smaller one is None.
     """
-    check_prediction(sub_gcns, local_steps, width, step_size, gamma, rounds, delta)
+    check_prediction(sub_gcns, local_steps, width, step_size, gamma)
     m, zeta = sub_gcns, local_steps
     lambda_0, lambda_max = problems.check_lambda_0(least_eigenvalue(problem, m)), greatest_eigenvalue(problem, m)
     eta = problems.recommended_step(problem, m) if step_size is None else problems.check_stable(problem, m, step_size)
@@ -151,27 +149,20 @@ def predict(
         "corrected_neighbourhood": corrected.neighbourhood,
         # the plateau for rounds well below d_1 (heuristic)
         "leading": LeadingOrder.of(problem, width, m, zeta, eta, samples=FEWER_SAMPLES).remaining if small else None,
-        "kernel_width": kernel_width(problem, m, rounds, delta),  # a d_1 at which Lemma PD_GISTK holds
-        "theorem_width": corrected.width(rounds, delta, initial),  # that the proof of the theorem needs; it has a gap
-        "rounds": rounds,
-        "delta": delta,
     }
 
 
-def check_prediction(
-    sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float, rounds: int, delta: float
-) -> None:
+def check_prediction(sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float) -> None:
     """Raise InputError if a number is out of range for every graph."""
     most = problems.LARGEST
-    for name, value in (("sub_gcns", sub_gcns), ("local_steps", local_steps), ("rounds", rounds)):
+    for name, value in (("sub_gcns", sub_gcns), ("local_steps", local_steps)):
         if not 1 <= value <= most:
             raise InputError(f"{name} is {value}, expected an integer from 1 to {most}")
     if not sub_gcns <= width <= most:
         raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {most}")
     if step_size is not None and not 0 < step_size < math.inf:
         raise InputError(f"step_size is {step_size:g}, expected a number above 0")
-    problems.check_fraction("gamma", gamma)
-    problems.check_fraction("delta", delta)
+    problems.check_gamma(gamma)
 
 
 def rounds_to(share: float, factor: float) -> int | None:

@@ -4,9 +4,7 @@ The paper writes H^∞ with 1/(d_1 m). 1/m is right: H(t, t', k) has 1/d_1 befor
 with probability 1/m.
 """
 
-import hashlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,8 +15,7 @@ from gistgnn import InputError
 from gistgnn.graphs import Graph
 
 MOST_NODES = 5000  # the analysis needs the eigenvalues of dense n x n matrices
-LARGEST = 10**12  # of m, ζ, T and d_1
-_FURTHEST = 2**120  # a width beyond this is not looked for
+LARGEST = 10**12  # of m, ζ and d_1
 _NEARLY_PARALLEL = 1e-4  # where 1 − |cos| of two rows is smaller, the cosine has lost too many digits of their angle
 _NUMBERS_AT_ONCE = 2**24  # the most numbers of X̂ that are subtracted at a time
 
@@ -71,12 +68,6 @@ class Problem:
                 raise InputError("the labels are not one of several classes for every node: give y, [n] numbers")
             y = 2.0 * graph.y.double() / (graph.num_classes - 1) - 1.0
         return cls(graph.x.double().cpu(), graph.edge_index.cpu(), y.double().cpu())
-
-    @cached_property
-    def checksum(self) -> str:
-        """A hash of X, the edges and y; stored measurements are recognised by it."""
-        stored = b"".join(tensor.cpu().numpy().tobytes() for tensor in (self.x, self.edge_index, self.y))
-        return hashlib.sha256(stored).hexdigest()[:16]
 
     @property
     def n(self) -> int:
@@ -213,20 +204,7 @@ def check_stable(problem: Problem, m: int, step_size: float) -> float:
     return step_size
 
 
-def check_fraction(name: str, value: float) -> None:
-    """Raise InputError if γ or δ is not between 0 and 1."""
-    if not 0 < value < 1:
-        raise InputError(f"{name} is {value}, expected a number between 0 and 1")
-
-
-def least_width(enough: Callable[[int], bool]) -> int:
-    """Return the least width that is enough, by bisection; raise InputError if it is beyond 2^120."""
-    low, high = 0, 1
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > _FURTHEST:
-            raise InputError(f"no width below {_FURTHEST:.0e} is enough: give fewer rounds or a larger λ_0")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+def check_gamma(gamma: float) -> None:
+    """Raise InputError if γ is not between 0 and 1."""
+    if not 0 < gamma < 1:
+        raise InputError(f"gamma is {gamma}, expected a number between 0 and 1")

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from gistgnn.utils.console import TaskProgress
     from gistgnn.utils.formats import duration, mean_sd, plural, size
     from gistgnn.utils.machine import describe_machine
 
-__all__ = ["describe_machine", "duration", "mean_sd", "plural", "size"]
+__all__ = ["TaskProgress", "describe_machine", "duration", "mean_sd", "plural", "size"]
 
 __getattr__ = lazy_attributes(__name__)
