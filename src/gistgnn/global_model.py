@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import Any, Literal, TypedDict
 
 import torch
@@ -14,7 +15,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
-from gistgnn.nn.scaled_input import scale_input
+from gistgnn.nn.gnn import scale_input
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
 from gistgnn.sampling.call import Recent, multiply_when_called
@@ -124,7 +125,7 @@ class GlobalModel:
 
     def resume(self) -> None:
         """Resume from the Θ that an earlier process has left in the store's folder, after its last round."""
-        self._theta = self.store.place.load().reopen(self.store, self._spec)
+        self._theta = resolve_name(self.store.place.home).reopen(self.store, self._spec)
         self.next_round = self._theta.round
 
     def blocks(self, draw: int) -> list[Blocks]:
@@ -142,7 +143,12 @@ class GlobalModel:
         else:
             make, blocks = self._sub_gcn, self._partition_of(plan).blocks(plan.draw)
             scales = self._mean.scales(len(blocks)) if self._mean else {}
-            own = {"copies": plan.copies, "lasting": plan.lasting, "fresh": plan.fresh, "scales": scales}
+            own = {
+                "copies": plan.copies,
+                "keeps_moments": plan.training.keeps_moments,
+                "fresh": plan.fresh,
+                "scales": scales,
+            }
         round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, **own)
         self.next_round += 1
         return round_
@@ -202,11 +208,12 @@ class GlobalModel:
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         require_theta_fits(spec, self.store, self.ranks.count)
-        return self.store.place.load().make(self.store, spec, self.ranks, replace=anew)
+        theta: Theta = resolve_name(self.store.place.home).make(self.store, spec, self.ranks, replace=anew)
+        return theta
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
         """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""
-        widths = self.layout.widths([len(block) for block in blocks])
+        widths = self.layout.widths(map(len, blocks))
         if i not in self._modules or self._modules[i][0] != widths:
             self._modules[i] = widths, replace(self._full_spec, widths=widths).from_seed().to(self.device)
         return self._modules[i][1]

@@ -90,6 +90,14 @@ class Partition:
             axes.append([d] * m if axis in self.whole else [d // m + 1] * larger + [d // m] * (m - larger))
         return list(zip(*axes, strict=True))
 
+    def describe(self, draw: int) -> list[dict[str, Any]]:
+        """Return the entry "partition" of result.json for one draw: every axis, its features, its blocks' sizes."""
+        found = []
+        for axis, sizes in enumerate(zip(*self.sizes(draw), strict=True)):
+            d = self.features[axis]
+            found.append({"name": self.names[axis], "features": d, "blocks": [d] if axis in self.whole else [*sizes]})
+        return found
+
     def _axis_blocks(self, axis: int, draw: int) -> list[Tensor]:
         d, m = self.features[axis], self.sub_gcns
         if axis in self.whole:

@@ -29,7 +29,7 @@ class Round:
     Attributes:
         members: the sub-GCNs that this process trains, in order.
         streams: the sub-GCNs are made one at a time.
-        lasting: the next round may have the same sub-GCNs, so their moments are kept.
+        keeps_moments: moments stay with Θ after the round: the next one may have the same sub-GCNs, or carries them.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class Round:
         input_axis: int | None = None,
         *,
         copies: bool = False,  # only sub-GCN 0 trains; all others become copies of it
-        lasting: bool = False,  # the next round may have the same blocks
+        keeps_moments: bool = False,  # for the next round; always where m = 1
         fresh: bool = False,  # the moments in Θ belong to other sub-GCNs, and are dropped
         scales: Mapping[str, float] | None = None,  # a sub-GCN's tensors are those of Θ, multiplied by these
     ) -> None:
         self.number, self.blocks = number, blocks
         self._theta, self._make, self._input_axis, self._scales = theta, make, input_axis, scales or {}
-        self.streams, self.lasting = theta.streams, lasting or len(blocks) == 1
+        self.streams, self.keeps_moments = theta.streams, keeps_moments or len(blocks) == 1
         if fresh:
             theta.forget_moments()
         dealt = theta.begin(number, blocks)
@@ -75,10 +75,9 @@ class Round:
         sources = (self._written[i][0] for i in self.members)
         with closing(prefetch(map(self._theta.slice_of, sources))) as slices:
             for i, values in zip(self.members, slices, strict=True):
-                sub = self._make(0, self.blocks[i])
-                fill(sub, values)
+                self._load(i, 0, values)
                 values.clear()  # frees the slice while the sub-GCN trains
-                yield self._ready(i, sub)
+                yield self._loaded[i]
                 self._keep(i)
 
     def __len__(self) -> int:
@@ -88,7 +87,7 @@ class Round:
     def begin_as_narrow_models(self, full: ModelSpec) -> None:
         """Give every sub-GCN the initial values of a narrow model of its own, and write them into Θ."""
         for i, sub in zip(self.members, self, strict=True):
-            widths = full.layout.widths([len(block) for block in self.blocks[i]])
+            widths = full.layout.widths(map(len, self.blocks[i]))
             fill(sub, replace(full, widths=widths, stream=(i,)).initial_tensors())
         self.aggregate()
 
@@ -114,7 +113,9 @@ class Round:
         Raises:
             DivergedError: a loss or a parameter is not finite; Θ is left as it was.
         """
-        self._theta.check_open(self.number)
+        theta = self._theta
+        if theta.number != self.number:
+            raise InputError(f"round {self.number + 1} is over: round {theta.number + 1} has begun since")
         losses, failure = dict(losses or {}), None
         try:
             for i, loss in sorted(losses.items()):
@@ -127,13 +128,13 @@ class Round:
                 if i not in self._kept:
                     self._load(i, 0)  # unless it is there: the caller left the loop before it
                     self._keep(i)
-            self._theta.wait_for_reader()
+            theta.wait_for_reader()
         except GistError as error:
             failure = error
-        every = self._theta.agree(losses, failure)
+        every = theta.exchange.agree(losses, failure, theta.trained)
         means = [every[i] for i in sorted(every)]
         mean = sum(means) / len(means) if means else 0.0
-        self._theta.commit(mean)
+        theta.commit(mean)
         return mean
 
     def _load_all(self) -> None:
@@ -145,13 +146,12 @@ class Round:
         for i in self.members:
             self._load(i, i)
 
-    def _load(self, i: int, place: int) -> None:
-        if i not in self._loaded:
-            sub = self._make(place, self.blocks[i])
-            self._theta.load(self._written[i][0], sub)
-            self._ready(i, sub)
-
-    def _ready(self, i: int, sub: nn.Module) -> nn.Module:
+    def _load(self, i: int, place: int, values: Mapping[str, Tensor] | None = None) -> None:
+        """Give the module at a place the values of sub-GCN i (None: those of Θ), unless it has them."""
+        if i in self._loaded:
+            return
+        sub = self._make(place, self.blocks[i])
+        fill(sub, self._theta.slice_of(self._written[i][0]) if values is None else values)
         tensors = named_tensors(sub)
         with torch.no_grad():
             for name, scale in self._scales.items():
@@ -159,7 +159,6 @@ class Round:
         sub.train()
         sub.zero_grad(set_to_none=True)
         self._loaded[i] = sub
-        return sub
 
     def _keep(self, i: int) -> None:
         sub, optimizer = self._loaded[i], self._optimizers.get(i)

@@ -36,15 +36,9 @@ class RoundPlan:
     workers: int  # how many sub-GCNs train
     draw: int  # the number of its draw of the blocks
     copies: bool  # only sub-GCN 0 trains, for all
-    lasting: bool  # the next round may have the same blocks, so moments are kept
     fresh: bool  # the sub-GCNs begin without the moments of earlier rounds
     last: bool  # it ends its phase
     epoch: float  # epochs of the run that are over after it
-
-    @property
-    def rate(self) -> float:
-        """The learning rate of the round's last step."""
-        return self.steps.rate(self.training, self.steps.count - 1)
 
 
 # `operations` choose how often the model is evaluated; None: after every round.
@@ -79,7 +73,7 @@ class Schedule:
             first = RoundPlan(
                 replace(own, local_steps=zeta, evaluate_every=evaluate_every), zeta, evaluate_every,
                 StepRange(before, min(zeta, steps), steps, before), sub_gcns=m, workers=trained, draw=first_draw,
-                copies=copies, lasting=own.redraw_every != 1, fresh=True, last=len(rounds) == 1,
+                copies=copies, fresh=True, last=len(rounds) == 1,
                 epoch=epochs_before + epochs * min(zeta, steps) / steps,
             )  # fmt: skip
             self._first.append(first)

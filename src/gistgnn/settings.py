@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from gistgnn.errors import InputError
 from gistgnn.training import names
 from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, named_as
-from gistgnn.utils.checks import LONGEST, MOST, check_count, check_flag, check_number, shown
-from gistgnn.utils.setting import Setting, check_settings
+from gistgnn.utils.checks import LONGEST, MOST, Setting, check_count, check_flag, check_number, check_settings, shown
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from gistgnn import GIST
 from gistgnn.accounting import coverage
-from gistgnn.accounting.coverage import partition_of
 from gistgnn.baselines.registry import METHODS
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import ClusterSampling
@@ -86,7 +85,7 @@ def test_axes_that_are_left_whole_are_always_trained() -> None:
     gist = GIST(gcn(), (8, 8), 4, whole=[1])
     found = fit(gist).coverage
     assert found["counts"] == {str(found["rounds"]): 1.0}
-    assert partition_of(gist.partition, gist.blocks(0)) == [
+    assert gist.partition.describe(0) == [
         {"name": "axis 0", "features": 8, "blocks": [2, 2, 2, 2]},
         {"name": "axis 1", "features": 8, "blocks": [8]},
     ]

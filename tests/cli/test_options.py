@@ -26,7 +26,7 @@ from gistgnn.sampling import AutoSampling, ClusterSampling
 from gistgnn.sampling.registry import FULL, SAMPLERS
 from gistgnn.settings import Training
 from gistgnn.theta.registry import STORES
-from gistgnn.utils.setting import described
+from gistgnn.utils.checks import described
 
 from .conftest import Cli
 from .in_process import run
@@ -104,9 +104,9 @@ def test_a_value_out_of_a_field_s_range_is_refused_and_one_within_is_taken(data:
     """What a field says of itself decides, whichever way the settings are made."""
     kinds = [(Training, {"epochs": 1}), (ModelConfig, {}), (RunConfig, {"dataset": "x"})]
     kind, needed = data.draw(st.sampled_from(kinds))
-    numbers = {name: field for name, field in described(kind).items() if {int, float} & set(field.kinds)}
+    numbers = {name: field for name, field in described(kind).items() if field.kind in (int, float)}
     field = numbers[data.draw(st.sampled_from(sorted(numbers.keys() - {"epochs", "momentum"})))]
-    setting, integer = field.setting, int in field.kinds
+    setting, integer = field.setting, field.kind is int
     values = st.integers(-3, 2**64) if integer else st.floats(allow_nan=True) | st.just(1)
     value = data.draw(values)
     within = setting.least <= value <= setting.most if integer else 0 <= value < setting.below

@@ -17,7 +17,7 @@ from gistgnn.evaluation.by_rows import ByRows
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs import load
 from gistgnn.nn.convolutions import GCNLayer
-from gistgnn.nn.scaled_input import scale_input
+from gistgnn.nn.gnn import scale_input
 from gistgnn.sampling import Batch
 from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.models import C, F, tiny_graph

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from gistgnn.graphs import Graph
-from gistgnn.graphs.doubts import note_doubts
+from gistgnn.graphs.graph import note_doubts
 
 ONE_WAY = torch.stack([torch.arange(29), torch.arange(1, 30)])
 BOTH = torch.cat([ONE_WAY, ONE_WAY.flip(0)], dim=1)

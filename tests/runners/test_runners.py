@@ -12,8 +12,7 @@ from torch import nn
 from gistgnn import GIST, DivergedError, Saving
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
-from gistgnn.runners.auto import Auto
-from gistgnn.runners.in_turn import InTurn
+from gistgnn.runners.in_turn import Auto, InTurn
 from gistgnn.runners.registry import RUNNERS, make_runner
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, forward
 from gistgnn.schedule import StepRange

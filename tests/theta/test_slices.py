@@ -17,7 +17,7 @@ from gistgnn.nn import GAT, GCN, GraphSAGE
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import Batch, forward
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.slices import give_moments, name_of, trained_tensors
+from gistgnn.theta.slices import fill, give_moments, name_of, trained_tensors
 from tests.helpers.models import C, F, Stack, built, every_model, layout_of, tiny_graph
 from tests.helpers.reference import merged, slice_of, zeroed
 from tests.helpers.refusals import refused
@@ -41,7 +41,7 @@ def split(name: str, features: tuple[int, ...], m: int, whole: set[int], kind: s
     blocks = Partition(features, m, whole=whole, kind=kind, seed=seed).blocks(0)
     subs = [built(name, [len(b) for b in own], seed + 1) for own in blocks]
     for i in theta.begin(0, blocks):
-        theta.load(i, subs[i])
+        fill(subs[i], theta.slice_of(i))
     return Split(layout, features, theta, blocks, subs)
 
 
@@ -165,7 +165,7 @@ def test_a_module_that_does_not_fit_is_refused() -> None:
         ((4, 3, 3), C, ["the sub-GCN has 'convs.3.bias', which its slice of Θ lacks"]),
     ):
         with refused(*parts):
-            case.theta.load(0, GCN(F, widths, classes))
+            fill(GCN(F, widths, classes), case.theta.slice_of(0))
     assert all(torch.equal(case.theta.tensors[n], before[n]) for n in before)
 
 
@@ -204,7 +204,7 @@ def test_a_sub_gcn_is_the_full_model_with_the_rest_zero(
     theta.begin(0, blocks)
     for i, own in enumerate(blocks):
         sub = build(tuple(len(b) for b in own)).double().eval()
-        theta.load(i, sub)
+        fill(sub, theta.slice_of(i))
         found = forward(sub, batch.select_columns(own[0]))
         rest_zero = zeroed(layout, theta.tensors, own, widths)
         with torch.no_grad():

@@ -14,6 +14,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
 from gistgnn.graphs.named import GraphSizes
+from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Partition
 from gistgnn.sampling import Sampling, expected_batch
 from gistgnn.settings import Training
@@ -30,7 +31,7 @@ LITTLE = 5e10  # multiply-adds of all evaluations of a phase, about a second: th
 
 def theta_bytes(spec: ModelSpec) -> int:
     """Bytes of a model's parameters and buffers."""
-    return sum(own.nbytes for own in spec.tensor_specs().values())
+    return sum(tensor.nbytes for tensor in named_tensors(spec.on_meta()).values())
 
 
 def slice_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]]) -> list[int]:
@@ -67,21 +68,22 @@ def round_costs(
 ) -> Costs:
     """Bytes that a worker sends in a round, with each sub-GCN on its own worker and Θ shared out to the workers."""
     carried = moments_of(training) if training.keeps_moments and sub_gcns > 1 else 0
-    return costs(theta, [(1 + carried) * size for size in slices], workers, local_steps, sharded=True)
+    return costs(theta, (1 + carried) * sum(slices), workers, local_steps, sharded=True)
 
 
 def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
     """Refuse a Θ, or a rank's share of it, that takes more than is free where the store keeps it."""
     needed, place, advice = theta_bytes(spec), store.place, "make the widths smaller"
+    where: torch.device | str
     if place.holds == "disk":
         assert store.folder is not None
         needed = needed // 2 if store.precision == "bf16" else needed
         where, there, advice = "disk", free_disk(store.folder), f"make room, or {advice}"
     else:
-        device = spec.device if place.holds == "device" else torch.device("cpu")
+        where = spec.device if place.holds == "device" else torch.device("cpu")
         # The memory that this process holds may be that of a Θ that is replaced.
-        held = psutil.Process().memory_info().rss if device.type == "cpu" else torch.cuda.memory_allocated(device)
-        where, there = _memory(device), available_bytes(device) + int(held)
+        held = psutil.Process().memory_info().rss if where.type == "cpu" else torch.cuda.memory_allocated(where)
+        there = available_bytes(where) + int(held)
         needed = needed // ranks if place.shared else needed
         advice += "" if place.shared else ", or keep the parameters in files, by the store disk"
     if needed > there:
@@ -95,15 +97,13 @@ def require_step_fits(spec: ModelSpec, partition: Partition, input_axis: int | N
     needed, there = slice_bytes(spec, [counts])[0] + 4 * nodes * features, available_bytes(spec.device)
     if needed > there:
         what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
-        raise _too_large(what, needed, _memory(spec.device), there, "make the widths smaller, or raise sub_gcns")
+        raise _too_large(what, needed, spec.device, there, "make the widths smaller, or raise sub_gcns")
 
 
-def _too_large(what: str, needed: int, where: str, there: int, advice: str) -> InputError:
+def _too_large(what: str, needed: int, where: torch.device | str, there: int, advice: str) -> InputError:
+    if isinstance(where, torch.device):
+        where = "GPU memory" if where.type == "cuda" else "memory"
     return InputError(f"{what} takes {size(needed)} of {where}, {size(there)} are free: {advice}")
-
-
-def _memory(device: torch.device) -> str:
-    return "GPU memory" if device.type == "cuda" else "memory"
 
 
 def free_disk(folder: Path) -> int:
@@ -149,5 +149,5 @@ class Operations:
 
 def forward_operations(spec: ModelSpec, nodes: float, edges: float) -> float:
     """Every weight multiplies a feature of every node, and every hidden feature goes along every edge."""
-    weights = sum(tensor.shape.numel() for tensor in spec.tensor_specs().values() if len(tensor.shape) > 1)
+    weights = sum(tensor.numel() for tensor in named_tensors(spec.on_meta()).values() if tensor.dim() > 1)
     return nodes * weights + SPARSE * edges * sum(spec.widths)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gistgnn.layout.axes import Dim
-from gistgnn.partition import Blocks, Partition
+from gistgnn.partition import Partition
 from gistgnn.theta.model_spec import ModelSpec
 
 NEGLIGIBLE = 1e-13  # a smaller share is left out
@@ -19,15 +19,6 @@ _TERMS = 30  # of an alternating series; the next term is below 1e-14
 Draws = Counter[tuple[tuple[int | None, int], ...]]
 Touched = tuple[int, ...]  # how many different features of every axis a parameter lies at
 Distribution = tuple[np.ndarray, np.ndarray]  # numbers of rounds, and the probability of each
-
-
-def partition_of(partition: Partition, blocks: Sequence[Blocks]) -> list[dict[str, Any]]:
-    """Return the part of result.json on the partition: every axis with its features and the sizes of its blocks."""
-    found = []
-    for axis, (name, d) in enumerate(zip(partition.names, partition.features, strict=True)):
-        sizes = [d] if axis in partition.whole else [len(sub_gcn[axis]) for sub_gcn in blocks]
-        found.append({"name": name, "features": d, "blocks": sizes})
-    return found
 
 
 def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gistgnn.distributed import Ranks, World, communication
-from gistgnn.distributed.world import error_message, raise_first
+from gistgnn.distributed.ranks import error_message, raise_first
 from gistgnn.errors import GistError
 from gistgnn.fit.prepare import Variant
 from gistgnn.gist import GIST

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
-from gistgnn.evaluation.scores import Predictions
+from gistgnn.evaluation.scores import Predictions, evaluation_mode
 from gistgnn.fit.prepare import Variant
-from gistgnn.fit.scorer import Running, Scorer, ScoreTable
+from gistgnn.fit.scorer import Running, Scored, Scorer
 from gistgnn.gist import GIST
 from gistgnn.global_model import TrainerOptions
 from gistgnn.graphs import Graph
@@ -104,7 +104,7 @@ class EnsembleScorer(Scorer):
         self._theta = running.theta
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
-    def _score(self, stand_in: nn.Module | None) -> ScoreTable:
+    def _score(self, stand_in: nn.Module | None) -> Scored:
         if self._theta.best and not self._best:  # a resumed run
             for i, member in enumerate(members_of(self._running.best())):
                 logits = self._logits(member)
@@ -118,12 +118,20 @@ class EnsembleScorer(Scorer):
             if self.metric.better(score, self._best[i][0] if i in self._best else None):
                 self._best[i] = score, logits
                 self._theta.keep_best_of(i)
-        self._passes.append(seconds)
+        self.passes.append(seconds)
         first, *others = (logits for _, logits in self._best.values())
         return self._table(self._predictions(sum(others, start=first) / len(self._best)))
 
+    def _logits(self, model: nn.Module) -> Tensor:
+        """The model's output for every node, [N, C]; waits for the GPU."""
+        with evaluation_mode(model):
+            logits = self._inference.logits(model)
+        if logits.is_cuda:
+            torch.cuda.synchronize(logits.device)
+        return logits
+
     def _validation(self, logits: Tensor) -> float:
-        return self._table(self._predictions(logits))["validation"][self.metric.name]
+        return self._table(self._predictions(logits))[0]["validation"][self.metric.name]
 
     def _predictions(self, logits: Tensor) -> Predictions:
         return Predictions.of([(slice(0, len(logits)), logits)], self._graph, self.metric)
@@ -164,7 +172,7 @@ class Ensemble(GIST):
         return replace(self._full_spec, build=self._build_members)
 
     def _build_members(self, _: Any) -> nn.Module:
-        widths = [self.layout.widths([len(block) for block in own]) for own in self.blocks(0)]
+        widths = [self.layout.widths(map(len, own)) for own in self.blocks(0)]
         return EnsembleModel([self.build(each[0] if self.shared else each) for each in widths])
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:

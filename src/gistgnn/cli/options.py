@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType, NoneType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
 
 from gistgnn.cli.process import GRACE
 from gistgnn.errors import one_line
-from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST
-from gistgnn.utils.setting import Described, described
+from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST, Described, described
 
 if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
@@ -103,7 +102,7 @@ def add_fields(
 ) -> None:
     """Add the options of some fields of a dataclass, or of an object whose values are the defaults."""
     # `special` has by name what wins over the field's arguments of `add_argument`; and `flag`, and `shown`, the default
-    # in the help. See `gistgnn.utils.setting`.
+    # in the help. See `gistgnn.utils.checks`.
     fields = described(settings if isinstance(settings, type) else type(settings))
     for name in names:
         given = {"default": getattr(settings, name, None), **_arguments(fields[name]), **special.get(name, {})}
@@ -117,11 +116,11 @@ def add_fields(
 
 def _arguments(field: Described) -> dict[str, Any]:
     """Return what `add_argument` takes, as it follows from a field's type."""
-    setting, kind = field.setting, next(iter(field.kinds), None)
+    setting, kind = field.setting, field.kind
     if kind is bool:
-        action = argparse.BooleanOptionalAction if NoneType in field.kinds else "store_true"
+        action = argparse.BooleanOptionalAction if field.optional else "store_true"
         return {"help": setting.help, "action": action}
-    if choices := setting.choices or (() if field.kinds else field.words):
+    if choices := setting.choices or (() if field.kind or field.optional else field.words):
         return {"help": setting.help, "choices": list(choices)}
     given: dict[str, Any] = {"help": setting.help, "metavar": setting.metavar}
     if get_origin(kind) is tuple:

@@ -78,7 +78,6 @@ def _run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: ExitStack) -> int:
     """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
     # `folder` frees the folder of the run, and stops handling signals, when all is written.
-    from gistgnn.distributed import load_on_ranks
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
     from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, trained_tensors, write_run
@@ -93,7 +92,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
 
     with spinner(f"reading {config.dataset}", shown=first):
         init = ranks.together(lambda: trained_tensors(Path(config.init)) if config.init else None)
-        graph, scale = load_on_ranks(ranks, lambda: _read_graph(args, config, out, init, check=not ranks.several))
+        graph, scale = ranks.load(lambda: _read_graph(args, config, out, init, check=not ranks.several))
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     callbacks, settings = list[Any](), plain(config.as_dict())

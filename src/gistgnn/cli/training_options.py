@@ -36,7 +36,7 @@ from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
 from gistgnn.settings import LONGEST_ROUND, SHORTEST_ROUND, Phase, Training
-from gistgnn.utils.setting import described
+from gistgnn.utils.checks import described
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
 

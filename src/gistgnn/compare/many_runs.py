@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from gistgnn.distributed import Traffic, World, load_on_ranks
+from gistgnn.distributed import Traffic, World
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.result import Result
@@ -260,7 +260,7 @@ class RunsOnRanks:
         return train_run(config, graph, store.data_root, ranks=ranks, callbacks=callbacks, saving=saving)
 
     def _graph(self, config: RunConfig) -> Graph:
-        return load_on_ranks(self._ranks, lambda: load(config.dataset, self._alone.data_root))
+        return self._ranks.load(lambda: load(config.dataset, self._alone.data_root))
 
 
 def _keep(store: RunStore, config: RunConfig, result: Result, record: Record) -> bool:

@@ -3,10 +3,10 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
-from gistgnn.distributed.world import World
-from gistgnn.errors import RankLostError, reason
+from gistgnn.distributed.world import T, World
+from gistgnn.errors import DivergedError, GistError, InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
 
 TIMEOUT = 1800.0  # seconds to wait for another rank, which may have more steps to do, or may evaluate
@@ -55,10 +55,10 @@ class Ranks(World):
         self._by_gpu = dist.get_backend() == "nccl"
         self._store = dist.distributed_c10d._get_default_store()
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
+        self.leads = self.rank == 0
         with self.talking():  # another rank may end while this one is still joining
             self._messages = dist.new_group(backend="gloo", timeout=self._patience)
         self.gather(None)  # all have joined
-        self.first_here = os.environ.get("LOCAL_RANK", "0") == "0"
 
     def close(self) -> None:
         if dist.is_initialized():
@@ -78,6 +78,26 @@ class Ranks(World):
             dist.all_gather(texts, padded, self._messages)
         self.traffic.waited += time.perf_counter() - begun
         return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(texts, sizes, strict=True)]
+
+    def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
+        result, error = None, None
+        if self.leads:
+            result, error = _attempt(work)
+        else:
+            meanwhile()
+        shared, message = self.gather([result, error_message(error)])[0]
+        raise_first([message], error)
+        return cast(T, shared)
+
+    def together(self, work: Callable[[], T]) -> T:
+        result, error = _attempt(work)
+        raise_first(self.gather(error_message(error)), error)
+        return cast(T, result)
+
+    def load(self, load: Callable[[], T]) -> T:
+        first_here = os.environ.get("LOCAL_RANK", "0") == "0"
+        first = self.together(lambda: load() if first_here else None)
+        return self.together(lambda: load() if first is None else first)
 
     def exchange(
         self, given: Sequence[Sequence[Tensor]], expected: Sequence[Sequence[Form]], device: torch.device
@@ -166,6 +186,28 @@ class Ranks(World):
         who = who if len(away) == 1 else "ranks {} do not answer: each has ended, hangs"
         timeout = f"(--timeout is {self._timeout:g} s), or cannot be reached; see what it printed last"
         return f"{who.format(', '.join(map(str, away)))} {timeout}"
+
+
+def _attempt(work: Callable[[], T]) -> tuple[T | None, GistError | None]:
+    try:
+        return work(), None
+    except GistError as error:
+        return None, error
+
+
+def error_message(error: GistError | None) -> list[Any] | None:
+    """Return an error as something that JSON can hold."""
+    if error is None:
+        return None
+    return ["diverged", error.round_number, error.what] if isinstance(error, DivergedError) else ["input", str(error)]
+
+
+def raise_first(messages: list[list[Any] | None], own: GistError | None) -> None:
+    """Raise an error if some rank has one: this rank's own, or else the first of the `error_message`s of all ranks."""
+    if message := next(filter(None, messages), None):
+        error = own or (DivergedError(*message[1:]) if message[0] == "diverged" else InputError(message[1]))
+        error.relayed = True
+        raise error
 
 
 def each_has_a_gpu(store: Store, rank: int, count: int, own: str) -> bool:

@@ -1,11 +1,9 @@
 """The processes of a run: what they can do together, the case of one process, and the bytes that they send."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar, cast
-
-from gistgnn.errors import DivergedError, GistError, InputError
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -29,14 +27,10 @@ class World:
     several: bool = False  # torchrun has started this process, so there may be others
     rank: int = 0  # this process's number
     count: int = 1  # W, the number of processes
-    first_here: bool = True  # this process loads files before the other ranks of its machine
+    leads: bool = True  # this process is rank 0
 
     def __init__(self) -> None:
         self.traffic = Traffic()  # what this process has exchanged with the others
-
-    @property
-    def leads(self) -> bool:
-        return self.rank == 0
 
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, in order, on every rank. A value is anything that JSON can hold."""
@@ -48,20 +42,15 @@ class World:
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
         """Do some work on rank 0, and return its result, which JSON can hold, on all ranks; all raise its GistError."""
         # What the other ranks do meanwhile returns when rank 0 is done.
-        result, error = None, None
-        if self.leads:
-            result, error = _attempt(work)
-        else:
-            meanwhile()
-        shared, message = self.gather([result, error_message(error)])[0]
-        raise_first([message], error)
-        return cast(T, shared)
+        return work()
 
     def together(self, work: Callable[[], T]) -> T:
         """Do some work on every rank, and return this rank's result; all raise the first rank's GistError."""
-        result, error = _attempt(work)
-        raise_first(self.gather(error_message(error)), error)
-        return cast(T, result)
+        return work()
+
+    def load(self, load: Callable[[], T]) -> T:
+        """Load a graph; see `load_on_ranks`."""
+        return load()
 
     def remember(self, name: str, value: str) -> None:
         """Keep a value for the ranks that torchrun starts after these; see `Ranks.remember`."""
@@ -87,31 +76,7 @@ def load_on_ranks(ranks: World | None, load: Callable[[], T]) -> T:
 
     All ranks call this; None: this process is alone. All raise an InputError that `load` has raised on one of them.
     """
-    ranks = ranks or Alone()
-    first = ranks.together(lambda: load() if ranks.first_here else None)
-    return ranks.together(lambda: load() if first is None else first)
-
-
-def _attempt(work: Callable[[], T]) -> tuple[T | None, GistError | None]:
-    try:
-        return work(), None
-    except GistError as error:
-        return None, error
-
-
-def error_message(error: GistError | None) -> list[Any] | None:
-    """Return an error as something that JSON can hold."""
-    if error is None:
-        return None
-    return ["diverged", error.round_number, error.what] if isinstance(error, DivergedError) else ["input", str(error)]
-
-
-def raise_first(messages: list[list[Any] | None], own: GistError | None) -> None:
-    """Raise an error if some rank has one: this rank's own, or else the first of the `error_message`s of all ranks."""
-    if message := next(filter(None, messages), None):
-        error = own or (DivergedError(*message[1:]) if message[0] == "diverged" else InputError(message[1]))
-        error.relayed = True
-        raise error
+    return load() if ranks is None else ranks.load(load)
 
 
 @dataclass(frozen=True)
@@ -123,15 +88,15 @@ class Costs:
     local_sgd: float  # Θ, averaged once
 
 
-def costs(theta: int, slices: Sequence[float], ranks: int, local_steps: int, *, sharded: bool) -> Costs:
-    """Count the bytes that W ranks send in a round of ζ steps; `theta` and `slices` (with moments) are in bytes.
+def costs(theta: int, slices: float, ranks: int, local_steps: int, *, sharded: bool) -> Costs:
+    """Count the bytes that W ranks send in a round of ζ steps; `theta` and all `slices` (with moments) are in bytes.
 
     With Θ sharded, the owners of a slice send it to the rank that trains it, and get it back: all ranks send
     2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m entries: section 2.3. With all of Θ on every
     rank, a trained slice goes to W - 1 ranks. An average over all ranks is a ring's: 2 (W - 1)/W |Θ| for each rank.
     """
     others = (ranks - 1) / ranks
-    gist = 2 * others * sum(slices) / ranks if sharded else others * sum(slices)
+    gist = 2 * others * slices / ranks if sharded else others * slices
     average = 2 * others * theta
     return Costs(gist, local_steps * average, average)
 
@@ -149,6 +114,6 @@ def communication(ranks: World, theta: int, local_steps: int, *, sharded: bool) 
         "ranks": ranks.count,
         "rounds": own.rounds,
         **{name: [each / rounds for each in every] for name, every in zip(names, means, strict=True)},
-        "formula": asdict(costs(theta, [own.slices / rounds], ranks.count, local_steps, sharded=sharded)),
+        "formula": asdict(costs(theta, own.slices / rounds, ranks.count, local_steps, sharded=sharded)),
         "read": sum(read),
     }

@@ -114,7 +114,7 @@ class RunShape:
         models = {each: replace(self._spec, widths=each).on_meta() for each in {*widths}}
         parameters = [_count(models[each]) for each in widths]
         hidden = [tuple(max(self.heads, 1) * d for d in each[gist.input_axis is not None :]) for each in widths]
-        keeps = first.training.optimizer_state == "carry" or first.lasting or len(counts) == 1
+        keeps = first.training.keeps_moments or len(counts) == 1
         moments, every = moments_of(first.training), first.evaluate_every
         evaluations = (
             rounds.stop // every - rounds.start // every + bool(rounds.stop % every)

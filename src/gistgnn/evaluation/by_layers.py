@@ -15,8 +15,7 @@ from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.nn import GNN, Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import ENTRIES, Operator
 from gistgnn.nn.functional import activate
-from gistgnn.nn.gnn import Layer, Propagation, as_gnn
-from gistgnn.nn.scaled_input import scaled, scales_input
+from gistgnn.nn.gnn import Layer, Propagation, as_gnn, scaled, scales_input
 from gistgnn.sampling import Batch
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.process_memory import return_freed_memory

@@ -18,8 +18,8 @@ from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, RequiredNodes, 
 from gistgnn.evaluation.inference import Inference, Output, WholeGraph
 from gistgnn.graphs.csr import CSR
 from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.gnn import scaled
 from gistgnn.nn.pyg_layers import layers_on_rows, normalises
-from gistgnn.nn.scaled_input import scaled
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
 from gistgnn.utils import formats

@@ -129,11 +129,6 @@ class Predictions:
         return cls(labels, logits)
 
 
-def selection_metric(graph: Graph) -> str:
-    """Return the name of the validation score that selects the best model, unless the user has chosen one."""
-    return "r2" if graph.regression else "f1_micro" if graph.multi_label else "accuracy"
-
-
 def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
     """Return the mean micro F1 of the parts of a graph, as the paper scores ultra-wide models (appendix A.5).
 

@@ -1,6 +1,7 @@
 """A run of `GIST.fit`: what is prepared before Algorithm 1, what happens between its rounds, and what it returns."""
 
 import logging
+import statistics
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -8,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from gistgnn.accounting.costs import Operations, memory_of, round_costs, slice_bytes, theta_bytes
-from gistgnn.accounting.coverage import coverage_of, partition_of
+from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError
 from gistgnn.fit.budget import Clock, choose
 from gistgnn.fit.callbacks import ProgressBar, Run
@@ -20,9 +21,10 @@ from gistgnn.fit.scorer import Running
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runners.registry import make_runner
 from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.storage.checkpoints import Checkpoints, run_id
+from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
+from gistgnn.utils.tensors import digest_of
 
 log = logging.getLogger(__name__)
 
@@ -171,11 +173,11 @@ class Fit(Run):
             interrupted=self.interrupted,
             peak_memory_bytes=peak_memory_bytes(gist.device),
             evaluation=self._scorer.description,
-            communication=gist.theta.communication(plan.local_steps),
-            inference_seconds=self._scorer.seconds,
+            communication=gist.theta.exchange.communication(theta, plan.local_steps),
+            inference_seconds=statistics.median(passes) if (passes := self._scorer.passes) else None,
             traffic={"workers": workers, **setup.variant.traffic(costs)},
             memory=memory_of(setup.graph, plan.training, place, gist.device, gist.ranks, theta, slices),
-            partition=partition_of(partition, partition.blocks(plan.draw)),
+            partition=partition.describe(plan.draw),
             coverage=coverage_of(gist._full_spec, gist.partition, self.schedule.draws(progress.rounds)),
             batches=self.sampler.facts,
             budget=progress.chosen,
@@ -184,7 +186,7 @@ class Fit(Run):
             standardised=setup.scaling is not None,
             config=settings_of(setup),
             graph=describe_graph(setup.graph),
-            run=run_id(identity_of(setup)),
+            run=digest_of(identity_of(setup)),
         )
 
     def _call(self, hook: str, *given: Any) -> None:
@@ -216,7 +218,7 @@ class Fit(Run):
                 "epoch": plan.epoch,
                 "step": plan.steps.first + plan.steps.count,
                 "loss": loss,
-                "lr": plan.rate,
+                "lr": plan.steps.rate(plan.training, plan.steps.count - 1),
                 "validation": score,
                 "test": progress.last.get("test", {}).get(metric.name),
                 "train_seconds": progress.train_seconds,

@@ -69,7 +69,7 @@ def identity_of_model(gist: GlobalModel, saving: Saving | None) -> dict[str, Any
         "sub_gcns": gist.partition.sub_gcns,
         "partition": gist.partition.kind,
         "seed": gist.seed,
-        "parameters": {name: list(shape) for name, shape in gist.theta.shapes.items()},
+        "parameters": {name: list(spec.shape) for name, spec in gist.theta.specs.items()},
     }
 
 

@@ -3,22 +3,22 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gistgnn.accounting.costs import require_step_fits
-from gistgnn.distributed import Costs, load_on_ranks
+from gistgnn.distributed import Costs
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.scores import selection_metric
 from gistgnn.fit.callbacks import check_callbacks
 from gistgnn.fit.saving import Saving
 from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
-from gistgnn.graphs.doubts import note_doubts
+from gistgnn.graphs.graph import note_doubts
 from gistgnn.runners.registry import Runner
 from gistgnn.sampling import Batch, FullGraph, Sampler, Sampling, chosen_sampling, training_subgraph, whole_graph
 from gistgnn.schedule import check_phases
@@ -29,9 +29,6 @@ from gistgnn.training.metric import NAMED, as_metric
 from gistgnn.training.names import NAMES
 from gistgnn.training.optimizer import check_optimizer
 from gistgnn.utils.checks import LONGEST, check_flag, check_kind, check_number
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +75,7 @@ class Setup:
             check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
         if variant.independent:
             self.sampling = independent(self.sampling, gist.method)
-        graph = load_on_ranks(gist.ranks, lambda: self._scale(as_graph(self._joined(), training)))
+        graph = gist.ranks.load(partial(self._load, training))
         if self.init is not None:
             self.init = _initial_values(gist, variant, training, self.init)
         if gist.ranks.leads:
@@ -102,8 +99,8 @@ class Setup:
         self.given = training
         # What runners use: the loss is a `Criterion`, or None for the plain cross-entropy.
         self.training = replace(training, loss=loss, class_weights=None, label_smoothing=0.0)
-        named = training.metric is None
-        self.metric = NAMED[selection_metric(graph)] if named else as_metric(training.metric or "")  # selects the model
+        usual = "r2" if graph.regression else "f1_micro" if graph.multi_label else "accuracy"
+        self.metric = NAMED[usual] if training.metric is None else as_metric(training.metric)  # selects the model
         # The model may have any number of outputs where loss and metric are the user's own.
         self.any_outputs = callable(training.loss) and callable(training.metric)
 
@@ -120,18 +117,28 @@ class Setup:
             check_number("max_seconds", seconds, above=True, below=LONGEST)
             if self.given.budget is not None:
                 raise InputError(f"max_seconds is {seconds:g}, but a budget limits the time as well: leave one out")
-        _check_method(self.gist, self.variant, self.given)
+        gist, given = self.gist, self.given
+        for name in () if self.variant.phased else ("phases", "redraw_every", "cross_weights", "budget"):
+            if getattr(given, name) != getattr(Training, name):
+                raise InputError(f"{name} is given, but the method is {gist.method}: use gist")
+        if given.phases:
+            check_phases(given.phases, gist.partition, gist.input_axis)
+            gist.store.check_ranks(gist.ranks, max(phase.sub_gcns for phase in given.phases), "sub_gcns")
 
-    def _joined(self) -> "Graph | Data":
-        """Return the graph as it was given, a `HeteroData` as one `Data`."""
-        if type(self.graph).__name__ != "HeteroData":
-            return self.graph
-        if self.inductive:
-            raise InputError("inductive is True, but the training nodes of a HeteroData are of one type: leave it out")
-        return from_hetero(self.graph, standardise=self.standardise if isinstance(self.standardise, bool) else None)
-
-    def _scale(self, graph: Graph) -> Graph:
-        """Scale the features of the graph, unless the caller has done so."""
+    def _load(self, training: Training) -> Graph:
+        """Return the graph to train on: a PyG one converted, with scaled features unless the caller has done so."""
+        graph = self.graph
+        if type(graph).__name__ == "HeteroData":
+            if self.inductive:
+                said = "inductive is True, but the training nodes of a HeteroData are of one type"
+                raise InputError(f"{said}: leave it out")
+            wanted = self.standardise if isinstance(self.standardise, bool) else None
+            graph = from_hetero(graph, standardise=wanted)
+        if not isinstance(graph, Graph):
+            graph = Graph.from_pyg(graph, regression=_is_regression(getattr(graph, "y", None), training))
+        for name in ("train", "val"):
+            if not getattr(graph, name).any():
+                raise InputError(f"{graph.name} has no {name} nodes: to train, give some to both of train and val")
         if isinstance(self.standardise, Standardisation):
             self.scaling = self.standardise
             return graph
@@ -165,17 +172,12 @@ class Setup:
                 self.metric(logits, graph.y[mask])
 
 
-def as_graph(graph: "Graph | Data", training: Training) -> Graph:
-    """Return the graph to train on; a PyG `Data` with numbers as y is one of a regression if the loss suits that."""
-    if isinstance(graph, Graph):
-        if empty := [name for name in ("train", "val") if not getattr(graph, name).any()]:
-            raise InputError(f"{graph.name} has no {empty[0]} nodes: to train, give some to both of train and val")
-        return graph
-    y, regression = getattr(graph, "y", None), False
-    if isinstance(y, Tensor) and y.is_floating_point():
-        own = callable(training.loss) and not bool(((y == 0) | (y == 1)).all())
-        regression = own or training.loss in ("mse", "l1", "huber")
-    return Graph.from_pyg(graph, regression=regression)
+def _is_regression(y: Any, training: Training) -> bool:
+    """Whether the numbers of a PyG `Data` are to be predicted: the loss says so, or it is the user's own."""
+    if not isinstance(y, Tensor) or not y.is_floating_point():
+        return False
+    own = callable(training.loss) and not bool(((y == 0) | (y == 1)).all())
+    return own or training.loss in ("mse", "l1", "huber")
 
 
 def make_sampler(gist: GlobalModel, graph: Graph, sampling: Sampling | None, inductive: bool) -> Sampler:
@@ -195,17 +197,6 @@ def independent(sampling: Sampling | None, method: str) -> Sampling:
             "clusters or neighbor"
         )
     return replace(sampling, batches="independent")
-
-
-def _check_method(gist: GlobalModel, variant: Variant, training: Training) -> None:
-    """Refuse phases that do not fit the method, the widths, the partition or the ranks."""
-    if not variant.phased:
-        for name in ("phases", "redraw_every", "cross_weights", "budget"):
-            if getattr(training, name) != getattr(Training, name):
-                raise InputError(f"{name} is given, but the method is {gist.method}: use gist")
-    if training.phases:
-        check_phases(training.phases, gist.partition, gist.input_axis)
-        gist.store.check_ranks(gist.ranks, max(phase.sub_gcns for phase in training.phases), "sub_gcns")
 
 
 def _initial_values(

@@ -1,13 +1,12 @@
 """Score Θ between rounds: the full model on its device, and its scores on the whole graph."""
 
-import statistics
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gistgnn.evaluation import Evaluation, Inference
 from gistgnn.evaluation.scores import Predictions, evaluation_mode, score_predictions
@@ -18,6 +17,7 @@ from gistgnn.theta.theta import Theta
 from gistgnn.training.metric import Metric, scores_of_classes
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
+Scored = tuple[ScoreTable, list[dict[str, int | float]]]  # of the splits, and of the classes
 
 SCORED = ("validation", "test")
 MOST_CLASSES = 100  # that are scored one by one
@@ -52,13 +52,8 @@ class Scorer:
         self._inference: Inference
         self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
         self.description: dict[str, Any] = {}  # the entry "evaluation" of result.json
-        self._passes: list[float] = []  # seconds of each
+        self.passes: list[float] = []  # the seconds of each pass over the whole graph
         self.classes: list[dict[str, int | float]] = []  # the scores of the classes, at the last call
-
-    @property
-    def seconds(self) -> float | None:
-        """The median seconds of a pass over the whole graph; None before the first."""
-        return statistics.median(self._passes) if self._passes else None
 
     def prepare(self, evaluation: Evaluation, first: Batch, classes: int | None, seed: int) -> None:
         """Try the model on a batch, with so many classes or None, and prepare what all evaluations share."""
@@ -78,10 +73,10 @@ class Scorer:
         # `stand_in` is, on rank 0 after a round of copies, a narrow model that has the output of the full model.
         if not copies:
             self._running.refresh()
-        table, self.classes = self._running.ranks.lead(lambda: (self._score(stand_in), self.classes))
+        table, self.classes = self._running.ranks.lead(partial(self._score, stand_in))
         return table
 
-    def _score(self, stand_in: nn.Module | None) -> ScoreTable:
+    def _score(self, stand_in: nn.Module | None) -> Scored:
         inference, begun = self._inference, time.perf_counter()
         model = self._running.module if stand_in is None else stand_in
         if stand_in is not None:
@@ -91,27 +86,16 @@ class Scorer:
             inference = self._narrow[1]
         with evaluation_mode(model):
             found = Predictions.of(inference.outputs(model), self._graph, self.metric)
-        self._wait()
+        if self._graph.y.is_cuda:
+            torch.cuda.synchronize(self._graph.y.device)
         if stand_in is None:
-            self._passes.append(time.perf_counter() - begun)
+            self.passes.append(time.perf_counter() - begun)
         return self._table(found)
 
-    def _logits(self, model: nn.Module) -> Tensor:
-        """The model's output for every node, [N, C]; waits for the GPU."""
-        with evaluation_mode(model):
-            logits = self._inference.logits(model)
-        self._wait()
-        return logits
-
-    def _wait(self) -> None:
-        device = self._graph.y.device
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
-    def _table(self, found: Predictions) -> ScoreTable:
-        graph = self._graph
+    def _table(self, found: Predictions) -> Scored:
+        graph, classes = self._graph, list[dict[str, int | float]]()
         if found.labels is not None and not graph.multi_label and graph.num_classes <= MOST_CLASSES:
             mask = graph.test if graph.test.any() else graph.val
             mask = mask if self._inference.nodes is None else mask & self._inference.nodes
-            self.classes = scores_of_classes(graph.y[mask].long(), found.labels[mask].long(), graph.num_classes)
-        return score_predictions(found, graph, SCORED, self._inference, self.metric)
+            classes = scores_of_classes(graph.y[mask].long(), found.labels[mask].long(), graph.num_classes)
+        return score_predictions(found, graph, SCORED, self._inference, self.metric), classes

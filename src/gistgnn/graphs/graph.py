@@ -1,5 +1,6 @@
 """`Graph`: the graph of a node classification task."""
 
+import logging
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +20,11 @@ from gistgnn.graphs.checks import (
     check_splits,
     number_labels,
 )
-from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.csr import CSR, check_sources
 from gistgnn.utils.checks import check_flag, check_name
 from gistgnn.utils.tensors import Array, checksum
+
+log = logging.getLogger(__name__)
 
 DATA_KEYS = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
 """The attributes of a `torch_geometric.data.Data` that make a graph; it may lack the last."""
@@ -197,6 +200,8 @@ class Graph:
 
     def to(self, device: torch.device | str) -> "Graph":
         """Return the graph with every tensor on `device`, but mapped ones, whose batches move when they are used."""
+        if torch.device(device) == self.y.device:
+            return self
         names = ("y", "train", "val", "test") if self.folder else (*self.tensors, "edges")
         moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in names}
         return replace(self, **moved)
@@ -237,3 +242,39 @@ def both_ways(one: Array, other: Array) -> Array:
 def undirected_graph(x: Array, one: Array, other: Array, y: Array, split: Array, **facts: Any) -> Graph:
     """Build a graph of edges that are given once, by their ends ``one`` and ``other``: [E / 2]; see `Graph.build`."""
     return Graph.build(x, both_ways(one, other), y, **masks_of(split), **facts)
+
+
+_LOOKED_AT, _FEW = 1000, 0.05  # edges, and a share of them
+
+
+def note_doubts(graph: Graph) -> None:
+    """Log a note on a missing test set, edges of one direction, one-hot labels, and a class without a node."""
+    if not graph.test.any():
+        log.info(f"{graph.name} has no test nodes: there are no test scores")
+    share = _reversed_share(graph.edges)
+    if share is not None and share < _FEW:
+        log.info(
+            f"{share:.0%} of the edges of {graph.name} have a reverse edge: messages go from source to target alone; "
+            "if the graph is undirected, give both directions (gistgnn convert --undirected, or "
+            "torch_geometric.transforms.ToUndirected)"
+        )
+    if graph.multi_label and graph.num_classes > 1 and bool((graph.y.sum(dim=1) == 1).all()):
+        log.info("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")
+    if graph.multi_label or graph.regression:
+        return
+    there = torch.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes) > 0
+    if missing := (~there).nonzero().flatten().tolist():
+        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        log.info(f"no node has class {shown}: the model has {graph.num_classes} outputs; number the classes from 0 on")
+
+
+def _reversed_share(edges: CSR) -> float | None:
+    """Return which share of about 1,000 edges between two nodes has a reverse edge; None: there is no such edge."""
+    chosen = torch.linspace(0, len(edges.col) - 1, min(len(edges.col), _LOOKED_AT), dtype=torch.double).long()
+    sources, targets = edges.col[chosen].long(), torch.searchsorted(edges.rowptr, chosen, right=True) - 1
+    check_sources(sources, len(edges.rowptr) - 1)  # those of a folder are not checked when it is opened
+    between = sources != targets
+    sources, targets = sources[between], targets[between]
+    around, _ = edges.rows(sources)  # the edges into the sources
+    found = around.row[around.col == around.repeated(targets)].unique()
+    return len(found) / len(sources) if len(sources) else None

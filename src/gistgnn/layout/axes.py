@@ -8,7 +8,7 @@ a width lie along its axis. So no knowledge of the model's layers is needed. `gi
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -54,11 +54,11 @@ class Layout:
 
     def features(self, widths: Sequence[int]) -> Widths:
         """Return the number of features d_l of every axis for the given widths of ``build``."""
-        return tuple(w // u for w, u in zip(widths, self.units, strict=True))
+        return tuple(map(operator.floordiv, widths, self.units))
 
-    def widths(self, features: Sequence[int]) -> Widths:
+    def widths(self, features: Iterable[int]) -> Widths:
         """Return the widths of ``build`` for the given numbers of features of the axes."""
-        return tuple(n * u for n, u in zip(features, self.units, strict=True))
+        return tuple(map(operator.mul, features, self.units))
 
     def carriers(self, axis: int) -> list[str]:
         """Return the names of the parameters and buffers with a dimension along the axis."""

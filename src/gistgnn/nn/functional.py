@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from gistgnn.nn.sparse import Function, SparseMatrix, add_product, multiply
+from gistgnn.nn.sparse import Function, Product, SparseMatrix, add_product
 
 _DRAWS = 2**16
 _ROWS = 1000  # of hidden features that stay in the processor's cache
@@ -42,7 +42,7 @@ class _Linear(Function):
         if _projects(weight, h):
             add_product(matrix, h @ w[..., d:, :], out, beta=1)
             return out, h.new_empty(0)
-        a = multiply(matrix, h)
+        a = Product.apply(matrix, h)
         return _add_product(out, a, w[..., d:, :]), a
 
     @staticmethod
@@ -63,13 +63,13 @@ class _Linear(Function):
         if matrix is None:
             return for_weight[0], for_bias, grad @ own if needs_h else None, None
         if _projects(weight, h):
-            back = multiply(matrix.t(), grad)
+            back = Product.apply(matrix.t(), grad)
             for_weight.append(back.transpose(-1, -2) @ h)
             for_h = back @ other if needs_h else None
         else:
             # A gradient of the second order depends on H through A H.
-            for_weight.append(transposed @ (multiply(matrix, h) if torch.is_grad_enabled() else a))
-            for_h = multiply(matrix.t(), grad @ other) if needs_h else None
+            for_weight.append(transposed @ (Product.apply(matrix, h) if torch.is_grad_enabled() else a))
+            for_h = Product.apply(matrix.t(), grad @ other) if needs_h else None
         if for_h is not None:
             target = for_h[..., : grad.shape[-2], :]
             if torch.is_grad_enabled():  # perhaps within vmap, which has no rule for the other way

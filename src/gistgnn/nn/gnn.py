@@ -1,5 +1,6 @@
 """`Layer`, one graph layer; `Propagation`, a layer with one operator; `GNN`, a stack of layers; `EnsembleModel`."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, cast, get_args
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.standardise import MEAN, STD
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.functional import activate
 from gistgnn.nn.sparse import SparseMatrix
@@ -209,3 +211,41 @@ def make_norm(norm: Norm, features: int) -> nn.Module:
     if norm == "layer":
         return nn.LayerNorm(features, elementwise_affine=False)
     return nn.BatchNorm1d(features) if norm == "batch" else nn.Identity()
+
+
+# Models that scale the features that they are called with, by a mean and a deviation that are saved with them.
+
+
+def scale_input(model: nn.Module, mean: Tensor, std: Tensor) -> nn.Module:
+    """Let a model scale its features from now on, and return it: it is called with x, and computes on (x - mean) / std.
+
+    Mean and deviation, [F] both, are buffers of the model, ``feature_mean`` and ``feature_std``; an ensemble's members
+    have them.
+    """
+    for member in members_of(model):
+        member.register_buffer(MEAN, mean)
+        member.register_buffer(STD, std)
+        member.register_forward_pre_hook(_scale, with_kwargs=True)
+    return model
+
+
+def scales_input(model: nn.Module) -> bool:
+    """Whether `scale_input` was called for the model."""
+    return MEAN in model._buffers
+
+
+def scaled(model: nn.Module, x: Tensor, columns: slice = slice(None)) -> Tensor:
+    """Scale features, or the given columns of them, as the model does; a model that does not scale leaves them."""
+    if not scales_input(model):
+        return x
+    if columns == slice(None) and x.shape[1] != (known := len(model.get_buffer(MEAN))):
+        raise InputError(f"x has {x.shape[1]} features; the model was trained on {known}")
+    mean, std = (model.get_buffer(name)[columns].to(x.device) for name in (MEAN, STD))
+    return ((x - mean) / std).contiguous()
+
+
+def _scale(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if args:
+        return (scaled(model, args[0]), *args[1:]), kwargs
+    first = next(iter(inspect.signature(model.forward).parameters))
+    return args, {**kwargs, first: scaled(model, kwargs[first])}

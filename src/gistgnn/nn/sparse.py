@@ -130,12 +130,7 @@ class SparseMatrix:
             h = h.to(self.dtype)
         if h.dtype != self.dtype:
             raise InputError(f"product of {self.dtype} with {h.dtype}: convert one of them by .to(dtype)")
-        return multiply(self, h)
-
-
-def multiply(matrix: SparseMatrix, h: Tensor) -> Tensor:
-    """Return A @ h for ``h``: [C, d], or [m, C, d] for m sub-GCNs."""
-    return _Product.apply(matrix, h)
+        return Product.apply(self, h)
 
 
 def add_product(matrix: SparseMatrix, h: Tensor, out: Tensor, *, beta: int) -> None:
@@ -145,7 +140,7 @@ def add_product(matrix: SparseMatrix, h: Tensor, out: Tensor, *, beta: int) -> N
         target.addmm_(matrix.csr, part, beta=beta)
 
 
-class _Product(Function):
+class Product(Function):
     """A @ h with the gradient Aᵀ @ g, for ``h``: [C, d], or [m, C, d] for m sub-GCNs at once."""
 
     @staticmethod
@@ -160,11 +155,11 @@ class _Product(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        return None, _Product.apply(ctx.matrix.t(), grad)
+        return None, Product.apply(ctx.matrix.t(), grad)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[None, int], matrix: SparseMatrix, h: Tensor) -> tuple[Tensor, int]:
-        return _Product.apply(matrix, h.movedim(in_dims[1], 0)), 0
+        return Product.apply(matrix, h.movedim(in_dims[1], 0)), 0
 
 
 # Weights of edges, as in PyG's GCNConv: a missing self-loop has weight 1. Below, ``own`` is as for `CSR.looped`.

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from gistgnn.errors import reason
 from gistgnn.layout.axes import named_tensors
 from gistgnn.round import Round
-from gistgnn.runners.in_turn import InTurn, keeps_moments
+from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.registry import Losses
 from gistgnn.sampling import Batch, Sampler, arguments, forward, multiplying
 from gistgnn.schedule import StepRange
@@ -126,7 +126,7 @@ class Group:
         self._stack = Stack([round_.subs[k] for k in places])
         self._optimizer = training.make_optimizer(self._stack.parameters.values())
         self._carried: Optimizer | None = None
-        if keeps_moments(round_, training):
+        if round_.keeps_moments:
             self._carried = training.make_optimizer([p for sub in self._stack.subs for p in sub.parameters()])
             for i in self.members:
                 round_.carry(i, self._carried)

@@ -1,16 +1,22 @@
-"""The in-turn runner: the sub-GCNs train one after another in this process."""
+"""The runners "in-turn", one sub-GCN after another, and "auto", which gives the same bits but makes each batch once."""
 
+import itertools
 import math
 from contextlib import closing
 from functools import partial
 
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
 from gistgnn.round import Round
 from gistgnn.runners.registry import Losses
-from gistgnn.sampling import Sampler
+from gistgnn.sampling.sampler import Sampler
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
-from gistgnn.subtrain import subtrain
-from gistgnn.utils.random_streams import torch_stream
+from gistgnn.subtrain import backward, begin_step, subtrain
+from gistgnn.training.names import NAMES
+from gistgnn.utils.random_streams import Stream, torch_stream
 
 
 class InTurn:
@@ -23,7 +29,7 @@ class InTurn:
             batches_of = sampler.for_sub_gcn(i)
             batches_of = batches_of if columns is None else batches_of.select_columns(columns)
             optimizer = training.make_optimizer(sub.parameters())
-            if keeps_moments(round_, training):
+            if round_.keeps_moments:
                 round_.carry(i, optimizer)
             with (
                 closing(batches_of.batches(steps.first, steps.count)) as batches,
@@ -37,6 +43,46 @@ class InTurn:
         return losses
 
 
-def keeps_moments(round_: Round, training: Training) -> bool:
-    """Whether moments are kept from round to round: where they are carried, and where the sub-GCNs stay the same."""
-    return training.optimizer_state == "carry" or round_.lasting
+# Θ is the in-turn runner's, bit for bit, and time is saved where a batch costs as much as a narrow step. All sub-GCNs'
+# gradients and moments are in memory at once, but the activations of one. Where Θ streams, batches are independent or
+# input features are partitioned, they train in turn, and `together` is False.
+class Auto:
+    """Trains the sub-GCNs of a round batch by batch: each takes a step on a batch before the next batch is made."""
+
+    def __init__(self) -> None:
+        self.together = True
+
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
+        whole = not round_.members or round_.input_columns(0) is None
+        self.together = not round_.streams and sampler.for_sub_gcn(0) is sampler and whole
+        if not self.together or len(round_.members) < 2:
+            return InTurn()(round_, sampler, training, steps, seed)
+        subs, optimizers = round_.subs, make_optimizers(round_, training)
+        device = next(subs[0].parameters()).device
+        streams = [Stream(seed, "dropout", round_.number, i, device=device) for i in round_.members]
+        losses: list[list[Tensor]] = [[] for _ in subs]
+        with closing(sampler.batches(steps.first, steps.count)) as batches:
+            for k, batch in enumerate(batches):
+                if batch.loss_nodes.numel():
+                    for optimizer in optimizers:
+                        begin_step(optimizer, steps.rate(training, k))
+                    for sub, stream, found in zip(subs, streams, losses, strict=True):
+                        with stream:
+                            found.append(backward(sub, batch, training))
+                    for optimizer in optimizers:
+                        optimizer.step()
+        return {i: float(torch.stack(found).mean()) for i, found in zip(round_.members, losses, strict=True) if found}
+
+
+def make_optimizers(round_: Round, training: Training) -> list[Optimizer]:
+    """One optimiser of all sub-GCNs if it is torch's own, else one of each, with the sub-GCNs' carried moments."""
+    # Torch's optimisers change every parameter by itself.
+    groups = [list(sub.parameters()) for sub in round_.subs]
+    if training.optimizer in NAMES["optimizer"]:
+        optimizers = [training.make_optimizer(itertools.chain(*groups))] * len(groups)
+    else:
+        optimizers = [training.make_optimizer(group) for group in groups]
+    if round_.keeps_moments:
+        for i, optimizer in zip(round_.members, optimizers, strict=True):
+            round_.carry(i, optimizer)
+    return list(dict.fromkeys(optimizers))

@@ -3,12 +3,11 @@
 This module imports nothing slow: the command line reads it.
 """
 
-from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from gistgnn.errors import InputError
 from gistgnn.utils.checks import shown
-from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
     from gistgnn.round import Round
@@ -34,17 +33,17 @@ class Runner(Protocol):
         """
 
 
-RUNNERS: Registry[Callable[[], Runner]] = Registry(
-    {
-        "auto": "gistgnn.runners.auto:Auto",
-        "in-turn": "gistgnn.runners.in_turn:InTurn",
-        "fused": "gistgnn.runners.fused:Fused",
-    }
-)
+RUNNERS = {
+    "auto": "gistgnn.runners.in_turn:Auto",
+    "in-turn": "gistgnn.runners.in_turn:InTurn",
+    "fused": "gistgnn.runners.fused:Fused",
+}
+"""The classes of the runners by name, as "module:Class"."""
 
 
 def make_runner(name: str) -> Runner:
     """Return a runner; raise InputError if there is none of that name."""
     if not isinstance(name, str) or name not in RUNNERS:
         raise InputError(f"runner is {shown(name)}, expected one of {', '.join(RUNNERS)}")
-    return RUNNERS[name]()
+    runner: Runner = resolve_name(RUNNERS[name])()
+    return runner

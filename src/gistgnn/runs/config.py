@@ -18,8 +18,7 @@ from gistgnn.runners.registry import RUNNERS
 from gistgnn.settings import PRECISIONS, Training
 from gistgnn.theta.registry import STORES
 from gistgnn.training.names import find_named
-from gistgnn.utils.checks import LARGEST_SEED, WIDEST
-from gistgnn.utils.setting import Setting, check_settings
+from gistgnn.utils.checks import LARGEST_SEED, WIDEST, Setting, check_settings
 
 if TYPE_CHECKING:
     from torch import nn

@@ -18,7 +18,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.fit.loggers import ID
 from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
 from gistgnn.layout.axes import Build, construct
-from gistgnn.nn.scaled_input import scale_input
+from gistgnn.nn.gnn import scale_input
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig, call_own
 from gistgnn.runs.record import check_record
 from gistgnn.sampling import from_description

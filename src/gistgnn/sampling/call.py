@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.checks import EDGE_DATA
-from gistgnn.nn.gnn import as_gnn, members_of
+from gistgnn.nn.gnn import as_gnn, members_of, scales_input
 from gistgnn.nn.pyg_layers import Products, multiplies, sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.nn.scaled_input import scales_input
 from gistgnn.sampling.batch import Batch
 
 _STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, also where they are optional

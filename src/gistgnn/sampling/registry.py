@@ -34,7 +34,7 @@ def named_sampling(sampling: "Sampling | str | None") -> "Sampling | None":
     """Return the default settings of a sampler given by name, such as "clusters"; settings as they are."""
     if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
         return sampling
-    if not isinstance(sampling, str) or sampling not in (FULL, *SAMPLERS):
+    if not isinstance(sampling, str) or (sampling != FULL and sampling not in SAMPLERS):
         raise InputError(
             f"sampler is {shown(sampling)}, expected one of {', '.join((FULL, *SAMPLERS))}, or settings such as "
             "ClusterSampling(clusters=50)"

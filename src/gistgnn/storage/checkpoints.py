@@ -15,12 +15,11 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 import torch
-import xxhash
 from safetensors import safe_open
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.storage.json_files import encoded, plain, read_json, write_json
+from gistgnn.storage.json_files import plain, read_json, write_json
 from gistgnn.storage.tensors import check_digest, write_tensors
 from gistgnn.storage.whole_files import reading, remove_files, sync, temporary_path, writing
 
@@ -159,11 +158,6 @@ class Checkpoint:
     def _advice(self) -> str:
         before = [path for path in Checkpoints(self._place.parent).whole() if path < self._place]
         return f"delete {self._place} to {f'resume from {before[-1].name}' if before else 'start again'}"
-
-
-def run_id(identity: dict[str, Any]) -> str:
-    """Return the id of a run: a digest of the settings and of the graph that a resumed run must have in common."""
-    return xxhash.xxh3_128_hexdigest(encoded(plain(identity), order="sorted"))
 
 
 def require_same_run(

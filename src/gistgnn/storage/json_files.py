@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import xxhash
@@ -27,12 +27,12 @@ def write_json(path: Path, content: Any, *, indent: int = 0) -> None:
         temporary.write_bytes(begin + end)
 
 
-def encoded(content: Any, order: Literal["sorted"] | None = None) -> bytes:
+def encoded(content: Any) -> bytes:
     """Return a struct or a dict as JSON; NumPy's numbers become Python's, NaN becomes null."""
     try:
-        return msgspec.json.encode(content, enc_hook=_item, order=order)
+        return msgspec.json.encode(content, enc_hook=_item)
     except UnicodeEncodeError:  # the name of a file may have any bytes
-        return json.dumps(msgspec.to_builtins(content, enc_hook=_item), sort_keys=order is not None).encode()
+        return json.dumps(msgspec.to_builtins(content, enc_hook=_item)).encode()
 
 
 def _item(number: Any) -> Any:

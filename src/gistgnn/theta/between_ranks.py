@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.distributed import Ranks, communication
-from gistgnn.distributed.world import error_message, raise_first
+from gistgnn.distributed.ranks import error_message, raise_first
 from gistgnn.errors import GistError
 from gistgnn.partition import Blocks
 from gistgnn.theta.model_spec import TensorSpec

@@ -19,7 +19,7 @@ from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import LargeTensorsInFiles, allocate, assign, map_tensors, read_tensors, write_tensors
 from gistgnn.storage.whole_files import remove_files, remove_leftovers, replacing, sync, writing
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.model_spec import ModelSpec, check_shapes, shapes_of
+from gistgnn.theta.model_spec import ModelSpec, check_shapes
 from gistgnn.theta.registry import Store
 from gistgnn.theta.slices import MOMENTS, Trained, merge_shared, name_of, values_by_key
 
@@ -54,7 +54,7 @@ class OnDisk(InMemory):
         self._state = read_json(folder / STATE, State, _START_AGAIN)
         super().__init__(spec.layout, spec.widths, self._map(PARAMETERS), streams=True)
         advice = "it is of another model; give it another folder"
-        check_shapes(self.shapes, shapes_of(spec.tensor_specs()), f"{folder}", "this model", advice)
+        check_shapes(self.specs, spec.tensor_specs(), f"{folder}", "this model", advice)
         self.moments = {key: value for name in self._state.moments for key, value in self._map(name).items()}
         self.files_id = self._state.run
         if self._state.pending:
@@ -105,14 +105,14 @@ class OnDisk(InMemory):
 
     def commit(self, loss: float) -> None:
         """Commit the round, then write it into Θ (subAgg)."""
-        values, counts = values_by_key(self._read_round(), self.shapes)
+        values, counts = values_by_key(self._read_round(), self.specs)
         counters = self._state.counters | {key: float(value) for key, value in counts.items()}
         known = dict(self.moments)
         try:
             files = [*self._state.moments, *self._make_moments(values)]
             shared = [key for key in values if not self.slices.disjoint(name_of(key), self._blocks)]
             self._write_file(_SHARED, {key: self._mean(key, values[key]) for key in shared})
-            self._change_state(round=self._number + 1, loss=loss, pending=True, counters=counters, moments=files)
+            self._change_state(round=self.number + 1, loss=loss, pending=True, counters=counters, moments=files)
         except BaseException:
             self.moments = known  # theta.json does not name a new file of moments: it is made again
             raise
@@ -147,13 +147,13 @@ class OnDisk(InMemory):
 
     def _write_round(self) -> None:
         """Copy the committed round into Θ. Doing so again gives the same Θ."""
-        values, _ = values_by_key(self._read_round(), self.shapes)
+        values, _ = values_by_key(self._read_round(), self.specs)
         shared = read_tensors(self.folder / ROUND / _SHARED, _START_AGAIN)
         for key, own in values.items():
             if key in shared:
                 self._target(key).copy_(shared[key])
             else:
-                self._merge(key, own)
+                self.slices.merge(name_of(key), self._blocks, self._target(key), self._cuts, own)
         with writing(self.folder, _RESUME) as folder:
             for name in (PARAMETERS, *self._state.moments):
                 sync(folder / name)

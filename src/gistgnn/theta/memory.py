@@ -10,7 +10,7 @@ from gistgnn.layout.axes import Layout
 from gistgnn.storage.tensors import assign
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import Trained, fill, gather, name_of, values_by_key
+from gistgnn.theta.slices import Trained, fill, gather, is_counter, name_of, values_by_key
 from gistgnn.theta.theta import Exchange, Theta
 
 
@@ -48,21 +48,23 @@ class InMemory(Theta):
         return {name: gather(tensor, self._cuts[i][name]) for name, tensor in self.tensors.items()}
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
-        return {
-            key: (value if self._is_counter(key, value) else gather(value, self._cuts[i][name_of(key)])).clone()
-            for key, value in self.moments.items()
-        }
+        found = {}
+        for key, value in self.moments.items():
+            name = name_of(key)
+            own = value if is_counter(key, value, self.specs[name].shape) else gather(value, self._cuts[i][name])
+            found[key] = own.clone()
+        return found
 
     def keep(self, i: int, trained: Trained) -> None:
         """Hold a trained sub-GCN until the end of the round: a copy where its module is used again."""
         if self.streams:
             super().keep(i, trained)
         else:
-            self._trained[i] = trained
+            self.trained[i] = trained
 
     def commit(self, loss: float) -> None:
-        self._write(self.exchange.collect(self._blocks, self._trained))
-        self._finish_round(loss)
+        self._write(self.exchange.collect(self._blocks, self.trained))
+        self.round, self.loss, self.trained = self.number + 1, loss, {}
 
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
         tensors = self.best if best and self.best else self.tensors
@@ -81,12 +83,7 @@ class InMemory(Theta):
 
     def _write(self, trained: Mapping[int, Trained]) -> None:
         """Write the sub-GCNs and their moments into Θ."""
-        values, counts = values_by_key([trained[i] for i in range(len(self._blocks))], self.shapes)
+        values, counts = values_by_key([trained[i] for i in range(len(self._blocks))], self.specs)
         self.moments |= counts
         for key, own in values.items():
-            self._merge(key, own)
-
-    def _merge(self, key: str, values: Sequence[Tensor]) -> None:
-        """Write the sub-GCNs' values of a tensor or moment into Θ."""
-        name = name_of(key)
-        self.slices.merge(name, self._blocks, self._target(key), [cuts[name] for cuts in self._cuts], values)
+            self.slices.merge(name_of(key), self._blocks, self._target(key), self._cuts, own)

@@ -20,10 +20,6 @@ class TensorSpec(NamedTuple):
     shape: torch.Size
     dtype: torch.dtype
 
-    @property
-    def nbytes(self) -> int:
-        return self.shape.numel() * self.dtype.itemsize
-
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -74,7 +70,7 @@ def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[
     tensors = named_tensors(given) if isinstance(given, nn.Module) else {n: given[n] for n in own if n in given}
     tensors = {name: tensor for name, tensor in tensors.items() if name not in (MEAN, STD)}
     advice = f"give a model of `build` at the widths {spec.widths}"
-    check_shapes(shapes_of(tensors), shapes_of(own), "init", "the model of the full widths", advice)
+    check_shapes(tensors, own, "init", "the model of the full widths", advice)
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"'{name}' of init is not finite: give a model that has not diverged")
@@ -89,19 +85,18 @@ def checksum_of(tensors: Mapping[str, Tensor]) -> int:
     return found
 
 
-def shapes_of(tensors: Mapping[str, Tensor | TensorSpec]) -> dict[str, torch.Size]:
-    """The shapes of tensors by name."""
-    return {name: tensor.shape for name, tensor in tensors.items()}
-
-
 def check_shapes(
-    found: Mapping[str, torch.Size], expected: Mapping[str, torch.Size], where: str, model: str, advice: str
+    found: Mapping[str, Tensor | TensorSpec],
+    expected: Mapping[str, Tensor | TensorSpec],
+    where: str,
+    model: str,
+    advice: str,
 ) -> None:
     """Raise InputError, naming the first tensor that differs, unless the tensors `where` are those of the model."""
-    for name, shape in expected.items():
+    for name, own in expected.items():
         if name not in found:
             raise InputError(f"{where} has no '{name}', which {model} has: {advice}")
-        if found[name] != shape:
-            raise InputError(f"'{name}' is {list(found[name])} in {where}, {list(shape)} in {model}: {advice}")
+        if (shape := found[name].shape) != own.shape:
+            raise InputError(f"'{name}' is {list(shape)} in {where}, {list(own.shape)} in {model}: {advice}")
     if more := sorted(found.keys() - expected.keys()):
         raise InputError(f"{where} has '{more[0]}', which {model} lacks: {advice}")

@@ -4,10 +4,9 @@ It needs an entry here, too. This module imports nothing slow: the command line 
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.settings import PRECISIONS
@@ -30,9 +29,6 @@ class Place:
     streams: bool = False  # one sub-GCN is on the device at a time; otherwise all of them
     ranks: bool = False  # several ranks can use it
     shared: bool = False  # every rank holds 1/W of Θ, so one process cannot use it; otherwise a rank holds all of Θ
-
-    def load(self) -> Any:
-        return resolve_name(self.home)
 
 
 _ONE = "one sub-GCN at a time"
@@ -63,11 +59,13 @@ class Store:
     kind: str = "memory"
     folder: Path | None = None
     precision: str = "float32"
+    place: Place = field(init=False, repr=False)  # the entry in the registry
 
     def __post_init__(self) -> None:
         check_kind("store", self.kind, str, f"one of {', '.join(STORES)}")
         if self.kind not in STORES:
             raise InputError(f"store is {shown(self.kind)}, expected one of {', '.join(STORES)}")
+        object.__setattr__(self, "place", STORES[self.kind])
         if self.precision not in PRECISIONS:
             expected = f"expected one of {', '.join(PRECISIONS)}"
             raise InputError(f"the store's precision is {shown(self.precision)}, {expected}")
@@ -87,11 +85,6 @@ class Store:
         """The store of a run: its files, if it has files, lie in the run's folder."""
         place = STORES.get(kind)
         return cls(kind, run_folder if place and place.holds == "disk" else None, precision)
-
-    @property
-    def place(self) -> Place:
-        """The place's entry in the registry."""
-        return STORES[self.kind]
 
     def check_ranks(self, ranks: "World", workers: int, name: str) -> None:
         """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the user calls these."""

@@ -14,7 +14,7 @@ from gistgnn.storage.tensors import LargeTensorsInFiles, assign, temporary_tenso
 from gistgnn.theta.between_ranks import BetweenRanks
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import THETA, Cut, gather, name_of, shape_of, value_of
+from gistgnn.theta.slices import THETA, Cut, gather, is_counter, name_of, shape_of, value_of
 from gistgnn.theta.theta import Theta
 
 
@@ -86,7 +86,7 @@ class Sharded(Theta):
         """Send the trained slices to their owners, and write what arrives here into this rank's rows (subAgg)."""
         ranks, keys = self.ranks, self.exchange.keys
         given = [self._sent_back(owner) for owner in range(ranks.count)]
-        self._trained = {}
+        self.trained = {}
         senders = [self.exchange.members_of(rank, len(self._blocks)) for rank in range(ranks.count)]
         arrived = self._all_to_all(given, [self._items(subs, ranks.rank, keys) for subs in senders])
         for key in keys:
@@ -95,10 +95,10 @@ class Sharded(Theta):
         for (i, key, piece), value in arrived:
             merged.setdefault(key, {})[i] = piece.cut, value
         for key, found in merged.items():
-            cuts, values = zip(*(found[i] for i in sorted(found)), strict=True)
-            self.slices.merge(name_of(key), self._blocks, self._target(key), cuts, values)
+            name, (cuts, values) = name_of(key), zip(*(found[i] for i in sorted(found)), strict=True)
+            self.slices.merge(name, self._blocks, self._target(key), [{name: cut} for cut in cuts], values)
         self.moments |= self.exchange.counts()
-        self._finish_round(loss)
+        self.round, self.loss = self.number + 1, loss
 
     def owned(self, name: str, rank: int) -> range:
         """The rows of a tensor that a rank owns, as `torch.chunk` deals them; a single number is a row of rank 0."""
@@ -149,7 +149,7 @@ class Sharded(Theta):
         """The pieces of this rank's trained sub-GCNs that go to an owner."""
         tensors = []
         for i, key, piece in self._items(self.exchange.members(len(self._blocks)), owner, self.exchange.keys):
-            whole = value_of(self._trained[i], key)
+            whole = value_of(self.trained[i], key)
             tensors.append(whole.reshape(-1, *whole.shape[1:])[piece.rows])
         return tensors
 
@@ -172,7 +172,7 @@ class Sharded(Theta):
         name, shape = name_of(key), saved.shapes[key]
         if not shape:
             whole = saved.tensor(key)
-            return whole if self._is_counter(key, whole) else self._rows_of(name, whole)
+            return whole if is_counter(key, whole, self.specs[name].shape) else self._rows_of(name, whole)
         own = self.owned(name, self.ranks.rank)
         return saved.rows(key, own.start, own.stop)
 

@@ -5,6 +5,7 @@ moments/NAME/KEY is the optimiser's state KEY of a parameter, best/NAME is a ten
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +13,13 @@ from torch.optim import Optimizer
 
 from gistgnn.layout.axes import Layout, Widths, named_tensors
 from gistgnn.partition import Blocks
-from gistgnn.theta.model_spec import check_shapes, shapes_of
+from gistgnn.theta.model_spec import TensorSpec, check_shapes
 from gistgnn.utils.tensors import to_device
 
 THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
 
 Cut = tuple[Tensor | None, ...]  # for every dimension the chosen positions, ascending; None: all of them
+Cuts = Mapping[str, Cut]  # of a sub-GCN, by the name of the tensor
 Trained = dict[str, Tensor]  # the tensors of a sub-GCN and its moments, by key
 ByKey = dict[str, list[Tensor]]  # a tensor of each sub-GCN, by key
 
@@ -31,34 +33,33 @@ class Slices:
         self.features: Widths = layout.features(widths)
 
     def cuts(self, blocks: Blocks) -> dict[str, Cut]:
-        """The positions of the blocks in each dimension of every tensor, by name."""
-        whole = [len(block) == count for block, count in zip(blocks, self.features, strict=True)]
-        found: dict[str, Cut] = {}
+        """The positions of the blocks in each dimension of every tensor, by name; None: all of the dimension."""
+        split, found = self._split(blocks), dict[str, Cut]()
         for name, dims in self.layout.dims.items():
-            along = [{s.axis for s in dim if s.axis is not None and not whole[s.axis]} for dim in dims]
             found[name] = tuple(
-                self.layout.positions(dim, blocks, self.features) if split else None
-                for dim, split in zip(dims, along, strict=True)
+                self.layout.positions(dim, blocks, self.features) if any(s.axis in split for s in dim) else None
+                for dim in dims
             )
         return found
 
     def disjoint(self, name: str, blocks: Sequence[Blocks]) -> bool:
         """Whether no two sub-GCNs hold the same entry: some dimension lies along partitioned axes only."""
-        return len(blocks) == 1 or any(
-            all(s.axis is not None and len(blocks[0][s.axis]) < self.features[s.axis] for s in dim)
-            for dim in self.layout.dims[name]
-            if dim
-        )
+        split = self._split(blocks[0])
+        return len(blocks) == 1 or any(dim and all(s.axis in split for s in dim) for dim in self.layout.dims[name])
+
+    def _split(self, blocks: Blocks) -> set[int]:
+        """The axes of which a sub-GCN does not hold all features."""
+        return {axis for axis, block in enumerate(blocks) if len(block) < self.features[axis]}
 
     def merge(
-        self, name: str, blocks: Sequence[Blocks], target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]
+        self, name: str, blocks: Sequence[Blocks], target: Tensor, cuts: Sequence[Cuts], values: Sequence[Tensor]
     ) -> None:
-        """Write the values of a round's sub-GCNs into the cuts of a tensor; what several hold is averaged over them."""
+        """Write the values of a round's sub-GCNs into a tensor; entries that several hold are averaged over them."""
         if self.disjoint(name, blocks):
-            for cut, value in zip(cuts, values, strict=True):
-                scatter(target, cut, value)
+            for own, value in zip(cuts, values, strict=True):
+                scatter(target, own[name], value)
         else:
-            merge_shared(target, cuts, values)
+            merge_shared(target, [own[name] for own in cuts], values)
 
 
 def shape_of(full: torch.Size, cut: Cut) -> torch.Size:
@@ -135,12 +136,12 @@ def value_of(trained: Trained, key: str) -> Tensor:
     return trained[key] if key in trained else torch.zeros_like(trained[f"{THETA}{name_of(key)}"])
 
 
-def values_by_key(subs: Sequence[Trained], shapes: Mapping[str, torch.Size]) -> tuple[ByKey, dict[str, Tensor]]:
+def values_by_key(subs: Sequence[Trained], specs: Mapping[str, TensorSpec]) -> tuple[ByKey, dict[str, Tensor]]:
     """Return the values of all sub-GCNs by key, without step counts; and the largest step counts, by key."""
     values, counts = ByKey(), dict[str, Tensor]()
-    for key in dict.fromkeys(key for sub in subs for key in sub):
+    for key in dict.fromkeys(chain(*subs)):
         own = [sub[key] for sub in subs if key in sub]
-        if is_counter(key, own[0], shapes[name_of(key)]):
+        if is_counter(key, own[0], specs[name_of(key)].shape):
             counts[key] = torch.stack(own).max()
         else:
             values[key] = own if len(own) == len(subs) else [value_of(sub, key) for sub in subs]
@@ -149,10 +150,10 @@ def values_by_key(subs: Sequence[Trained], shapes: Mapping[str, torch.Size]) -> 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy tensors into a module's parameters and buffers of the same names; others are an InputError."""
-    own = shapes_of(named_tensors(module))
-    check_shapes(own, shapes_of(tensors), "the sub-GCN", "its slice of Θ", "build the same layers at every width")
+    own = named_tensors(module)
+    check_shapes(own, tensors, "the sub-GCN", "its slice of Θ", "build the same layers at every width")
     with torch.no_grad():
-        for name, target in named_tensors(module).items():
+        for name, target in own.items():
             target.copy_(tensors[name], non_blocking=True)
 
 

@@ -13,9 +13,9 @@ from gistgnn.errors import GistError, InputError
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
-from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes, shapes_of
+from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import BEST, THETA, Cut, Slices, Trained, fill, is_counter, name_of
+from gistgnn.theta.slices import BEST, THETA, Cut, Slices, Trained, name_of
 
 Losses = dict[int, float]  # sub-GCN -> mean over its steps
 
@@ -64,11 +64,11 @@ class Theta(ABC):
         self.slices, self.specs = Slices(layout, widths), specs
         self.exchange = exchange or Exchange()
         # What this process holds of parameters and buffers, by name; of carried moments, by key; of the best Θ, if any.
-        self.tensors, self.moments, self.best = (dict[str, Tensor]() for _ in range(3))
+        self.tensors, self.moments, self.best = dict[str, Tensor](), dict[str, Tensor](), dict[str, Tensor]()
         self.round, self.loss = 0, 0.0  # the next round's number t, and the mean loss of the last one
-        self._number = -1
+        self.number = -1  # of the open round
+        self.trained: dict[int, Trained] = {}  # the sub-GCNs of this process that the open round has kept
         self._open_blocks([])
-        self._trained: dict[int, Trained] = {}
         self._reader: Future[None] | None = None
 
     @classmethod
@@ -82,10 +82,6 @@ class Theta(ABC):
         raise InputError(f"there is no Θ to resume in {store.kind}: resume from a checkpoint")
 
     @property
-    def shapes(self) -> dict[str, torch.Size]:
-        return shapes_of(self.specs)
-
-    @property
     def shard(self) -> int | None:
         """Which of the shards of a checkpoint this process writes; None: it writes nothing."""
         ranks = self.exchange.ranks
@@ -93,18 +89,13 @@ class Theta(ABC):
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t, and forget one that was open; return the sub-GCNs that this process trains."""
-        self._number, self._trained = number, {}
+        self.number, self.trained = number, {}
         self._open_blocks(blocks)
         return self.exchange.members(len(blocks))
 
     def _open_blocks(self, blocks: Sequence[Blocks]) -> None:
         self._blocks = list(blocks)
-        self._cuts: list[dict[str, Cut]] = [self.slices.cuts(own) for own in blocks]  # of every sub-GCN, by name
-
-    def check_open(self, number: int) -> None:
-        """Raise InputError if round t is not the open one: another has begun since."""
-        if number != self._number:
-            raise InputError(f"round {number + 1} is over: round {self._number + 1} has begun since")
+        self._cuts: list[dict[str, Cut]] = list(map(self.slices.cuts, blocks))  # of every sub-GCN, by name
 
     @abstractmethod
     def slice_of(self, i: int) -> dict[str, Tensor]:
@@ -114,10 +105,6 @@ class Theta(ABC):
     def moments_of(self, i: int) -> dict[str, Tensor]:
         """A copy of the moments of sub-GCN i's slice, by key; those that Θ holds."""
 
-    def load(self, i: int, sub: nn.Module) -> None:
-        """Copy the slice of Θ that belongs to sub-GCN i into its module."""
-        fill(sub, self.slice_of(i))
-
     def forget_moments(self) -> None:
         """Drop all moments: those of the next round's sub-GCNs begin anew."""
         self.moments = {}
@@ -125,11 +112,7 @@ class Theta(ABC):
     def keep(self, i: int, trained: Trained) -> None:
         """Hold a trained sub-GCN until the end of the round; copied to where Θ is, because its module is used again."""
         devices = {name: tensor.device for name, tensor in self.tensors.items()}
-        self._trained[i] = {key: value.to(devices[name_of(key)], copy=True) for key, value in trained.items()}
-
-    def agree(self, losses: Losses, error: GistError | None) -> Losses:
-        """Merge the losses of all processes, or raise the first error on all of them; see `Exchange.agree`."""
-        return self.exchange.agree(losses, error, self._trained)
+        self.trained[i] = {key: value.to(devices[name_of(key)], copy=True) for key, value in trained.items()}
 
     @abstractmethod
     def commit(self, loss: float) -> None:
@@ -151,13 +134,14 @@ class Theta(ABC):
 
     def restore(self, saved: Checkpoint, rounds: int) -> None:
         """Resume after some rounds from a checkpoint; any store may have written it."""
-        held = {name_of(key): shape for key, shape in saved.shapes.items() if key.startswith(THETA)}
+        shapes = {name_of(key): shape for key, shape in saved.shapes.items() if key.startswith(THETA)}
+        held = {name: TensorSpec(shape, torch.float32) for name, shape in shapes.items()}
         if not held:
             raise InputError(
                 "the checkpoint holds no parameters: the run keeps them in its own files; resume with --store disk, or "
                 "start again"
             )
-        check_shapes(held, self.shapes, "the checkpoint", "this model", "start again")
+        check_shapes(held, self.specs, "the checkpoint", "this model", "start again")
         self.round = rounds
         for key in saved.shapes:
             name, value = name_of(key), self._saved_part(saved, key)
@@ -182,10 +166,6 @@ class Theta(ABC):
         # All ranks call this. `module` is that of the last call, which may be filled again.
         return self.full_model(spec)
 
-    def communication(self, local_steps: int) -> dict[str, Any] | None:
-        """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for one process."""
-        return self.exchange.communication(sum(spec.nbytes for spec in self.specs.values()), local_steps)
-
     def reading(self, reader: Future[None]) -> None:
         """Tell that a thread reads Θ: the next round is written when the thread is done."""
         self._reader = reader
@@ -195,9 +175,6 @@ class Theta(ABC):
         reader, self._reader = self._reader, None
         if reader:
             reader.result()
-
-    def _is_counter(self, key: str, value: Tensor) -> bool:
-        return is_counter(key, value, self.specs[name_of(key)].shape)
 
     def _target(self, key: str) -> Tensor:
         """What this process holds of a tensor or moment; a moment that is carried for the first time begins at zero."""
@@ -215,7 +192,3 @@ class Theta(ABC):
     def _saved_part(self, saved: Checkpoint, key: str) -> Tensor:
         """What this process takes of a tensor in a checkpoint."""
         return saved.tensor(key)
-
-    def _finish_round(self, loss: float) -> None:
-        self.round, self.loss = self._number + 1, loss
-        self._trained = {}

@@ -1,7 +1,11 @@
-"""Checks of values that several modules take."""
+"""Checks of values, and `Setting`: what a field of a settings class says of its option and the values it may have."""
 
 import math
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from gistgnn.errors import InputError
 
@@ -31,18 +35,14 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> None
 
 
 def check_number(name: str, value: Any, *, above: bool = False, below: float = math.inf) -> None:
-    """Check that a number is >= 0 (> 0 with `above`) and < `below`."""
-    if not is_finite(value) or value >= below or value < 0 or (above and value == 0):
+    """Raise InputError unless a value is an int or a float, finite, >= 0 (> 0 with `above`) and < `below`."""
+    try:
+        finite = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        finite = False
+    if not finite or value >= below or value < 0 or (above and value == 0):
         bound = ("> 0" if above else ">= 0") + (f" and < {below:g}" if below < math.inf else "")
         raise InputError(f"{name} is {shown(value)}, expected a number {bound}")
-
-
-def is_finite(value: Any) -> bool:
-    """Whether a value is an int or a float, and is finite as a float."""
-    try:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # an integer beyond all floats
-        return False
 
 
 def shown(value: Any) -> str:
@@ -77,3 +77,67 @@ def check_callable(name: str, value: Any, expected: str) -> None:
     """Raise InputError unless a value can be called; `expected` says what with, such as "a function of the model"."""
     if not callable(value):
         raise InputError(f"{name} is {shown(value)}, expected {expected}")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Describes a field: its option, default in the help, check and line in the reference follow from it."""
+
+    help: str = ""  # what the option means, without its default
+    metavar: str | None = None  # what stands for the value in the help
+    choices: Collection[str] = ()  # names that the command line offers; of a `Literal` they are its values
+    least: int = 1  # of an integer
+    most: int = MOST
+    above: bool = False  # a number is greater than 0; otherwise 0 is allowed
+    below: float = math.inf  # what a number is less than
+
+
+@dataclass(frozen=True)
+class Described:
+    """A field with its `Setting`, its default, and the types of its values; `words` are the values of a `Literal`."""
+
+    name: str
+    setting: Setting
+    default: Any
+    kind: Any  # the type of its values beside None and the words; None: there is no other
+    optional: bool  # it may be None
+    words: tuple[str, ...]
+
+    def check(self, value: Any) -> None:
+        """Raise InputError unless the value is one of the words, or in range; other types than numbers may be any."""
+        setting, kind = self.setting, self.kind
+        if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
+            return
+        if self.words and kind is None:
+            raise InputError(f"{self.name} is {shown(value)}, expected one of {', '.join(self.words)}")
+        if self.words and isinstance(value, str):
+            words = " or ".join(map(repr, self.words))
+            raise InputError(f"{self.name} is {shown(value)}, expected an integer >= {setting.least} or {words}")
+        if kind is int:
+            check_count(self.name, value, setting.least, setting.most)
+        elif kind is float:
+            check_number(self.name, value, above=setting.above, below=setting.below)
+        elif get_origin(kind) is tuple:
+            for number in value or ():
+                check_count(self.name, number, setting.least, setting.most)
+
+
+@cache
+def described(kind: type) -> dict[str, Described]:
+    """Return the fields of a dataclass that have a `Setting`, by name."""
+    found = {}
+    for field in fields(kind):
+        if get_origin(field.type) is Annotated:
+            annotated, setting = get_args(field.type)
+            parts = get_args(annotated) if get_origin(annotated) in (Union, UnionType) else (annotated,)
+            words = tuple(word for part in parts if get_origin(part) is Literal for word in get_args(part))
+            kinds = [part for part in parts if part is not NoneType and get_origin(part) is not Literal]
+            own = kinds[0] if kinds else None
+            found[field.name] = Described(field.name, setting, field.default, own, NoneType in parts, words)
+    return found
+
+
+def check_settings(settings: Any) -> None:
+    """Raise InputError unless every described field of a dataclass has a value that it may have."""
+    for name, field in described(type(settings)).items():  # type: ignore[arg-type]  # mypy: a type has no hash
+        field.check(getattr(settings, name))

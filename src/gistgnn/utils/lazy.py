@@ -2,32 +2,22 @@
 
 import ast
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
-class Registry(Mapping[str, T]):
+class Registry(UserDict[str, Any], Generic[T]):
     """A dictionary from names to objects of modules, "module:object". A lookup imports; listing names does not."""
 
-    def __init__(self, homes: Mapping[str, str]) -> None:
-        self._homes = homes
-
     def __getitem__(self, name: str) -> T:
-        return resolve_name(self._homes[name])
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._homes  # without an import
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
-
-    def __len__(self) -> int:
-        return len(self._homes)
+        found: T = resolve_name(self.data[name])
+        return found
 
 
 def lazy_attributes(package: str) -> Callable[[str], Any]:

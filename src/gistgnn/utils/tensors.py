@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 import xxhash
@@ -52,8 +53,8 @@ def checksum(tensor: Tensor, start: int = 0) -> int:
 
 
 def digest_of(content: Any) -> str:
-    """Return a digest of 128 bits, as 32 hexadecimal digits, of what JSON can hold; the order of keys counts."""
-    text = json.dumps(content, separators=(",", ":"))
+    """Return a digest of 128 bits, as 32 hexadecimal digits, of what JSON can hold, whatever the order of keys."""
+    text = json.dumps(content, separators=(",", ":"), sort_keys=True, default=np.generic.item)
     return xxhash.xxh3_128_hexdigest(text.encode())
 
 
