@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.in_process import wait_until
-from tests.helpers.commands import command, environment, run_command, run_ranks, start
+from tests.helpers.commands import run_command, run_ranks, start, start_command
 
 TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
 CARRY = ("--optimizer-state", "carry")
@@ -75,8 +75,8 @@ def port() -> Iterator[int]:
 @pytest.mark.parametrize(("rank", "listens"), [(0, True), (1, True), (1, False)])
 def test_ranks_that_cannot_meet_say_so_in_one_line(tmp_path: Path, port: int, rank: int, listens: bool) -> None:
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port if listens else port - 1)}
-    environ = {**environment(), **where, "RANK": str(rank), "WORLD_SIZE": "2"}
-    process = start([*command(*TRAIN), "--timeout", "2", "--out", "run"], tmp_path, environ)
+    own = (*TRAIN, "--timeout", 2, "--out", "run")
+    process = start_command(tmp_path, *own, **where, RANK=str(rank), WORLD_SIZE="2")
     lines = process.communicate(timeout=40)[1].splitlines()
     said = [line for line in lines if not line.startswith("gistgnn: starting")]
     assert (process.returncode, len(said)) == (2, 1)

@@ -153,19 +153,9 @@ def test_a_model_that_fails_at_a_larger_width_is_refused() -> None:
         readout_of(Narrow, (8,))
 
 
-class Mixing(InOut):
-    def __init__(self, widths: Sequence[int]) -> None:
-        super().__init__(widths)
-        self.register_buffer("mix", torch.randn(widths[0], widths[0]))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ((x @ self.enter + self.bias).relu() @ self.mix).relu() @ self.leave
-
-
 def test_cross_tensors_lie_between_split_layers() -> None:
     layout = layout_of("gcn batch 3")
     assert cross_tensors(layout, (0, 1, 2)) == {"convs.1.weight", "convs.2.weight"}
     assert cross_tensors(layout, (1, 2)) == {"convs.2.weight"}
     assert cross_tensors(layout, (0, 2)) == cross_tensors(layout, ()) == set()
-    assert cross_tensors(infer_layout(Mixing, (8,), shared=False), (0,)) == {"mix"}
     assert cross_tensors(infer_layout(GCN2, (8,), shared=True), (0,)) == {"convs.0.weight1", "convs.1.weight1"}

@@ -3,6 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.func import vmap
 from torch.nn import functional as F
 from torch_geometric.utils import softmax
 
@@ -10,7 +11,7 @@ from gistgnn.graphs import CSR
 from gistgnn.nn import Adjacency, attention
 from gistgnn.nn.attention import attend, dynamic_scores, edge_scores
 
-from .strategies import agree, examples, graphs, places, random_graph
+from .strategies import K, agree, examples, graphs, places, random_graph
 
 
 def plain_scores(source: Tensor, target: Tensor, pattern: CSR) -> Tensor:
@@ -75,24 +76,24 @@ def test_rows_without_entries_and_rectangles(rows: int, more: int, entries: int,
     )  # fmt: skip
 
 
-def test_dropout_of_weights() -> None:
-    """The dropped weights are those that the result lacks, a share of p; the others are rescaled."""
+def test_dropout_of_weights_of_every_sub_gcn() -> None:
+    """The dropped weights are those that the result lacks, a share of p; the others are rescaled. Sub-GCNs differ."""
     torch.manual_seed(0)
     nodes = 60
     pattern = Adjacency(torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes)).t(), nodes).attention
-    scores = torch.randn(2, pattern.num_edges, dtype=torch.float64, requires_grad=True)
+    scores = torch.randn(K, 2, pattern.num_edges, dtype=torch.float64, requires_grad=True)
     one_hot = torch.eye(nodes, dtype=torch.float64).repeat(1, 2).requires_grad_()
-    out = attend(one_hot, scores, pattern, 0.3)  # its columns are the weights of a head
-    found = out.view(nodes, 2, nodes).transpose(0, 1)
-    places = pattern.row.long() * nodes + pattern.col.long()
-    factors = (found != 0).double().flatten(1)[:, places] / 0.7
-    assert abs(float((factors == 0).double().mean()) - 0.3) < 0.03
-    grad = torch.randn_like(out)
-    expected = plain_attend(one_hot, scores, pattern, factors)
-    torch.testing.assert_close(out, expected, rtol=1e-4, atol=0)
-    torch.testing.assert_close(
-        *(torch.autograd.grad(x, (one_hot, scores), grad) for x in (out, expected)), rtol=1e-4, atol=1e-7
-    )
+    places, kept, inputs = pattern.row.long() * nodes + pattern.col.long(), list[Tensor](), (one_hot, scores)
+    every = vmap(lambda own: attend(one_hot, own, pattern, 0.3), randomness="different")(scores)
+    for out, own in zip(every, scores, strict=True):
+        found = out.view(nodes, 2, nodes).transpose(0, 1)  # the columns are the weights of a head
+        kept.append((found != 0).double().flatten(1)[:, places])
+        assert abs(float(kept[-1].mean()) - 0.7) < 0.03
+        expected, grad = plain_attend(one_hot, own, pattern, kept[-1] / 0.7), torch.randn_like(out)
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=0)
+        gradients = (torch.autograd.grad(x, inputs, grad, retain_graph=True) for x in (out, expected))
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-7)
+    assert not torch.equal(kept[0], kept[1])
 
 
 @pytest.mark.parametrize("size", [39.9, -39.9])

@@ -32,7 +32,7 @@ from gistgnn.settings import Training
 from tests.cli.in_process import refused, run
 from tests.distributed.launch import on_ranks
 from tests.distributed.test_command import words
-from tests.helpers.commands import environment, run_ranks
+from tests.helpers.commands import environment
 from tests.paper.published_rows import table2
 from tests.paper.test_reproduce import TINY, reproduce, written
 
@@ -76,25 +76,6 @@ def test_one_page_has_the_times_of_one_device_and_of_a_worker(
     assert len(kept) == 7 + 6
     assert reproduce("local-sgd", out) == 0  # one process shows what ranks have trained
     assert (table(out), written(out)) == (both, kept)
-
-
-def test_ranks_need_no_run_of_one_process_before(tmp_path: Path) -> None:
-    """Rank 0 trains the baselines; the rest of one device's rows is left open. With three ranks, so is m = 2."""
-    ranks = run_ranks(tmp_path, 3, "reproduce", "ladies", "--datasets", "digits", *TINY["ladies"][0], "--out", "out")
-    assert [rank.returncode for rank in ranks] == [0, 0, 0], ranks[0].stderr
-    assert [rank.stderr.count("m = 2: fewer than the 3 ranks, so left out") for rank in ranks] == [1, 0, 0]
-    assert [bool(rank.stdout) for rank in ranks] == [True, False, False]
-    rows = table(tmp_path / "out")
-    assert [(row["batches"], row["m"], row["ranks"]) for row in rows] == [
-        (batches, *cells) for batches in ("LADIES", "clusters") for cells in (("baseline", "–"), ("4", "3"), ("8", "3"))
-    ]
-    for row in rows:
-        assert (row["time"] == "–") == (row["m"] != "baseline")
-        assert row["paper: F1"] != "–"
-    record = json.loads((tmp_path / "out/experiment.json").read_text())
-    assert [(verdict["holds"], verdict["measured"]) for verdict in record["verdicts"]] == [
-        (None, "neither one device nor ranks have trained every m")
-    ]
 
 
 def test_the_others_refuse_ranks(

@@ -12,11 +12,10 @@ from torch.nn import functional
 
 from gistgnn import GIST
 from gistgnn.graphs.clustering import cluster
-from gistgnn.runners.fused import Fused, Stack
+from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
 from gistgnn.settings import Training
-from gistgnn.subtrain import loss_of
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
 
@@ -118,28 +117,6 @@ OTHERS: list[tuple[Case, dict[str, Any]]] = [
 @pytest.mark.parametrize(("case", "options"), OTHERS)
 def test_it_equals_the_in_turn_runner_for_other_models(case: Case, options: dict[str, Any]) -> None:
     assert runners_agree(case, 3, SAMPLERS["full"], Training(9, lr=0.05, **options)) == []
-
-
-def test_with_dropout_outputs_and_gradients_have_the_same_mean() -> None:
-    """The means of 300 draws, of one module and of the same module in a stack, differ by their sampling errors."""
-    torch.manual_seed(0)
-    model = OURS["gat"]((6,), dropout=0.5).train()
-    fused, own = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
-    for _ in range(6):
-        stack = Stack([model] * 50)
-        logits = stack.logits(WHOLE)
-        loss_of(logits, WHOLE).sum().backward()
-        fused.append((logits.detach(), stack.parameters["convs.1.weight"].grad))
-    for _ in range(300):
-        model.zero_grad()
-        logits = model(WHOLE.x, WHOLE.adj)
-        loss_of(logits, WHOLE).backward()
-        own.append((logits.detach()[None], model.get_parameter("convs.1.weight").grad[None]))  # type: ignore[index]
-    for what in range(2):
-        one, other = (torch.cat([draw[what] for draw in draws]).double() for draws in (fused, own))
-        error = ((one.var(dim=0) + other.var(dim=0)) / 300).sqrt()
-        assert ((one.mean(dim=0) - other.mean(dim=0)).abs() <= 5 * error + 1e-6).all()
-        torch.testing.assert_close(one.std(dim=0).mean(), other.std(dim=0).mean(), rtol=0.1, atol=0)
 
 
 class Branching(Plain):

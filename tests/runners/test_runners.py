@@ -173,14 +173,3 @@ def test_a_loss_that_is_not_finite_names_the_first_sub_gcn(runner: str) -> None:
     with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
         round_.aggregate(losses)
     assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
-
-
-@pytest.mark.parametrize("runner", RUNNERS)
-def test_a_round_without_training_nodes(runner: str) -> None:
-    gist = GIST(OURS["gcn"], (8,), 2)
-    before, round_ = gist.theta.copy(), gist.begin_round()
-    nothing = FullGraph(Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:0]))
-    losses = make_runner(runner)(round_, nothing, Training(9), StepRange(0, 3, 9), 0)
-    assert not losses
-    assert round_.aggregate(losses) == 0.0
-    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
