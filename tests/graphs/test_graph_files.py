@@ -117,8 +117,8 @@ MEMBERS: list[tuple[str, Any, str]] = [
     ("x", np.array(["a", "b"]), "x has dtype <U1; expected a dense array of real numbers"),
     ("x", np.zeros(2, "M8[s]"), "x has dtype datetime64[s]"),
     ("x", np.zeros(2, [("a", "f4")]), "x has dtype"),
-    ("num_classes", np.array(b"3"), "num_classes has shape [] and dtype |S1"),
-    ("num_classes", np.array([3.5]), "num_classes has shape [1] and dtype float64; expected one integer"),
+    ("num_classes", np.array(b"3"), "num_classes is b'3'"),
+    ("num_classes", np.array([3.5]), "num_classes is 3.5, expected an integer"),
     ("num_classes", np.array(2**62), f"num_classes is {2**62}, expected an integer from 2 to 10000"),
     ("num_classes", np.array(-1), "num_classes is -1"),
 ]  # fmt: skip

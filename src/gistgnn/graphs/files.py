@@ -120,10 +120,7 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
         arrays: dict[str, Any] = dict.fromkeys(may_lack, ())
         arrays |= read_npz(path, [key for key in _KEYS if key not in may_lack], (*may_lack, "num_classes", *EDGE_DATA))
         if (count := arrays.get("num_classes")) is not None:
-            if count.size != 1 or count.dtype.kind not in "iu":
-                found = f"shape {list(count.shape)} and dtype {count.dtype}"
-                raise InputError(f"num_classes has {found}; expected one integer")
-            arrays["num_classes"] = int(count.item())
+            arrays["num_classes"] = count.item() if count.size == 1 else count
         return Graph.build(**arrays, name=name, partial=partial)
 
 

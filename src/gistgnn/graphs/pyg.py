@@ -80,7 +80,6 @@ class _FromRaw(InMemoryDataset):
         root, raw, names = self.root, Path(self.raw_dir), [Path(path).name for path in self.raw_paths]
         if all((raw / name).exists() for name in names):
             return
-        created = [place for place in (raw, *raw.parents) if not place.exists()]
         before = socket.getdefaulttimeout()
         socket.setdefaulttimeout(30.0)  # seconds; PyG sets none
         try:
@@ -98,6 +97,3 @@ class _FromRaw(InMemoryDataset):
         finally:
             self.root = root
             socket.setdefaulttimeout(before)
-            for place in created:
-                with contextlib.suppress(OSError):  # it is not empty: something was downloaded
-                    place.rmdir()

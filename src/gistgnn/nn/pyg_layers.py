@@ -1,8 +1,8 @@
 """PyG's layers multiply by CSR matrices of a batch, where that gives the same as passing messages along its edges."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -57,48 +57,47 @@ class Products:
         return self._of_x[matrix]
 
 
-@contextmanager
 def sparse_layers(
     model: nn.Module, products: Products, edge_index: Tensor, weight: Tensor | None = None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block."""
-    replaced = []  # in the layers' dictionaries: a module's own way to set attributes takes longer than a small product
+    changes = []
     for layer in multiplies(model):
         own = {"propagate": partial(_propagate, layer, products)}
         if not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer) and "forward" not in vars(layer):
             own["forward"] = partial(_forward, layer, products, edge_index, weight)
-        vars(layer).update(own)
-        replaced.append((layer, own))
-    try:
-        yield
-    finally:
-        for layer, own in replaced:
-            for name in own:
-                del vars(layer)[name]
+        changes.append((layer, own))
+    return _changed(changes)
 
 
-@contextmanager
-def layers_on_rows(model: nn.Module, x: Tensor, normalised: tuple[Tensor, Tensor] | None) -> Iterator[None]:
+def layers_on_rows(
+    model: nn.Module, x: Tensor, normalised: tuple[Tensor, Tensor] | None
+) -> AbstractContextManager[None]:
     """Let PyG's layers in a model run on a few nodes, ``x``: [n, F], of which some have all edges of the whole graph.
 
     Layers multiply where they may, and those that normalise as `GCNConv` take the edges and weights ``normalised``.
     """
-    before, products = [], Products(x)
-    for layer in model.modules():
-        own: dict[str, Any] = {}
-        if layer in multiplies(model):
-            own["propagate"] = partial(_propagate, layer, products)
-        if _normalises(layer):
-            own.update(_cached_edge_index=normalised, cached=True)
-        if own:
-            before.append((vars(layer), dict(vars(layer))))
-            vars(layer).update(own)
+    products = Products(x)
+    changes: list[tuple[nn.Module, dict[str, Any]]]
+    changes = [(layer, {"propagate": partial(_propagate, layer, products)}) for layer in multiplies(model)]
+    known = {"_cached_edge_index": normalised, "cached": True}
+    return _changed([*changes, *((layer, known) for layer in model.modules() if _normalises(layer))])
+
+
+@contextmanager
+def _changed(changes: Sequence[tuple[nn.Module, dict[str, Any]]]) -> Iterator[None]:
+    """Let layers have other attributes within the block."""
+    # In their dictionaries: a module's own way to set attributes takes longer than a small product.
+    before = [{name: vars(layer)[name] for name in own if name in vars(layer)} for layer, own in changes]
     try:
+        for layer, own in changes:
+            vars(layer).update(own)
         yield
     finally:
-        for attributes, values in before:
-            attributes.clear()
-            attributes.update(values)
+        for (layer, own), values in zip(changes, before, strict=True):
+            for name in own:
+                vars(layer).pop(name, None)
+            vars(layer).update(values)
 
 
 def normalises(model: nn.Module) -> bool:
