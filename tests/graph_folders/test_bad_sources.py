@@ -29,7 +29,7 @@ LINES = [
     ("edges", 17, "3,x", "edges.csv, line 17: source: Could not convert string"),
     ("edges", 17, "3", "edges.csv, line 17: Expected Number of Columns: 2 Found: 1"),
     ("edges", 1, "from,to", "the columns are from, to; expected source and target alone"),
-    ("edges", 1, "source,source", "the column 'source' is there twice"),
+    ("edges", 1, "source,source", "the columns are source; expected source and target alone"),
     ("nodes", 9, "7,1,0.5,nan,1,train", "nodes.csv: x[7, 1] is nan"),
     ("nodes", 9, "7,1,0.5,a,1,train", "to 'DOUBLE'; features are numbers, and a column of ids has to be called node"),
     ("nodes", 9, "7,1,0.5,,1,train", "nodes.csv: f1 of node 7 is missing; expected a number"),

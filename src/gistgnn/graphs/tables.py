@@ -71,8 +71,6 @@ def table_files(path: Path) -> list[Path]:
     for file in files:
         if not file.is_file():
             raise InputError(f"{file}: {'expected a regular file' if file.exists() else 'no such file'}")
-        if file.name.lower().endswith(_PARQUET) != files[0].name.lower().endswith(_PARQUET):
-            raise InputError(f"{file}: is not of the kind of {files[0]}; expected files of one kind")
     return files
 
 
@@ -118,8 +116,6 @@ def _columns_of(connection: Any, file: Path, header: bool) -> dict[str, str]:
         return {f"column{k}": "" for k in range(len(names))}
     if not any(names):
         raise InputError(f"{file}: there is no line with the names of the columns")
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise InputError(f"{file}: the column {twice[0]!r} is there twice")
     return dict.fromkeys(names, "")
 
 
