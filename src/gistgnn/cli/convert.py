@@ -93,7 +93,6 @@ def _partition(args: argparse.Namespace) -> int:
 def _cut_in_memory(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what --json prints of the clusters in memory, and what the text says besides."""
     from gistgnn.graphs import load
-    from gistgnn.graphs.clustering import cluster
     from gistgnn.sampling import ClusterSampling, training_subgraph, whole_graph
     from gistgnn.utils.console import spinner
 
@@ -103,12 +102,9 @@ def _cut_in_memory(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
     batch = training_subgraph(graph) if args.inductive else whole_graph(graph)
     edges = batch.csr
     with spinner(f"clustering {graph.name}", shown=True):
-        clusters = (
-            cluster(edges, len(batch.x), args.clusters, method, args.seed)
-            if args.clusters
-            else ClusterSampling(method=method).clusters_of(batch, args.seed)[0]
-        )
-        assert clusters is not None
+        clusters = ClusterSampling(args.clusters, method=method).clusters_of(batch, args.seed)[0]
+    if clusters is None:
+        raise InputError(f"{args.dataset} is in clusters already: give the folder from which it was made")
     facts = {"graph": graph.name, "inductive": args.inductive, "nodes": len(batch.x), "edges": edges.num_edges}
     facts |= {"method": method, "seed": args.seed, **_sizes(clusters.sizes)}
     facts |= {"edges_inside": clusters.kept_edges(edges), "cache": str(clusters.path) if clusters.path else None}
