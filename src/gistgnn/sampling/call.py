@@ -4,7 +4,7 @@ import inspect
 import logging
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
@@ -182,7 +182,8 @@ class Recent:
 
     def __init__(self, active: bool = True) -> None:
         self._active, self._open = active, dict[nn.Module, AbstractContextManager[None]]()
-        self._tensors, self._versions, self._products = list[Tensor](), list[int](), cast(Products | None, None)
+        self._tensors, self._versions = list[Tensor](), list[int]()
+        self._products: Products | None = None
 
     def __reduce__(self) -> "tuple[type[Recent], tuple[bool]]":
         """Copies, also in files, do nothing."""
@@ -191,9 +192,10 @@ class Recent:
     def products(self, tensors: list[Tensor]) -> Products:
         """Return the matrices of a batch; ``tensors``: its features, edges and edge data."""
         versions = [tensor._version for tensor in tensors]
-        if self._versions != versions or list(map(id, self._tensors)) != list(map(id, tensors)):
+        same = self._versions == versions and list(map(id, self._tensors)) == list(map(id, tensors))
+        if self._products is None or not same:
             self._tensors, self._versions, self._products = tensors, versions, Products(tensors[0])
-        return cast(Products, self._products)
+        return self._products
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Replace what passes messages, unless `fit` has done so, or the model is called in another way."""
