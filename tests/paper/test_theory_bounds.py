@@ -30,7 +30,14 @@ def test_a_cell_is_what_the_library_computes() -> None:
     assert json.loads(json.dumps(result)) == result
 
 
-def by_law(remaining: float, zeta: float, m: float, leading: float = 1.0, transient: float = 0.0) -> dict[str, Any]:
+def by_law(
+    remaining: float,
+    zeta: float,
+    m: float,
+    leading: float = 1.0,
+    transient: float = 0.0,
+    widths: tuple[int, ...] = (100, 1000),
+) -> dict[str, Any]:
     """Return measurements that follow laws with these exponents of d_1, ζ and (m−1)²/m².
 
     leading and transient are multiples of the measured values.
@@ -40,17 +47,17 @@ def by_law(remaining: float, zeta: float, m: float, leading: float = 1.0, transi
         return {"measured": value, "leading": value * leading, "transient": value * transient}
 
     claimed = {split: ((split - 1) ** 2 / split**2) ** m for split in (2, 4, 8)}
-    found: dict[str, Any] = {f"kernel {m_} {d_1}": 3.0 * d_1**-0.5 for m_ in KERNEL_SPLITS for d_1 in KERNEL_WIDTHS}
+    found: dict[str, Any] = {f"kernel {m_}": [3.0 * d_1**-0.5 for d_1 in KERNEL_WIDTHS] for m_ in KERNEL_SPLITS}
     for split, steps in REMAINING:
-        for d_1 in (100, 1000):
-            found[f"remaining {split} {steps} {d_1}"] = result(claimed[split] * steps**zeta * d_1**remaining)
+        line = [result(claimed[split] * steps**zeta * d_1**remaining) for d_1 in widths]
+        found[f"remaining {split} {steps}"] = line
     at_1000 = 1000**remaining
-    found |= {f"gentle ζ {steps}": result(claimed[2] * steps**zeta * at_1000) for steps in GENTLE_STEPS}
-    found |= {f"gentle m {split}": result(claimed[split] * at_1000) for split in SPLITS}
-    found |= {f"{kind} m {split}": result(claimed[split]) for kind in ("own", "added") for split in SPLITS}
-    found |= {f"added {kind} {steps}": result(0.1 * steps**zeta) for kind in ("short", "long") for steps in STEPS}
+    found["gentle ζ"] = [result(claimed[2] * steps**zeta * at_1000) for steps in GENTLE_STEPS]
+    found["gentle m"] = [result(claimed[split] * at_1000) for split in SPLITS]
+    found |= {f"{kind} m": [result(claimed[split]) for split in SPLITS] for kind in ("own", "added")}
+    found |= {f"added {kind}": [result(0.1 * steps**zeta) for steps in STEPS] for kind in ("short", "long")}
     local = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.8}
-    return {**found, "local": local, "lemma": {"fall": 0.1, "allowed": 0.2}}
+    return {**found, "local": [local], "lemma": [{"fall": 0.1, "allowed": 0.2}]}
 
 
 def test_the_verdicts_are_those_of_the_measurements() -> None:
@@ -58,10 +65,12 @@ def test_the_verdicts_are_those_of_the_measurements() -> None:
     right = by_law(-1.0, 1.0, 1.0)
     assert [verdict.holds for verdict in laws.verdicts(right)] == [True] * 13
     wrong = by_law(-1.3, -2.0, -1.0, leading=2.0)
-    wrong |= {name: value * (4096 / int(name.split()[2])) ** 0.2 for name, value in right.items() if "kernel" in name}
-    wrong["gentle ζ 1"] = {**wrong["gentle ζ 1"], "measured": 0.7 * wrong["gentle ζ 1"]["measured"]}
-    wrong["lemma"] = {"fall": 0.3, "allowed": 0.2}
-    wrong["local"] = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.91}
+    factors = [(4096 / d_1) ** 0.2 for d_1 in KERNEL_WIDTHS]
+    for name in (f"kernel {m}" for m in KERNEL_SPLITS):
+        wrong[name] = [value * factor for value, factor in zip(right[name], factors, strict=True)]
+    wrong["gentle ζ"][0]["measured"] *= 0.7
+    wrong["lemma"] = [{"fall": 0.3, "allowed": 0.2}]
+    wrong["local"] = [{"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.91}]
     verdicts = laws.verdicts(wrong)
     assert [verdict.holds for verdict in verdicts] == [False] * 13
     assert "η/16 leaves 0.7 times as much" in next(v.measured for v in verdicts if "depend on η" in v.claim)
@@ -71,13 +80,13 @@ def test_the_verdicts_are_those_of_the_measurements() -> None:
 
 
 def test_what_cannot_be_judged_is_not() -> None:
-    one = Laws("complete:5", complete(5), (100,), seeds=1).verdicts(by_law(-1.0, 1.0, 1.0))
+    one = Laws("complete:5", complete(5), (100,), seeds=1).verdicts(by_law(-1.0, 1.0, 1.0, widths=(100,)))
     assert [verdict.holds for verdict in one].count(None) == 1  # no slope of one width
     laws = Laws("complete:5", complete(5), (100, 1000), seeds=1)
     early = laws.verdicts(by_law(-1.0, 1.0, 1.0, transient=0.2))
     unjudged = [verdict.measured for verdict in early if verdict.holds is None]
     assert unjudged == ["the initial error is not gone after 60 rounds"] * 4
-    none_met = by_law(-1.0, 1.0, 1.0) | {"local": {"trained": 4, "met": 0, "factor": 0.9, "slowest": float("nan")}}
+    none_met = by_law(-1.0, 1.0, 1.0) | {"local": [{"trained": 4, "met": 0, "factor": 0.9, "slowest": float("nan")}]}
     local = next(verdict for verdict in laws.verdicts(none_met) if "local_converge" in verdict.claim)
     assert local.holds is None
     assert "nan" not in local.measured

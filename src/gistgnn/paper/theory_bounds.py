@@ -1,9 +1,8 @@
 """Section 4 and appendix C: the GCN of the analysis, trained by GIST, beside the bounds and predictions."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from gistgnn import InputError, theory
@@ -59,18 +58,20 @@ class Theory(Experiment):
                 f"m goes up to {max(self.sub_gcns)} in training, and to {max(SPLITS)} in other measurements"
             )
         cells = dict.fromkeys(cell for name in self.datasets for line in self._lines(name) for cell in line)
-        training = {f"training {cell}": self._training(cell, problems[cell.dataset]) for cell in cells}
         laws = Laws(self.datasets[0], problems[self.datasets[0]], tuple(sorted(set(self.widths))), self.seeds)
-        wanted, results = {**training, **laws.wanted()}, dict[str, Any]()
-        with TaskProgress(self.name, len(wanted)) as progress:
-            for name, measure in wanted.items():
-                results[name] = measure()
+        measurements = laws.measurements()
+        with TaskProgress(self.name, len(cells) + sum(map(len, measurements.values()))) as progress:
+
+            def done(result: Any) -> Any:
                 progress.advance()
-        by_cell = {cell: results[f"training {cell}"] for cell in cells}
+                return result
+
+            by_cell = {cell: done(self._train(cell, problems[cell.dataset])) for cell in cells}
+            found = {name: [done(measure()) for measure in line] for name, line in measurements.items()}
         rows = [_row(cell, result) for cell, result in by_cell.items()]
         verdicts = [verdict for name in self.datasets for verdict in self._verdicts(name, problems[name], by_cell)]
         charts = [chart for name in self.datasets for chart in self._charts(name, by_cell)]
-        return Outcome(COLUMNS, rows, self._note(problems), [*verdicts, *laws.verdicts(results)], charts)
+        return Outcome(COLUMNS, rows, self._note(problems), [*verdicts, *laws.verdicts(found)], charts)
 
     def _problem(self, name: str, store: RunStore) -> Problem:
         nodes = None if theory.is_built_in(name) else self.nodes
@@ -89,9 +90,8 @@ class Theory(Experiment):
             [base._replace(zeta=zeta) for zeta in self.local_steps],
         ]
 
-    def _training(self, cell: Cell, problem: Problem) -> Callable[[], Measured]:
-        settings = {"d_1": cell.d_1, "sub_gcns": cell.m, "local_steps": cell.zeta}
-        return partial(train_cell, problem, **settings, epochs=self.epochs, seeds=self.seeds)
+    def _train(self, cell: Cell, problem: Problem) -> Measured:
+        return train_cell(problem, cell.d_1, cell.m, cell.zeta, self.epochs, self.seeds)
 
     def _verdicts(self, name: str, problem: Problem, by_cell: Mapping[Cell, Measured]) -> list[Verdict]:
         results = [result for cell, result in by_cell.items() if cell.dataset == name]

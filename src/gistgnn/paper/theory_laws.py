@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from gistgnn import theory
 from gistgnn.paper.experiment import Claim, Verdict, judge
@@ -26,14 +26,6 @@ TRANSIENT = 0.1  # the largest share that the initial error may have in what is 
 Measured = Mapping[str, float]  # "measured", "leading" (to leading order), "transient" (the rest of the initial error)
 
 
-class LawLine(NamedTuple):
-    """Measurements along d_1, m or ζ: the values, what measures the problem, and its settings at a value."""
-
-    values: Sequence[int]
-    measure: Callable[..., Any]
-    settings: Callable[[int], dict[str, Any]]
-
-
 # `widths` are every d_1, ascending; what a round adds is measured at the middle one. Cheap ones take more `seeds`.
 @dataclass(frozen=True)
 class Laws:
@@ -49,62 +41,42 @@ class Laws:
         """The d_1 of what does not depend on several."""
         return self.widths[len(self.widths) // 2]
 
-    def lines(self) -> dict[str, LawLine]:
-        """Return what is measured, by name; "gentle" and "added" with what varies."""
-        eta, seeds, draws = recommended_step(self.problem, 2), self.seeds, min(25, 6 * self.seeds + 1)
+    def measurements(self) -> dict[str, list[Callable[[], Any]]]:
+        """Return what is measured, by name: functions, one for each value of what varies."""
+        problem, seeds, widths = self.problem, self.seeds, self.widths
+        eta, draws = recommended_step(problem, 2), min(25, 6 * seeds + 1)
 
-        def at(m: int, zeta: int, step_size: float, seeds: int, d_1: int = self.middle, **more: Any) -> dict[str, Any]:
-            own = {"d_1": d_1, "sub_gcns": m, "local_steps": zeta, "step_size": step_size, "seeds": seeds}
-            return {**own, **more}
+        def of(measure: Callable[..., Any], m: int, zeta: int, step_size: float, **more: Any) -> Callable[[], Any]:
+            settings = {"d_1": self.middle, "sub_gcns": m, "local_steps": zeta, "step_size": step_size, **more}
+            return partial(measure, problem, **settings)
 
-        def kernel(m: int, d_1: int) -> dict[str, Any]:
-            return {"d_1": d_1, "sub_gcns": m, "draws": 15 * seeds}
+        def remaining(m: int, zeta: int, d_1: int) -> Callable[[], Any]:
+            more = {"d_1": d_1, "seeds": max(seeds, 6 * seeds * widths[0] // d_1), "rounds": ENOUGH}
+            return of(_remaining, m, zeta, recommended_step(problem, m), **more)
 
-        def remaining(m: int, zeta: int, d_1: int) -> dict[str, Any]:
-            runs = max(seeds, 6 * seeds * self.widths[0] // d_1)
-            return at(m, zeta, recommended_step(self.problem, m), runs, d_1, rounds=ENOUGH)
+        def settled(m: int, zeta: int, step_size: float, runs: int, rounds: int) -> Callable[[], Any]:
+            return of(_remaining, m, zeta, step_size, seeds=runs, rounds=rounds, from_zero=True)
 
-        def gentle(m: int, zeta: int) -> dict[str, Any]:
-            return at(m, zeta, eta / GENTLE, 3 * seeds, rounds=GENTLE_ENOUGH // zeta, from_zero=True)
+        def added(m: int, zeta: int, step_size: float) -> Callable[[], Any]:
+            return of(_added, m, zeta, step_size, seeds=2 * seeds, draws=draws)
 
-        def own(m: int) -> dict[str, Any]:
-            return at(m, 1, eta / OWN * 2 / m, 12 * seeds // m, rounds=OWN_ENOUGH * m**2, from_zero=True)
-
-        def added(step_size: float, m: int, zeta: int) -> dict[str, Any]:
-            return at(m, zeta, step_size, 2 * seeds, draws=draws)
-
-        kernels = {m: LawLine(KERNEL_WIDTHS, theory.measure_kernel_distance, partial(kernel, m)) for m in KERNEL_SPLITS}
-        plateaus = {(m, zeta): LawLine(self.widths, _remaining, partial(remaining, m, zeta)) for m, zeta in REMAINING}
+        kernel = partial(theory.measure_kernel_distance, problem, draws=15 * seeds)
         return {
-            **{f"kernel {m}": line for m, line in kernels.items()},
-            **{f"remaining {m} {zeta}": line for (m, zeta), line in plateaus.items()},
-            "gentle ζ": LawLine(GENTLE_STEPS, _remaining, partial(gentle, 2)),
-            "gentle m": LawLine(SPLITS, _remaining, partial(gentle, zeta=1)),
-            "own m": LawLine(SPLITS, _remaining, own),
-            "added long": LawLine(STEPS, _added, partial(added, eta, 2)),
-            "added short": LawLine(STEPS, _added, partial(added, eta / SHORT, 2)),
-            "added m": LawLine(SPLITS, _added, partial(added, eta / SHORT, zeta=1)),
+            **{f"kernel {m}": [partial(kernel, d_1, m) for d_1 in KERNEL_WIDTHS] for m in KERNEL_SPLITS},
+            **{f"remaining {m} {zeta}": [remaining(m, zeta, d_1) for d_1 in widths] for m, zeta in REMAINING},
+            "gentle ζ": [settled(2, zeta, eta / GENTLE, 3 * seeds, GENTLE_ENOUGH // zeta) for zeta in GENTLE_STEPS],
+            "gentle m": [settled(m, 1, eta / GENTLE, 3 * seeds, GENTLE_ENOUGH) for m in SPLITS],
+            "own m": [settled(m, 1, eta / OWN * 2 / m, 12 * seeds // m, OWN_ENOUGH * m**2) for m in SPLITS],
+            "added long": [added(2, zeta, eta) for zeta in STEPS],
+            "added short": [added(2, zeta, eta / SHORT) for zeta in STEPS],
+            "added m": [added(m, 1, eta / SHORT) for m in SPLITS],
+            "local": [partial(theory.measure_contraction, problem, widths[0], 2, 5, seeds)],
+            "lemma": [partial(theory.limit_error_term, problem, 2, 2, eta / 4)],
         }
 
-    def wanted(self) -> dict[str, Callable[[], Any]]:
-        """Return the measurements by name, as functions that make them."""
-        eta = recommended_step(self.problem, 2) / 4
-        found: dict[str, Callable[[], Any]] = {
-            "local": partial(theory.measure_contraction, self.problem, self.widths[0], 2, 5, self.seeds),
-            "lemma": partial(theory.limit_error_term, self.problem, 2, 2, eta),
-        }
-        for name, line in self.lines().items():
-            for value in line.values:
-                found[f"{name} {value}"] = partial(line.measure, self.problem, **line.settings(value))
-        return found
-
-    def verdicts(self, results: Mapping[str, Any]) -> list[Verdict]:
-        found = self._by_line(results)
-        claims = [*_kernel_claims(found, results), *self._plateau_claims(found), *_round_claims(found)]
-        return judge(self.dataset, claims)
-
-    def _by_line(self, results: Mapping[str, Any]) -> dict[str, list[Any]]:
-        return {name: [results[f"{name} {value}"] for value in line.values] for name, line in self.lines().items()}
+    def verdicts(self, found: Mapping[str, list[Any]]) -> list[Verdict]:
+        """Judge the claims by the results of `measurements`."""
+        return judge(self.dataset, [*_kernel_claims(found), *self._plateau_claims(found), *_round_claims(found)])
 
     def _plateau_claims(self, found: Mapping[str, list[Measured]]) -> Iterator[Claim]:
         lines = [found[f"remaining {m} {zeta}"] for m, zeta in REMAINING]
@@ -152,14 +124,14 @@ def _round_claims(found: Mapping[str, list[Measured]]) -> Iterator[Claim]:
     )
 
 
-def _kernel_claims(found: Mapping[str, list[float]], results: Mapping[str, Measured]) -> Iterator[Claim]:
+def _kernel_claims(found: Mapping[str, list[Any]]) -> Iterator[Claim]:
     slopes = {m: exponent(KERNEL_WIDTHS, found[f"kernel {m}"]) for m in KERNEL_SPLITS}
     yield Claim(
         f"finite kernels approach G^∞ as d_1^-1/2 (exponent within {HALF_TOLERANCE:g})",
         all(abs(slope + 0.5) <= HALF_TOLERANCE for slope in slopes.values()),
         ", ".join(f"{slope:.3f} for m = {m}" for m, slope in slopes.items()),
     )
-    local, lemma = results["local"], results["lemma"]
+    (local,), (lemma,) = found["local"], found["lemma"]
     times = (1 - local["slowest"]) / (1 - local["factor"])
     slowest = f"; the slowest step contracts {times:.2f} times as much" if local["met"] else ""
     yield Claim(
