@@ -38,15 +38,33 @@ def subtrain(
 ) -> Tensor | None:
     """Train one sub-GCN by one step on each batch that has training nodes, and return the mean loss of the steps."""
     # Its output has the full number of classes, so its loss is that of the global model. `rate`: of step k, from 0.
-    losses = []
+    losses = MeanLoss()
     for k, batch in enumerate(batches):
         if not batch.loss_nodes.numel():
             continue
         begin_step(optimizer, rate(k))
-        losses.append(backward(sub, batch, training))
+        losses.add(backward(sub, batch, training))
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)  # the next sub-GCN has its own
-    return torch.stack(losses).mean() if losses else None
+    return losses.mean
+
+
+class MeanLoss:
+    """The mean of the losses of some steps; None before the first."""
+
+    # A sum in place: a small tensor that is kept from every step leaves a gap in the heap, between large ones.
+    def __init__(self) -> None:
+        self._total: Tensor | None = None
+        self._count = 0
+
+    def add(self, loss: Tensor) -> None:
+        """Add the loss of a step, without gradients."""
+        self._total = loss.double() if self._total is None else self._total.add_(loss)
+        self._count += 1
+
+    @property
+    def mean(self) -> Tensor | None:
+        return None if self._total is None else self._total / self._count
 
 
 def backward(sub: nn.Module, batch: Batch, training: Training) -> Tensor:

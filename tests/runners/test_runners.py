@@ -1,5 +1,6 @@
 """The in-turn runner; "auto", which leaves the same bit for bit and makes each batch once; what all runners share."""
 
+import gc
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
@@ -159,6 +160,23 @@ def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
             loss.backward()
             optimizer.step()
     assert found == pytest.approx(sum(losses) / len(losses), rel=1e-6)
+
+
+class Counting(FullGraph):
+    """The whole graph in every step; counts the tensors that there are before each."""
+
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
+        self.counts: list[int] = []
+        for batch in super().batches(first_step, steps):
+            self.counts.append(sum(type(each) is torch.Tensor for each in gc.get_objects()))
+            yield batch
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_no_tensor_of_a_step_is_kept_for_the_round(runner: str) -> None:
+    sampler, round_ = Counting(WHOLE), GIST(OURS["gcn"], (9, 9), 3).begin_round()
+    make_runner(runner)(round_, sampler, TRAINING, StepRange(0, 9, 9), 0)
+    assert sampler.counts[3] == sampler.counts[8]
 
 
 @pytest.mark.parametrize("runner", RUNNERS)

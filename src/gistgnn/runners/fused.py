@@ -18,7 +18,7 @@ from gistgnn.runners.registry import Losses
 from gistgnn.sampling import Batch, Sampler, arguments, forward, multiplying
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
-from gistgnn.subtrain import begin_step, loss_of
+from gistgnn.subtrain import MeanLoss, begin_step, loss_of
 from gistgnn.training.names import NAMES, named_as
 from gistgnn.utils.random_streams import torch_stream
 
@@ -43,7 +43,7 @@ class Fused:
             return InTurn()(round_, sampler, training, steps, seed)
         groups = [Group(round_, places, training) for places in by_shape(round_.subs)]
         stream = (round_.number, *(i for i in round_.members[:1] if i))  # each rank draws its own dropout
-        losses = []
+        losses = MeanLoss()
         with (
             closing(sampler.batches(steps.first, steps.count)) as batches,
             torch_stream(seed, "dropout", *stream, device=next(round_.subs[0].parameters()).device),
@@ -51,13 +51,12 @@ class Fused:
             for k, batch in enumerate(batches):
                 if batch.loss_nodes.numel():
                     rate = steps.rate(training, k)
-                    losses.append(torch.cat([group.step(batch, rate) for group in groups]))
+                    losses.add(torch.cat([group.step(batch, rate) for group in groups]))
         for group in groups:
             group.finish()
-        if not losses:
+        if (mean := losses.mean) is None:
             return {}
-        means = torch.stack(losses).mean(dim=0).tolist()
-        return dict(zip((i for group in groups for i in group.members), means, strict=True))
+        return dict(zip((i for group in groups for i in group.members), mean.tolist(), strict=True))
 
 
 class Stack:

@@ -5,8 +5,6 @@ import math
 from contextlib import closing
 from functools import partial
 
-import torch
-from torch import Tensor
 from torch.optim import Optimizer
 
 from gistgnn.round import Round
@@ -14,7 +12,7 @@ from gistgnn.runners.registry import Losses
 from gistgnn.sampling.sampler import Sampler
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
-from gistgnn.subtrain import backward, begin_step, subtrain
+from gistgnn.subtrain import MeanLoss, backward, begin_step, subtrain
 from gistgnn.training.names import NAMES
 from gistgnn.utils.random_streams import Stream, torch_stream
 
@@ -60,7 +58,7 @@ class Auto:
         subs, optimizers = round_.subs, make_optimizers(round_, training)
         device = next(subs[0].parameters()).device
         streams = [Stream(seed, "dropout", round_.number, i, device=device) for i in round_.members]
-        losses: list[list[Tensor]] = [[] for _ in subs]
+        losses = [MeanLoss() for _ in subs]
         with closing(sampler.batches(steps.first, steps.count)) as batches:
             for k, batch in enumerate(batches):
                 if batch.loss_nodes.numel():
@@ -68,10 +66,11 @@ class Auto:
                         begin_step(optimizer, steps.rate(training, k))
                     for sub, stream, found in zip(subs, streams, losses, strict=True):
                         with stream:
-                            found.append(backward(sub, batch, training))
+                            found.add(backward(sub, batch, training))
                     for optimizer in optimizers:
                         optimizer.step()
-        return {i: float(torch.stack(found).mean()) for i, found in zip(round_.members, losses, strict=True) if found}
+        means = {i: found.mean for i, found in zip(round_.members, losses, strict=True)}
+        return {i: float(mean) for i, mean in means.items() if mean is not None}
 
 
 def make_optimizers(round_: Round, training: Training) -> list[Optimizer]:
