@@ -16,6 +16,7 @@ from gistgnn.theta.memory import InMemory
 from gistgnn.theta.sharded import Sharded
 from tests.helpers.edges import MODELS as EDGE_MODELS
 from tests.helpers.edges import edge_graph, only
+from tests.helpers.fitting import quiet
 from tests.helpers.models import every_model, tiny_graph
 from tests.helpers.phases import FEWER, REDRAWN
 
@@ -60,8 +61,7 @@ def left(gist: GIST, result: Result) -> dict[str, Any]:
     tensors = {f"{kind}/{name}": tensor.clone() for kind, own in parts.items() for name, tensor in own.items()}
     tensors |= {key: value for key, value in theta.moments.items() if not key.endswith("/step")}
     steps = {key: float(value) for key, value in theta.moments.items() if key.endswith("/step")}
-    history = [{key: value for key, value in entry.items() if key != "train_seconds"} for entry in result.history]
-    return {"tensors": tensors, "steps": steps, "history": history, "test": result.test}
+    return {"tensors": tensors, "steps": steps, "history": quiet(result.history), "test": result.test}
 
 
 @cache

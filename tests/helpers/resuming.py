@@ -5,6 +5,7 @@ from typing import Any
 from gistgnn import GIST, Result
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
+from tests.helpers.fitting import quiet
 from tests.helpers.models import OURS, PLAIN, tiny_graph
 from tests.theta.stores import values
 
@@ -31,11 +32,10 @@ def after(rounds: int) -> list[InterruptWhen]:
 def state(gist: GIST, result: Result) -> dict[str, Any]:
     """All that a run leaves behind, except how long it took."""
     p = result.progress
-    history = [{k: v for k, v in entry.items() if k != "train_seconds"} for entry in p.history]
     return {
         "theta": {n: t.tolist() for n, t in values(gist.theta).items()},
         "model": {n: t.tolist() for n, t in named_tensors(result.model).items()},
-        "history": history,
+        "history": quiet(p.history),
         "classes": str(p.classes),  # counts stay integers
         "rest": [p.rounds, p.steps, p.best_round, p.best_score, p.best, p.last, p.stopped_early, result.interrupted],
     }

@@ -106,15 +106,10 @@ def test_what_fits_the_papers_device_but_not_this_machine_is_not_run(
     assert held["what the paper says of F1 and time"] is None
 
 
-def test_every_store_trains_the_same_and_leaves_no_files(tmp_path: Path) -> None:
-    tables = []
-    for store in ("memory", "disk"):
-        out = tmp_path / store
-        words = ("--datasets", "digits", "--widths", 16, "--epochs", 1, "--local-steps", 1, "--clusters", 10)
-        assert run("reproduce", "ultrawide", *words, "--sub-gcns", 1, 4, "--store", store, "--out", out) == 0
-        paths = list((out / "runs").iterdir())
-        assert [path.suffix for path in paths] == [".json"] * 2
-        tables.append([line[4] for line in json.loads((out / "experiment.json").read_text())["rows"]])
-        runs = [json.loads(path.read_text()) for path in paths]
-        assert {(one["config"]["store"], one["evaluation"]["method"]) for one in runs} == {(store, "parts")}
-    assert tables[0] == tables[1]
+def test_runs_with_theta_on_disk_leave_no_files(tmp_path: Path) -> None:
+    words = ("--datasets", "digits", "--widths", 16, "--epochs", 1, "--local-steps", 1, "--clusters", 10)
+    assert run("reproduce", "ultrawide", *words, "--sub-gcns", 1, 4, "--store", "disk", "--out", tmp_path) == 0
+    paths = list((tmp_path / "runs").iterdir())
+    assert [path.suffix for path in paths] == [".json"] * 2
+    runs = [json.loads(path.read_text()) for path in paths]
+    assert {(one["config"]["store"], one["evaluation"]["method"]) for one in runs} == {("disk", "parts")}
