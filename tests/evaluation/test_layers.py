@@ -78,9 +78,9 @@ def test_any_budget_gives_the_whole_and_uses_the_announced_disk_space(monkeypatc
         held = most = size = 0
 
         @classmethod
-        def empty(cls, nodes: int, blocks: list[slice], *given: object, in_file: bool) -> NodeFeatures:
-            found = super().empty(nodes, blocks, *given, in_file=in_file)
-            found.size = nodes * found.width * 8 * in_file
+        def empty(cls, batch: Batch, plan: LayerPlan, width: int, nodes: int, *given: object) -> NodeFeatures:
+            found = super().empty(batch, plan, width, nodes, *given)
+            found.size = nodes * width * 8 * plan.in_file
             Counting.held += found.size
             Counting.most = max(Counting.most, Counting.held)
             return found

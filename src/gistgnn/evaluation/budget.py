@@ -12,7 +12,6 @@ from gistgnn.nn import GNN, Adjacency
 from gistgnn.nn.gnn import Layer, Propagation
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
-from gistgnn.utils.tensors import column_blocks
 
 WORK = 2**27  # bytes of a chunk of nodes: larger ones are not faster
 _MOST_CHUNKS = 4096
@@ -34,6 +33,14 @@ class Budget(NamedTuple):
     def compute(self) -> int:
         """Bytes on the device of the model."""
         return self.host if self.device is None else self.device
+
+    def require(self, least: int) -> None:
+        """Refuse a model that needs more on its device."""
+        if self.compute < least:
+            raise InputError(
+                f"evaluation has {formats.size(self.compute)} of memory, layer by layer this model needs "
+                f"{formats.size(least)} on this graph: allow more, or evaluate by parts"
+            )
 
 
 class LayerSizes(NamedTuple):
@@ -57,17 +64,12 @@ class LayerSizes(NamedTuple):
         receiving = sending if self.rereads_input else self.messages or self.stored
         if self.cached or not sending or self.block_count(columns) == 1:
             return max(sending, receiving + self.hidden)
-        out = 0 if self.hidden == self.sent else self.hidden  # the output overwrites what was received
-        updating = (self.stored if self.rereads_input else 0) + self.sent + out
+        updating = (self.stored if self.rereads_input else 0) + self.sent + self.hidden
         return max(sending, receiving + self.sent, updating)
 
     def block_count(self, columns: int) -> int:
         """Count the blocks, of which a very wide layer has too many to list."""
         return -(-self.sent // columns) if self.cuts else 1
-
-    def blocks(self, columns: int) -> list[slice]:
-        """Cut the messages into blocks of at most ``columns`` columns, where the layer allows it."""
-        return column_blocks(self.sent, columns if self.cuts else self.sent)
 
     def row(self, size: int) -> int:
         """Return the bytes per node of a chunk, for numbers of ``size`` bytes."""
@@ -159,11 +161,7 @@ def whole_graph_bytes(gnn: GNN, batch: Batch | GraphShape) -> int:
 def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> LayerPlan:
     """Choose where features are stored and how large the chunks are; refuse a budget that is too small."""
     costs = LayerCosts(gnn, batch, budget.compute // 4)
-    if budget.compute < costs.least:
-        raise InputError(
-            f"evaluation has {formats.size(budget.compute)} of memory, layer by layer this model needs "
-            f"{formats.size(costs.least)} on this graph: allow more, or evaluate by parts"
-        )
+    budget.require(costs.least)
     left = budget.compute - costs.resident
     work = min(max(costs.least_work, min(WORK, left // 4)), left - costs.column(costs.narrowest))
     room = left - work

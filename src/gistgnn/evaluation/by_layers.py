@@ -113,14 +113,15 @@ class NodeFeatures:
 
     @classmethod
     def empty(
-        cls, nodes: int, blocks: list[slice], device: torch.device, dtype: torch.dtype, *, in_file: bool
+        cls, batch: Batch, plan: LayerPlan, width: int, nodes: int, blocks: list[slice] | None = None
     ) -> "NodeFeatures":
-        """Return features on the host that are still to be set; `blocks` cut their columns."""
-        size = torch.Size([nodes * blocks[-1].stop])
-        in_file = in_file and bool(size.numel())
+        """Return features on the host that are still to be set; `blocks` cut their columns, or else the plan does."""
+        blocks = blocks or column_blocks(width, plan.columns * len(batch.x) // max(nodes, 1))
+        size, dtype = torch.Size([nodes * width]), batch.dtype
+        in_file = plan.in_file and bool(size.numel())
         whole = temporary_tensors({"x": (size, dtype)})["x"] if in_file else torch.empty(size, dtype=dtype)
         cuts = ((nodes * block.start, nodes * block.stop) for block in blocks)
-        return cls([whole[start:stop].view(nodes, -1) for start, stop in cuts], device, dtype)
+        return cls([whole[start:stop].view(nodes, -1) for start, stop in cuts], batch.device, dtype)
 
     def rows(self, nodes: slice | Tensor) -> Tensor | SparseMatrix:
         first = self.parts[0]
@@ -145,6 +146,10 @@ class NodeFeatures:
         self.parts = []
 
 
+Pass = Callable[[RequiredNodes, NodeFeatures], Iterator[tuple[slice, Tensor]]]
+"""Runs a layer: from the nodes that it computes and its input, to its output for a piece of them after another."""
+
+
 # Messages and updates are computed for a chunk of nodes at a time, sums for a chunk and a block of columns, of which
 # all messages are in memory. `required` has the nodes that each layer computes.
 class ByLayers(Inference):
@@ -162,61 +167,54 @@ class ByLayers(Inference):
         return {"method": "layers", "exact": True, "disk_bytes": self._plan.disk}
 
     def outputs(self, model: nn.Module) -> Iterator[Output]:
+        return_freed_memory()
+        h, passes = self._begin(model)
+        *hidden, (last, _) = passes
+        for (run, width), required in zip(hidden, self._required, strict=False):
+            pieces, out = run(required, h), NodeFeatures.empty(self._batch, self._plan, width, len(required))
+            for nodes, values in pieces:
+                out.put(nodes, values)
+            h.close()
+            h = out
+        required = self._required[-1]
+        for nodes, values in last(required, h):
+            yield nodes if required.nodes is None else required.nodes[nodes], values
+
+    def _begin(self, model: nn.Module) -> tuple[NodeFeatures, list[tuple[Pass, int]]]:
+        """Return the input of the first layer, and for every layer how it runs and the columns of its output."""
         gnn, batch, plan = cast(GNN, as_gnn(model)), self._batch, self._plan
         gnn.check_input(batch.x)
-        return_freed_memory()
         features, scale = batch.dense if scales_input(gnn) else batch.features, partial(scaled, gnn)
         if isinstance(features, SparseMatrix):
             h = NodeFeatures([features], batch.device, batch.dtype)
         else:
             blocks = column_blocks(features.shape[1], plan.columns if batch.is_stored else features.shape[1])
             h = NodeFeatures([features[:, columns] for columns in blocks], batch.device, batch.dtype, scale)
-        for index, (layer, sizes, required) in enumerate(zip(gnn.convs, plan.layers, self._required, strict=True)):
-            step = _LayerPass(batch, plan, cast(Layer, layer), sizes, required, h)
-            if index < len(gnn.norms):
-                h = step.hidden(gnn.norms[index])
-            else:
-                yield from step.outputs()
+        layers = zip(gnn.convs, [*gnn.norms, None], plan.layers, strict=True)
+        return h, [(_LayerPass(batch, plan, cast(Layer, own), norm, each), each.output) for own, norm, each in layers]
 
 
 class _LayerPass:
-    """One layer for the nodes that it computes. Its input ``h`` is closed when nothing reads it any more."""
+    """One layer of `gistgnn.nn`, with the norm and activation that follow; ``norm``: None for the last layer."""
 
-    def __init__(
-        self, batch: Batch, plan: LayerPlan, layer: Layer, sizes: LayerSizes, required: RequiredNodes, h: NodeFeatures
-    ) -> None:
-        self._batch, self._plan, self._layer, self._sizes, self._required = batch, plan, layer, sizes, required
-        self._row, self._h, self._no_rows = sizes.row(batch.dtype.itemsize), h, h.rows(slice(0, 0))
+    def __init__(self, batch: Batch, plan: LayerPlan, layer: Layer, norm: nn.Module | None, sizes: LayerSizes) -> None:
+        self._batch, self._plan, self._layer, self._norm, self._sizes = batch, plan, layer, norm, sizes
+        self._row = sizes.row(batch.dtype.itemsize)
 
-    def hidden(self, norm: nn.Module) -> NodeFeatures:
-        """Return the activated output of a hidden layer."""
-        received, sums = self._aggregate()
-        if sums is not None and len(sums.blocks) > 1 and sums.width == self._sizes.hidden:
-            out = sums  # every row is read before it is written
-        else:
-            out = self._store(self._sizes.hidden, len(self._required))
-        for nodes, values in self._updated(received):
-            out.put(nodes, activate(norm, values))
-        for used in (self._h, sums):
-            if used is not None and used is not out:
-                used.close()
-        return out
+    def __call__(self, required: RequiredNodes, h: NodeFeatures) -> Iterator[tuple[slice, Tensor]]:
+        """Aggregate now, then yield the output for a piece of the nodes after another, in ascending order."""
+        # The input `h` is closed when nothing reads it any more.
+        self._required, self._h, self._no_rows = required, h, h.rows(torch.arange(0))
+        return self._outputs(*self._aggregate())
 
-    def outputs(self) -> Iterator[Output]:
-        """Yield the output of the last layer for a chunk of nodes after another."""
-        received, sums = self._aggregate()
-        every = self._required.nodes
-        for nodes, values in self._updated(received):
-            yield nodes if every is None else every[nodes], values
-        for used in (self._h, sums):
-            if used is not None:
-                used.close()
-
-    def _updated(self, received: Rows) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the layer's output for a chunk of nodes after another, in ascending order."""
+    def _outputs(self, received: Rows, sums: NodeFeatures | None) -> Iterator[tuple[slice, Tensor]]:
         for nodes in self._chunks():
             x = self._own(self._h, nodes) if self._layer.update_reads_input else self._no_rows
-            yield nodes, self._layer.update(x, received(nodes))
+            values = self._layer.update(x, received(nodes))
+            yield nodes, values if self._norm is None else activate(self._norm, values)
+        if sums is not None:
+            sums.close()
+        self._h.close()
 
     def _own(self, h: NodeFeatures, nodes: slice) -> Tensor | SparseMatrix:
         """Return the rows of ``h`` that belong to some of the layer's nodes."""
@@ -236,7 +234,7 @@ class _LayerPass:
         if len(z.blocks) == 1:
             received, sums = partial(self._sums_of, z.block(0), scores, z.blocks[0]), None if z is h else z
         else:
-            sums = self._store(self._sizes.sent, len(self._required), z.blocks)
+            sums = NodeFeatures.empty(batch, self._plan, self._sizes.sent, len(self._required), z.blocks)
             for index, columns in enumerate(z.blocks):
                 block, target = z.block(index), cast(Tensor, sums.parts[index])
                 for nodes in self._chunks():
@@ -256,7 +254,10 @@ class _LayerPass:
     def _messages(self, h: NodeFeatures) -> tuple[NodeFeatures, Tensor]:
         """Return the messages of all nodes (``h`` if the layer sends its input), and the scores: [edge_scores, N]."""
         sizes, layer, inputs = self._sizes, self._layer, self._required.inputs
-        z = self._store(sizes.sent, inputs, sizes.blocks(self._columns(inputs))) if sizes.messages else h
+        z = h
+        if sizes.messages:
+            blocks = None if sizes.cuts else [slice(0, sizes.sent)]
+            z = NodeFeatures.empty(self._batch, self._plan, sizes.sent, inputs, blocks)
         scores = torch.empty(sizes.scores, inputs, dtype=self._batch.dtype, device=self._batch.device)
         own = self._required.own
         for nodes in self._chunks() if own is None else row_pieces(inputs, self._row, self._plan.work):
@@ -267,14 +268,6 @@ class _LayerPass:
             if z is not h:
                 z.put(nodes, sent)
         return z, scores
-
-    def _store(self, width: int, nodes: int, blocks: list[slice] | None = None) -> NodeFeatures:
-        blocks = blocks or column_blocks(width, self._columns(nodes))
-        return NodeFeatures.empty(nodes, blocks, self._batch.device, self._batch.dtype, in_file=self._plan.in_file)
-
-    def _columns(self, nodes: int) -> int:
-        """Return how many columns of ``nodes`` nodes may be in memory."""
-        return self._plan.columns * len(self._batch.x) // max(nodes, 1)
 
     def _chunks(self) -> Iterator[slice]:
         work, row, adj = self._plan.work, self._row, self._batch.adj

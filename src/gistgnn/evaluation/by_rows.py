@@ -14,16 +14,15 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation.budget import Budget, LayerPlan
-from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, RequiredNodes, required_nodes
-from gistgnn.evaluation.inference import Inference, Output, WholeGraph
+from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, Pass, RequiredNodes, required_nodes
+from gistgnn.evaluation.inference import Inference, WholeGraph
 from gistgnn.graphs.csr import CSR
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.gnn import scaled
 from gistgnn.nn.pyg_layers import layers_on_rows, normalises
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
-from gistgnn.utils import formats
-from gistgnn.utils.process_memory import PeakBytes, return_freed_memory
+from gistgnn.utils.process_memory import PeakBytes
 
 ModelLayer = Callable[..., Tensor]
 
@@ -105,21 +104,9 @@ class ByRows(ByLayers):
         self._edge_data = {name: given[name].cpu() for name in self._names}
         super().__init__(batch, plan, required_nodes(costs, self._adj, wanted if batch.is_stored else None))
 
-    def outputs(self, model: nn.Module) -> Iterator[Output]:
-        return_freed_memory()
-        layers, h = layers_of(model) or [], self.input(model)
-        for number, (layer, costs, required) in enumerate(zip(layers, self._costs, self._required, strict=True), 1):
-            blocks = self.run(model, layer, h, costs, required)
-            if number == len(layers):
-                for rows, values in blocks:
-                    yield rows if required.nodes is None else required.nodes[rows], values
-                return
-            columns, batch = [slice(0, costs.width)], self._batch
-            out = NodeFeatures.empty(len(required), columns, batch.device, batch.dtype, in_file=self._plan.in_file)
-            for rows, values in blocks:
-                out.put(rows, values)
-            h.close()
-            h = out
+    def _begin(self, model: nn.Module) -> tuple[NodeFeatures, list[tuple[Pass, int]]]:
+        layers = zip(layers_of(model) or [], self._costs, strict=True)
+        return self.input(model), [(partial(self.run, model, layer, costs), costs.width) for layer, costs in layers]
 
     def input(self, model: nn.Module) -> NodeFeatures:
         """Return the graph's features, scaled as the model does."""
@@ -127,15 +114,9 @@ class ByRows(ByLayers):
         return NodeFeatures([self._batch.dense], self._batch.device, self._batch.dtype, scale)
 
     def run(
-        self,
-        model: nn.Module,
-        layer: ModelLayer,
-        h: NodeFeatures,
-        costs: RowCosts,
-        required: RequiredNodes | None = None,
+        self, model: nn.Module, layer: ModelLayer, costs: RowCosts, required: RequiredNodes, h: NodeFeatures
     ) -> Iterator[tuple[slice, Tensor]]:
         """Yield the layer's output for a block of rows after another."""
-        required = required or self._required[0]
         count, work, start, step = len(required), self._plan.work, 0, len(required)
         ends = (required.rowptr.long() + torch.arange(count + 1)).numpy()  # of the rows with their edges
         while start < count:
@@ -204,7 +185,8 @@ def prepare_rows(model: nn.Module, batch: Batch, budget: Budget, wanted: Tensor 
     )
 
 
-_WIDE = LayerPlan(in_file=False, columns=0, work=2**62, layers=(), disk=0)
+_ALL = 2**31  # columns: features are never cut into blocks of them
+_WIDE, _ANY = LayerPlan(in_file=False, columns=_ALL, work=2**62, layers=(), disk=0), RowCosts(1, 1, 0)
 
 
 def _plan(costs: list[RowCosts], batch: Batch, budget: Budget) -> LayerPlan:
@@ -214,15 +196,11 @@ def _plan(costs: list[RowCosts], batch: Batch, budget: Budget) -> LayerPlan:
     widths = [0, *(each.width for each in costs[:-1]), 0]
     features = nodes * size * max(one + other for one, other in pairwise(widths))
     least = resident + max(each.bytes(min(most, nodes), most) for each in costs)
-    if budget.compute < least:
-        raise InputError(
-            f"evaluation has {formats.size(budget.compute)} of memory, layer by layer this model needs "
-            f"{formats.size(least)} on this graph: allow more, or evaluate by parts"
-        )
+    budget.require(least)
     room = budget.compute - resident
     in_file = features > (room // 2 if budget.device is None else budget.host)
     work = (room if in_file or budget.device is not None else room - features) * 3 // 4  # C's heap keeps some more
-    return LayerPlan(in_file, 0, min(max(work, least - resident), _MOST), (), features * in_file)
+    return LayerPlan(in_file, _ALL, min(max(work, least - resident), _MOST), (), features * in_file)
 
 
 def _whole_bytes(model: nn.Module, batch: Batch) -> int:
@@ -239,11 +217,11 @@ def _whole_bytes(model: nn.Module, batch: Batch) -> int:
 def _costs(model: nn.Module, batch: Batch, layers: list[ModelLayer]) -> list[RowCosts]:
     peaks = list[list[tuple[int, int]]]()
     for probe in (_probe(batch, 64, 1), _probe(batch, 8, 256)):
-        runner, found = ByRows(model, probe, _WIDE, [RowCosts(1, 1, 0)]), list[tuple[int, int]]()
+        runner, found = ByRows(model, probe, _WIDE, [_ANY]), list[tuple[int, int]]()
         h = runner.input(model)
         for layer in layers:
             with PeakBytes() as counted:
-                ((_, out),) = runner.run(model, layer, h, RowCosts(1, 1, 0))
+                ((_, out),) = runner.run(model, layer, _ANY, runner._required[0], h)
             h = NodeFeatures([out], probe.device, probe.dtype)
             found.append((counted.peak, out.shape[1]))
         peaks.append(found)

@@ -51,7 +51,7 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """Return the output of nodes with features ``x`` that received ``a``: [N, out_features]."""
+        """Return the output of nodes with features ``x`` that received ``a``: [N, out_features], a new tensor."""
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return the layer's output before norm and activation: [N, out_features]."""
