@@ -1,4 +1,4 @@
-"""`gistgnn plan`: what a run would take of memory, disk and time, for several m or phases."""
+"""`gistgnn plan`: what a run would take of memory, disk and time, for several m or phases; what a budget chooses."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, sizes_of
+from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, graph_of, sizes_of
 from gistgnn.defaults import chosen_epochs
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         description="Say what memory, disk and time a run would take for several m, and which m to choose. A few "
         "rounds of every m are timed on a random graph; nothing is kept.",
         example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
-        common=(*options.MOST_USED, "--store", "--memory", "--json"),
+        common=(*options.MOST_USED, "--budget", "--store", "--memory", "--json"),
     )  # fmt: skip
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     group = parser.add_argument_group("plan")
@@ -48,7 +48,7 @@ def _run(args: argparse.Namespace) -> int:
     from gistgnn.utils.console import spinner
 
     if args.budget:
-        raise InputError("a budget is given: `gistgnn train --budget` says what it chooses, then trains; leave it out")
+        return _choose(args)
     config = config_from_args(args, given_sub_gcns(args) if args.phases else 1)
     resources = Resources.here(config.device, args.out, args.memory)
     sizes = sizes_of(args)
@@ -62,6 +62,28 @@ def _run(args: argparse.Namespace) -> int:
     print(f"\n{plan.advice}\n{_batches(plan.sampler)}")
     if plan.narrow:
         print(_first_try(plan.narrow, plan.options[0], config.model.hidden))
+    return 0
+
+
+def _choose(args: argparse.Namespace) -> int:
+    """Print what a run with a budget would choose, and nothing else."""
+    from gistgnn.fit.budget import choose
+    from gistgnn.fit.prepare import make_sampler
+    from gistgnn.sampling import chosen_sampling
+
+    given = {"memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
+    if unused := next((name for name, value in given.items() if value is not None), None):
+        raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
+    config, graph = config_from_args(args, given_sub_gcns(args)), graph_of(args)
+    gist = config.trainer(graph.num_features, graph.num_classes)
+    sampling = chosen_sampling(config.sampler, graph.num_nodes)
+    sampler = make_sampler(gist, graph.to(gist.device), sampling, config.inductive)
+    choice = choose(gist, sampler, config.training, args.budget)
+    if args.json:
+        return options.print_json(choice)
+    training, copies = choice["training"], {True: ",copies", False: ""}
+    phases = " ".join(f"{each['sub_gcns']}:{each['epochs']:.4g}{copies[each['copies']]}" for each in training["phases"])
+    print(f"{choice['reason']}\nphases: {phases}, schedule {training['schedule']}, lr {training['lr']:g}")
     return 0
 
 
