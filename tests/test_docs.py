@@ -2,13 +2,11 @@
 
 import argparse
 import re
-import runpy
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,11 +58,10 @@ def test_the_new_lines_of_a_diff_are_lines_of_a_program_that_runs(page: Path) ->
     assert [line for line in new if line not in program.splitlines()] == []
 
 
-def test_training_is_predicted_as_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_is_predicted_as_the_docs_say() -> None:
     (block,) = (block for block in code(DOCS / "explanation/theory.md", "python") if "predicted_error" in block)
     names: dict[str, Any] = {}
     exec(block, names)
-    assert capsys.readouterr().out.startswith("[]\n")  # no assumption fails
     ratios = names["errors"][1:] / names["predicted_error"](names["problem"], 4096, 2, 2, names["eta"], rounds=20)[1:]
     assert float(ratios.log().abs().max()) < 0.5
 
@@ -135,18 +132,6 @@ def test_the_glossary_is_short_and_every_page_is_in_the_navigation() -> None:
     assert 0 < len(terms) <= 25
     navigation = (ROOT / "mkdocs.yml").read_text()
     assert [name for page in DOCS.rglob("*.md") if (name := str(page.relative_to(DOCS))) not in navigation] == []
-
-
-def test_a_page_that_loads_something_from_elsewhere_is_refused(tmp_path: Path) -> None:
-    after_build = runpy.run_path(str(DOCS / "hooks.py"))["on_post_build"]
-    config = SimpleNamespace(site_dir=str(tmp_path))
-    page = tmp_path / "index.html"
-    page.write_text('<a href="https://example.org">a link</a> <script src="assets/a.js"></script>')
-    after_build(config)
-    for tag in ('<script src="https://example.org/a.js">', "<link rel=x href=//example.org/a.css>"):
-        page.write_text(tag)
-        with pytest.raises(Exception, match="from elsewhere"):
-            after_build(config)
 
 
 def test_the_site_builds_and_lists_every_command(tmp_path: Path) -> None:

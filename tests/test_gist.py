@@ -1,19 +1,21 @@
-"""Algorithm 1: what it is at m = 1, by hand, and from a seed."""
+"""Algorithm 1: what it is at m = 1, by hand, and from a seed; its rounds."""
 
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from gistgnn import GIST
+from gistgnn import GIST, DivergedError, InputError
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN, Adjacency
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
-from tests.helpers.models import USERS, C, F, tiny_graph
+from tests.helpers.models import OURS, USERS, C, F, tiny_graph
+
+ADJ = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
 
 # Algorithm 1 at m = 1 is ordinary training.
 
@@ -34,11 +36,10 @@ def test_one_sub_gcn_is_a_plain_loop_bit_for_bit(options: dict[str, Any], norm: 
     model, epochs = gist.model().train(), 13
     training = Training(epochs, **options)
     optimizer = training.make_optimizer(model.parameters())
-    adj = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
     for step in range(epochs):
         optimizer.param_groups[0]["lr"] = training.rate_at(step, epochs)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(GRAPH.x, adj)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
+        nn.functional.cross_entropy(model(GRAPH.x, ADJ)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
         if training.clip_norm is not None:
             nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
         optimizer.step()
@@ -46,15 +47,16 @@ def test_one_sub_gcn_is_a_plain_loop_bit_for_bit(options: dict[str, Any], norm: 
     assert same(theta(gist), {n: t.detach() for n, t in named_tensors(model).items()})
 
 
-@pytest.mark.parametrize("case", ["gcn", "input", "shared", "pyg"])
-def test_rounds_by_hand_are_fit(case: str) -> None:
-    builds: dict[str, tuple[Any, Any, int | None]] = {
-        "gcn": (gcn(), (8, 7), None),
-        "input": (lambda w: GCN(w[0], w[1:], C), (F, 8), 0),
-        "shared": (USERS["residual"][0], 8, None),
-        "pyg": (USERS["pyg sage stack"][0], (8, 7), None),
-    }
-    build, widths, input_axis = builds[case]
+@pytest.mark.parametrize(
+    ("build", "widths", "input_axis"),
+    [
+        (gcn(), (8, 7), None),
+        (lambda w: GCN(w[0], w[1:], C), (F, 8), 0),
+        (USERS["residual"][0], 8, None),
+        (USERS["pyg sage stack"][0], (8, 7), None),
+    ],
+)
+def test_rounds_by_hand_are_fit(build: Any, widths: Any, input_axis: int | None) -> None:
     fitted, own = (GIST(build, widths, 3, input_axis=input_axis, seed=2) for _ in range(2))
     fit(fitted, epochs=18, local_steps=2, lr=0.02)  # six steps each: three rounds
     adj = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
@@ -118,3 +120,132 @@ def test_m_the_epochs_and_the_batches_suit_the_graph() -> None:
         given = GIST(gcn(), (8, 7), 2)
         given.fit(tiny_graph(nodes), epochs=1, progress=False)
         assert given.sub_gcns == 2
+
+
+# The rounds of a loop by hand.
+
+
+def make() -> GIST:
+    return GIST(OURS["gcn"], (8, 7), 3)
+
+
+def train(sub: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 2, x: Tensor = GRAPH.x) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(sub(x, ADJ)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
+        optimizer.step()
+
+
+def adam(sub: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(sub.parameters(), lr=0.05)
+
+
+def rounds_of(gist: GIST, count: int, *, carry: bool = False) -> None:
+    for round_ in gist.rounds(count):
+        for i, sub in enumerate(round_):
+            optimizer = adam(sub)
+            if carry:
+                round_.carry(i, optimizer)
+            train(sub, optimizer)
+
+
+def test_a_round_gives_plain_modules_and_leaving_it_aggregates() -> None:
+    gist = make()
+    before = gist.theta.copy()
+    for round_ in gist.rounds(1):
+        assert len(round_) == len(list(round_)) == 3
+        for own, sub in zip(round_.blocks, round_, strict=True):
+            assert type(sub) is GCN
+            assert sub.training
+            assert named_tensors(sub)["convs.1.weight"].shape == (len(own[1]), len(own[0]))
+            train(sub, adam(sub))
+        assert same(theta(gist), before)
+    assert not same(theta(gist), before)
+    for own, sub in zip(round_.blocks, round_, strict=True):
+        new = gist.theta.tensors["convs.1.weight"][own[1]][:, own[0]]
+        assert torch.equal(new, named_tensors(sub)["convs.1.weight"])
+    shared = torch.stack([named_tensors(sub)["convs.2.bias"] for sub in round_]).mean(0)
+    torch.testing.assert_close(gist.theta.tensors["convs.2.bias"], shared.detach())
+
+
+def test_a_list_of_the_sub_gcns_trained_later_in_any_order_is_the_same() -> None:
+    one, other = make(), make()
+    rounds_of(one, 3)
+    for round_ in other.rounds(3):
+        for sub in reversed(list(round_)):
+            train(sub, adam(sub))
+    assert same(theta(one), other.theta.tensors)
+
+
+def test_a_new_round_starts_without_gradients() -> None:
+    """Modules are used again; what a broken-off round left in them must not reach the next."""
+    gist = GIST(OURS["gcn"], (8, 6), 2)
+    rounds_of(gist, 1)
+    for round_ in gist.rounds(1):
+        assert all(p.grad is None for sub in round_ for p in sub.parameters())
+
+
+DIVERGED = ("round 3", "'convs.1.bias'", "sub-GCN 1", "learning rate")
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ("error", KeyError, ()),
+        ("one without carry", InputError, ("sub-GCN 1", "all or none")),
+        ("nan", DivergedError, DIVERGED),
+        ("inf", DivergedError, DIVERGED),
+    ],
+)
+def test_a_round_that_fails_changes_nothing(how: str, error: type[Exception], said: tuple[str, ...]) -> None:
+    gist = make()
+    list(gist.rounds(2))
+    before = gist.theta.copy()
+
+    def fail() -> None:
+        for round_ in gist.rounds(1):
+            for i, sub in enumerate(round_):
+                optimizer = adam(sub)
+                if how == "one without carry" and i != 1:
+                    round_.carry(i, optimizer)
+                train(sub, optimizer)
+                if how == "error":
+                    raise KeyError
+            if error is DivergedError:
+                with torch.no_grad():
+                    named_tensors(round_.subs[1])["convs.1.bias"][0] = float(how)
+
+    with pytest.raises(error) as caught:
+        fail()
+    assert all(part in str(caught.value) for part in said)
+    assert same(theta(gist), before)
+
+
+def test_carry_keeps_the_moments() -> None:
+    gist = make()
+    rounds_of(gist, 3, carry=True)
+    assert gist.theta.moments["moments/convs.1.weight/step"] == 6
+    mean = gist.theta.moments["moments/convs.1.weight/exp_avg"]
+    assert mean.shape == (7, 8)
+    assert mean.any()
+    other = make()
+    rounds_of(other, 3)
+    assert not same(theta(gist), other.theta.tensors)
+
+
+@pytest.mark.parametrize("trained", [0, 1])
+def test_carry_where_only_one_sub_gcn_took_steps(trained: int) -> None:
+    """The others' entries have no moments yet: they count as zero, and nobody's are lost."""
+    gist = GIST(USERS["features"][0], (8,), 2)
+    for round_ in gist.rounds(1):
+        for i, sub in enumerate(round_):
+            optimizer = adam(sub)
+            round_.carry(i, optimizer)
+            if i == trained:
+                optimizer.zero_grad()
+                sub(GRAPH.x).square().sum().backward()
+                optimizer.step()
+        own, other = round_.blocks[trained][0], round_.blocks[1 - trained][0]
+    kept = gist.theta.moments["moments/hidden.weight/exp_avg_sq"]
+    assert kept[own].any()
+    assert not kept[other].any()

@@ -3,7 +3,6 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +15,10 @@ CLUSTERS = "--sampler clusters --clusters 4 --clusters-per-batch 2 --cluster-met
 TRAIN = {  # options of `train`, and the message; `test_options` has every field's range
     "--hidden 100000000 100000000": "needs",
     "--dataset corra": "did you mean cora?",
-    "--dataset absent.npz": "absent.npz cannot be read (No such file",
+    "--dataset absent.npz": "absent.npz: no such file",
     "--dataset cut.npz": "cut.npz cannot be read",
+    "--dataset unlabelled.npz": "has no y",
+    "--dataset numbers.npz": 'to predict numbers, give GIST.fit a PyG Data and loss="mse"',
     "--dataset own.csv": "`gistgnn convert own.csv FOLDER --nodes nodes.csv`, and give that FOLDER",
     "--dataset tables": "`gistgnn convert tables/edges.csv FOLDER --nodes tables/nodes.csv`",
     "--model gcm": "invalid choice: 'gcm' (choose from gcn, graphsage, gat",
@@ -33,7 +34,6 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--resume --overwrite": "--resume and --overwrite are both given",
     "--max-seconds soon": "'soon' is not a time",
     "--grace 1e300": "is not a number of seconds above 0, at most 1,000,000,000",
-    # models
     "--heads 4": "heads is given, but the model is gcn: add --model gat",
     "--model gat --hidden 8 --heads 2 --sub-gcns 9": "8 features of d_1",
     "--model-args depth=3": "model_args is given, but the model is gcn",
@@ -45,57 +45,41 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--model own_net.py:number": "int: expected a function of (in_features, hidden, classes)",
     "--model own_net.py:linear": "no layers today",
     "--model pipe.py:build": "it is no regular file",
-    # methods
     f"--method local-sgd {CLUSTERS} --partition-dims 1": "the method is local-sgd, which splits nothing",
-    # phases and budgets
-    "--phases 8": "'8' is not a phase",
     "--phases 8:2,colour=red": "is not a phase",
     "--phases 2:4 --sub-gcns 2": "leave --sub-gcns out",
     "--phases 2:4 --epochs 9": "leave epochs out",
     "--phases 3:4 2:4 --redraw-every 0": "one divides the other",
-    "--budget soon": "'soon' is not a time",
     "--budget 9s --sub-gcns 3": "leave one out",
-    # samplers
     "--sampler clusters --clusters 41": "clusters is 41, expected an integer from 1 to 40",
     "--sampler clusters --clusters 14 --inductive": "from 1 to 13",
     "--clusters 4 --clusters-per-batch 10": "clusters_per_batch is 10, more than the 4 clusters",
-    "--sampler clusters --clusters 4 --batch-size 4": "batch_size is given, but the sampler is clusters",
     "--sampler full --cluster-method random": "is given, but the sampler is full: add --sampler clusters",
     "--batch-size 4": "batch_size is given, but the sampler is auto: add --sampler ladies or",
-    "--sampler ladies --fanout 4": "fanout is given, but the sampler is ladies: add --sampler neighbor",
-    # evaluation, loss and score
     "--evaluation parts --parts 0": "'0' is not an integer from 1 to",
-    "--evaluation-memory 0": "'0' is not a size such as 32GB",
     "--loss hinge": "loss is 'hinge', expected one of cross-entropy",
     "--class-weights equal": "expected balanced, or a number for each class",
 }
 OTHERS = {  # other commands
     "": "give a command",
-    "tarin": "invalid choice: 'tarin'",
     "train --resume": "--resume needs --out",
     "evaluate nowhere": "nowhere holds no result.json",
     "predict own.npz --output a.csv": "own.npz is a file: give the folder of the run, .",
     "predict nowhere --output a.txt": "expected a name that ends in .csv or .npz",
-    "predict run --output p.csv --parts-sample 3": "unrecognized arguments: --parts-sample 3",
     "list nowhere": "nowhere is not a folder",
     "datasets nope": "'nope' is neither a data set nor a file",
     "datasets digits --verify": "--verify is for graph folders; digits is none",
     "compare --phases 2:4": "phases are given, but compare trains every m",
     f"compare --dataset own.npz --seeds {2**31}": "is not an integer from 1 to 1000",
-    "compare --store-precision bf16": "unrecognized arguments: --store-precision",
     "compare --out out --methods local-sgd --sampler full": "gives each worker its own batches",
     "compare --out out --sub-gcns 1": "nothing to compare",
-    "compare --out out --sub-gcns 1000": "sub_gcns is 1000, more than the 256 features of d_1",
     "compare --out out --hidden 2 2 --sub-gcns 2 --memory 0.1": "m = 1 needs",
-    "compare --out file/run": "cannot write file/run",
     "compare run --epochs 3": "--epochs is given beside folders of runs",
-    "plan --sampler full --clusters 5": "add --sampler clusters",
     "partition --dataset own.npz --clusters 4 --memory 2": "--memory is for a folder that is written: add --out",
     "partition --dataset own.npz --clusters 4 --method auto": "--method auto is for a folder that is written: add",
     "partition --dataset digits --clusters 4 --out made": "make one with `gistgnn convert digits FOLDER`",
     "partition --dataset nothing --clusters 4 --out made": "nothing has no manifest.json",
     "convert coraa made": "is neither a data set nor a file (did you mean cora?)",
-    "convert digits": "the following arguments are required: DEST",
     "theory": "the following arguments are required: ACTION",
     "theory check": "the following arguments are required: GRAPH",
     "theory check complete:2": "complete:2 is not a graph, expected complete:N with N an integer from 3 to 5000",
@@ -126,6 +110,8 @@ def test_training(capsys: pytest.CaptureFixture[str], folder: Path, options: str
     for name in ("own.csv", "tables/edges.csv"):
         (folder / name).touch()
     (folder / "cut.npz").write_bytes((folder / "own.npz").read_bytes()[:500])
+    np.savez(folder / "numbers.npz", **{**arrays(), "y": np.arange(40) / 2})
+    np.savez(folder / "unlabelled.npz", **{name: array for name, array in arrays().items() if name != "y"})
     (folder / "own_net.py").write_text(OWN)
     os.mkfifo(folder / "pipe.py")
     words = ("train", "--dataset", "own.npz", "--hidden", 8, 8, "--out", "run", *shlex.split(options))
@@ -138,19 +124,6 @@ def test_training(capsys: pytest.CaptureFixture[str], folder: Path, options: str
 def test_other_commands(capsys: pytest.CaptureFixture[str], folder: Path, words: str) -> None:
     (folder / "file").touch()
     refused(capsys, OTHERS[words], *shlex.split(words), leaves=folder)
-
-
-GRAPHS: dict[str, tuple[dict[str, Any], str]] = {  # what is put in place of an array; `tests/graphs` has more
-    "no labels": ({"y": None}, "has no y"),
-    "numbers": ({"y": np.arange(40) / 2}, 'to predict numbers, give GIST.fit a PyG Data and loss="mse"'),
-}
-
-
-@pytest.mark.parametrize(("spoilt", "message"), GRAPHS.values(), ids=GRAPHS)
-def test_graphs(capsys: pytest.CaptureFixture[str], folder: Path, spoilt: dict[str, Any], message: str) -> None:
-    graph = {name: array for name, array in {**arrays(), **spoilt}.items() if array is not None}
-    np.savez(folder / "own.npz", **graph)
-    refused(capsys, message, "train", "--dataset", "own.npz", leaves=folder)
 
 
 @pytest.mark.parametrize("name", ["$x_{%s{}", "a\n\x1b[31mb", os.fsdecode(b"\xff\xfe")])

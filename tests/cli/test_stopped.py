@@ -1,4 +1,4 @@
-"""Runs that a signal stops, and what goes on afterwards; folders that a run is writing."""
+"""Runs that a signal stops, and what goes on afterwards; folders that a run is writing; streams that are closed."""
 
 import json
 import os
@@ -14,7 +14,6 @@ import psutil
 import pytest
 
 from gistgnn import GIST, Saving, load_run
-from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store
 from tests.helpers.commands import Forked, command, environment, run_command, start, start_command
@@ -96,7 +95,6 @@ def _check_the_best_model_so_far(cli: Cli, out: Path) -> None:
     scored = cli("evaluate", "run", "--json")
     assert json.loads(scored.stdout)["test"] == record["test"]
     assert f"interrupted after {record['rounds']} round" in scored.stderr
-    assert cli("predict", "run", "--output", "labels.csv").returncode == 0
     assert "The run was interrupted after" in (out / "report.html").read_text()
     shutil.copytree(out, "lost", ignore=shutil.ignore_patterns("checkpoints"))
     assert "no checkpoint to resume from" in cli(*RUN, "--out", "lost", "--resume").stderr
@@ -114,8 +112,7 @@ def _check_a_killed_run(cli: Cli, out: Path) -> None:
     assert "holds an unfinished run: add --resume" in cli(*RUN, "--out", "run").stderr
     other = cli(*RUN, "--out", "run", "--resume", "--store", "disk", "--dropout", 0)
     assert "is of another run: dropout was 0.5, now 0.0; " in other.stderr
-    assert before
-    assert _contents(out / "checkpoints") == before
+    assert _contents(out / "checkpoints") == before != {}
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
@@ -136,7 +133,6 @@ def slow_module(folder: Path, name: str) -> dict[str, str]:
     ("module", "number", "words", "before"),
     [
         ("torch", signal.SIGTERM, "train", "gistgnn: starting: GCN 256-256, on digits\n"),
-        ("torch", signal.SIGINT, "train --hidden 16 --phases 2:2 1:1", "gistgnn: starting: GCN 16, on digits\n"),
         ("torch", signal.SIGINT, "compare --sub-gcns 2", "gistgnn: starting: GCN 256-256, on digits\n"),
         ("argparse", signal.SIGINT, "train", ""),
     ],
@@ -147,6 +143,13 @@ def test_a_signal_during_an_import_prints_one_line(
     process = start([sys.executable, "-m", "gistgnn", *words.split()], tmp_path, slow_module(tmp_path, module))
     wait_until((tmp_path / "begun").exists, process)
     assert stop(process, number) == f"{before}gistgnn: interrupted\n"
+
+
+def test_a_wrong_option_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
+    environ, none = slow_module(tmp_path, "torch"), "a.npz: no such file; expected a graph in a .npz or a .pt file"
+    for words, said in (("--sub-gcns 0", "sub_gcns is 0, expected an integer >= 1"), ("--dataset a.npz", none)):
+        process = start([sys.executable, "-m", "gistgnn", "train", *words.split()], tmp_path, environ)
+        assert process.communicate(timeout=60) == ("", f"gistgnn: error: {said}\n")
 
 
 def with_modules(words: list[str]) -> int:
@@ -200,25 +203,25 @@ def test_a_signal_that_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
 def test_the_folder_of_a_run_that_trains_is_refused(
     tmp_path: Path, begun: Callable[..., Process], capsys: pytest.CaptureFixture[str], unbroken: Path
 ) -> None:
-    process, out = begun("--epochs", 100_000), tmp_path / "run"
+    process, out = begun("--epochs", 100_000, "--store", "disk"), tmp_path / "run"
     said = f"{out} is being written by process "
-    for words in (
-        (*SHORT, "--overwrite"),
-        (*SHORT, "--resume"),
-        ("compare", "--sub-gcns", 2),
-        ("reproduce", "local-sgd"),
-    ):
+    for words in ((*SHORT, "--overwrite"), ("compare", "--sub-gcns", 2), ("reproduce", "local-sgd")):
         refused(capsys, said, *words, "--out", out)
     refused(capsys, "wait for it, or give another --out", *SHORT, "--out", out)
     with call_refused("run is being written by process"):
         load_run(unbroken).save(out, overwrite=True)
+    gist = GIST(OURS["gcn"], (8, 8), 2, store=Store("disk", out / "theta"))
+    with call_refused("theta is being written by process", "choose another folder"):
+        gist.resume()
+    with call_refused("checkpoints is being written by process", "choose another folder"):
+        GIST(OURS["gcn"], (8, 8), 2).fit(GRAPH, epochs=4, progress=False, saving=Saving(out / "checkpoints"))
     assert run("list", tmp_path) == 0
     assert "unfinished" in capsys.readouterr().out
     assert process.poll() is None
     stop(process, signal.SIGKILL)  # which leaves no lock
     (out / ".gistgnn-99999999-abcdefgh-model.safetensors").touch()  # what a kill in the middle of writing leaves
     assert run(*SHORT, "--out", out, "--overwrite") == 0
-    assert not list(out.glob(".gistgnn*"))
+    assert not list(out.glob(".gistgnn*model*"))
 
 
 def test_runs_without_out_take_folders_of_their_own(tmp_path: Path) -> None:
@@ -228,27 +231,45 @@ def test_runs_without_out_take_folders_of_their_own(tmp_path: Path) -> None:
     assert results == [f"digits-gcn-m2-seed0{more}" for more in ("", "-2", "-3")]
 
 
-def occupy(folder: str) -> int:
-    """Train in Python until the process is killed: with checkpoints and with Θ in files."""
-    place = Path(folder)
-    gist = GIST(OURS["gcn"], (8, 8), 2, store=Store("disk", place / "theta"))
-    stop = InterruptWhen((place / "begun").touch)
-    saving = Saving(place / "saved", every=1)
-    gist.fit(GRAPH, epochs=10**6, local_steps=2, progress=False, saving=saving, callbacks=[stop])
-    return 0
+TRAIN = "train --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out run"
 
 
-def test_folders_that_python_writes_are_refused(tmp_path: Path) -> None:
-    process = Forked(tmp_path, occupy, str(tmp_path))
-    wait_until((tmp_path / "begun").exists, process)
-    try:
-        with call_refused("theta is being written by process", "choose another folder"):
-            GIST(OURS["gcn"], (8, 8), 2, store=Store("disk", tmp_path / "theta")).resume()
-        with call_refused("saved is being written by process", "choose another folder"):
-            GIST(OURS["gcn"], (8, 8), 2).fit(GRAPH, epochs=4, progress=False, saving=Saving(tmp_path / "saved"))
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    gist = GIST(OURS["gcn"], (8, 8), 2, store=Store("disk", tmp_path / "theta"))
-    gist.resume()
-    assert gist.next_round > 0
+def with_streams(streams: dict[int, str], words: list[str]) -> int:
+    """Run `gistgnn` with some streams as a shell opens them: "" is closed, "pipe" leads to a program that has ended."""
+    for handle, path in streams.items():
+        if path == "pipe":
+            reader, writer = os.pipe()
+            os.dup2(writer, handle)
+            os.close(reader)
+            continue
+        os.close(handle)
+        if path:
+            assert os.open(path, os.O_RDWR) == handle
+        else:
+            setattr(sys, ("stdin", "stdout", "stderr")[handle], None)
+    from gistgnn.cli.main import main
+
+    return main(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "streams", "status", "said"),
+    [
+        (TRAIN, {2: "/dev/full"}, 0, "accuracy"),
+        (TRAIN, {0: "", 1: "", 2: ""}, 0, ""),
+        (TRAIN, {1: "/dev/full"}, 2, "No space left on device: 'standard output'"),
+        ("datasets digits", {1: ""}, 0, ""),
+        ("--version", {1: "/dev/full"}, 2, "No space left on device: 'standard output'"),
+        ("datasets", {1: "pipe"}, 141, ""),
+        ("train --wrong", {2: ""}, 2, ""),
+    ],
+)
+def test_a_stream_that_cannot_be_written(
+    tmp_path: Path, words: str, streams: dict[int, str], status: int, said: str
+) -> None:
+    done = Forked(tmp_path, with_streams, streams, words.split()).completed()
+    assert done.returncode == status, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert (tmp_path / "run/result.json").exists() == words.startswith(TRAIN)

@@ -22,17 +22,16 @@ def check_as_json(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str
     return record
 
 
-def write(path: Path, edges: list[list[int]], x: Any = None, y: Any = None) -> Path:
-    """Write a graph file with six nodes."""
-    x = np.eye(6, dtype="float32") if x is None else x
-    y = np.array([0, 1, 0, 1, 0, 1]) if y is None else y
-    splits = {name: np.arange(6) == node for node, name in enumerate(("train", "val", "test"))}
-    np.savez(path, x=x, edge_index=np.array(edges).T, y=y, **splits)
-    return path
-
-
 BOTH = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 5]]  # a triangle with a tail
 BOTH += [[b, a] for a, b in BOTH]
+
+
+def write(path: Path, edges: list[list[int]], **changes: Any) -> Path:
+    """Write a graph file with six nodes."""
+    own = {"x": np.eye(6, dtype="float32"), "y": np.array([0, 1, 0, 1, 0, 1]), **changes}
+    splits = {name: np.arange(6) == node for node, name in enumerate(("train", "val", "test"))}
+    np.savez(path, edge_index=np.array(edges).T, **own, **splits)
+    return path
 
 
 def test_its_json_is_what_the_library_computes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,12 @@
-"""The examples run, at small settings, and do what they say."""
+"""The examples and the notebook run, at small settings, and do what they say."""
 
+import base64
 import csv
 import difflib
+import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,13 +44,6 @@ def test_an_own_graph_from_csv_files(tmp_path: Path) -> None:
     assert numbers(run(tmp_path, "own_graph.py", "--epochs", 20)) == [accuracy]  # from the files that are there now
 
 
-def test_an_own_model(tmp_path: Path) -> None:
-    done = run(tmp_path, "own_model.py", "--epochs", 40)
-    assert "axis 0: 256 in 4 blocks" in done.stdout
-    assert numbers(done)[-1] > 80
-    assert (tmp_path / "residual.pt").exists()
-
-
 def test_own_loops_and_going_on_with_one(tmp_path: Path) -> None:
     plain, watched = numbers(run(tmp_path, "own_loop.py", *ROUNDS))
     assert min(plain, watched) > 85
@@ -55,26 +51,11 @@ def test_own_loops_and_going_on_with_one(tmp_path: Path) -> None:
     assert numbers(again) == [plain, watched]
 
 
-def test_a_large_graph(tmp_path: Path) -> None:
-    small = ("--dataset", "synthetic:reddit@0.005", "--clusters", 20, "--epochs", 4)
-    assert re.search("test +accuracy", run(tmp_path, "large_graph.py", *small).stdout)
-
-
 def test_weights_and_biases(tmp_path: Path) -> None:
     done = run(tmp_path, "log_to_wandb.py", "--epochs", 40)
     assert done.stdout.startswith("10 steps, ")
     assert min(numbers(done)) > 70
     assert len(list(tmp_path.glob("wandb/offline-run-*/*.wandb"))) == 1
-
-
-def test_weighted_edges(tmp_path: Path) -> None:
-    with_weights, without = numbers(run(tmp_path, "weighted_edges.py", "--epochs", 40))
-    assert with_weights > without + 2
-
-
-def test_a_graph_of_several_types(tmp_path: Path) -> None:
-    learned, constant = numbers(run(tmp_path, "typed_graph.py", "--files", 25, "--epochs", 40))
-    assert learned > constant + 20
 
 
 def test_two_ranks_have_the_result_of_one_process(tmp_path: Path) -> None:
@@ -86,19 +67,19 @@ def test_two_ranks_have_the_result_of_one_process(tmp_path: Path) -> None:
     assert numbers(first)[0] > 80
 
 
-def test_link_prediction(tmp_path: Path) -> None:
-    whole, split = numbers(run(tmp_path, "link_prediction.py", *ROUNDS))
-    assert min(whole, split) > 0.8
-
-
-def test_link_prediction_on_cora(tmp_path: Path, shared_data: Path) -> None:
-    whole, split = numbers(run(tmp_path, "link_prediction.py", *ROUNDS, "--data-root", shared_data))
-    assert min(whole, split) > 0.6
-
-
-def test_graph_classification(tmp_path: Path) -> None:
-    whole, split = numbers(run(tmp_path, "graph_classification.py", "--rounds", 8, "--graphs", 500))
-    assert min(whole, split) > 25  # of 10 classes
+@pytest.mark.parametrize(
+    ("name", "args", "holds"),
+    [
+        ("own_model.py", ("--epochs", 40), lambda *accuracy: accuracy[-1] > 80),
+        ("large_graph.py", ("--dataset", "synthetic:reddit@0.005", "--clusters", 20, "--epochs", 4), lambda *_: True),
+        ("weighted_edges.py", ("--epochs", 40), lambda weighted, without: weighted > without + 2),
+        ("typed_graph.py", ("--files", 25, "--epochs", 40), lambda learned, constant: learned > constant + 20),
+        ("link_prediction.py", ROUNDS, lambda *auc: min(auc) > 0.8),
+        ("graph_classification.py", ("--rounds", 8, "--graphs", 500), lambda *both: min(both) > 25),  # of 10 classes
+    ],
+)
+def test_an_example_learns(tmp_path: Path, name: str, args: tuple[object, ...], holds: Callable[..., bool]) -> None:
+    assert holds(*numbers(run(tmp_path, name, *args)))
 
 
 def test_a_lightning_module(tmp_path: Path) -> None:
@@ -129,3 +110,25 @@ def test_gist_changes_five_lines_of_the_pyg_script() -> None:
 def test_the_readme_lists_every_example() -> None:
     listed = re.findall(r"\]\(([\w]+\.(?:py|ipynb))\)", code("README.md"))
     assert sorted(set(listed)) == sorted(path.name for path in EXAMPLES.iterdir() if path.name != "README.md")
+
+
+NOTEBOOK = Path(__file__).parents[2] / "examples/gist.ipynb"
+CELLS = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
+PROGRAM = "\n".join("".join(cell["source"]) for cell in CELLS)
+
+
+def test_its_cells_run_in_order(tmp_path: Path) -> None:
+    assert PROGRAM.count("epochs = 400") == 1
+    program = "import matplotlib; matplotlib.use('Agg')\n" + PROGRAM.replace("epochs = 400", "epochs = 8")
+    done = run_program(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_cell_was_run_in_order_and_its_pictures_are_kept() -> None:
+    assert [cell["execution_count"] for cell in CELLS] == list(range(1, len(CELLS) + 1))
+    outputs = [output for cell in CELLS for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    pictures = [output["data"]["image/png"] for output in outputs if "image/png" in output.get("data", {})]
+    assert len(pictures) == sum("".join(cell["source"]).endswith((".show()", ".plot()")) for cell in CELLS)
+    assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in pictures)
+    assert NOTEBOOK.stat().st_size < 300_000

@@ -1,6 +1,8 @@
-"""`GIST.fit`: how long it trains, what it returns, what it refuses."""
+"""`GIST.fit`: how long it trains, what it returns, what it refuses, what it holds."""
 
+import gc
 import math
+import weakref
 from typing import Any
 
 import pytest
@@ -10,11 +12,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gistgnn import GIST, DivergedError
+from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.scores import evaluate
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
+from gistgnn.runners.registry import RUNNERS
+from gistgnn.sampling import ClusterSampling
+from gistgnn.settings import Phase
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
-from tests.helpers.models import C, F
+from tests.helpers.models import OURS, C, F, tiny_graph
 
 
 class Counting(nn.Module):
@@ -105,3 +111,57 @@ def test_divergence_keeps_theta_from_before_the_round(m: int, round_number: int,
         assert caught.value.round_number == caught.value.result.progress.rounds == round_number
         assert same({n: t.detach() for n, t in named_tensors(caught.value.result.model).items()}, before)
     assert all(bool(torch.isfinite(t).all()) for t in gist.theta.tensors.values())
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "whole graph": {"epochs": 2},
+    "clusters": {"epochs": 2, "sampler": ClusterSampling(8, 2), "inductive": True},
+    "shown": {"epochs": 2, "progress": True},
+    "layers": {"epochs": 2, "evaluation": Evaluation("layers"), "runner": "fused"},
+    "phases": {"phases": [Phase(2, 2, copies=True), Phase(1, 1)], "redraw_every": 0, "cross_weights": "zero"},
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_a_finished_run_holds_no_memory(settings: dict[str, Any]) -> None:
+    graph = tiny_graph()
+    gist = GIST(OURS["gcn"], (8, 8), 2)
+    gc.collect()
+    gc.disable()
+    try:
+        result = gist.fit(graph, **{"local_steps": 2, "progress": False, **settings})
+        held = [weakref.ref(each) for each in (graph.x, gist, gist.theta, result)]
+        del graph, gist, result
+        assert [reference() for reference in held] == [None] * 4
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_products_are_halved_and_all_else_is_not(runner: str) -> None:
+    seen: set[tuple[bool, torch.dtype]] = set()
+
+    class Watched(nn.Module):
+        def __init__(self, widths: tuple[int, ...]) -> None:
+            super().__init__()  # a bias would be added in float32 by vmap, outside the product
+            self.enter, self.out = nn.Linear(F, widths[0], bias=False), nn.Linear(widths[0], C)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.enter(x)
+            if x.dtype == torch.float32 and x.device.type != "meta":
+                seen.add((self.training, h.dtype))
+            return self.out(h.relu())
+
+    losses, gist = {}, GIST(Watched, (8,), 2)
+    for precision in ("float32", "bf16"):
+        seen.clear()
+        options: dict[str, Any] = {"epochs": 120, "local_steps": 10, "lr": 0.02, "optimizer_state": "carry"}
+        losses[precision] = [
+            entry["loss"] for entry in fit(gist, runner=runner, precision=precision, **options).history
+        ]
+    assert (True, torch.bfloat16) in seen
+    assert {kind for training, kind in seen if not training} == {torch.float32}  # scores are not halved
+    kept = [*theta(gist).values(), *gist.theta.moments.values()]
+    assert {tensor.dtype for tensor in kept if tensor.is_floating_point()} == {torch.float32}
+    assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.1)
+    assert losses["bf16"] != losses["float32"]

@@ -1,6 +1,5 @@
 """`Loop`: a loop of the user's own, watched."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,23 +57,19 @@ def test_a_loop_trains_as_rounds_do_and_keeps_the_best() -> None:
     with torch.no_grad():
         assert float(accuracy(loop.best_model())) == pytest.approx(loop.progress.best_score)
     assert (len(loop), loop.progress.rounds, loop.progress.stopped_early) == (6, 6, False)
+    unwatched = train(Loop(make(), 6))  # the model is the last one
+    assert unwatched.progress.history == []
+    assert same(tensors(unwatched.best_model()), tensors(plain.model()))
 
 
 def test_patience_and_the_direction_of_the_score() -> None:
-    falling: Iterator[float] = iter(range(100, 0, -1))
+    falling = iter(range(100, 0, -1))
     loop = train(Loop(make(), 50, lambda model: next(falling), patience=3))
     assert (loop.progress.rounds, loop.progress.best_round, loop.progress.stopped_early) == (4, 1, True)
     falling = iter(range(100, 0, -1))
     loop = train(Loop(make(), 7, lambda model: next(falling), patience=1, higher_is_better=False, evaluate_every=3))
     assert [entry["round"] for entry in loop.progress.history] == [3, 6, 7]
     assert (loop.progress.best_round, loop.progress.stopped_early) == (7, False)
-
-
-def test_without_validate_the_model_is_the_last_one() -> None:
-    gist = make()
-    loop = train(Loop(gist, 2))
-    assert loop.progress.history == []
-    assert same(tensors(loop.best_model()), tensors(gist.model()))
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])

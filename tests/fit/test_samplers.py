@@ -1,7 +1,6 @@
-"""Every sampler trains every model that it can, in turn and fused."""
+"""Whole runs with every sampler, with edge data, and of the training nodes alone."""
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,19 +8,26 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
 from torch_geometric import nn as pyg
+from torch_geometric.utils import subgraph
 
-from gistgnn import GIST, Graph, Result, Saving, Training, sampling
+from gistgnn import GIST, Graph, Result, Saving, sampling
+from gistgnn.evaluation import Evaluation, predict
 from gistgnn.graphs.clustering import cluster
-from gistgnn.layout.axes import named_tensors
-from gistgnn.runners.in_turn import InTurn
-from gistgnn.sampling import Batch, Sampling, whole_graph
-from gistgnn.schedule import StepRange
-from gistgnn.subtrain import subtrain
-from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
-from tests.helpers.resuming import after, fit, make, state
+from gistgnn.graphs.csr import CSR
+from gistgnn.sampling import Batch, ClusterSampling, LadiesSampling, Sampling, forward, training_subgraph, whole_graph
+from tests.helpers import edges
+from tests.helpers.edges import Relational, Weighted, edge_graph, only, weighted
+from tests.helpers.fitting import fit, quiet, same, theta
+from tests.helpers.logs import logged
+from tests.helpers.models import OURS, PYG, C, F, Stack, tiny_graph
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, state
 
-GRAPH = tiny_graph()
+SMALL, GRAPH = tiny_graph(30), edge_graph()
 
 
 def homophilous() -> Graph:
@@ -75,12 +81,6 @@ def test_it_learns_and_goes_on_after_a_stop(name: str, model: str, tmp_path: Pat
     assert state(*trained(saving=saving)) == state(*unbroken)
 
 
-def test_features_that_are_alone_need_no_edges() -> None:
-    """A model of x alone is given all nodes of a batch, of which the first count."""
-    build, widths = USERS["features"]
-    assert fit(GIST(build, widths, 2), sampler=sampling.LadiesSampling(8, (5, 5)), epochs=3).progress.rounds
-
-
 def test_a_sampling_is_described() -> None:
     for name, sampler in SAMPLERS.items():
         said = sampling.describe(sampler)
@@ -90,26 +90,101 @@ def test_a_sampling_is_described() -> None:
     assert sampling.from_description(None) is None is sampling.describe(None)
 
 
-def test_a_step_without_training_nodes_changes_nothing() -> None:
-    labelled, training = whole_graph(GRAPH), Training(1, weight_decay=0.1)
-
-    def trained(batches: list[Batch]) -> tuple[list[list[float]], Any, Any]:
-        torch.manual_seed(0)
-        model = OURS["gcn"]((6,)).train()
-        optimizer = training.make_optimizer(model.parameters())
-        loss = subtrain(model, optimizer, batches, training, lambda k: 0.1)
-        counted = [float(s["step"]) for s in optimizer.state.values()]
-        return [t.tolist() for t in named_tensors(model).values()], loss, counted
-
-    without = replace(labelled, loss_nodes=labelled.loss_nodes[:0])
-    assert trained([without, labelled, without, labelled]) == trained([labelled, labelled])
-    assert trained([without, without]) == (trained([])[0], None, [])
+EVERY = {"full": None, **SAMPLERS}
+BY_LAYERS = ("ladies", "fastgcn")
 
 
-def test_an_error_in_a_step_ends_the_thread() -> None:
-    round_ = make().begin_round()
-    sampler = sampling.ClusterBatches(whole_graph(GRAPH), cluster(GRAPH.edge_index, 24, 6, "random"), 2)
-    round_.subs[1].forward = lambda x, adj: 1 / 0  # type: ignore[method-assign,assignment,misc]
-    with pytest.raises(ZeroDivisionError):
-        InTurn()(round_, sampler, Training(900, clip_norm=1.0), StepRange(0, 100, 900), seed=0)
-    assert [thread for thread in threading.enumerate() if thread.name.startswith("gistgnn-prefetch")] == []
+def theta_of(build: Callable[[Any], nn.Module], graph: Graph, sampler: Any = None, **options: Any) -> dict[str, Tensor]:
+    gist = GIST(build, (8,), 2)
+    fit(gist, graph, sampler=sampler, epochs=4, lr=0.05, **options)
+    return theta(gist)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_weights_of_one_change_nothing_and_others_do(name: str) -> None:
+    sampler, graph = EVERY[name], tiny_graph(30)
+    for build in (OURS["gcn"], OURS["graphsage"], *[Weighted] * (name not in BY_LAYERS)):
+        plain = theta_of(build, graph, sampler)
+        assert same(plain, theta_of(build, weighted(graph, ones=True), sampler))
+        assert not same(plain, theta_of(build, weighted(graph), sampler))
+
+
+@pytest.mark.parametrize("model", edges.MODELS)
+def test_models_of_edge_data_train(model: str) -> None:
+    used = edges.MODELS[model]((8,)).name
+    graph, other = only(GRAPH, used), replace(GRAPH, **{used: GRAPH.edge_data[used].flip(0)})
+    for sampler in (EVERY[name] for name in EVERY if name not in BY_LAYERS):
+        with logged() as messages:
+            one = theta_of(edges.MODELS[model], graph, sampler)
+        assert not [message for message in messages if used in message]
+        assert not same(one, theta_of(edges.MODELS[model], only(other, used), sampler))
+
+
+@pytest.mark.parametrize("model", [*edges.MODELS, "gcn"])
+def test_evaluation_by_parts_layers_and_of_the_whole(model: str) -> None:
+    net = (OURS["gcn"] if model == "gcn" else edges.MODELS[model])((8,)).eval()
+    batch = whole_graph(GRAPH)
+    clusters = cluster(GRAPH.edge_index, GRAPH.num_nodes, 4, "metis", 0)
+    inside = clusters.assignment[GRAPH.edge_index[0]] == clusters.assignment[GRAPH.edge_index[1]]
+    data = {name: value[inside] for name, value in GRAPH.edge_data.items()}
+    alone = Batch(GRAPH.x, GRAPH.edge_index[:, inside], GRAPH.y, batch.loss_nodes, edge_data=data)
+    with torch.no_grad():
+        expected, of_parts = forward(net, batch), forward(net, alone)
+    for how in (None, Evaluation("parts", parts=1), *[Evaluation("layers", memory=2**26)] * (model == "gcn")):
+        torch.testing.assert_close(predict(net, batch, how), expected)
+    torch.testing.assert_close(predict(net, batch, Evaluation("parts", parts=4)), of_parts)
+
+
+def test_what_cannot_work_is_refused_and_what_is_not_used_is_told_once() -> None:
+    with refused("the model takes an edge_index", "LADIES"):
+        theta_of(Weighted, weighted(tiny_graph()), LadiesSampling(nodes_per_layer=(6, 6), batch_size=4))
+    with refused("Relational.forward needs edge_type, and the graph has none"):
+        theta_of(Relational, tiny_graph())
+    with refused("evaluation by layers is for the models of gistgnn.nn"):
+        theta_of(Relational, GRAPH, evaluation=Evaluation("layers"))
+    with logged() as messages:
+        fit(GIST(OURS["gat"], (8,), 2), only(GRAPH, "edge_weight", "edge_type"), epochs=4)
+    assert sum("makes no use of it" in message for message in messages) == 2
+    with logged() as messages:
+        fit(GIST(PYG["gcn"], 8, 2), only(GRAPH, "edge_weight"), epochs=4)
+    assert not any("edge_weight" in message for message in messages)
+
+
+WAYS = [("auto", None), ("fused", ClusterSampling(5, 2)), ("in-turn", ClusterSampling(5, 2, precompute=False))]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(3, 40), st.integers(0, 100))
+def test_the_subgraph(nodes: int, seed: int) -> None:
+    graph = tiny_graph(nodes, seed)
+    batch = training_subgraph(graph)
+    assert torch.equal(batch.x, graph.x[graph.train])
+    assert torch.equal(batch.y, graph.y[graph.train])
+    assert batch.loss_nodes.tolist() == [*range(len(batch.x))]
+    expected, _ = subgraph(graph.train, graph.edge_index, relabel_nodes=True)
+    assert torch.equal(batch.edge_index, expected)
+
+
+def without_the_rest(graph: Graph) -> Graph:
+    """The graph with other features of the nodes outside training, and other edges at them."""
+    inside = graph.train[graph.edge_index].all(dim=0)
+    x = torch.where(graph.train[:, None], graph.x, 100 * torch.randn_like(graph.x))
+    outside = (~graph.train).nonzero().squeeze(1)
+    others = torch.stack([outside, outside.roll(1)])
+    pairs = torch.cat([graph.edge_index[:, inside], others], dim=1)
+    return replace(graph, x=x, edges=CSR.of(pairs[:, pairs[1].argsort(stable=True)], graph.num_nodes))
+
+
+@pytest.mark.parametrize(("runner", "sampler"), WAYS)
+def test_the_rest_of_the_graph_changes_scores_and_nothing_else(runner: str, sampler: ClusterSampling | None) -> None:
+    def trained(graph: Graph, **options: Any) -> tuple[dict[str, Tensor], list[Any]]:
+        gist = GIST(lambda w: OURS["graphsage"](w, dropout=0.3), (8,), 2)
+        result = fit(gist, graph, sampler=sampler, runner=runner, lr=0.05, **options)
+        return theta(gist), [(entry["validation"], entry["test"]) for entry in quiet(result.history)]
+
+    other = without_the_rest(SMALL)
+    (first, scores), (second, others) = trained(SMALL, inductive=True), trained(other, inductive=True)
+    assert same(first, second)
+    assert scores != others
+    assert not same(trained(SMALL)[0], first)
+    assert not same(trained(SMALL)[0], trained(other)[0])

@@ -1,5 +1,6 @@
-"""`fit` with a loss, a metric, an optimiser, a schedule or a trained model that the user brings."""
+"""`fit` with a loss, a metric, a schedule, a trained model, callbacks or a time limit that the user brings."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gistgnn import GIST, Graph, Metric, Phase, Result, load_run
+from gistgnn import GIST, Callback, Graph, Metric, Phase, Result, Saving
 from gistgnn.evaluation import Evaluation, evaluate, predict
 from gistgnn.layout.axes import named_tensors
 from gistgnn.sampling import SaintNodeSampling, whole_graph
 from gistgnn.training.metric import NAMED
-from tests.helpers.fitting import GRAPH, fit, gcn, quiet, theta
+from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 from tests.theta.stores import store
@@ -74,8 +75,6 @@ def test_regression_needs_finite_targets_where_they_count() -> None:
     y[LARGER.train.nonzero()[0, 0]] = torch.nan
     with refused("is not finite", "take it out of train"):
         Graph.from_pyg(data(y), regression=True)
-    with refused("expected an integer label"):
-        fit(gist(), data(LARGER.x[:, 0]))
 
 
 def test_the_metric_selects_the_model_and_names_the_history() -> None:
@@ -93,16 +92,6 @@ def test_a_metric_is_computed_over_a_split_at_once_however_the_output_is() -> No
         result = fit(gist(), LARGER, metric="roc_auc", evaluation=how)
         logits = predict(result.model, whole_graph(LARGER), how)[LARGER.test]
         assert result.test["roc_auc"] == pytest.approx(NAMED["roc_auc"](logits, LARGER.y[LARGER.test]))
-
-
-def test_a_graph_without_a_test_set_has_no_test_scores(tmp_path: Path) -> None:
-    given = data(LARGER.y)
-    del given.test_mask
-    result = fit(gist(), given, metric="roc_auc", evaluation=Evaluation("layers"))
-    assert (result.test, {entry["test"] for entry in result.history}) == ({}, {None})
-    assert "validation" in result.summary()
-    assert load_run(result.save(tmp_path / "run"), gcn()).validation == result.validation
-    assert evaluate(result.model, Graph.from_pyg(given)).keys() == {"train", "validation"}
 
 
 def test_loss_and_metric_of_the_user_allow_any_number_of_outputs() -> None:
@@ -131,3 +120,51 @@ def test_a_run_begins_with_a_trained_model(tmp_path: Path, kind: str) -> None:
         again = fit(own)
         assert quiet(again.history) == quiet(fit(gist()).history)
         own.fit(GRAPH, phases=phases, init=trained.state_dict(), lr=1e-9, progress=False)
+
+
+class Recorder(Callback):
+    def __init__(self, stop_after: int = 99) -> None:
+        self.events, self.stop_after = list[Any](), stop_after
+
+    def on_round_end(self, run: Any, loss: float) -> None:
+        self.events.append(("round", run.round, run.rounds))
+        assert loss > 0
+        assert same({n: t.clone() for n, t in named_tensors(run.model()).items()}, theta(run.gist))
+        if run.round == self.stop_after:
+            run.stop()
+
+    def on_evaluation(self, run: Any, entry: dict[str, Any]) -> None:
+        assert run.history[-1] == entry
+        assert run.best_score == max(e["validation"] for e in run.history)
+        self.events.append(("evaluation", entry["round"]))
+
+    def on_fit_end(self, run: Any, result: Result) -> None:
+        self.events.append(("end", result.progress.rounds))
+
+
+def test_callbacks_are_told_in_order_and_may_stop() -> None:
+    recorder = Recorder()
+    run(callbacks=[recorder], evaluate_every=2)  # three rounds
+    assert recorder.events == [
+        ("round", 1, 3), ("evaluation", 2), ("round", 2, 3), ("evaluation", 3), ("round", 3, 3), ("end", 3),
+    ]  # fmt: skip
+    stopping = Recorder(stop_after=1)
+    _, result = run(callbacks=[stopping], evaluate_every=3)
+    assert stopping.events[-1] == ("end", 1)
+    assert (result.progress.stopped_early, result.progress.stopped_by) == (True, "callback")
+    assert not result.interrupted
+    assert result.test == evaluate(result.model, GRAPH)["test"]  # the last round is evaluated, if none was before
+
+
+def test_a_run_ends_in_time_with_its_best_model_and_may_go_on(tmp_path: Path) -> None:
+    begun = time.perf_counter()
+    _, result = run(max_seconds=0.6, epochs=10**9, local_steps=1, evaluate_every=10**9)
+    assert time.perf_counter() - begun < 60  # a busy machine may be late; all rounds would take days
+    assert result.progress.stopped_by == "max_seconds"
+    assert len(result.history) == 1
+    assert result.test == evaluate(result.model, GRAPH)["test"]
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    assert run(saving=saving, max_seconds=1e-6)[1].progress.rounds == 1
+    resumed, unbroken = run(saving=saving, max_seconds=1000), run()
+    assert (resumed[1].progress.rounds, resumed[1].progress.stopped_by) == (3, None)
+    assert same(resumed[0], unbroken[0])

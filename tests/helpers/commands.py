@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -26,20 +27,13 @@ def environment() -> dict[str, str]:
 
 def start(words: list[str], folder: Path, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
     """Start a program that Ctrl-C interrupts, even where these tests are a shell's background job that ignores it."""
-    return subprocess.Popen(
-        words,
-        cwd=folder,
-        env=environ or environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=_default_signals,
-    )
 
+    def default_signals() -> None:
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
 
-def _default_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(words, cwd=folder, env=environ or environment(), preexec_fn=default_signals, **pipes)
 
 
 @cache
@@ -105,11 +99,21 @@ def run_ranks(
     folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120, last: tuple[object, ...] = ()
 ) -> list[Completed]:
     """Run `gistgnn` on ranks of this machine; `last` are more arguments for the last rank alone."""
-    more = [()] * (count - 1) + [last]
-    ranks = [
-        Forked(folder, _main, [*map(str, (*args, *own))], **told)
-        for told, own in zip(_told_by_torchrun(count, restarts), more, strict=True)
-    ]
+    words = [[*map(str, args)]] * (count - 1) + [[*map(str, (*args, *last))]]
+    told = _told_by_torchrun(count, restarts)
+    ranks = [Forked(folder, _main, own, **environ) for environ, own in zip(told, words, strict=True)]
+    return [rank.completed(timeout) for rank in ranks]
+
+
+def run_program(folder: Path, code: str, *args: object, timeout: float = 120, **environ: str) -> Completed:
+    """Run what `python -c` would, in a process that has imported torch already."""
+    return Forked(folder, _program, code, [*map(str, args)], **environ).completed(timeout)
+
+
+def run_program_on_ranks(folder: Path, count: int, code: str, *args: object, timeout: float = 120) -> list[Completed]:
+    """Run what `torchrun` would, with a program."""
+    words = [*map(str, args)]
+    ranks = [Forked(folder, _program, code, words, **told) for told in _told_by_torchrun(count)]
     return [rank.completed(timeout) for rank in ranks]
 
 
@@ -120,20 +124,7 @@ def _told_by_torchrun(count: int, restarts: int = 0) -> list[dict[str, str]]:
         port = probe.getsockname()[1]
     every = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     every |= {"TORCHELASTIC_RUN_ID": "tests", "TORCHELASTIC_MAX_RESTARTS": restarts}
-    told = [{**every, "RANK": rank, "LOCAL_RANK": rank} for rank in range(count)]
-    return [{name: str(value) for name, value in own.items()} for own in told]
-
-
-def run_program(folder: Path, code: str, *args: object, timeout: float = 120) -> Completed:
-    """Run what `python -c` would, in a process that has imported torch already."""
-    return Forked(folder, _program, code, [*map(str, args)]).completed(timeout)
-
-
-def run_program_on_ranks(folder: Path, count: int, code: str, *args: object, timeout: float = 120) -> list[Completed]:
-    """Run what `torchrun` would, with a program."""
-    words = [*map(str, args)]
-    ranks = [Forked(folder, _program, code, words, **told) for told in _told_by_torchrun(count)]
-    return [rank.completed(timeout) for rank in ranks]
+    return [{name: str(value) for name, value in {**every, "RANK": k, "LOCAL_RANK": k}.items()} for k in range(count)]
 
 
 def _forked(

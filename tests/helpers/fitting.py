@@ -30,3 +30,9 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def quiet(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in entry.items() if k != "train_seconds"} for entry in history]
+
+
+def focal(logits: Tensor, targets: Tensor) -> Tensor:
+    """The focal loss, one number for each node."""
+    each = nn.functional.cross_entropy(logits, targets, reduction="none")
+    return (1 - torch.exp(-each)) ** 2 * each

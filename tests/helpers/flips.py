@@ -18,11 +18,6 @@ def flipped(path: Path, place: int, seed: int = 0) -> Iterator[None]:
         path.write_bytes(whole)
 
 
-def every_byte(path: Path) -> range:
-    """The places of all bytes of a file."""
-    return range(path.stat().st_size)
-
-
 def some_bytes(path: Path, count: int) -> Sequence[int]:
     """The places of some bytes of a file, from all parts of it; of a short file all."""
     size = path.stat().st_size

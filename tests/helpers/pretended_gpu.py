@@ -20,6 +20,8 @@ _aten = torch.ops.aten
 _COPIES = {_aten._to_copy.default, _aten.copy_.default}
 _TAKES_INDICES = {_aten.index.Tensor, _aten.index_put_.default, _aten.index_put.default}
 _SPARSE = "sparse_compressed_tensor"
+_ZERO = ("current_device", "memory_allocated", "memory_reserved", "max_memory_allocated")
+_NOTHING = ("set_device", "_lazy_init", "synchronize")
 
 
 class OnGPU(torch.Tensor):
@@ -67,23 +69,12 @@ class _Mode(TorchDispatchMode):
 @contextmanager
 def pretended_gpu() -> Iterator[None]:
     """Within the block there is one GPU, also for code that asks torch."""
-    known: dict[str, Any] = {
-        "is_available": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "set_device": lambda device: None,
-        "_lazy_init": lambda: None,
-        "device": lambda device: nullcontext(),
-        "synchronize": lambda device=None: None,
-        "manual_seed": torch.manual_seed,
-        "get_rng_state": lambda device=None: torch.get_rng_state(),
-        "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
-        "mem_get_info": lambda device=None: (BYTES, BYTES),
-        "memory_allocated": lambda device=None: 0,
-        "memory_reserved": lambda device=None: 0,
-        "max_memory_allocated": lambda device=None: 0,
-        "get_device_name": lambda device=None: "a pretended GPU",
-    }
+    known: dict[str, Any] = dict.fromkeys(_ZERO, lambda device=None: 0)
+    known |= dict.fromkeys(_NOTHING, lambda *device: None)
+    known |= {"is_available": lambda: True, "device_count": lambda: 1, "device": lambda device: nullcontext()}
+    known |= {"mem_get_info": lambda device=None: (BYTES, BYTES), "get_device_name": lambda device=None: "pretended"}
+    known |= {"manual_seed": torch.manual_seed, "get_rng_state": lambda device=None: torch.get_rng_state()}
+    known |= {"set_rng_state": lambda state, device=None: torch.set_rng_state(state)}
     make = torch.tensor
 
     def tensor(*args: Any, device: Any = None, **options: Any) -> torch.Tensor:  # torch's own does not ask a mode
@@ -140,17 +131,10 @@ def _check(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Ten
         return
     if func in _TAKES_INDICES:  # indices may be on the host
         tensors = [value for value in (args[0], *args[2:]) if isinstance(value, torch.Tensor)]
-    in_lists = {
-        id(value)
-        for listed in (*args, *kwargs.values())
-        if isinstance(listed, (list, tuple))
-        for value in listed
-        if func not in _TAKES_INDICES
-    }
-    for tensor in tensors:
-        if not isinstance(tensor, OnGPU) and (tensor.dim() or id(tensor) in in_lists) and _differ(tensors):
-            raise RuntimeError(f"Expected all tensors to be on the same device, but {func} got {GPU} and cpu")
-
-
-def _differ(tensors: list[torch.Tensor]) -> bool:
-    return len({isinstance(tensor, OnGPU) for tensor in tensors}) == 2
+    lists = (
+        [] if func in _TAKES_INDICES else [each for each in (*args, *kwargs.values()) if isinstance(each, list | tuple)]
+    )
+    in_lists = {id(value) for listed in lists for value in listed}
+    on_host = [tensor for tensor in tensors if not isinstance(tensor, OnGPU)]
+    if len(on_host) < len(tensors) and any(tensor.dim() or id(tensor) in in_lists for tensor in on_host):
+        raise RuntimeError(f"Expected all tensors to be on the same device, but {func} got {GPU} and cpu")

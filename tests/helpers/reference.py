@@ -11,22 +11,15 @@ from gistgnn.layout.axes import Dim, Layout
 Blocks = Sequence[Tensor]
 
 
-def _features_along(dim: Dim, features: Sequence[int]) -> list[tuple[int, int] | None]:
-    """For each position of a dimension the (axis, feature) that stands there, or None."""
-    found: list[tuple[int, int] | None] = []
-    for segment in dim:
-        if segment.axis is None:
-            found += [None] * segment.fixed
-        else:
-            found += [(segment.axis, k) for k in range(features[segment.axis])]
-    return found
-
-
 def held_positions(dim: Dim, blocks: Blocks, features: Sequence[int]) -> list[int]:
     """The positions of a dimension that a sub-GCN with these blocks holds."""
-    chosen = [set(block.tolist()) for block in blocks]
-    along = _features_along(dim, features)
-    return [p for p, what in enumerate(along) if what is None or what[1] in chosen[what[0]]]
+    found, offset = list[int](), 0
+    for segment in dim:
+        size = segment.fixed if segment.axis is None else features[segment.axis]
+        held = range(size) if segment.axis is None else blocks[segment.axis].tolist()
+        found += [offset + k for k in held]
+        offset += size
+    return found
 
 
 def slice_of(layout: Layout, name: str, tensor: Tensor, blocks: Blocks, features: Sequence[int]) -> Tensor:

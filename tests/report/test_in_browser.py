@@ -21,7 +21,7 @@ _PAGES = {
 }
 _LOOK = (Path(__file__).parent / "look.js").read_text()
 
-Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +40,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module", params=_PAGES)
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int]:
-    """The address of a page, and how many charts it has."""
-    page, charts = _PAGES[request.param]
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report(path, page())
-    return path.as_uri(), charts
-
-
-def look(browser: Browser, address: str, width: int, height: int, scheme: Scheme) -> dict[str, Any]:
+def look(browser: Browser, address: str, width: int, height: int, scheme: Literal["light", "dark"]) -> dict[str, Any]:
     """Open a page, with what is shown on demand; return what is seen, and what was asked for or complained of."""
     events: list[str] = []
     with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
@@ -63,20 +54,20 @@ def look(browser: Browser, address: str, width: int, height: int, scheme: Scheme
         return {**seen, "events": events}
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 900)])
-def test_a_page_reads_well_in_light_and_dark(
-    browser: Browser, written: tuple[str, int], width: int, height: int
-) -> None:
-    address, charts = written
-    seen = {scheme: look(browser, address, width, height, scheme) for scheme in ("light", "dark")}
-    for what in seen.values():
-        assert what["events"] == []
-        assert what["scroll_width"] <= width
-        assert len(what["charts"]) == charts
-        for chart in what["charts"]:
-            assert chart["width"] > 300
-            assert chart["height"] > 150
-            assert chart["drawn"]
-        assert what["texts"] > 50
-        assert not what["faint"], json.dumps(what["faint"][:5])
-    assert seen["light"]["background"] != seen["dark"]["background"]
+@pytest.mark.parametrize("name", _PAGES)
+def test_a_page_reads_well_in_light_and_dark(browser: Browser, tmp_path: Path, name: str) -> None:
+    page, charts = _PAGES[name]
+    write_report(tmp_path / "report.html", page())
+    for width, height in ((390, 844), (1280, 900)):
+        seen = {scheme: look(browser, (tmp_path / "report.html").as_uri(), width, height, scheme) for scheme in SCHEMES}
+        for what in seen.values():
+            assert what["events"] == []
+            assert what["scroll_width"] <= width
+            assert len(what["charts"]) == charts
+            for chart in what["charts"]:
+                assert chart["width"] > 300
+                assert chart["height"] > 150
+                assert chart["drawn"]
+            assert what["texts"] > 50
+            assert not what["faint"], json.dumps(what["faint"][:5])
+        assert seen["light"]["background"] != seen["dark"]["background"]

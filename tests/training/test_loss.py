@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gistgnn.training.loss import Criterion, make_criterion
-from tests.helpers.losses import focal
+from tests.helpers.fitting import focal
 from tests.helpers.refusals import refused
 
 N, C = 7, 3

@@ -16,8 +16,8 @@ from gistgnn.runners.registry import RUNNERS, RunnerName
 from gistgnn.sampling.registry import FULL, SAMPLERS, SamplerName
 from gistgnn.theta.registry import STORES, StoreName
 from gistgnn.training.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName
+from tests.examples.test_examples import PROGRAM
 from tests.helpers.fitting import gcn
-from tests.helpers.notebooks import code_cells
 from tests.test_docs import README_BLOCKS
 
 HERE = Path(__file__).parent
@@ -28,19 +28,18 @@ def test_users_code_is_checked(tmp_path: Path) -> None:
     """One run of mypy for all, with the cache of `make types`."""
     for number, block in enumerate(README_BLOCKS):
         (tmp_path / f"readme_{number}.py").write_text(block)
-    for path in (HERE / "calls.py", HERE / "mistakes.py", *(ROOT / "examples").glob("*.py")):
+    for path in (HERE / "calls.py", *(ROOT / "examples").glob("*.py")):
         shutil.copy(path, tmp_path)
-    for path in (ROOT / "examples").glob("*.ipynb"):
-        (tmp_path / f"{path.stem}_notebook.py").write_text("\n".join(code_cells(path)))
+    (tmp_path / "notebook.py").write_text(PROGRAM)
     options = ("--no-error-summary", "--hide-error-context")
     words = [sys.executable, "-m", "mypy", *options, *map(str, tmp_path.glob("*.py"))]
     out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300).stdout
     found = re.findall(r"^(.*)\.py:(\d+): error: .*\[(.*)\]$", out, flags=re.MULTILINE)
-    lines = (HERE / "mistakes.py").read_text().splitlines()
+    lines = (HERE / "calls.py").read_text().splitlines()
     expected = [(str(n), line.rpartition("# ")[2]) for n, line in enumerate(lines, 1) if line.split("  # ")[1:]]
     assert len(expected) >= 10
-    assert Counter((line, code) for path, line, code in found if path.endswith("mistakes")) == Counter(expected), out
-    assert not [path for path, *_ in found if not path.endswith("mistakes")], out
+    assert Counter((line, code) for path, line, code in found if path.endswith("calls")) == Counter(expected), out
+    assert not [path for path, *_ in found if not path.endswith("calls")], out
 
 
 def test_the_names_for_type_checkers_are_those_of_the_registries() -> None:
