@@ -14,10 +14,12 @@ from benchmarks import command, steps
 from benchmarks.defaults import DATASETS, RUNS
 from benchmarks.frontier import Frontier, parse, settings
 from benchmarks.pyg_speed import RUNNERS, cells
+from benchmarks.small_graph_settings import Setting, measure
 from benchmarks.tables import quartiles
 from gistgnn.cli.main import make_parser
 from gistgnn.graphs import load
 from gistgnn.nn import MODELS
+from gistgnn.paper.published import TABLE1_ROWS
 from gistgnn.sampling import whole_graph
 
 Run = Callable[..., str]
@@ -80,6 +82,13 @@ def test_ratios_are_of_the_same_turn() -> None:
     ratios = ["1.02 (1.02–1.02)", "1.50 (1.50–1.50)", "1.46 (1.46–1.46)"]
     assert cells(samples) == ["8.00, 4.00, 4.10", "12.0, 4.00, 6.00", *ratios]
     assert (quartiles([4, 1, 3, 2, 5])["q1"], quartiles([4, 1, 3, 2, 5])["median"], quartiles([7])["q3"]) == (2, 3, 7)
+
+
+def test_a_setting_of_the_public_sweep_is_measured() -> None:
+    setting = Setting("cora", TABLE1_ROWS.index((8, (0, 1))), "split", "whole", True, "100", 5e-4, epochs=8)
+    found = measure(setting, 0.01, 0, load("digits"))
+    assert found["untrained"] > 10  # there is one round: most of the first layer lies between blocks
+    assert 0 <= found["test"] <= found["best"] <= 100
 
 
 @pytest.mark.long

@@ -23,6 +23,7 @@ MODELS += list(USERS)
 ALONE = [name for name, place in STORES.items() if not place.shared]  # one process can use them
 RUN_BY_ALL = ("gat layer 2", "gcn batch 2", "pyg gcn layer_norm cat")
 SAMPLED = [{"sampler": SAMPLERS[name](**own), "epochs": 12} for name, own in SAMPLING.items()]
+ADAM = {"optimizer": "adam", "momentum": 0.0, "lr": 1e-4}
 OPTIONS: list[dict[str, Any]] = [
     {"clip_norm": 0.5},
     {"clip_norm": 0.5, "runner": "fused"},
@@ -60,7 +61,7 @@ def resumed(devices: list[str], kind: str, folder: Path, dropout: float = 0.0, *
 
 @pytest.mark.parametrize("kind", ALONE)
 @pytest.mark.parametrize(
-    "options", [{}, {"optimizer": "adam", "momentum": 0.0, "lr": 1e-4}, {"optimizer_state": "reset"}]
+    "options", [{}, {"optimizer": "adam", "momentum": 0, "lr": 1e-4}, {"optimizer_state": "reset"}]
 )
 def test_a_resumed_run_with_dropout_is_the_unbroken_one(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     unbroken = make("gcn batch 2", "cuda", tmp_path / "unbroken", kind, dropout=0.4)

@@ -19,26 +19,25 @@ from tests.helpers.refusals import refused
 
 from .cases import random_batch, random_model, whole
 
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"method": "fast"}, "evaluation is 'fast', expected one of auto, whole, layers, parts"),
+    ({"method": "parts"}, "by parts, but parts is not given"),
+    ({"parts": 5}, "parts is 5, but the evaluation is auto: choose the method parts"),
+    ({"method": "parts", "parts": 0}, "parts is 0, expected an integer >= 1"),
+    ({"method": "parts", "parts": 2.5}, "parts is 2.5, expected an integer >= 1"),
+    ({"memory": -1}, "memory is -1, expected an integer >= 1"),
+    ({"memory": True}, "memory is True"),
+    ({"method": "whole", "memory": 10}, "memory is given, but the evaluation is whole"),
+    ({"sample": 3}, "sample is 3, expected at most parts, which is None: choose the method parts"),
+    ({"method": "parts", "parts": 3, "sample": 4}, "sample is 4, expected at most parts, which is 3"),
+    ({"method": "parts", "parts": 3, "sample": 0}, "sample is 0, expected an integer >= 1"),
+]
 
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        ({"method": "fast"}, ["evaluation is 'fast'", "auto, whole, layers, parts"]),
-        ({"method": "parts"}, ["by parts, but parts is not given"]),
-        ({"parts": 5}, ["parts is 5, but the evaluation is auto", "choose the method parts"]),
-        ({"method": "parts", "parts": 0}, ["parts is 0, expected an integer >= 1"]),
-        ({"method": "parts", "parts": 2.5}, ["parts is 2.5, expected an integer >= 1"]),
-        ({"memory": -1}, ["memory is -1, expected an integer >= 1"]),
-        ({"memory": True}, ["memory is True"]),
-        ({"method": "whole", "memory": 10}, ["memory is given, but the evaluation is whole", "auto, layers or parts"]),
-        ({"sample": 3}, ["sample is 3, expected at most parts, which is None", "choose the method parts"]),
-        ({"method": "parts", "parts": 3, "sample": 4}, ["sample is 4, expected at most parts, which is 3"]),
-        ({"method": "parts", "parts": 3, "sample": 0}, ["sample is 0, expected an integer >= 1"]),
-    ],
-)
-def test_bad_values(options: dict[str, Any], parts: list[str]) -> None:
-    with refused(*parts):
-        Evaluation(**options)
+
+def test_bad_values() -> None:
+    for options, said in BAD:
+        with refused(said):
+            Evaluation(**options)
 
 
 def test_auto_takes_what_fits() -> None:
@@ -70,24 +69,18 @@ class Wrong(Stack):
         return list(self.convs)  # without relu
 
 
-@pytest.mark.parametrize(
-    ("model", "why"),
-    [
+def test_models_that_do_not_run_by_layers() -> None:
+    batch, differ = whole_graph(GRAPH), "which has layers() that do not give, row by row, what forward gives"
+    for model, why in (
         (Stack((4,), GCNConv), "Stack, which offers no layers()"),
         (Changed(F, (4,), C), "Changed, which offers no layers()"),
-        (Wrong((4,), GCNConv), "Wrong, which has layers() that do not give, row by row, what forward gives"),
-        (models.GCN(F, 4, 2, C, norm="graph_norm"), "GCN, which has layers() that do not give"),
-        (models.GCN(F, 4, 2, C, improved=True), "GCN, which has layers() that do not give"),
-    ],
-)
-def test_models_that_do_not_run_by_layers(model: torch.nn.Module, why: str) -> None:
-    batch = whole_graph(GRAPH)
-    with refused(why, "models of gistgnn.nn", "a method layers(): add it", "parts, or whole"):
-        Evaluation("layers").prepare(model, batch)
-    assert Evaluation(memory=1).prepare(model, batch).describe()["method"] == "whole"
-
-
-def test_a_compiled_model_of_ours_is_one() -> None:
+        (Wrong((4,), GCNConv), f"Wrong, {differ}"),
+        (models.GCN(F, 4, 2, C, norm="graph_norm"), f"GCN, {differ}"),
+        (models.GCN(F, 4, 2, C, improved=True), f"GCN, {differ}"),
+    ):
+        with refused(why, "models of gistgnn.nn", "a method layers(): add it", "parts, or whole"):
+            Evaluation("layers").prepare(model, batch)
+        assert Evaluation(memory=1).prepare(model, batch).describe()["method"] == "whole"
     ours = GCN(GRAPH.num_features, (4,), C)
     assert as_gnn(torch.compile(ours)) is ours
 

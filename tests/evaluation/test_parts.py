@@ -70,11 +70,6 @@ def test_the_f1_of_the_parts_is_averaged(several: bool) -> None:
     assert found == whole_graph_s  # the model looks at no edge
 
 
-def test_more_parts_than_nodes() -> None:
-    with refused("parts is 61, expected 1 to 60, the nodes of the graph"):
-        Evaluation("parts", parts=61).prepare(nn.Linear(7, C), whole_graph(GRAPH))
-
-
 DOUBLE = replace(whole_graph(GRAPH), x=GRAPH.x.double())
 
 
@@ -131,20 +126,17 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
     assert parts[nodes].unique().numel() == parts[~nodes].unique().numel() == 3
 
 
-def test_every_node_is_not_predicted_from_a_sample() -> None:
-    with refused("most nodes have no output", "leave out the sample"):
-        predict(random_model("gcn", [6]).float(), BATCH, SAMPLE)
-
-
-def test_a_sample_without_a_node_to_score() -> None:
+def test_what_has_no_parts_or_no_score_is_refused() -> None:
     model = random_model("gcn", [6]).float()
-    lonely = torch.zeros(60, dtype=torch.bool)
-    nodes = SAMPLE.prepare(model, BATCH).nodes
-    lonely[(~nodes).nonzero()[0]] = True
+    with refused("parts is 61, expected 1 to 60, the nodes of the graph"):
+        Evaluation("parts", parts=61).prepare(model, BATCH)
+    with refused("most nodes have no output", "leave out the sample"):
+        predict(model, BATCH, SAMPLE)
+    inference = SAMPLE.prepare(model, BATCH)
+    lonely = torch.arange(60) == int((~inference.nodes).nonzero()[0])
     for split, name in (("val", "validation"), ("test", "test")):
-        graph = tiny_graph(nodes=60)
-        object.__setattr__(graph, split, lonely)
+        graph = replace(GRAPH, **{split: lonely})
         with refused(f"the sample of 3 of 6 parts has no {name} node", "raise the sample"):
             SAMPLE.prepare(model, whole_graph(graph))
         with refused(f"no {name} node is in the sample"):  # for a batch without splits
-            evaluate(model, graph, [name], evaluation=SAMPLE.prepare(model, BATCH))
+            evaluate(model, graph, [name], evaluation=inference)

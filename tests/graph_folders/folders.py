@@ -51,9 +51,9 @@ def npz(graph: Graph, path: Path) -> Path:
     return path
 
 
-def csv_tables(graph: Graph, folder: Path, shuffled: bool = True, suffix: str = ".csv") -> tuple[Path, Path]:
+def csv_tables(graph: Graph, folder: Path, suffix: str = ".csv") -> tuple[Path, Path]:
     """Write the edges, in another order, and the nodes as text."""
-    order = np.random.default_rng(1).permutation(graph.num_edges) if shuffled else np.arange(graph.num_edges)
+    order = np.random.default_rng(1).permutation(graph.num_edges)
     edges = [f"{target},{source}" for source, target in graph.edge_index.T[order].tolist()]
     split = np.full(graph.num_nodes, "", dtype=object)
     for name in ("train", "val", "test"):

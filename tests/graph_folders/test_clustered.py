@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from gistgnn import load
 from gistgnn.graphs import Graph, metis
-from gistgnn.graphs.clustering import Clusters, cluster
+from gistgnn.graphs.clustering import METHODS, Clusters
 from gistgnn.graphs.conversion import convert, partition_folder, partitioning
 from gistgnn.graphs.folder import Manifest, verify
 from gistgnn.storage.whole_files import TEMPORARY
 from tests.graphs.samples import assert_equal, graphs
-from tests.graphs.test_streaming import in_process
 from tests.helpers.clustered_folders import renumbered
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
@@ -49,14 +48,14 @@ def with_data(graph: Graph, seed: int) -> Graph:
 
 
 @settings(max_examples=20, deadline=None)
-@given(graphs(), st.sampled_from(["random", "stream", "metis"]), st.data())
+@given(graphs(), st.sampled_from(METHODS), st.data())
 def test_any_graph_is_the_same_with_new_numbers(graph: Graph, method: str, data: st.DataObject) -> None:
     graph = with_data(graph, 0) if data.draw(st.booleans()) else graph
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(partitioning, "_MOST", data.draw(st.integers(64, 1000)))
-            patch.setattr(metis, "metis_clusters", in_process)
+            patch.setattr(metis, "metis_clusters", metis.partition_here)
             convert(graph, place / "graph")
             count = data.draw(st.integers(1, graph.num_nodes))
             made = partition_folder(place / "graph", place / "made", count, method=method, seed=3)
@@ -64,20 +63,9 @@ def test_any_graph_is_the_same_with_new_numbers(graph: Graph, method: str, data:
         assert_renumbered(place / "graph", place / "made")
         number = np.arange(len(made.sizes)).repeat(made.sizes)  # of each node's cluster
         source, target = load(place / "made").edge_index.numpy()
+        assert made.method == method
         assert made.edges_inside == (number[source] == number[target]).mean()
         assert len(number) == graph.num_nodes
-
-
-@pytest.mark.parametrize("method", ["metis", "stream", "random"])
-def test_the_clusters_are_those_of_the_graph_in_memory(method: str, tmp_path: Path) -> None:
-    convert("digits", tmp_path / "graph")
-    made = partition_folder(tmp_path / "graph", tmp_path / "made", 20, method=method, seed=1)
-    graph = load("digits")
-    clusters = cluster(graph.edges, graph.num_nodes, 20, method, 1)
-    assert made.method == method
-    assert np.array_equal(np.load(tmp_path / "made" / "node.npy"), clusters.order.numpy())
-    assert np.array_equal(np.load(tmp_path / "made" / "cluster_ptr.npy"), clusters.ptr.numpy())
-    assert made.edges_inside == pytest.approx(clusters.kept_edges(graph.edges))
 
 
 def test_the_method_follows_from_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,25 +86,22 @@ def test_the_method_follows_from_the_memory(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
-    graph, made = tmp_path / "graph", tmp_path / "made"
+    graph, made, other = tmp_path / "graph", tmp_path / "made", tmp_path / "other"
     convert(some_graph(), graph)
     partition_folder(graph, made, 4, method="random")
-    other = tmp_path / "other"
-    with refused(f"{made} is in clusters already"):
-        partition_folder(made, other, 4)
-    with refused("graph is there already"):
-        partition_folder(graph, tmp_path / "made" / ".." / "graph", 4)
-    for count in (0, 41, 2.5):
-        with refused(f"clusters is {count}, expected an integer"):
-            partition_folder(graph, other, count)  # type: ignore[arg-type]
-    with refused("method is 'best'", "auto, metis, stream, random"):
-        partition_folder(graph, other, 4, method="best")
-    with refused("seed is -1"):
-        partition_folder(graph, other, 4, seed=-1)
-    with refused("memory is 1,000 bytes; expected at least"):
-        partition_folder(graph, other, 4, memory=1000)
-    with refused(f"{tmp_path / 'no'} has no manifest.json"):
-        partition_folder(tmp_path / "no", other, 4)
+    for source, out, options, said in (
+        (made, other, {}, f"{made} is in clusters already"),
+        (graph, tmp_path / "made" / ".." / "graph", {}, "graph is there already"),
+        (graph, other, {"clusters": 0}, "clusters is 0, expected an integer"),
+        (graph, other, {"clusters": 41}, "clusters is 41, expected an integer"),
+        (graph, other, {"clusters": 2.5}, "clusters is 2.5, expected an integer"),
+        (graph, other, {"method": "best"}, "method is 'best', expected one of auto, metis, stream, random"),
+        (graph, other, {"seed": -1}, "seed is -1"),
+        (graph, other, {"memory": 1000}, "memory is 1,000 bytes; expected at least"),
+        (tmp_path / "no", other, {}, f"{tmp_path / 'no'} has no manifest.json"),
+    ):
+        with refused(said):
+            partition_folder(source, out, **{"clusters": 4, **options})
     (graph / "x.npy").write_bytes((graph / "x.npy").read_bytes()[:-1])
     with refused("x.npy"):
         partition_folder(graph, other, 4, method="random")

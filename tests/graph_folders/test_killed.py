@@ -20,7 +20,6 @@ from gistgnn.graphs.folder import ArrayWriter, verify
 from gistgnn.storage.whole_files import TEMPORARY
 from gistgnn.utils.process_memory import held_bytes
 from tests.graphs.samples import assert_equal
-from tests.graphs.test_streaming import in_process
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
 
@@ -32,7 +31,7 @@ def slowly(place: str) -> None:
     folder = Path(place)
     (folder / "started").touch()
     with small_steps(numbers=300, edges=2000), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metis, "metis_clusters", in_process)
+        patch.setattr(metis, "metis_clusters", metis.partition_here)
         if not (folder / "made").exists():
             convert(folder / "edges.csv", folder / "made", nodes=folder / "nodes.csv", undirected=True)
         partition_folder(folder / "made", folder / "clusters", 40, method="stream")
@@ -71,31 +70,29 @@ def test_a_kill_leaves_nothing_half_made(tmp_path: Path) -> None:
 def test_a_failure_at_every_write_leaves_nothing(
     failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, made, calls = npz(some_graph(), tmp_path / "graph.npz"), tmp_path / "made", 0
-    left = [0]
+    path, left, most = npz(some_graph(), tmp_path / "graph.npz"), 10**6, 10**6  # calls
 
-    def counted(real: Any) -> Any:
+    def failing(real: Any) -> Any:
         def run(*args: Any) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
+            nonlocal left
+            left -= 1
+            if left < 0:
                 raise failure
             return real(*args)
 
         return run
 
     for name in ("append", "finish"):
-        monkeypatch.setattr(ArrayWriter, name, counted(getattr(ArrayWriter, name)))
-    while True:
-        left[0] = calls
-        try:
-            convert(path, made)
-            break
-        except (InputError, KeyboardInterrupt) as error:
-            assert isinstance(error, KeyboardInterrupt) or "No space left on device" in str(error)  # noqa: PT017
-        assert sorted(file.name for file in tmp_path.iterdir()) == ["graph.npz"]
-        calls += 1
-    assert calls > 8
-    assert_equal(load(made), some_graph())
+        monkeypatch.setattr(ArrayWriter, name, failing(getattr(ArrayWriter, name)))
+    convert(path, tmp_path / "whole")
+    assert_equal(load(tmp_path / "whole"), some_graph())
+    writes = most - left
+    assert writes > 8
+    for calls in range(writes):
+        left = calls
+        with pytest.raises((InputError, KeyboardInterrupt), match="No space left" if failure.args else ""):
+            convert(path, tmp_path / "made")
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["graph.npz", "whole"]
 
 
 def test_another_process_that_makes_the_folder_is_refused(tmp_path: Path) -> None:
@@ -108,23 +105,19 @@ def test_another_process_that_makes_the_folder_is_refused(tmp_path: Path) -> Non
 ALLOWED = 300 * 2**20  # bytes beside those of the process
 
 
-def converted_within(place: str) -> None:
-    """Convert a graph of more than the memory that is allowed beside the process."""
-    allowed = held_bytes() + ALLOWED
-    convert("synthetic:papers100m@0.008", Path(place) / "made", memory=allowed)
-    print(allowed)
-
-
-def partitioned_within(place: str) -> None:
-    """Partition the same graph, within the same memory."""
-    allowed = held_bytes() + ALLOWED
-    partition_folder(Path(place) / "made", Path(place) / "clusters", 300, method="random", memory=allowed)
+def within_memory(place: str, command: str) -> None:
+    """Convert or partition a graph of more than the memory that is allowed beside the process."""
+    folder, allowed = Path(place), held_bytes() + ALLOWED
+    if command == "convert":
+        convert("synthetic:papers100m@0.008", folder / "made", memory=allowed)
+    else:
+        partition_folder(folder / "made", folder / "clusters", 300, method="random", memory=allowed)
     print(allowed)
 
 
 def test_memory_is_kept_to(tmp_path: Path) -> None:
-    for command in (converted_within, partitioned_within):  # a process for each, as on the command line
-        process, peak = Forked(tmp_path, command, str(tmp_path)), 0
+    for command in ("convert", "partition"):  # a process for each, as on the command line
+        process, peak = Forked(tmp_path, within_memory, str(tmp_path), command), 0
         while process.poll() is None:
             with contextlib.suppress(OSError):  # it has just ended
                 peak = max(peak, held_bytes(process._process.pid))

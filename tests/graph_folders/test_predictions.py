@@ -1,7 +1,6 @@
 """The files of `gistgnn predict`: each prediction once, under the number that its node had before the graph was cut."""
 
 import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,35 +10,31 @@ import pytest
 import torch
 
 from gistgnn import load
-from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import save_file
-from gistgnn.nn import GraphSAGE
 from gistgnn.runs import prediction_files
 from gistgnn.runs.prediction_files import write_predictions
-from gistgnn.sampling import whole_graph
 from tests.cli.in_process import run
 from tests.helpers.clustered_folders import make_clustered
 
 from .folders import csv_tables, put, some_graph
 
-
-def outputs(nodes: int, classes: int, step: int) -> tuple[list[tuple[slice, torch.Tensor]], torch.Tensor]:
-    logits = torch.randn(nodes, classes, generator=torch.Generator().manual_seed(0))
-    return [(slice(k, min(k + step, nodes)), logits[k : k + step]) for k in range(0, nodes, step)], logits
+TRAIN = ("--model", "graphsage", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2)
+NAMES = np.array(['say "no", or', "été", "Ünder"])  # neither the order nor the letters of ASCII
 
 
 @pytest.mark.parametrize("several", [False, True])
 def test_pieces_are_put_together(several: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction_files, "_ROWS", 7)
-    numbers, (pieces, logits) = torch.randperm(50), outputs(50, 4, 9)
+    numbers, logits = torch.randperm(50), torch.randn(50, 4)
     scores, back = (logits.sigmoid() if several else logits.softmax(dim=1)), numbers.argsort()
     labels = (logits > 0).long() if several else logits.argmax(dim=1)
+    pieces = [(slice(start, min(start + 9, 50)), logits[start : start + 9]) for start in range(0, 50, 9)]
     for name in ("p.npz", "p.csv"):
         write_predictions(tmp_path / name, pieces, 50, multi_label=several, numbers=numbers)
     found = np.load(tmp_path / "p.npz")
     assert np.array_equal(found["classes"], labels[back].numpy())
     np.testing.assert_allclose(found["probabilities"], scores[back].numpy(), rtol=1e-6)
-    rows = np.loadtxt(io.StringIO((tmp_path / "p.csv").read_text()), delimiter=",", skiprows=1)
+    rows = np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1)
     assert np.array_equal(rows[:, 0], np.arange(50))
     shown = scores[back] if several else scores.gather(1, labels.unsqueeze(1))[back]
     np.testing.assert_allclose(rows[:, 1 if several else 2 :], shown.numpy(), atol=1e-6)
@@ -47,26 +42,24 @@ def test_pieces_are_put_together(several: bool, tmp_path: Path, monkeypatch: pyt
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "p.npz"]
 
 
+def succeeds(*words: object) -> None:
+    assert run(*words) == 0
+
+
 def test_the_command_gives_nodes_their_old_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same, clusters = make_clustered(some_graph(120, 900), 6, tmp_path / "folder")
     save_file(same, tmp_path / "same.npz")
-    options = ("--model", "graphsage", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2, "--out", tmp_path / "run")
-    assert run("train", "--dataset", tmp_path / "folder", "--sampler", "clusters", *options) == 0, capsys.readouterr()
+    succeeds("train", "--dataset", tmp_path / "folder", "--sampler", "clusters", *TRAIN, "--out", tmp_path / "run")
     for name, dataset in (("folder", "folder"), ("memory", "same.npz")):
-        words = ("--dataset", tmp_path / dataset, "--output", tmp_path / f"{name}.npz")
-        assert run("predict", tmp_path / "run", *words) == 0, capsys.readouterr().err
+        succeeds("predict", tmp_path / "run", "--dataset", tmp_path / dataset, "--output", tmp_path / f"{name}.npz")
     one, other = (np.load(tmp_path / f"{name}.npz") for name in ("folder", "memory"))
     np.testing.assert_allclose(one["probabilities"][clusters.order.numpy()], other["probabilities"], atol=1e-6)
     assert np.array_equal(one["classes"][clusters.order.numpy()], other["classes"])
     put(tmp_path / "folder" / "node.npy", 3, 7)
-    words = ("--dataset", tmp_path / "folder", "--output", tmp_path / "damaged.npz")
-    assert run("predict", tmp_path / "run", *words) == 2
+    damaged = ("--dataset", tmp_path / "folder", "--output", tmp_path / "damaged.npz")
+    assert run("predict", tmp_path / "run", *damaged) == 2
     assert "node.npy is damaged: it does not hold every node once" in capsys.readouterr().err
     assert not (tmp_path / "damaged.npz").exists()
-
-
-TRAIN = ("--model", "graphsage", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2)
-NAMES = np.array(['say "no", or', "été", "Ünder"])  # neither the order nor the letters of ASCII
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -88,13 +81,13 @@ def test_classes_that_are_texts_keep_their_names(tmp_path: Path, capsys: pytest.
         header, *rows = csv.reader(file)
     with nodes.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header, *([row[0], text, *row[2:]] for row, text in zip(rows, texts, strict=True))])
-    assert run("convert", edges, tmp_path / "folder", "--nodes", nodes) == 0, capsys.readouterr().err
+    succeeds("convert", edges, tmp_path / "folder", "--nodes", nodes)
     found = []
     for dataset in ("named.npz", "folder"):
         out, written = tmp_path / f"run-{dataset}", tmp_path / f"{dataset}.csv"
-        assert run("train", "--dataset", tmp_path / dataset, *TRAIN, "--out", out) == 0, capsys.readouterr().err
+        succeeds("train", "--dataset", tmp_path / dataset, *TRAIN, "--out", out)
         assert json.loads((out / "result.json").read_text())["graph"]["class_names"] == sorted(NAMES)
-        assert run("predict", out, "--output", written, "--dataset", tmp_path / dataset) == 0
+        succeeds("predict", out, "--output", written, "--dataset", tmp_path / dataset)
         found.append([row["class"] for row in rows_of(written)])
     assert set(found[0]) <= set(NAMES)
     assert found[0] == found[1]
@@ -109,7 +102,7 @@ def test_classes_that_are_texts_keep_their_names(tmp_path: Path, capsys: pytest.
     capsys.readouterr()
     scores = []
     for name in ("few", "same"):
-        assert run("evaluate", out, "--dataset", tmp_path / f"{name}.npz", "--json") == 0, capsys.readouterr().err
+        succeeds("evaluate", out, "--dataset", tmp_path / f"{name}.npz", "--json")
         scores.append(json.loads(capsys.readouterr().out)["test"]["accuracy"])
     assert scores[0] == scores[1]
     write_npz(tmp_path / "other.npz", graph, np.where(few == "", "other", few))
@@ -117,35 +110,24 @@ def test_classes_that_are_texts_keep_their_names(tmp_path: Path, capsys: pytest.
     assert "other has the class 'other'; expected one of" in capsys.readouterr().err
 
 
-def test_nodes_keep_the_ids_of_the_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_keep_the_ids_of_the_tables(tmp_path: Path) -> None:
     graph = some_graph(120, 900)
     edges, nodes = csv_tables(graph, tmp_path)
-    assert run("convert", edges, tmp_path / "plain", "--nodes", nodes) == 0, capsys.readouterr().err
+    succeeds("convert", edges, tmp_path / "plain", "--nodes", nodes)
     ids = [*(f"{10**12 + node}" for node in range(118)), 'Zoë, the "first"', "007"]
     with edges.open() as one, nodes.open() as other:
         (ends, *pairs), (header, *rows) = csv.reader(one), csv.reader(other)
     with edges.open("w") as one, nodes.open("w") as other:
         csv.writer(one).writerows([ends, *([f" {ids[int(end)]}" for end in pair] for pair in pairs)])
         csv.writer(other).writerows([header, *([ids[int(row[0])], *row[1:]] for row in rows)])
-    assert run("convert", edges, tmp_path / "people", "--nodes", nodes) == 0, capsys.readouterr().err
+    succeeds("convert", edges, tmp_path / "people", "--nodes", nodes)
     assert load(tmp_path / "people").checksum() == load(tmp_path / "plain").checksum()
-    words = ("partition", "--dataset", tmp_path / "people", "--clusters", 5, "--out", tmp_path / "cut")
-    assert run(*words) == 0, capsys.readouterr().err
-    assert run("train", "--dataset", tmp_path / "people", *TRAIN, "--out", tmp_path / "run") == 0
+    succeeds("partition", "--dataset", tmp_path / "people", "--clusters", 5, "--out", tmp_path / "cut")
+    succeeds("train", "--dataset", tmp_path / "people", *TRAIN, "--out", tmp_path / "run")
     assert json.loads((tmp_path / "run" / "result.json").read_text())["graph"]["name"] == "people"
     found = {}
     for name in ("plain", "people", "cut"):
-        assert run("predict", tmp_path / "run", "--dataset", tmp_path / name, "--output", tmp_path / "p.csv") == 0
+        succeeds("predict", tmp_path / "run", "--dataset", tmp_path / name, "--output", tmp_path / "p.csv")
         found[name] = rows_of(tmp_path / "p.csv")
         assert [row["node"] for row in found[name]] == (ids if name != "plain" else [str(k) for k in range(120)])
     assert all(len({rows["class"] for rows in same}) == 1 for same in zip(*found.values(), strict=True))
-
-
-def test_an_evaluation_by_parts_comes_in_pieces(tmp_path: Path) -> None:
-    make_clustered(some_graph(200, 2000), 7, tmp_path / "graph")
-    batch, model = whole_graph(load(tmp_path / "graph")), GraphSAGE(3, (8,), 3).eval()
-    inference = Evaluation("parts", parts=7).prepare(model, batch)
-    with torch.no_grad():
-        write_predictions(tmp_path / "p.npz", inference.outputs(model), 200, multi_label=False)
-        expected = inference.logits(model)
-    assert np.array_equal(np.load(tmp_path / "p.npz")["probabilities"], expected.softmax(dim=1).numpy())

@@ -69,12 +69,8 @@ def test_forms_of_text(tmp_path: Path) -> None:
 
 def test_edge_data_keeps_its_edges(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    values = {
-        "edge_weight": rng.random(300),
-        "edge_attr": rng.normal(size=(300, 2)),
-        "edge_type": rng.integers(0, 4, 300),
-    }
-    for name, value in values.items():
+    values = {"edge_weight": rng.random(300), "edge_attr": rng.normal(size=(300, 2))}
+    for name, value in {**values, "edge_type": rng.integers(0, 4, 300)}.items():
         graph = some_graph(**{name: value})
         assert_equal(folder(tmp_path / name, graph), graph)
     assert_equal(folder(tmp_path / "npz", npz(graph, tmp_path / "graph.npz")), graph)
@@ -83,20 +79,23 @@ def test_edge_data_keeps_its_edges(tmp_path: Path) -> None:
 
 
 def test_every_source_in_memory_comes_back(tmp_path: Path) -> None:
-    graph, rng = some_graph(), np.random.default_rng(2)
-    torch.save(as_data(graph), tmp_path / "graph.pt")
-    assert_equal(folder(tmp_path, tmp_path / "graph.pt"), graph)
-    assert_equal(folder(tmp_path / "again", tmp_path / "made"), graph)
-    assert_equal(folder(tmp_path / "named", "digits"), load("digits"))
-    targets = some_graph(y=rng.normal(size=(40, 2)), regression=True)
-    assert_equal(folder(tmp_path / "regression", targets), targets)
+    graph = some_graph()
     arrays: dict[str, Any] = arrays_of(graph)
     arrays |= {key: np.asfortranarray(arrays[key]) for key in ("edge_index", "x")}  # as of a transposed array
     np.savez_compressed(tmp_path / "graph.npz", **arrays)
-    assert_equal(folder(tmp_path / "npz", tmp_path / "graph.npz"), graph)
+    made = folder(tmp_path, tmp_path / "graph.npz")
+    assert made.folder == tmp_path / "made"
+    assert "edge_index" not in vars(made)  # it is built when something asks for it
+    assert_equal(made, graph)
+    assert made.edge_index is made.edge_index
+    assert made.to("cpu").num_edges == graph.num_edges
+    assert_equal(folder(tmp_path / "again", tmp_path / "made"), graph)
+    assert_equal(folder(tmp_path / "named", "digits"), load("digits"))
+    targets = some_graph(y=np.random.default_rng(2).normal(size=(40, 2)), regression=True)
+    assert_equal(folder(tmp_path / "regression", targets), targets)
     both = torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1)
-    made = folder(tmp_path / "both", tmp_path / "graph.npz", undirected=True)
-    assert_equal(made, some_graph(edge_index=both))
+    undirected = folder(tmp_path / "both", tmp_path / "graph.npz", undirected=True)
+    assert_equal(undirected, some_graph(edge_index=both))
 
 
 def test_raw_files_of_ogb_in_text(tmp_path: Path) -> None:
@@ -125,16 +124,6 @@ def test_raw_files_of_ogb_as_of_papers100m(tmp_path: Path) -> None:
     np.savez(raw / "raw" / "node-label.npz", node_label=stored[:, None])
     with small_steps():
         assert_equal(folder(tmp_path, raw, undirected=False), graph)
-
-
-def test_tensors_are_mapped_and_edge_index_is_built_on_request(tmp_path: Path) -> None:
-    graph = some_graph()
-    made = folder(tmp_path, graph)
-    assert made.folder == tmp_path / "made"
-    assert "edge_index" not in vars(made)
-    assert torch.equal(made.edge_index, graph.edge_index)
-    assert made.edge_index is made.edge_index
-    assert made.to("cpu").num_edges == graph.num_edges
 
 
 def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:

@@ -34,21 +34,6 @@ def gnn_benchmark(raw: Path, file: str) -> None:
     np.savez(raw / file, labels=np.arange(20) % 4, **arrays)
 
 
-def reddit(raw: Path) -> None:
-    x = RANDOM.normal(size=(12, 5)).astype(np.float32)
-    np.savez(raw / "reddit_data.npz", feature=x, label=np.arange(12) % 3, node_types=np.repeat([1, 2, 3], 4))
-    sp.save_npz(raw / "reddit_graph.npz", sp.coo_matrix(np.eye(12, k=1) + np.eye(12, k=-1)))
-
-
-def flickr(raw: Path) -> None:
-    adjacency = sp.csr_matrix(np.eye(12, k=1) + np.eye(12, k=-1))
-    parts = {key: getattr(adjacency, key) for key in ("data", "indices", "indptr", "shape")}
-    np.savez(raw / "adj_full.npz", **parts)
-    np.save(raw / "feats.npy", RANDOM.normal(size=(12, 5)))
-    (raw / "class_map.json").write_text(json.dumps({str(node): node % 3 for node in range(12)}))
-    (raw / "role.json").write_text(json.dumps({"tr": [0, 1, 2, 3], "va": [4, 5], "te": [6, 7, 8, 9, 10, 11]}))
-
-
 def ppi(raw: Path) -> None:
     """20, 2 and 2 rings of 3, 4 and 5 nodes; 6 labels."""
     first = 1
@@ -83,36 +68,22 @@ def ogb(folder: Path, split: str, nodes: int) -> None:
 # name: (folder of the raw files below the data root, function that writes them)
 PYG: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cora": ("Planetoid/Cora/raw", lambda raw: planetoid(raw, "cora")),
-    "pubmed": ("Planetoid/PubMed/raw", lambda raw: planetoid(raw, "pubmed")),
     "amazon-photo": ("Amazon/Photo/raw", lambda raw: gnn_benchmark(raw, "amazon_electronics_photo.npz")),
-    "coauthor-cs": ("Coauthor/CS/raw", lambda raw: gnn_benchmark(raw, "ms_academic_cs.npz")),
-    "reddit": ("Reddit/raw", reddit),
-    "flickr": ("Flickr/raw", flickr),
     "ppi": ("PPI/raw", ppi),
 }
+OGB = {"ogbn-arxiv": ("ogbn_arxiv", "time")}
+OGB |= dict.fromkeys(("ogbn-products", "amazon2m"), ("ogbn_products", "sales_ranking"))
 
 
-OGB = {
-    "ogbn-arxiv": ("ogbn_arxiv", "time"),
-    "ogbn-products": ("ogbn_products", "sales_ranking"),
-    "amazon2m": ("ogbn_products", "sales_ranking"),
-}
-
-
-def write(name: str, root: Path) -> Path:
+def write(name: str, root: Path, nodes: int = 10) -> Path:
     """Write the raw files of a data set below ``root``, and return their folder; of OGB's the folder above it."""
     if name in OGB:
-        return write_ogb(name, root)
+        folder, split = OGB[name]
+        ogb(root / folder, split, nodes)
+        return root / folder
     folder, writer = PYG[name]
-    raw = root / folder
-    raw.mkdir(parents=True)
-    writer(raw)
-    return raw
-
-
-def write_ogb(name: str, root: Path, nodes: int = 10) -> Path:
-    folder, split = OGB[name]
-    ogb(root / folder, split, nodes)
+    (root / folder).mkdir(parents=True)
+    writer(root / folder)
     return root / folder
 
 

@@ -59,33 +59,19 @@ def assert_equal(one: Graph, other: Graph) -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    nodes = draw(st.integers(3, 12))
-    node = st.integers(0, nodes - 1)
+    nodes, features, classes = draw(st.integers(3, 12)), draw(st.integers(1, 4)), draw(st.integers(2, 4))
+    node, several = st.integers(0, nodes - 1), draw(st.booleans())
     edges = draw(st.lists(st.tuples(node, node), min_size=1, max_size=40))
-    features = draw(st.integers(1, 4))
     finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
     x = draw(st.lists(st.lists(finite, min_size=features, max_size=features), min_size=nodes, max_size=nodes))
     order = draw(st.permutations(range(nodes)))
-    cuts = sorted(draw(st.sets(st.integers(1, nodes), min_size=3, max_size=3)))
-    classes = draw(st.integers(2, 4))
-    if draw(st.booleans()):
-        row = st.lists(st.integers(0, 1), min_size=classes, max_size=classes)
-        y: Any = draw(st.lists(row, min_size=nodes, max_size=nodes))
-        given = None
-    else:
-        y = draw(st.lists(st.integers(0, classes - 1), min_size=nodes, max_size=nodes))
-        for unused in order[cuts[2] :]:
-            y[unused] = -1
-        given = classes
-    return Graph.build(
-        torch.tensor(x),
-        torch.tensor(edges).t(),
-        y,
-        train=order[: cuts[0]],
-        val=order[cuts[0] : cuts[1]],
-        test=order[cuts[1] : cuts[2]],
-        num_classes=given,
-    )
+    one, two, three = sorted(draw(st.sets(st.integers(1, nodes), min_size=3, max_size=3)))
+    splits = {"train": order[:one], "val": order[one:two], "test": order[two:three]}
+    label = st.lists(st.integers(0, 1), min_size=classes, max_size=classes) if several else st.integers(0, classes - 1)
+    y: Any = draw(st.lists(label, min_size=nodes, max_size=nodes))
+    for unused in () if several else order[three:]:
+        y[unused] = -1
+    return Graph.build(torch.tensor(x), torch.tensor(edges).t(), y, **splits, num_classes=None if several else classes)
 
 
 class Malicious:

@@ -1,8 +1,8 @@
 """What is chosen for the graph at hand: the sampler, the number of clusters, and how many make a batch."""
 
-import logging
 import math
 from contextlib import closing
+from typing import Any
 
 import pytest
 import torch
@@ -10,13 +10,14 @@ from torch import Tensor
 
 from gistgnn.graphs.clustering import ENOUGH, entropy_share
 from gistgnn.sampling import AutoSampling, Batch, ClusterSampling, chosen_sampling
+from tests.helpers.logs import logged
 
 NODES, CLASSES = 4000, 100
 IN_ORDER = torch.arange(NODES) * CLASSES // NODES  # neighbours share their class
 ANY = torch.randint(CLASSES, (NODES,), generator=torch.Generator().manual_seed(0))
 
 
-def facts(y: Tensor, ptr: Tensor | None = None, **given: int) -> dict[str, float]:
+def facts(y: Tensor, ptr: Tensor | None = None, **given: Any) -> dict[str, float]:
     found = ClusterSampling(**given).sampler(ring(y, ptr), 0).facts
     assert found is not None
     return found
@@ -45,18 +46,22 @@ def test_more_of_given_clusters_make_a_batch() -> None:
         assert given["label_entropy"] == pytest.approx(1)
 
 
-def test_a_poor_choice_of_the_users_gets_one_note(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    facts(ANY, clusters=20, clusters_per_batch=5)
-    assert "few classes" not in caplog.text
-    facts(IN_ORDER, clusters=20, clusters_per_batch=1)
-    (note,) = (text for text in caplog.messages if "few classes" in text)
-    assert "a batch of 1 of the 20 clusters" in note
-    assert "leave clusters and clusters_per_batch out" in note
-    caplog.clear()
-    facts(IN_ORDER, torch.arange(0, NODES + 1, 200), clusters_per_batch=2)
-    (note,) = (text for text in caplog.messages if "few classes" in text)
-    assert "gistgnn partition --clusters 200" in note
+def test_a_poor_choice_of_the_users_gets_one_note() -> None:
+    of_folder = {"ptr": torch.arange(0, NODES + 1, 200)}
+    for y, given, parts in (
+        (ANY, {"clusters": 20, "clusters_per_batch": 5}, ()),
+        (
+            IN_ORDER,
+            {"clusters": 20, "clusters_per_batch": 1},
+            ("a batch of 1 of the 20 clusters", "leave clusters and "),
+        ),
+        (IN_ORDER, {**of_folder, "clusters_per_batch": 2}, ("gistgnn partition --clusters 200",)),
+    ):
+        with logged() as notes:
+            facts(y, **given)
+        few = [note for note in notes if "few classes" in note]
+        assert len(few) == bool(parts)
+        assert all(part in few[0] for part in parts)
 
 
 def test_the_entropy_of_batches_as_a_share_of_that_of_random_nodes() -> None:

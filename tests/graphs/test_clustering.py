@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gistgnn.graphs import CSR, load, metis
-from gistgnn.graphs.clustering import Clusters, cluster
+from gistgnn.graphs import CSR, load, metis, streaming
+from gistgnn.graphs.clustering import METHODS, Clusters, cluster
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
@@ -63,6 +63,24 @@ def test_every_node_is_in_one_cluster(quick_metis: None, data: st.DataObject) ->
     check(dealt, nodes)
     assert len(dealt) == count
     assert dealt.sizes.max() - dealt.sizes.min() <= 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "_EDGES", (data.draw(st.integers(1, 8)), 8))
+        streamed = cluster(graph, nodes, count, "stream", seed)
+    check(streamed, nodes)
+    assert len(streamed) <= count
+    assert streamed.sizes.max() <= max(-(-nodes // count), int(streaming.LARGEST * nodes / count))
+
+
+def test_stream_cuts_about_as_few_edges_as_metis(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, count, cuts = load("synthetic:amazon2m@0.005"), 100, {}
+    for method in METHODS:
+        clusters = cluster(graph.edges, graph.num_nodes, count, method)
+        assert clusters.sizes.max() <= 1.1 * graph.num_nodes / count
+        cuts[method] = 1 - clusters.kept_edges(graph.edges)
+    assert cuts["stream"] < 1.2 * cuts["metis"] < cuts["random"] / 2
+    monkeypatch.setattr(streaming, "PAIRS", 2000)  # there are more pairs of clusters than may be counted
+    part = streaming.stream_clusters(graph.edges, count, 0)
+    assert float((part[graph.edges.col] != part[graph.edges.targets()]).mean()) < 1.2 * cuts["metis"]
 
 
 def test_the_share_of_kept_edges() -> None:
@@ -77,16 +95,16 @@ def test_a_directed_graph_is_clustered_as_undirected() -> None:
     assert torch.equal(cluster(half, 12, 2).order, cluster(both_ways(half), 12, 2).order)
 
 
-@pytest.mark.parametrize("method", ["metis", "stream", "random"])
-def test_clusters_follow_from_the_seed(method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_clusters_follow_from_the_seed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     graph = load("digits")
-    first = cluster(graph.edge_index, graph.num_nodes, 20, method, 1)
-    monkeypatch.setenv("GISTGNN_CACHE", str(tmp_path / "another"))
-    assert torch.equal(first.order, cluster(graph.edge_index, graph.num_nodes, 20, method, 1).order)
-    assert not torch.equal(first.order, cluster(graph.edge_index, graph.num_nodes, 20, method, 2).order)
+    for method in METHODS:
+        first = cluster(graph.edges, graph.num_nodes, 20, method, 1)
+        monkeypatch.setenv("GISTGNN_CACHE", str(tmp_path / f"another for {method}"))
+        assert torch.equal(first.order, cluster(graph.edge_index, graph.num_nodes, 20, method, 1).order)
+        assert not torch.equal(first.order, cluster(graph.edges, graph.num_nodes, 20, method, 2).order)
 
 
-def test_bad_values_are_refused() -> None:
+def test_bad_values_and_a_failure_of_metis_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for count in (0, -1, 61, 2.5, True, "4"):
         with refused(f"clusters is {count!r}, expected an integer"):
             cluster(ring(), 60, count)  # type: ignore[arg-type]
@@ -94,6 +112,9 @@ def test_bad_values_are_refused() -> None:
         cluster(ring(), 60, 3, "louvain")
     with refused("seed is -1"):
         cluster(ring(), 60, 3, seed=-1)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with refused("METIS failed on 60 nodes and 120 edges", "MiB of free memory"):
+        cluster(ring(), 60, 5)
 
 
 def no_metis(*args: object) -> None:
@@ -120,14 +141,11 @@ def test_the_cache_is_read_first(monkeypatch: pytest.MonkeyPatch, cache_folder: 
 def test_a_damaged_or_foreign_file_in_the_cache_is_replaced(quick_metis: None) -> None:
     """A node that moves to another cluster would change the result in silence."""
     clusters = cluster(ring(), 60, 5)
-    small, many = cluster(ring(30), 30, 5), cluster(ring(), 60, 50)
     assert clusters.path
-    assert small.path
-    assert many.path
+    others = [cluster(ring(30), 30, 5).path, cluster(ring(), 60, 50).path]
     whole = clusters.path.read_bytes()
     contents = [whole[: int(share * len(whole))] for share in (0.0, 0.1, 0.5, 0.99)]
-    contents += [small.path.read_bytes(), many.path.read_bytes()]
-    for content in contents:
+    for content in (*contents, *(other.read_bytes() for other in others if other)):
         clusters.path.write_bytes(content)
         with logged() as notes:
             assert torch.equal(cluster(ring(), 60, 5).order, clusters.order)
@@ -144,9 +162,3 @@ def test_an_unwritable_cache_is_ignored(cache_folder: Path) -> None:
     clusters = cluster(ring(), 60, 5)
     check(clusters, 60)
     assert clusters.path is None
-
-
-def test_a_failure_of_metis_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    with refused("METIS failed on 60 nodes and 120 edges", "MiB of free memory"):
-        cluster(ring(), 60, 5)

@@ -1,4 +1,4 @@
-"""`Graph`: what it makes of a user's tensors, arrays and lists, and what it refuses."""
+"""`Graph`: what it makes of a user's tensors, arrays and lists; what it refuses, and what it notes."""
 
 import math
 from typing import Any
@@ -7,10 +7,13 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import one_hot
 from torch_geometric.data import HeteroData
 
 from gistgnn.graphs import Graph
+from gistgnn.graphs.graph import note_doubts
 from tests.helpers.edges import edge_graph
+from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
 
 from .samples import arguments, as_data, graphs
@@ -102,7 +105,7 @@ def test_edge_data_is_sorted_with_its_edges(order: list[int], repeated: bool) ->
     assert (graph.edge_weight.dtype, graph.edge_attr.dtype) == (torch.float32, torch.int64)
 
 
-def test_sizes_and_moves() -> None:
+def test_sizes_moves_and_checksum() -> None:
     graph = Graph.build(**arguments(edge_index=[[5, 1, 3, 1, 2, 5], [0, 4, 0, 4, 2, 0]]), name="ring")
     assert graph.edge_index.tolist() == [[3, 5, 2, 1], [0, 0, 2, 4]]  # a self-loop stays
     assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes) == (6, 4, 2, 3)
@@ -110,6 +113,10 @@ def test_sizes_and_moves() -> None:
     moved = edge_graph().to("meta")
     assert {tensor.device.type for tensor in (*moved.tensors.values(), moved.edge_index)} == {"meta"}
     assert Graph.build(**arguments(num_classes=40)).num_classes == 40
+    one, other = edge_graph(), edge_graph()
+    assert one.checksum() == other.checksum()
+    other.edge_weight[0] += 1
+    assert one.checksum() != other.checksum()
 
 
 def test_labels_in_any_integer_form() -> None:
@@ -155,9 +162,30 @@ def test_pyg_s_data() -> None:
         Graph.from_pyg({})
 
 
-def test_edge_data_is_part_of_the_checksum() -> None:
-    graph, other = edge_graph(), edge_graph()
-    assert graph.checksum() == other.checksum()
-    assert other.edge_weight is not None
-    other.edge_weight[0] += 1
-    assert graph.checksum() != other.checksum()
+AT, CLASSES = torch.arange(30), torch.arange(30) % 3
+ONE_WAY = torch.stack([AT[:-1], AT[1:]])
+DOUBTS: list[tuple[dict[str, Any], str]] = [
+    ({}, ""),
+    ({"test": []}, "graph has no test nodes: there are no test scores"),
+    ({"edge_index": torch.cat([ONE_WAY, AT.repeat(2, 1)], dim=1)}, "0% of the edges of graph have a reverse edge"),
+    ({"y": one_hot(CLASSES)}, "y has one 1 in every row"),
+    ({"y": torch.cat([one_hot(CLASSES), torch.ones(30, 1)], dim=1)}, ""),
+    ({"y": torch.where(CLASSES == 2, 9, CLASSES)}, "no node has class 2, 3, 4, 5, 6, ...: the model"),
+]
+
+
+def test_what_is_perhaps_not_meant_is_noted() -> None:
+    both = torch.cat([ONE_WAY, ONE_WAY.flip(0)], dim=1)
+    valid = {
+        "x": torch.ones(30, 2),
+        "edge_index": both,
+        "y": CLASSES,
+        "train": AT[:9],
+        "val": AT[9:19],
+        "test": AT[19:],
+    }
+    for changes, said in DOUBTS:
+        with logged() as notes:
+            note_doubts(Graph.build(**{**valid, **changes}))
+        assert len(notes) == bool(said)
+        assert said in "".join(notes)

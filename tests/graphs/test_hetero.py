@@ -1,6 +1,5 @@
 """A PyG `HeteroData` as one graph."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ class RGCN(torch.nn.Module):
         return self.conv2(self.conv1(x, edge_index, edge_type).relu(), edge_index, edge_type)
 
 
-def test_a_run_on_it_and_on_its_file(tmp_path: Path) -> None:
+def test_a_run_on_it_and_on_its_file_and_the_target_s_predictions(tmp_path: Path) -> None:
     data, joined = library(), from_hetero(library())
     torch.save(data, tmp_path / "library.pt")
     results = []
@@ -75,46 +74,33 @@ def test_a_run_on_it_and_on_its_file(tmp_path: Path) -> None:
     with torch.no_grad():
         right = results[0].model(x, edge_index, **edge_data)[joined.target_nodes].argmax(1) == data["paper"].y
     assert float(right[data["paper"].test_mask].float().mean()) == pytest.approx(results[0].test["accuracy"])
-
-
-def test_the_command_line_predicts_the_target_s_nodes(tmp_path: Path) -> None:
-    torch.save(library(), tmp_path / "library.pt")
     options = ("--model", "gcn", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2, "--out", tmp_path / "run")
     assert run("train", "--dataset", tmp_path / "library.pt", *options) == 0
     assert run("predict", tmp_path / "run", "--output", tmp_path / "p.csv") == 0
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + PAPERS
 
 
-def change(key: Any, **values: Any) -> Callable[[HeteroData], object]:
-    """Sets attributes of a store, or deletes those that are None."""
-
-    def apply(data: HeteroData) -> None:
-        for name, value in values.items():
-            data[key][name] = value  # PyG deletes what is set to None
-
-    return apply
-
-
-REFUSED: list[tuple[Callable[[HeteroData], object], str]] = [
-    (change("paper", y=None), "target is None, and the HeteroData has y on the node types []; expected"),
-    (change("author", y=torch.zeros(8), train_mask=torch.ones(8)), "y on the node types ['author', 'paper']; expected"),
-    (change("paper", y=torch.zeros(5)), "'paper': y has shape [5]; expected a row for each of 24 nodes"),
-    (change("paper", val_mask=torch.ones(5).bool()), "'paper': val is a mask of length 5; expected 24"),
-    (change("author", x=torch.eye(8).to_sparse()), "'author': x is a sparse tensor"),
-    (change("author", num_nodes=7), "'author': x has 8 rows, and num_nodes is 7"),
-    (change("place", num_nodes=None), "'place': num_nodes is None; expected x, or num_nodes"),
-    (change(CITES, edge_index=None), "('paper', 'cites', 'paper'): it has no edge_index"),
-    (change(CITES, edge_index=torch.ones(2, 3)), "edge_index is torch.float32 [2, 3]; expected integers"),
-    (change(WRITES, edge_index=torch.tensor([[8], [0]])), "expected some below [[8], [24]]"),
-    (change(CITES, edge_weight=torch.ones(1)), "edge_weight of the HeteroData has the shapes [(1,)]; expected it on"),
-    (change(WRITES, edge_attr=torch.ones(24, 2)), "edge_attr of the HeteroData has the shapes [(24, 2)]"),
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [  # a store, and its changed attributes; None deletes one
+    ("paper", {"y": None}, "target is None, and the HeteroData has y on the node types []; expected"),
+    ("author", {"y": torch.zeros(8), "train_mask": torch.ones(8)}, "y on the node types ['author', 'paper']; expected"),
+    ("paper", {"y": torch.zeros(5)}, "'paper': y has shape [5]; expected a row for each of 24 nodes"),
+    ("paper", {"val_mask": torch.ones(5).bool()}, "'paper': val is a mask of length 5; expected 24"),
+    ("author", {"x": torch.eye(8).to_sparse()}, "'author': x is a sparse tensor"),
+    ("author", {"num_nodes": 7}, "'author': x has 8 rows, and num_nodes is 7"),
+    ("place", {"num_nodes": None}, "'place': num_nodes is None; expected x, or num_nodes"),
+    (CITES, {"edge_index": None}, "('paper', 'cites', 'paper'): it has no edge_index"),
+    (CITES, {"edge_index": torch.ones(2, 3)}, "edge_index is torch.float32 [2, 3]; expected integers"),
+    (WRITES, {"edge_index": torch.tensor([[8], [0]])}, "expected some below [[8], [24]]"),
+    (CITES, {"edge_weight": torch.ones(1)}, "edge_weight of the HeteroData has the shapes [(1,)]; expected it on"),
+    (WRITES, {"edge_attr": torch.ones(24, 2)}, "edge_attr of the HeteroData has the shapes [(24, 2)]"),
 ]
 
 
 def test_what_cannot_be_joined_is_refused() -> None:
-    for apply, message in REFUSED:
+    for store, changes, message in REFUSED:
         data = library()
-        apply(data)
+        for name, value in changes.items():
+            data[store][name] = value
         with refused(message):
             from_hetero(data)
     with refused("target is 'author', and the HeteroData has y on the node types ['paper']; expected"):

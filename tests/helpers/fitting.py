@@ -25,7 +25,9 @@ def theta(gist: GIST) -> dict[str, Tensor]:
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    """Whether names, values and types are equal."""
+    types = ({name: tensor.dtype for name, tensor in each.items()} for each in (one, other))
+    return next(types) == next(types) and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def quiet(history: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """Small graphs, what their batches hold, and the papers' probabilities and matrices, written down node by node."""
 
 from collections.abc import Iterable
-from itertools import combinations
 from typing import Any
 
 import torch
@@ -110,22 +109,6 @@ def fastgcn(a: Dense) -> list[float]:
 def saint_node(a: Dense) -> list[float]:
     """P(u) ∝ ||Ã_:,u||² (Zeng et al., section 3.3), with self-loops: Ã = D̃^-1 (A + I)."""
     return squared_columns(mean(with_loops(a)), range(len(a)))
-
-
-def saint_edges(a: Dense) -> dict[tuple[int, int], float]:
-    """p_uv ∝ 1/deg(u) + 1/deg(v) (Zeng et al., section 3.3) of every undirected edge of a graph without loose nodes."""
-    degree = [sum(row) for row in a]
-    edges = {(u, v): 1 / degree[u] + 1 / degree[v] for u, v in combinations(range(len(a)), 2) if a[u][v]}
-    return {edge: value / sum(edges.values()) for edge, value in edges.items()}
-
-
-def seen(each: list[tuple[set[int], float]], nodes: set[int], draws: int) -> float:
-    """The probability that one or two nodes are all touched by some of the draws, by inclusion and exclusion.
-
-    ``each`` is what one draw may touch, and how likely that is.
-    """
-    missed = [set(some) for size in range(len(nodes) + 1) for some in combinations(sorted(nodes), size)]
-    return sum((-1) ** len(some) * sum(p for touched, p in each if not touched & some) ** draws for some in missed)
 
 
 class Mean:

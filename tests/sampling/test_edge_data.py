@@ -3,7 +3,6 @@
 from contextlib import closing
 from dataclasses import replace
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,24 +10,15 @@ from hypothesis import strategies as st
 from gistgnn import sampling as kinds
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, Sampling, training_subgraph, whole_graph
-from tests.helpers.edges import edge_graph, only, telling, told, weighted
+from tests.helpers.edges import edge_graph, only, telling, told
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 from tests.sampling.reference import SAMPLERS
 
 SUBGRAPHS: dict[str, Sampling] = {
     **{name: SAMPLERS[name] for name in ("neighbor", "saint-node", "saint-edge", "saint-rw")},
-    "clusters": kinds.ClusterSampling(clusters=5, clusters_per_batch=2, method="random"),
-    "all neighbours": kinds.NeighborSampling(fanouts=(-1, -1), batch_size=3),
-}
-ALL = {
-    "clusters": kinds.ClusterSampling(clusters=3, clusters_per_batch=3, method="random", precompute=False),
-    "neighbor": kinds.NeighborSampling(fanouts=(-1, -1), batch_size=99),
-    "saint-node": kinds.SaintNodeSampling(batch_size=3000),
-    "saint-edge": kinds.SaintEdgeSampling(batch_size=3000),
-    "saint-rw": kinds.SaintWalkSampling(batch_size=3000, sample_coverage=500),
-    "ladies": kinds.LadiesSampling(nodes_per_layer=99, batch_size=99),
-    "ladies with sums": kinds.LadiesSampling(nodes_per_layer=99, batch_size=99, row_normalise=False),
+    "clusters": kinds.ClusterSampling(5, 2, "random"),
+    "all neighbours": kinds.NeighborSampling(-1, batch_size=3),
 }
 
 
@@ -59,17 +49,6 @@ def test_an_edge_has_its_own_data(name: str, nodes: int, seed: int, inductive: b
             check_told(batch)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_a_batch_of_all_nodes_has_the_whole_graph_s_operators(name: str) -> None:
-    whole = whole_graph(weighted(tiny_graph(12)))
-    (batch,) = batches(ALL[name], whole, count=1)
-    rows = [int((whole.x == row).all(dim=1).nonzero()[0, 0]) for row in batch.x]
-    for operator in ("gcn", "mean"):
-        found = getattr(batch.adj, operator).to_dense()
-        expected = getattr(whole.adj, operator).to_dense()[rows[: len(found)]][:, rows]
-        torch.testing.assert_close(found, expected, rtol=0.02, atol=2e-3)  # saint-rw counts walks
-
-
 def test_repeated_edges() -> None:
     graph = only(edge_graph(), "edge_type")
     edges = torch.cat([graph.edge_index, graph.edge_index[:, :4]], dim=1)
@@ -85,9 +64,9 @@ def test_repeated_edges() -> None:
             batches(SUBGRAPHS[name], whole)
 
 
-@pytest.mark.parametrize("name", [*SUBGRAPHS, "ladies"])
-def test_negative_weights_are_refused_where_they_are_summed(name: str) -> None:
+def test_negative_weights_are_refused_where_they_are_summed() -> None:
     graph = replace(tiny_graph(), edge_weight=torch.full((tiny_graph().num_edges,), -2.0))
-    with refused("edge_weight holds -2"):
-        for batch in batches({**SUBGRAPHS, "ladies": kinds.LadiesSampling()}[name], whole_graph(graph), count=5):
-            _ = batch.adj.gcn
+    for sampling in (*SUBGRAPHS.values(), kinds.LadiesSampling()):
+        with refused("edge_weight holds -2"):
+            for batch in batches(sampling, whole_graph(graph), count=5):
+                _ = batch.adj.gcn

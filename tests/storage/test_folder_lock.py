@@ -9,7 +9,6 @@ from pathlib import Path
 from gistgnn.storage.folder_lock import FolderInUseError, FolderLock
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
-from tests.storage.waiting import wait_for
 
 
 def hold(folder: str, seconds: float) -> int:
@@ -27,8 +26,7 @@ def hold(folder: str, seconds: float) -> int:
 def test_a_folder_in_use_is_refused_with_its_holder(tmp_path: Path) -> None:
     process = Forked(tmp_path, hold, "run", 60)
     try:
-        wait_for(process, tmp_path, "run/won-*")
-        pid = int(next(tmp_path.glob("run/won-*")).name.removeprefix("won-"))
+        pid = process.wait_for(tmp_path, "run/won-*").name.removeprefix("won-")
         said = f"run is being written by process {pid} on host {socket.gethostname()} since 20"
         with refused(said, "UTC: wait for it, or give another --out", error=FolderInUseError):
             FolderLock(tmp_path / "run", advice="give another --out")
@@ -55,20 +53,13 @@ def test_a_lock_leaves_no_trace(tmp_path: Path) -> None:
         assert sorted(path.name for path in folder.parent.iterdir()) == [".gistgnn-deep.lock", "deep"]
         assert (folder / ".gistgnn.lock").exists()
     assert list(tmp_path.iterdir()) == []
-    lock = FolderLock(folder)
-    with lock:
-        (folder / "result").touch()
+    lock, again = FolderLock(folder), FolderLock(folder)
+    (folder / "result").touch()
+    lock.free()
+    lock.free()
+    assert (folder / ".gistgnn.lock").exists()
+    del again  # frees it, too
     assert [path.name for path in folder.iterdir()] == ["result"]
-
-
-def test_a_lock_is_freed_with_its_object(tmp_path: Path) -> None:
-    lock = FolderLock(tmp_path)
-    again = FolderLock(tmp_path)
-    lock.free()
-    lock.free()
-    assert (tmp_path / ".gistgnn.lock").exists()
-    del again
-    assert not (tmp_path / ".gistgnn.lock").exists()
 
 
 def test_what_cannot_be_locked_is_refused(tmp_path: Path) -> None:

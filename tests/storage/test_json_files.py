@@ -12,33 +12,18 @@ from hypothesis import strategies as st
 from gistgnn.storage.json_files import read_json, write_json
 from tests.helpers.refusals import refused
 
-CONTENT: dict[str, Any] = {
-    "version": 3,
-    "name": 'é \\ " 1e-05',
-    "numbers": [1, 2.5, 1e-5, -0.0, True, None],
-    "deep": {"a": {"b": []}},
-}
-
+CONTENT: dict[str, Any] = {"version": 3, "name": "x", "deep": {"a": {"b": []}}}
+one_value = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text()
+one_value |= st.floats(allow_nan=False, allow_infinity=False)
 json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**63)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
+    one_value, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=12
 )
 
 
 class Kind(msgspec.Struct):
     name: str
-    numbers: list[Any]
     deep: dict[str, Any] | None
     version: Literal[3] = 3
-
-
-def read(path: Path) -> Kind:
-    return read_json(path, Kind, "do it again")
 
 
 @settings(deadline=None)
@@ -59,16 +44,16 @@ def test_what_is_written_is_read(
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     with refused(f"{path} cannot be read (No such file or directory); do it again"):
-        read(path)
+        read_json(path, Kind, "do it again")
     for content, said in (
         ({**CONTENT, "version": 2}, "Invalid enum value 2 - at `$.version`"),
-        ({"name": "x", "numbers": []}, "missing required field `deep`"),
+        ({"name": "x"}, "missing required field `deep`"),
         ({**CONTENT, "name": 5}, "Expected `str`, got `int` - at `$.name`"),
     ):
         write_json(path, content)
         with refused(f"{path} cannot be read", said, "; do it again"):
-            read(path)
+            read_json(path, Kind, "do it again")
     for text in ("", "{", json.dumps(CONTENT), "[" * 10**5):
         path.write_text(text)
         with refused("has no checksum, so it is damaged, or an earlier version made it; do it again"):
-            read(path)
+            read_json(path, Kind, "do it again")

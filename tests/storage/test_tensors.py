@@ -24,31 +24,21 @@ from gistgnn.storage.tensors import (
     write_tensors,
 )
 from gistgnn.utils.tensors import row_pieces
-from tests.evaluation.cases import C, F
+from tests.helpers.fitting import same
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples
 
-kinds = st.lists(
-    st.tuples(st.lists(st.integers(0, 5), max_size=3), st.sampled_from(list(DTYPES.values()))), min_size=1, max_size=5
-)
-
-
-def random(kinds: list[tuple[list[int], torch.dtype]]) -> dict[str, Tensor]:
-    return {f"t.{i}": (torch.randn(shape) * 50).to(dtype) for i, (shape, dtype) in enumerate(kinds)}
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(
-        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
-    )
+F = 5
+shapes_and_types = st.tuples(st.lists(st.integers(0, 5), max_size=3), st.sampled_from(list(DTYPES.values())))
 
 
 @examples
-@given(kinds)
+@given(st.lists(shapes_and_types, min_size=1, max_size=5))
 def test_what_is_written_is_read_and_mapped(
     tmp_path_factory: pytest.TempPathFactory, kinds: list[tuple[list[int], torch.dtype]]
 ) -> None:
-    tensors, path = random(kinds), tmp_path_factory.getbasetemp() / "any.safetensors"
+    tensors = {f"t.{i}": (torch.randn(shape) * 50).to(dtype) for i, (shape, dtype) in enumerate(kinds)}
+    path = tmp_path_factory.getbasetemp() / "any.safetensors"
     write_tensors(path, tensors)
     assert same(read_tensors(path, ""), tensors)
     assert same(load_file(path), tensors)
@@ -101,8 +91,6 @@ def test_a_full_disk_is_said_before_pages_are_written(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "posix_fallocate", full)
     with refused("No space left on device", "make room"):
         temporary_tensors({"a": (torch.Size([3]), torch.float32)}, tmp_path)
-    with pytest.raises(OSError, match="No space left"):
-        allocate(tmp_path / "t", {"a": (torch.Size([3]), torch.float32)})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,7 +108,7 @@ class Tied(nn.Module):
 
 
 @pytest.mark.parametrize("large", [1, 2**24])
-def test_a_module_takes_its_tensors(large: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_takes_its_tensors(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_files, "LARGE", large)
     model, x = Tied(), torch.randn(3, F)
     given = {name: tensor.detach() for name, tensor in model.named_parameters()} | {"twice": model.twice}
@@ -136,15 +124,16 @@ def test_a_module_takes_its_tensors(large: int, tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_tensors_of_another_model_are_refused() -> None:
-    tensors = {name: tensor.detach() for name, tensor in GraphSAGE(F, (8,), C).named_parameters()}
+    tensors = {name: tensor.detach() for name, tensor in GraphSAGE(7, (8,), 3).named_parameters()}
     with torch.device("meta"):
-        other, plain = GraphSAGE(F, (9,), C), nn.Linear(2, 2)
-    with refused("'convs.0.weight' is [8, 14] in the file and [9, 14] in the model"):
-        assign(other, tensors, "the file")
-    with refused("the file does not hold 'convs.0.weight'"):
-        assign(other, {}, "the file")
-    with refused("the file holds 'convs.0.bias', the model does not"):
-        assign(plain, tensors, "the file")
+        other, plain = GraphSAGE(7, (9,), 3), nn.Linear(2, 2)
+    for module, some, said in (
+        (other, tensors, "'convs.0.weight' is [8, 14] in the file and [9, 14] in the model"),
+        (other, {}, "the file does not hold 'convs.0.weight'"),
+        (plain, tensors, "the file holds 'convs.0.bias', the model does not"),
+    ):
+        with refused(said):
+            assign(module, some, "the file")
 
 
 @given(st.integers(0, 50), st.integers(0, 9), st.integers(1, 40))

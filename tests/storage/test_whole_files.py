@@ -10,7 +10,6 @@ import pytest
 from gistgnn.storage.whole_files import remove_leftovers, replacing
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
-from tests.storage.waiting import wait_for
 
 
 def test_the_file_appears_whole_when_the_block_ends(tmp_path: Path) -> None:
@@ -39,8 +38,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: ty
     with pytest.raises(error), replacing(path) as temporary:  # noqa: PT012
         temporary.write_text("half")
         raise error
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
 
 
 def test_a_full_disk_is_refused_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +50,7 @@ def test_a_full_disk_is_refused_and_leaves_the_old_file(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "fsync", full)
     with refused("cannot write", str(path), "No space left on device"), replacing(path) as temporary:
         temporary.write_text("new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
 
 
 def test_what_cannot_be_written_is_refused_and_stays(tmp_path: Path) -> None:
@@ -61,12 +58,8 @@ def test_what_cannot_be_written_is_refused_and_stays(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     before = sorted(tmp_path.iterdir())
-    for name, why in (
-        ("file/result.json", ""),
-        ("file/deep/result.json", ""),
-        ("folder", ""),
-        ("pipe", "it is a pipe, a socket or a device"),
-    ):
+    whys = {"file/result.json": "", "file/deep/result.json": "", "folder": "", "pipe": "it is a pipe, a socket or a"}
+    for name, why in whys.items():
         with refused("cannot write", str(tmp_path / name), why), replacing(tmp_path / name) as temporary:
             temporary.write_text("x")
     assert sorted(tmp_path.iterdir()) == before
@@ -75,39 +68,37 @@ def test_what_cannot_be_written_is_refused_and_stays(tmp_path: Path) -> None:
 
 def leave(folder: str) -> None:
     """Begin to write two files, and wait."""
-    with (
-        replacing(Path(folder) / "model.safetensors") as model,
-        replacing(Path(folder) / "deep/in/report.html") as curves,
-    ):
-        model.write_text("half")
-        curves.write_text("half")
+    model, curves = Path(folder) / "model.safetensors", Path(folder) / "deep/in/report.html"
+    with replacing(model) as one, replacing(curves) as other:
+        one.write_text("half")
+        other.write_text("half")
         (Path(folder) / "begun").touch()
         time.sleep(60)
 
 
+MINE = (".model-mine.safetensors", "gistgnn-mine", ".gistgnn.lock", ".gistgnn-folder", ".gistgnn-link", ".gistgnn-fifo")
+
+
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     process = Forked(tmp_path, leave, str(tmp_path))
-    wait_for(process, tmp_path, "begun")
-    for name in (".model-mine.safetensors", "gistgnn-mine", ".gistgnn.lock"):
+    process.wait_for(tmp_path, "begun")
+    precious = tmp_path / "precious"
+    for name in ("precious", *MINE[:3]):
         (tmp_path / name).write_text("mine")
     (tmp_path / ".gistgnn-folder").mkdir()
-    precious = tmp_path / "precious"
-    precious.write_text("mine")
     (tmp_path / ".gistgnn-link").symlink_to(precious)
     os.mkfifo(tmp_path / ".gistgnn-fifo")
 
-    def halves() -> list[Path]:
-        return [*tmp_path.glob(".gistgnn-*-model.safetensors"), *tmp_path.glob("deep/in/.gistgnn-*-report.html")]
+    def halves() -> int:
+        return len([*tmp_path.glob(".gistgnn-*-model.safetensors"), *tmp_path.glob("deep/in/.gistgnn-*-report.html")])
 
     remove_leftovers(tmp_path, ["deep/*", "missing/*"])
-    assert len(halves()) == 2  # their process lives
+    assert halves() == 2  # their process lives
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert len(halves()) == 2
     remove_leftovers(tmp_path)
-    assert len(halves()) == 1
+    assert halves() == 1
     remove_leftovers(tmp_path, ["deep/*", "missing/*"])
-    assert halves() == []
+    assert halves() == 0
     assert precious.read_text() == "mine"
-    for name in (".model-mine.safetensors", "gistgnn-mine", ".gistgnn.lock", ".gistgnn-folder", ".gistgnn-link"):
-        assert (tmp_path / name).exists()
+    assert {path.name for path in tmp_path.iterdir()} == {*MINE, "precious", "begun", "deep"}

@@ -10,9 +10,17 @@ def running() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("gistgnn-prefetch")]
 
 
-@pytest.mark.parametrize("items", [range(50), [], [None, 0, False]])
-def test_all_items_in_order(items: list[int]) -> None:
-    assert list(prefetch(items)) == list(items)
+def test_items_come_in_order_and_an_error_at_its_place() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise KeyError("of the second")
+
+    for given in (range(50), [], [None, 0, False]):
+        assert list(prefetch(given)) == list(given)
+    prefetched = prefetch(items())
+    assert next(prefetched) == 1
+    with pytest.raises(KeyError, match="of the second"):
+        next(prefetched)
     assert running() == []
 
 
@@ -36,15 +44,3 @@ def test_no_more_than_two_items_wait_and_an_early_end_stops_the_thread() -> None
     prefetched.close()
     assert running() == []
     assert 3 <= len(made) <= 6
-
-
-def test_an_error_is_raised_at_its_place() -> None:
-    def items() -> Iterator[int]:
-        yield 1
-        raise KeyError("of the second")
-
-    prefetched = prefetch(items())
-    assert next(prefetched) == 1
-    with pytest.raises(KeyError, match="of the second"):
-        next(prefetched)
-    assert running() == []

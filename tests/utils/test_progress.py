@@ -1,32 +1,24 @@
-"""What is shown of a run's progress in a log, and of the time that is left."""
+"""What commands print beside their results: progress in a log and on a terminal, tasks, and tables."""
 
 import io
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from gistgnn import GIST
-from gistgnn.utils import console as progress
+from gistgnn.utils import console
 from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import rough_duration
 from tests.helpers.fitting import GRAPH, gcn
 
+TIMES = {0.2: "1 s", 89: "89 s", 90: "2 min", 89 * 60: "89 min", 5400: "1 h 30 min", 1.4e5: "1 day 14 h"}
+TIMES |= {2e5: "2 days 7 h"}
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.2, "1 s"),
-        (89, "89 s"),
-        (90, "2 min"),
-        (89 * 60, "89 min"),
-        (5400, "1 h 30 min"),
-        (1.4e5, "1 day 14 h"),
-        (2e5, "2 days 7 h"),
-    ],
-)
-def test_the_time_that_is_left(seconds: float, words: str) -> None:
-    assert rough_duration(seconds) == words
+
+def test_the_time_that_is_left() -> None:
+    assert [rough_duration(seconds) for seconds in TIMES] == list(TIMES.values())
 
 
 def test_a_log_gets_a_line_for_every_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +35,7 @@ def test_a_log_gets_a_line_for_every_evaluation(capsys: pytest.CaptureFixture[st
 
 def test_a_terminal_shows_rounds_scores_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(progress, "terminal", lambda: Console(file=screen, force_terminal=True, width=160))
+    monkeypatch.setattr(console, "terminal", lambda: Console(file=screen, force_terminal=True, width=160))
     GIST(gcn(), (8, 7), 2).fit(GRAPH, epochs=24, local_steps=2, evaluate_every=2)
     *_, last = (line for line in screen.getvalue().splitlines() if "training" in line)
     shown = re.sub(r"\x1b\[[\d;?]*\w", "", last)
@@ -56,3 +48,23 @@ def test_tasks_are_counted_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
         tasks.advance()
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" · ")[0] for line in lines] == ["comparing: 2 of 3", "comparing: 3 of 3"]
+
+
+def test_a_log_has_the_outermost_of_the_tasks_that_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    with console.spinner("thinking", shown=True), console.spinner("inside", shown=True, logged=True):
+        pass
+    with console.spinner("outside", shown=True, logged=True), console.spinner("within", shown=True, logged=True):
+        pass
+    assert capsys.readouterr().err == "gistgnn: inside\ngistgnn: outside\n"
+
+
+def test_a_long_path_in_a_table_is_never_broken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    path = str(Path("runs", *["a-very-long-name"] * 12))
+    console.print_table(f"of {path}", ("run", "test"), [(path, "0.9"), ("short", "0.95")], left=["run"])
+    title, _, first, second = capsys.readouterr().out.splitlines()
+    assert title == f"of {path}"
+    assert first.split() == [path, "0.9"]
+    assert len(first) == len(second)  # the numbers end in one column

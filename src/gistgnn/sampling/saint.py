@@ -24,7 +24,7 @@ _CHUNK = 2**20  # walks that are counted at once
 def _walks(edges: sp.csr_matrix, roots: int | Array, length: int, rng: np.random.Generator) -> list[Array]:
     """Return where walks are after 0, ..., length steps to random in-neighbours; ``roots``: [n], or how many."""
     walks = [rng.integers(edges.shape[0], size=roots) if isinstance(roots, int) else roots]
-    for _ in range(length):
+    for _ in range(length if edges.nnz else 0):
         starts = edges.indptr[walks[-1]]
         degree = edges.indptr[walks[-1] + 1] - starts
         entries = starts + (rng.random(len(starts)) * degree).astype(starts.dtype)
