@@ -14,8 +14,9 @@ from pathlib import Path
 from pkgutil import walk_packages
 from random import Random
 
-from benchmarks.attack.case import Kind, Place, Report
+from benchmarks.attack.case import Place, Report
 from benchmarks.attack.registry import KINDS
+from benchmarks.attack.valid import prepare
 
 _NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # nothing answers there
 FRESH = 0.01  # share of the commands that are run by a new interpreter
@@ -38,27 +39,23 @@ def main() -> int:
 
 
 def _attack(options: argparse.Namespace, folder: Path) -> int:
-    from benchmarks.attack.valid import prepare
-
     _import_all()
-    valid = folder / "valid"
-    prepare(valid, options.kinds or KINDS)
+    place = Place(folder / "valid", folder / "case", options.limit)
+    prepare(place.valid, options.kinds or KINDS)
     begun, counts, failures = time.monotonic(), Counter[str](), []
-    numbers = options.case or range(options.cases)
-    for number in numbers:
+    for number in options.case or range(options.cases):
         if time.monotonic() - begun > options.seconds:
             break
-        kind, report = attempt(options.seed, number, options.kinds, Place(valid, folder / "case", options.limit))
-        counts[f"{kind}: {'refused' if report.status == 2 else 'accepted' if report.status == 0 else 'ended'}"] += 1
-        if sum(counts.values()) % 250 == 0:
-            print(f"{sum(counts.values())} cases, {len(failures)} failures", flush=True)
-        if report.wrong:
-            failures.append(number)
-            print(f"FAILURE case {number} ({kind}): {report.title}\n    {report.wrong}", flush=True)
-        elif options.case:
-            print(f"case {number} ({kind}): {report.title}\n    status {report.status}, {report.seconds:.1f} s")
+        kind, report = attempt(options.seed, number, options.kinds, place)
+        counts[f"{kind}: {({0: 'accepted', 2: 'refused'}).get(report.status, 'ended')}"] += 1
+        if counts.total() % 250 == 0:
+            print(f"{counts.total()} cases, {len(failures)} failures", flush=True)
+        if report.wrong or options.case:
+            said = report.wrong or f"status {report.status}, {report.seconds:.1f} s"
+            print(f"{'FAILURE ' * bool(report.wrong)}case {number} ({kind}): {report.title}\n    {said}", flush=True)
+        failures += [number] if report.wrong else []
     took = time.monotonic() - begun
-    print(f"\n{sum(counts.values())} cases, {len(failures)} failures, seed {options.seed}, {took:.0f} s")
+    print(f"\n{counts.total()} cases, {len(failures)} failures, seed {options.seed}, {took:.0f} s")
     for name, count in sorted(counts.items()):
         print(f"  {name:<24} {count}")
     if failures:
@@ -74,14 +71,12 @@ def attempt(seed: int, number: int, kinds: list[str] | None, place: Place) -> tu
     place = replace(place, fresh=rng.random() < FRESH)
     known = {name: share for name, (share, _) in KINDS.items() if not kinds or name in kinds}
     name = rng.choices(list(known), list(known.values()))[0]
-    kind: Kind = KINDS[name][1]
     shutil.rmtree(place.own, ignore_errors=True)
     place.own.mkdir()
     for file in place.valid.iterdir():
         if not file.is_dir():
             os.link(file, place.own / file.name)
-    report = kind(rng, place)
-    return name, report
+    return name, KINDS[name][1](rng, place)
 
 
 def _import_all() -> None:

@@ -9,39 +9,25 @@ from random import Random
 from benchmarks.attack.process import Forked, Outcome, gistgnn
 
 ENDS = (0, 2, 130, 143)  # the exit statuses that a command may have
-_SHOWN = 100  # characters of a word in a title
+_NOTES = ("gistgnn: ", "training: ", "round ", "partitioning ", "converting ", "Downloading ")  # the last is PyG's
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where cases find valid files, and make their own.
+    """Where cases find valid files, and make their own."""
 
-    Attributes:
-        valid: the folder of valid graphs and finished runs (see `benchmarks.attack.valid`).
-        own: an empty folder for the case.
-        limit: seconds that a case may take.
-        fresh: the command is run by a new interpreter, which takes seconds to import torch.
-    """
-
-    valid: Path
-    own: Path
-    limit: float
-    fresh: bool = False
+    valid: Path  # the folder of valid graphs and finished runs (see `benchmarks.attack.valid`)
+    own: Path  # an empty folder for the case
+    limit: float  # seconds that a case may take
+    fresh: bool = False  # the command is run by a new interpreter, which takes seconds to import torch
 
 
 @dataclass(frozen=True)
 class Report:
-    """A case that was run.
+    """A case that was run."""
 
-    Attributes:
-        title: what was tried.
-        wrong: what went wrong; "": nothing.
-        status: the exit status.
-        seconds: how long it took.
-    """
-
-    title: str
-    wrong: str
+    title: str  # what was tried
+    wrong: str  # what went wrong; "": nothing
     status: int
     seconds: float
 
@@ -69,37 +55,27 @@ def fault(outcome: Outcome) -> str:
     """Return what is wrong with a command's end, whatever it was asked for; "": nothing."""
     if outcome.late:
         return f"hangs: still running after {outcome.seconds:.0f} s"
+    lines = outcome.err.strip().splitlines()
     if "Traceback (most recent call last)" in outcome.err:
-        lines = outcome.err.strip().splitlines()
         where = [line.strip() for line in lines if line.lstrip().startswith("File ")][-1:]
         return f"traceback: {lines[-1][:200]} {' '.join(where)}"
     if outcome.status not in ENDS:
         return f"exit status {outcome.status}: {outcome.err.strip()[-200:]!r}"
     if bad := next((c for c in outcome.err + outcome.out if not (c.isprintable() or c in "\n\t\xa0")), ""):
         return f"prints the character {bad!r}"
-    return _refusal_fault(outcome) if outcome.status == 2 else ""
-
-
-def _refusal_fault(outcome: Outcome) -> str:
-    errors = [line for line in outcome.err.splitlines() if ": error: " in line]
-    rest = [line for line in outcome.err.splitlines() if line not in errors and line and not _is_note(line)]
+    if outcome.status != 2:
+        return ""
+    errors = [line for line in lines if ": error: " in line]
     if len(errors) != 1 or not errors[0].startswith("gistgnn"):
         return f"refuses with {len(errors)} lines: {outcome.err[-200:]!r}"
-    if rest:
+    if rest := [line for line in lines if line not in errors and line and not line.startswith(_NOTES)]:
         return f"refuses with more lines: {rest[0][:200]!r}"
     if len(errors[0]) > 2000:
         return f"refuses with a line of {len(errors[0]):,} characters"
     return f"refuses, and prints {outcome.out[:100]!r}" if outcome.out.strip() else ""
 
 
-def _is_note(line: str) -> bool:
-    return line.startswith(
-        ("gistgnn: ", "training: ", "round ", "partitioning ", "converting ", "Downloading ")
-    )  # the last is PyG's, of what is missing
-
-
 def shown(words: list[str]) -> str:
     """Return a command on one line, with long words cut."""
-    plain = re.compile(r"[!-~]+")
-    texts = [word if plain.fullmatch(word) else repr(word) for word in words]
-    return " ".join(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...({len(text)})" for text in texts)
+    texts = [word if re.fullmatch(r"[!-~]+", word) else repr(word) for word in words]
+    return " ".join(text if len(text) <= 100 else f"{text[:100]}...({len(text)})" for text in texts)

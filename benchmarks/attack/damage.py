@@ -1,4 +1,4 @@
-"""Damage of every file that a run leaves, followed by each command that reads it."""
+"""Damage of every file that a run leaves, and of graph folders, followed by each command that reads it."""
 
 import json
 import os
@@ -8,62 +8,116 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from benchmarks.attack.case import Outcome, Place, Report, run_command
-from benchmarks.attack.valid import RUNS, STOPPED, words_of
-from benchmarks.kills import digest
+from benchmarks.attack.valid import CLUSTERS, GRAPHS, RUNS, STOPPED, run_on, words_of, wrong_result
+from gistgnn.errors import InputError
+from gistgnn.graphs.folder import verify
 from gistgnn.storage.json_files import write_json
 
 _ODD: list[Any] = [None, True, -1, 2**63, 10**30, 1e308, "", "x", [], {}, [[]], "../../etc/passwd", "\ud800"]
 _WORDS = ["NaN", "Infinity", "1e999", "[" * 20000, "9" * 5000, "{}", "[]", "null", '"x"', "", "\0", "\ufeff{}"]
+_VALUES = [-1, 0, 1, 3, 4, 5, 39, 40, 41, 127, 2**31 - 1, 2**31, 2**62, -(2**62), np.nan, np.inf, 1e30]
+_OF_RUNS = ["evaluate", "predict", "list", "compare", "resume", "overwrite"]
+_OF_CLUSTERS = ["train", "train", "evaluate", "predict", "verify", "describe", "plan", "whole", "sampled"]
+_OF_GRAPHS = ["partition", "partition", "stream", "verify", "describe", "train", "whole", "predict"]
+_WHOLE = "train --dataset NAME --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out out"
+_LINES = {
+    "verify": "datasets NAME --verify",
+    "describe": "datasets NAME --json",
+    "plan": "plan --dataset NAME --sampler clusters --hidden 8 --device cpu --no-measure",
+    "whole": _WHOLE,
+    "sampled": f"{_WHOLE} --sampler neighbor",
+    "partition": "partition --dataset NAME --clusters 3 --method random --out out",
+    "stream": "partition --dataset NAME --clusters 3 --method stream --out out",
+    "evaluate": "evaluate RUN --dataset NAME --device cpu --json",
+    "predict": "predict RUN --dataset NAME --device cpu --output out.csv",
+    "list": "list .",
+    "compare": "compare RUN --out compared",
+}
 
 
 def damage(rng: Random, place: Place) -> Report:
     """Copy a run, damage one of its files, and evaluate it, predict by it, list it, compare it or go on with it."""
     name = rng.choice(list(RUNS))
-    folder = place.own / name
-    shutil.copytree(place.valid / name, folder, symlinks=True)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    path = rng.choice(files)
-    what, change = rng.choice(list(CHANGES.items()))
-    note = f"{path.relative_to(place.own)}: {what} {change(rng, path, place.valid)}".strip()
-    command = (
-        "resume" if name in STOPPED else rng.choice(["evaluate", "predict", "list", "compare", "resume", "overwrite"])
-    )
-    if name in STOPPED and rng.random() < 0.2:
-        command = rng.choice(["evaluate", "list", "overwrite"])
+    path, note = _damaged(rng, place, name, CHANGES)
+    command = rng.choice(_OF_RUNS)
+    if name in STOPPED:
+        command = rng.choice(["evaluate", "list", "overwrite"]) if rng.random() < 0.2 else "resume"
+    if command in ("resume", "overwrite"):
+        words = [*words_of(name), "--out", name, f"--{command}"]
+    else:
+        words = _words(command, "own.npz", name)
+    compared = {"predict"} | ({"resume"} if name in STOPPED else {"evaluate", "resume"})
 
     def judge(outcome: Outcome) -> str:
         if outcome.status != 0:
             return "cannot be overwritten" if command == "overwrite" and _removable(path) else ""
-        return "" if "checksum that fits" in note else _wrong_result(command, name, place, outcome)
+        if "checksum that fits" in note or command not in compared:
+            return ""
+        return wrong_result(command, place.own, place.own / name, place.valid, name, outcome)
 
-    return run_command(place, _words(command, name, rng), judge, note)
-
-
-def _words(command: str, name: str, rng: Random) -> list[str]:
-    if command in ("resume", "overwrite"):
-        return [*words_of(name), "--dataset", "own.npz", "--out", name, f"--{command}"]
-    if command == "list":
-        return ["list", "."]
-    if command == "compare":
-        return ["compare", name, "--out", "compared"]
-    more = ["--json"] if command == "evaluate" else ["--output", "out.npz"]
-    return [command, name, "--dataset", "own.npz", "--device", "cpu", *more]
+    return run_command(place, words, judge, note)
 
 
-def _wrong_result(command: str, name: str, place: Place, outcome: Outcome) -> str:
-    """Say whether a command that succeeded gave another result than with the files as they were."""
-    expected = json.loads((place.valid / f"{name}.json").read_text(encoding="utf-8"))
-    if command == "evaluate" and name not in STOPPED and json.loads(outcome.out) != expected["scores"]:
-        return "accepts a damaged file, and gives other scores"
-    if command == "resume" and digest(place.own / name) != expected["model"]:
-        return "accepts a damaged file, and ends with another model"
-    return ""
+def folders(rng: Random, place: Place) -> Report:
+    """Copy a graph folder, damage one of its files, and run a command that reads the folder."""
+    name = rng.choice([*GRAPHS, *CLUSTERS, *CLUSTERS])
+    _, note = _damaged(rng, place, name, {**CHANGES, "puts a value": _value, "puts another value": _value})
+    command = rng.choice(_OF_CLUSTERS if name in CLUSTERS else _OF_GRAPHS)
+    run, folder = run_on(name if name in CLUSTERS else "clusters"), place.own / name
+    if command == "train":
+        words = [*words_of(name), *(["--clusters", "4"] if name in GRAPHS else []), "--out", "out"]
+    else:
+        words = _words(command, name, str(place.valid / run))
+
+    def judge(outcome: Outcome) -> str:
+        if outcome.status != 0:
+            return ""
+        if command == "verify":
+            whole = (path for path in (place.valid / name).glob("*.npy"))
+            lost = any(path.read_bytes() != (folder / path.name).read_bytes() for path in whole)
+            return "finds no damage" if lost else ""
+        if name not in CLUSTERS or command not in ("train", "evaluate", "predict"):
+            return ""
+        wrong = wrong_result(command, place.own, place.own / "out", place.valid, run, outcome)
+        return wrong if wrong and _verified(folder) else ""
+
+    return run_command(place, words, judge, note)
+
+
+Change = Callable[[Random, Path, Path], str]
+"""Changes a file, or writes it by a valid one; says what it did. The last argument is the folder of valid files."""
+
+
+def _damaged(rng: Random, place: Place, name: str, changes: dict[str, Change]) -> tuple[Path, str]:
+    """Copy a folder and damage one of its files; return it, and what was done to it."""
+    folder = place.own / name
+    shutil.copytree(place.valid / name, folder, symlinks=True)
+    computed = ("x-", "product-")  # a folder's own cache
+    files = (each for each in folder.rglob("*") if each.is_file() and not each.name.startswith(computed))
+    path, (what, change) = rng.choice(sorted(files)), rng.choice(list(changes.items()))
+    return path, f"{path.relative_to(place.own)}: {what} {change(rng, path, place.valid)}".strip()
+
+
+def _words(command: str, name: str, run: str) -> list[str]:
+    """Return the command line."""
+    return [{"NAME": name, "RUN": run}.get(word, word) for word in _LINES[command].split()]
 
 
 def _removable(path: Path) -> bool:
     """Return whether a run may replace what has a file's name: a file, or a link that leads nowhere, but no device."""
     return path.is_file() or (path.is_symlink() and not path.exists())
+
+
+def _verified(folder: Path) -> bool:
+    """Whether `--verify` takes the folder for a whole one."""
+    try:
+        verify(folder)
+    except InputError:
+        return False
+    return True
 
 
 def flip(rng: Random, path: Path, valid: Path) -> str:
@@ -76,14 +130,14 @@ def flip(rng: Random, path: Path, valid: Path) -> str:
     return f"byte {at} of {len(content)}"
 
 
-def cut(rng: Random, path: Path, valid: Path) -> str:
+def _cut(rng: Random, path: Path, valid: Path) -> str:
     content = path.read_bytes()
     kept = rng.choice([0, 1, 8, len(content) // 2, max(len(content) - 1, 0)])
     path.write_bytes(content[:kept])
     return f"to {kept} of {len(content)} bytes"
 
 
-def append(rng: Random, path: Path, valid: Path) -> str:
+def _append(rng: Random, path: Path, valid: Path) -> str:
     more = rng.choice([b"\0", b" ", b"\n{}", b"\0" * 4096])
     path.write_bytes(path.read_bytes() + more)
     return f"{len(more)} bytes"
@@ -96,8 +150,7 @@ def _remove(rng: Random, path: Path, valid: Path) -> str:
 
 def _foreign(rng: Random, path: Path, valid: Path) -> str:
     others = [other for other in valid.rglob(f"*{path.suffix}") if other.is_file()]
-    named = [other for other in others if other.name == path.name]
-    other = rng.choice(sorted(named or others))
+    other = rng.choice(sorted([each for each in others if each.name == path.name] or others))
     path.write_bytes(other.read_bytes())
     return f"by {other.relative_to(valid)}"
 
@@ -110,7 +163,7 @@ def _swap(rng: Random, path: Path, valid: Path) -> str:
     return f"with {other.name}"
 
 
-def record(rng: Random, path: Path, valid: Path) -> str:
+def _record(rng: Random, path: Path, valid: Path) -> str:
     """Change one value of a JSON file, or all of its text."""
     if path.suffix != ".json" or rng.random() < 0.2:
         text = rng.choice(_WORDS)
@@ -126,7 +179,8 @@ def record(rng: Random, path: Path, valid: Path) -> str:
         if rng.random() < 0.3:
             del at[key]
         else:
-            at[key] = rng.choice([*_ODD, _deep(), at[key] + 1 if isinstance(at[key], (int, float)) else [at[key]]])
+            deep = json.loads('{"a":' * 400 + "{}" + "}" * 400)
+            at[key] = rng.choice([*_ODD, deep, at[key] + 1 if isinstance(at[key], (int, float)) else [at[key]]])
         path.write_text(json.dumps(record), encoding="utf-8")
         return f"at {key}"
     return "nothing"
@@ -134,7 +188,7 @@ def record(rng: Random, path: Path, valid: Path) -> str:
 
 def _retype(rng: Random, path: Path, valid: Path) -> str:
     """Change one value of a JSON file, and make its checksum fit."""
-    said = record(rng, path, valid)
+    said = _record(rng, path, valid)
     try:
         changed = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
         write_json(path, {name: value for name, value in changed.items() if name != "checksum"})
@@ -143,34 +197,46 @@ def _retype(rng: Random, path: Path, valid: Path) -> str:
     return f"{said}, with a checksum that fits"
 
 
-def _deep() -> Any:
-    value: Any = {}
-    for _ in range(400):
-        value = {"a": value}
-    return value
-
-
-def special(rng: Random, path: Path, valid: Path) -> str:
-    path.unlink()
-    what = rng.choice(["pipe", "folder", "loop", "zero", "null"])
+def put_special(path: Path, what: str) -> str:
+    """Put something in the place of a file that is no regular file."""
+    targets = {"loop": path.name, "zero": "/dev/zero", "null": "/dev/null", "terminal": "/dev/tty", "dangling": "none"}
     if what == "pipe":
         os.mkfifo(path)
     elif what == "folder":
         path.mkdir()
     else:
-        path.symlink_to({"loop": path.name, "zero": "/dev/zero", "null": "/dev/null"}[what])
+        path.symlink_to(targets[what])
     return what
 
 
-CHANGES: dict[str, Callable[[Random, Path, Path], str]] = {
+def _special(rng: Random, path: Path, valid: Path) -> str:
+    path.unlink()
+    return put_special(path, rng.choice(["pipe", "folder", "loop", "zero", "null"]))
+
+
+def _value(rng: Random, path: Path, valid: Path) -> str:
+    """Put one value, or the same one at several places, into an array; its header and its size stay."""
+    if path.suffix != ".npy":
+        return flip(rng, path, valid)
+    array = np.load(path)
+    flat, value = array.reshape(-1), rng.choice(_VALUES)
+    begin = rng.choice([0, len(flat) - 1, rng.randrange(len(flat))])
+    with np.errstate(all="ignore"):
+        flat[begin : begin + rng.choice([1, 1, 1, 7])] = np.array(value).astype(array.dtype)
+    header = path.read_bytes()[: path.stat().st_size - array.nbytes]
+    path.write_bytes(header + array.tobytes())
+    return f"{value} at {begin}"
+
+
+CHANGES: dict[str, Change] = {
     "flips": flip,
-    "cuts": cut,
-    "appends": append,
+    "cuts": _cut,
+    "appends": _append,
     "removes": _remove,
     "replaces": _foreign,
     "swaps": _swap,
-    "changes": record,
-    "changes the value": record,
+    "changes": _record,
+    "changes the value": _record,
     "changes the type": _retype,
-    "puts something in its place:": special,
+    "puts something in its place:": _special,
 }

@@ -6,6 +6,7 @@ from functools import cache
 from random import Random
 
 from benchmarks.attack.case import Outcome, Place, Report, run_command
+from gistgnn.cli.main import make_parser
 
 # A command that is quick and valid, with the share of the cases that it gets. DIR is a finished run.
 COMMANDS = {
@@ -22,45 +23,31 @@ COMMANDS = {
     "theory check": (6, "karate"),
 }
 CONTEXTS = [  # settings that other options need, of commands that train
-    "",
-    "",
-    "--sampler clusters --clusters 4 --clusters-per-batch 2",
-    "--sampler ladies",
-    "--sampler fastgcn",
-    "--sampler neighbor",
-    "--sampler saint-node",
-    "--sampler saint-edge",
-    "--sampler saint-rw",
-    "--model gat",
-    "--runner fused",
-    "--optimizer sgd",
-    "--evaluation parts --parts 2",
+    *("", "", "--sampler clusters --clusters 4 --clusters-per-batch 2"),
+    *(f"--sampler {name}" for name in ("ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")),
+    *("--model gat", "--runner fused", "--optimizer sgd", "--evaluation parts --parts 2"),
 ]
-_HUGE = "1" + "0" * 30
-INTEGERS = ["0", "-1", "1", "2", *map(str, (2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, -(2**31), -(2**63)))]
-INTEGERS += [_HUGE, f"-{_HUGE}", "1_000", "٣", "²", "+1", "0x10", "9" * 5000]
+INTEGERS = ["0", "-1", "1", "2", *map(str, (2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, -(2**31), -(2**63), 10**30))]
+INTEGERS += [str(-(10**30)), "1_000", "٣", "²", "+1", "0x10", "9" * 5000]
 FLOATS = ["nan", "inf", "-inf", "-0.0", "0.0", "1e-320", "1e300", "-1e300", "1e30", "1e999", "0.5", "1", "1.0000001"]
-NAMES = [
-    "", " ", "a" * 5000, "a\nb", "\x1b[31mred", "$x_{$", "\udcff\udcfe", "../..", "/", "a:b", ":", "%s%n{}", "-",
-    "@",
-]  # fmt: skip
-FILES = ["/dev/zero", "/dev/null", "pipe", "pipe.npz", "pipe.pt", "own.npz", "absent.npz", "~nobody/x", "own.npz/x"]
-WORDS = ["synthetic:reddit@1e-9", "synthetic:reddit@nan", "synthetic:reddit@1e300", "1:1", "2:1,copies", "1e30:1"]
-WORDS += [
-    "1:1e300", "2:nan", "1:inf", "1:1,lr=inf", "1:1,redraw=" + "9" * 40, "a=1", "a=" + "[" * 9000,
-    "cuda:" + "9" * 30,
-]  # fmt: skip
-TEXTS = [*NAMES, *FILES, *WORDS]
+TEXTS = ["", " ", "a" * 5000, "a\nb", "\x1b[31mred", "$x_{$", "\udcff\udcfe", "../..", "/", "a:b", ":", "%s%n{}", "-"]
+TEXTS += ["@", "/dev/zero", "/dev/null", "pipe", "pipe.npz", "pipe.pt", "own.npz", "absent.npz", "~nobody/x"]
+TEXTS += ["own.npz/x", "synthetic:reddit@1e-9", "synthetic:reddit@nan", "synthetic:reddit@1e300", "1:1", "2:1,copies"]
+TEXTS += ["1e30:1", "1:1e300", "2:nan", "1:inf", "1:1,lr=inf", "1:1,redraw=" + "9" * 40, "a=1", "a=" + "[" * 9000]
+TEXTS += ["cuda:" + "9" * 30]
+
+
+def command_words(command: str, place: Place) -> list[str]:
+    """Return the quick and valid command line of a command, without its name."""
+    return [str(place.valid / "run") if word == "DIR" else word for word in COMMANDS[command][1].split()]
 
 
 def options(rng: Random, place: Place) -> Report:
     """Run a command with one to three of its options at extremes."""
     command = rng.choices(list(COMMANDS), [share for share, _ in COMMANDS.values()])[0]
-    words, actions = command.split(), _actions(command)
-    words += COMMANDS[command][1].split()
+    words, actions = [*command.split(), *command_words(command, place)], actions_of(command)
     if command in ("train", "plan") and rng.random() < 0.6:
         words += rng.choice(CONTEXTS).split()
-    words = [str(place.valid / "run") if word == "DIR" else word for word in words]
     impossible = False
     for action in rng.sample(actions, min(rng.choice([1, 1, 1, 2, 3]), len(actions))):
         if action.option_strings and action.nargs != 0 and rng.random() < 0.05:
@@ -78,10 +65,8 @@ def options(rng: Random, place: Place) -> Report:
 
 
 @cache
-def _actions(command: str) -> list[argparse.Action]:
+def actions_of(command: str) -> list[argparse.Action]:
     """The options of a command, without those that show a help text."""
-    from gistgnn.cli.main import make_parser
-
     parser = make_parser()
     for word in command.split():
         found = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
@@ -96,10 +81,14 @@ def _values(rng: Random, action: argparse.Action) -> list[str]:
     return [_value(rng, action) for _ in range(count)]
 
 
+def _is_text(action: argparse.Action) -> bool:
+    return action.type in (str, None) or "ath" in str(action.type)
+
+
 def _value(rng: Random, action: argparse.Action) -> str:
     if action.choices and rng.random() < 0.6:
         return str(rng.choice(list(action.choices)))
-    if action.type in (str, None) or "ath" in str(action.type):
+    if _is_text(action):
         pools, weights = (TEXTS, INTEGERS, FLOATS), (6, 1, 1)
     elif action.type is float or "second" in str(action.type) or "bytes" in str(action.type):
         pools, weights = (FLOATS, INTEGERS, TEXTS), (6, 2, 1)
@@ -110,14 +99,12 @@ def _value(rng: Random, action: argparse.Action) -> str:
 
 def _impossible(action: argparse.Action, value: str) -> bool:
     """Whether an option of a number has a value that no run can have: not finite, or beyond 64 bits."""
-    if action.type in (str, None) or "ath" in str(action.type) or action.choices:
+    if _is_text(action) or action.choices:
         return False
-    try:
-        return abs(int(value)) >= 2**63
-    except ValueError:
-        pass
-    try:
-        number = float(value)
-    except ValueError:
-        return False
-    return not math.isfinite(number) or abs(number) >= 2**63
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except ValueError:
+            continue
+        return not math.isfinite(number) or abs(number) >= 2**63
+    return False

@@ -7,6 +7,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,35 +16,23 @@ from pathlib import Path
 MEMORY = 12 * 2**30  # bytes of address space that a case may take
 _FILTERS = list(warnings.filters)  # as a command has them
 _NUMBERS = itertools.count()
-_POLL = 0.005  # seconds
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a case has done.
+    """What a case has done."""
 
-    Attributes:
-        status: the exit status; below 0: the signal that has ended it.
-        out: what it has printed on standard output.
-        err: likewise, on standard error.
-        late: it was still running at its time limit, and was killed.
-        seconds: how long it took.
-    """
-
-    status: int
-    out: str
-    err: str
-    late: bool
+    status: int  # the exit status; below 0: the signal that has ended it
+    out: str  # what it has printed on standard output
+    err: str  # likewise, on standard error
+    late: bool  # it was still running at its time limit, and was killed
     seconds: float
 
 
 class Forked:
     """A process that runs a function in a folder; what the function returns is its exit status.
 
-    Args:
-        work: the function.
-        folder: its working directory. What it prints goes into files beside it.
-        environ: more environment variables.
+    What it prints goes into files beside the folder. ``environ`` are more environment variables.
     """
 
     def __init__(self, work: Callable[[], int], folder: Path, **environ: str) -> None:
@@ -56,35 +45,27 @@ class Forked:
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            self._run(work, folder, environ)
-
-    def _run(self, work: Callable[[], int], folder: Path, environ: dict[str, str]) -> None:
-        status = 1
-        try:
-            os.setsid()
-            warnings.filters[:] = _FILTERS
-            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.environ.update(environ)
-            os.chdir(folder)
-            modes = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT)
-            for handle, path in enumerate((Path(os.devnull), *self._written)):
-                os.dup2(os.open(path, modes[handle], 0o600), handle)
-            sys.stdout, sys.stderr = (open(handle, "w", encoding="utf-8", closefd=False) for handle in (1, 2))  # noqa: SIM115
+            status = 1
             try:
-                status = int(work() or 0)
-            except SystemExit as end:
-                status = end.code if isinstance(end.code, int) else 1
-            except BaseException:
-                import traceback
+                self._prepare(folder, environ)
+                status = _status(work)
+            finally:
+                os._exit(status & 255)
 
-                traceback.print_exc()
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(status & 255)
+    def _prepare(self, folder: Path, environ: dict[str, str]) -> None:
+        """Make this process like one that a shell has started."""
+        os.setsid()
+        warnings.filters[:] = _FILTERS
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.environ.update(environ)
+        os.chdir(folder)
+        for handle, path in enumerate((Path(os.devnull), *self._written)):
+            os.dup2(os.open(path, os.O_WRONLY if handle else os.O_RDONLY), handle)
+        sys.stdout, sys.stderr = (open(handle, "w", encoding="utf-8", closefd=False) for handle in (1, 2))  # noqa: SIM115
 
     @property
     def status(self) -> int | None:
@@ -104,7 +85,7 @@ class Forked:
         """Wait until it ends; False: it still runs after so many seconds."""
         end = time.monotonic() + seconds
         while self.status is None and time.monotonic() < end:
-            time.sleep(_POLL)
+            time.sleep(0.005)
         return self.status is not None
 
     def outcome(self, limit: float) -> Outcome:
@@ -118,6 +99,19 @@ class Forked:
             path.unlink()
         assert self._status is not None
         return Outcome(self._status, out, err, late, time.monotonic() - self._begun)
+
+
+def _status(work: Callable[[], int]) -> int:
+    try:
+        status = int(work() or 0)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        status = 1
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
 
 
 def gistgnn(words: list[str], *, fresh: bool = False) -> Callable[[], int]:

@@ -1,15 +1,11 @@
 """The kinds of cases, each with its share of all."""
 
 from benchmarks.attack.case import Kind
-from benchmarks.attack.damage import damage
+from benchmarks.attack.damage import damage, folders
 from benchmarks.attack.files import files
-from benchmarks.attack.folders import folders
-from benchmarks.attack.foreign import foreign
-from benchmarks.attack.kills import kills
 from benchmarks.attack.options import options
 from benchmarks.attack.python import python
-from benchmarks.attack.ranks import ranks
-from benchmarks.attack.streams import streams
+from benchmarks.attack.runs import foreign, kills, ranks, streams
 
 KINDS: dict[str, tuple[int, Kind]] = {
     "options": (26, options),

@@ -1,5 +1,6 @@
-"""Valid graphs and finished runs, which the cases change."""
+"""Valid graphs, folders and finished runs, which the cases change. Beside every run NAME, NAME.json has its results."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,29 +13,36 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attack.process import Forked, Outcome, gistgnn
-from benchmarks.attack.valid_folders import prepare_folders
 from benchmarks.kills import digest
 
-_TRAIN = "train --hidden 8 8 --sub-gcns 2 --epochs 40 --local-steps 1 --device cpu --seed 1 --checkpoint-every 2"
-RUNS = {
+RUNS = {  # options by the name of a run's folder
     "run": "",
     "ensemble": "--method ensemble",
     "gat": "--model gat --heads 2 --sampler neighbor --fanout 2",
     "stopped": "--optimizer-state carry",
     "stopped-disk": "--store disk --optimizer-state carry",
 }
-"""Options by the name of a run's folder."""
-
-STOPPED = ("stopped", "stopped-disk")
-"""The runs that are there as a signal has left them, with a checkpoint."""
-
+STOPPED = ("stopped", "stopped-disk")  # the runs that are there as a signal has left them, with a checkpoint
+GRAPHS = {"graph": "convert own.npz graph"}
+CLUSTERS = {
+    "clusters": "partition --dataset graph --clusters 5 --method random --out clusters",
+    "streamed": "partition --dataset graph --clusters 5 --method stream --out streamed",
+}
+_TRAIN = "train --hidden 8 8 --sub-gcns 2 --epochs 40 --local-steps 1 --device cpu --seed 1 --checkpoint-every 2"
+_FROM_DISK = "--sampler clusters --clusters-per-batch 2 --model graphsage --hidden 8 8 --sub-gcns 2 --epochs 6"
 _LIMIT = 120.0  # seconds
-_NEED_ONE = {"options", "files", "streams"}  # kinds of cases that need the first run
 
 
 def words_of(name: str) -> list[str]:
-    """Return the command line of a run, without its data set and its folder."""
-    return [*_TRAIN.split(), *RUNS[name].split()]
+    """Return the command line of a run without its folder; of one on a folder of clusters by the folder's name."""
+    if name in RUNS:
+        return [*_TRAIN.split(), *RUNS[name].split(), "--dataset", "own.npz"]
+    return ["train", "--dataset", name, *_FROM_DISK.split(), "--device", "cpu"]
+
+
+def run_on(clusters: str) -> str:
+    """Return the name of the run that was trained on a folder of clusters."""
+    return f"{clusters}-from-disk"
 
 
 def arrays(nodes: int = 40, classes: int = 3) -> dict[str, Any]:
@@ -54,18 +62,12 @@ def data() -> Any:
     from torch_geometric.data import Data
 
     graph = {name: torch.from_numpy(value) for name, value in arrays().items()}
-    nodes = len(graph["y"])
-    masks = {f"{name}_mask": torch.zeros(nodes, dtype=torch.bool) for name in ("train", "val", "test")}
-    for name, mask in masks.items():
-        mask[graph[name.removesuffix("_mask")]] = True
+    masks = {f"{name}_mask": torch.isin(torch.arange(40), graph[name]) for name in ("train", "val", "test")}
     return Data(x=graph["x"], edge_index=graph["edge_index"].contiguous(), y=graph["y"], **masks)
 
 
 def prepare(folder: Path, kinds: Collection[str]) -> None:
-    """Write the graphs, and the runs that some kinds of cases need, into a folder.
-
-    Beside every run NAME, NAME.json has what it must give.
-    """
+    """Write the graphs, and the folders and runs that some kinds of cases need, into a folder."""
     import torch
 
     folder.mkdir()
@@ -74,19 +76,23 @@ def prepare(folder: Path, kinds: Collection[str]) -> None:
     for suffix in ("", ".npz", ".pt"):
         os.mkfifo(folder / f"pipe{suffix}")
     if "folders" in kinds:
-        prepare_folders(folder)
-    needed = set(RUNS) if {"damage", "kills"} & set(kinds) else {"run"} if _NEED_ONE & set(kinds) else set()
-    for name in (name for name in RUNS if name in needed):
-        _prepare_run(folder, name)
+        for line in (*GRAPHS.values(), *CLUSTERS.values()):
+            _succeed(folder, line.split())
+        for name in CLUSTERS:
+            _prepare_run(folder, run_on(name), words_of(name))
+    needed = {"run"} if {"options", "files", "streams"} & set(kinds) else set()
+    for name in RUNS if {"damage", "kills"} & set(kinds) else needed:
+        _prepare_run(folder, name, words_of(name))
 
 
-def _prepare_run(folder: Path, name: str) -> None:
-    words = [*words_of(name), "--dataset", "own.npz", "--out", name]
-    begun = time.monotonic()
-    _succeed(Forked(gistgnn(words), folder).outcome(_LIMIT), words)
-    known = {"seconds": time.monotonic() - begun, "model": digest(folder / name)}
-    evaluate = ["evaluate", name, "--device", "cpu", "--json"]
-    known["scores"] = json.loads(_succeed(Forked(gistgnn(evaluate), folder).outcome(_LIMIT), evaluate).out)
+def _prepare_run(folder: Path, name: str, words: list[str]) -> None:
+    begun, words = time.monotonic(), [*words, "--out", name]
+    _succeed(folder, words)
+    known: dict[str, Any] = {"seconds": time.monotonic() - begun, "model": digest(folder / name)}
+    known["scores"] = json.loads(_succeed(folder, ["evaluate", name, "--device", "cpu", "--json"]).out)
+    _succeed(folder, ["predict", name, "--device", "cpu", "--output", "predicted.csv"])
+    known["predicted"] = hashlib.sha256((folder / "predicted.csv").read_bytes()).hexdigest()
+    (folder / "predicted.csv").unlink()
     (folder / f"{name}.json").write_text(json.dumps(known), encoding="utf-8")
     if name in STOPPED:
         shutil.rmtree(folder / name)
@@ -104,7 +110,20 @@ def _stop(folder: Path, name: str, words: list[str]) -> None:
         raise SystemExit(f"{' '.join(words)} ends with {outcome.status} after Ctrl-C: {outcome.err}")
 
 
-def _succeed(outcome: Outcome, words: list[str]) -> Outcome:
+def _succeed(folder: Path, words: list[str]) -> Outcome:
+    outcome = Forked(gistgnn(words), folder).outcome(_LIMIT)
     if outcome.status:
         raise SystemExit(f"{' '.join(words)} ends with {outcome.status}: {outcome.err}")
     return outcome
+
+
+def wrong_result(command: str, folder: Path, out: Path, valid: Path, run: str, outcome: Outcome) -> str:
+    """Say whether a command that succeeded gave another result than with the files as they were; "": it did not."""
+    expected = json.loads((valid / f"{run}.json").read_text(encoding="utf-8"))
+    if command == "evaluate":
+        same = json.loads(outcome.out) == expected["scores"]
+    elif command == "predict":
+        same = hashlib.sha256((folder / "out.csv").read_bytes()).hexdigest() == expected["predicted"]
+    else:
+        same = digest(out) == expected["model"]
+    return "" if same else f"accepts a damaged file, and {command} gives another result"

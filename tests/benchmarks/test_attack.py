@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.attack.case import Place, fault, run
-from benchmarks.attack.options import _actions
+from benchmarks.attack.options import COMMANDS, actions_of
 from benchmarks.attack.process import Forked, Outcome
 from benchmarks.attack.registry import KINDS
 from gistgnn.cli.main import make_parser
@@ -22,25 +22,25 @@ def outcome(status: int = 2, out: str = "", err: str = REFUSED, *, late: bool = 
     return Outcome(status, out, err, late, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("found", "wrong"),
-    [
-        (outcome(), ""),
-        (outcome(0, "a table", ""), ""),
-        (outcome(130, err="gistgnn: interrupted\n"), ""),
-        (outcome(late=True), "hangs"),
-        (outcome(err="Traceback (most recent call last):\n  File x\nKeyError: 1"), "traceback: KeyError: 1"),
-        (outcome(-11), "exit status -11"),
-        (outcome(err=""), "refuses with 0 lines"),
-        (outcome(err=f"UserWarning: x\n{REFUSED}"), "refuses with more lines"),
-        (outcome(err="gistgnn: error: " + "a" * 5000), "characters"),
-        (outcome(out="{"), "refuses, and prints"),
-        (outcome(err="gistgnn: error: \x1b[31m\n"), "prints the character"),
-    ],
-)
-def test_what_is_wrong_with_an_end(found: Outcome, wrong: str) -> None:
-    assert wrong in fault(found)
-    assert bool(fault(found)) == bool(wrong)
+ENDS = [
+    (outcome(), ""),
+    (outcome(0, "a table", ""), ""),
+    (outcome(130, err="gistgnn: interrupted\n"), ""),
+    (outcome(late=True), "hangs"),
+    (outcome(err="Traceback (most recent call last):\n  File x\nKeyError: 1"), "traceback: KeyError: 1"),
+    (outcome(-11), "exit status -11"),
+    (outcome(err=""), "refuses with 0 lines"),
+    (outcome(err=f"UserWarning: x\n{REFUSED}"), "refuses with more lines"),
+    (outcome(err="gistgnn: error: " + "a" * 5000), "characters"),
+    (outcome(out="{"), "refuses, and prints"),
+    (outcome(err="gistgnn: error: \x1b[31m\n"), "prints the character"),
+]
+
+
+def test_what_is_wrong_with_an_end() -> None:
+    for found, wrong in ENDS:
+        assert wrong in fault(found)
+        assert bool(fault(found)) == bool(wrong)
 
 
 def _sleep() -> int:
@@ -58,9 +58,6 @@ def test_a_case_that_hangs_or_fails_is_found(tmp_path: Path) -> None:
     assert "KeyError: 'lost'" in run(place, "fails", _fail).wrong
     assert run(place, "succeeds", lambda: 0).wrong == ""
     assert run(place, "succeeds", lambda: 0, lambda outcome: "it should not").wrong == "it should not"
-
-
-def test_a_signal_ends_a_case(tmp_path: Path) -> None:
     process = Forked(_sleep, tmp_path)
     process.send(15)
     assert process.outcome(10).status == -15
@@ -68,9 +65,7 @@ def test_a_signal_ends_a_case(tmp_path: Path) -> None:
 
 def test_every_option_of_every_command_is_tried() -> None:
     """The options are those of the parsers, so that a new one is tried as well."""
-    assert {"--epochs", "--lr", "--fanout"} <= {name for a in _actions("train") for name in a.option_strings}
-    from benchmarks.attack.options import COMMANDS
-
+    assert {"--epochs", "--lr", "--fanout"} <= {name for a in actions_of("train") for name in a.option_strings}
     commands = {command.split()[0] for command in COMMANDS}
     assert sum(share for share, _ in KINDS.values()) == 100
     assert commands == set(make_parser().parse_args([]).commands.split(", "))
