@@ -140,13 +140,10 @@ def adam(sub: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(sub.parameters(), lr=0.05)
 
 
-def rounds_of(gist: GIST, count: int, *, carry: bool = False) -> None:
+def rounds_of(gist: GIST, count: int) -> None:
     for round_ in gist.rounds(count):
-        for i, sub in enumerate(round_):
-            optimizer = adam(sub)
-            if carry:
-                round_.carry(i, optimizer)
-            train(sub, optimizer)
+        for sub in round_:
+            train(sub, adam(sub))
 
 
 def test_a_round_gives_plain_modules_and_leaving_it_aggregates() -> None:
@@ -219,18 +216,6 @@ def test_a_round_that_fails_changes_nothing(how: str, error: type[Exception], sa
         fail()
     assert all(part in str(caught.value) for part in said)
     assert same(theta(gist), before)
-
-
-def test_carry_keeps_the_moments() -> None:
-    gist = make()
-    rounds_of(gist, 3, carry=True)
-    assert gist.theta.moments["moments/convs.1.weight/step"] == 6
-    mean = gist.theta.moments["moments/convs.1.weight/exp_avg"]
-    assert mean.shape == (7, 8)
-    assert mean.any()
-    other = make()
-    rounds_of(other, 3)
-    assert not same(theta(gist), other.theta.tensors)
 
 
 @pytest.mark.parametrize("trained", [0, 1])

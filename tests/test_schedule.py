@@ -66,15 +66,6 @@ def told(training: Training, per_epoch: int, workers: int) -> list[Round]:
     return found
 
 
-@given(epochs=st.integers(1, 500), per_epoch=st.integers(1, 20), m=st.integers(1, 32))
-def test_steps(epochs: int, per_epoch: int, m: int) -> None:
-    each = Training(epochs, training="each").steps(per_epoch, m)
-    split = Training(epochs).steps(per_epoch, m)
-    assert each == epochs * per_epoch
-    assert split >= 1
-    assert split == 1 or abs(m * split - each) <= m / 2  # together the baseline's steps, to within rounding
-
-
 @given(lr=st.floats(1e-6, 10), progress=st.floats(0, 1, exclude_max=True))
 def test_rates(lr: float, progress: float) -> None:
     step, steps = int(progress * 10**6), 10**6

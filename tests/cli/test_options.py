@@ -14,18 +14,14 @@ from safetensors.torch import load_file
 from torch.distributed.run import get_args_parser
 
 from gistgnn import GIST, Phase
-from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.main import make_parser
 from gistgnn.cli.training_options import config_from_args, given_sub_gcns
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
-from gistgnn.nn import GCN, MODELS
-from gistgnn.runners.registry import RUNNERS
+from gistgnn.nn import GCN
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import AutoSampling, ClusterSampling
-from gistgnn.sampling.registry import FULL, SAMPLERS
 from gistgnn.settings import Training
-from gistgnn.theta.registry import STORES
 from gistgnn.utils.checks import described
 
 from .conftest import Cli
@@ -115,14 +111,6 @@ def test_a_value_out_of_a_field_s_range_is_refused_and_one_within_is_taken(data:
     else:
         with pytest.raises(InputError, match=f"^{field.name} is .*, expected"):
             kind(**{**needed, field.name: value})
-
-
-def test_the_choices_in_the_help_are_those_of_the_registries(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("train", "--help-all") == 0
-    words = "".join(capsys.readouterr().out.split())
-    registries = {"model": MODELS, "method": METHODS, "runner": RUNNERS, "store": STORES, "sampler": [FULL, *SAMPLERS]}
-    for option, names in registries.items():
-        assert f"--{option}{{{','.join(names)}}}" in words
 
 
 @pytest.mark.parametrize("name", ["train", "compare", "plan", "evaluate", "predict"])

@@ -1,6 +1,5 @@
 """Whole runs with every sampler, with edge data, and of the training nodes alone."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,17 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
-from torch_geometric.utils import subgraph
 
 from gistgnn import GIST, Graph, Result, Saving, sampling
 from gistgnn.evaluation import Evaluation, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.csr import CSR
-from gistgnn.sampling import Batch, ClusterSampling, LadiesSampling, Sampling, forward, training_subgraph, whole_graph
+from gistgnn.sampling import Batch, ClusterSampling, LadiesSampling, Sampling, forward, whole_graph
 from tests.helpers import edges
 from tests.helpers.edges import Relational, Weighted, edge_graph, only, weighted
 from tests.helpers.fitting import fit, quiet, same, theta
@@ -79,15 +75,6 @@ def test_it_learns_and_goes_on_after_a_stop(name: str, model: str, tmp_path: Pat
     assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
     assert trained(saving=saving, callbacks=after(2))[1].interrupted
     assert state(*trained(saving=saving)) == state(*unbroken)
-
-
-def test_a_sampling_is_described() -> None:
-    for name, sampler in SAMPLERS.items():
-        said = sampling.describe(sampler)
-        assert said is not None
-        assert said["name"] == name.split()[0]
-        assert sampling.from_description(json.loads(json.dumps(said))) == sampler
-    assert sampling.from_description(None) is None is sampling.describe(None)
 
 
 EVERY = {"full": None, **SAMPLERS}
@@ -151,18 +138,6 @@ def test_what_cannot_work_is_refused_and_what_is_not_used_is_told_once() -> None
 
 
 WAYS = [("auto", None), ("fused", ClusterSampling(5, 2)), ("in-turn", ClusterSampling(5, 2, precompute=False))]
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.integers(3, 40), st.integers(0, 100))
-def test_the_subgraph(nodes: int, seed: int) -> None:
-    graph = tiny_graph(nodes, seed)
-    batch = training_subgraph(graph)
-    assert torch.equal(batch.x, graph.x[graph.train])
-    assert torch.equal(batch.y, graph.y[graph.train])
-    assert batch.loss_nodes.tolist() == [*range(len(batch.x))]
-    expected, _ = subgraph(graph.train, graph.edge_index, relabel_nodes=True)
-    assert torch.equal(batch.edge_index, expected)
 
 
 def without_the_rest(graph: Graph) -> Graph:
