@@ -1,11 +1,15 @@
 """What `gistgnn reproduce theory` measures, keeps and concludes."""
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gistgnn.compare import RunStore
+from gistgnn.paper import theory_bounds
 from gistgnn.paper.theory_bounds import Cell, Theory, train_cell
 from gistgnn.paper.theory_laws import GENTLE_STEPS, KERNEL_SPLITS, KERNEL_WIDTHS, REMAINING, SPLITS, STEPS, Laws
 from gistgnn.theory import Bound, complete, expected_initial_error, recommended_step
@@ -28,6 +32,32 @@ def test_a_cell_is_what_the_library_computes() -> None:
     assert result["contraction"] == bound.contraction
     assert result["proved_held"] == result["proved_runs"]
     assert json.loads(json.dumps(result)) == result
+
+
+def test_an_interruption_keeps_what_is_finished(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def measure(problem: Any, d_1: int) -> list[float]:
+        made.append(d_1)
+        if made == [64, 16]:
+            raise KeyboardInterrupt
+        return [d_1, float("inf")]
+
+    def measured(problem: Any, d_1: int) -> Any:
+        request = partial(measure, problem, d_1)
+        return RunStore(tmp_path, "data").measured("measure", theory_bounds._settings(request), request)
+
+    p = complete(5)
+    with pytest.raises(KeyboardInterrupt):
+        _ = [measured(p, d_1) for d_1 in (64, 16)]
+    assert [measured(p, d_1) for d_1 in (64, 16)] == [[64, float("inf")], [16, float("inf")]]
+    assert made == [64, 16, 16]
+    measured(replace(p, x=p.x * 0.5), 64)  # a graph that has changed
+    assert made == [64, 16, 16, 64]
+    for path in tmp_path.iterdir():
+        path.write_text(path.read_text()[:-5])  # cut short
+    measured(p, 64)
+    assert made == [64, 16, 16, 64, 64]
 
 
 def by_law(

@@ -91,10 +91,21 @@ class RunStore:
         graph, out = load(config.dataset, self.data_root), self._path(config).with_suffix(".theta")
         return train_run(config, graph, self.data_root, out, saving=self.saving(config))[1]
 
+    def measured(self, name: str, settings: Any, measure: Callable[[], Any]) -> Any:
+        """Return a measurement, made unless it is finished; `settings` are all that it depends on, as JSON."""
+        path = self._file(name, settings)
+        if (content := _read(path)) is None:
+            content = {"found": json.dumps(measure())}  # as text, where NaN stays NaN
+            write_json(path, content)
+        return json.loads(content["found"])
+
     def _path(self, config: RunConfig) -> Path:
-        """Return the file of a run: its name holds a digest of the settings."""
-        digest = hashlib.sha256(json.dumps(config.identity, sort_keys=True).encode()).hexdigest()[:16]
-        return self.directory / f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}-{digest}.json"
+        return self._file(f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}", config.identity)
+
+    def _file(self, name: str, settings: Any) -> Path:
+        """Return the file of finished work: its name ends in a digest of the settings."""
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+        return self.directory / f"{name}-{digest}.json"
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -1,8 +1,10 @@
 """Section 4 and appendix C: the GCN of the analysis, trained by GIST, beside the bounds and predictions."""
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from gistgnn import InputError, theory
@@ -62,12 +64,13 @@ class Theory(Experiment):
         measurements = laws.measurements()
         with TaskProgress(self.name, len(cells) + sum(map(len, measurements.values()))) as progress:
 
-            def done(result: Any) -> Any:
+            def result(measure: partial[Any]) -> Any:
+                found = store.measured(measure.func.__name__.strip("_"), _settings(measure), measure)
                 progress.advance()
-                return result
+                return found
 
-            by_cell = {cell: done(self._train(cell, problems[cell.dataset])) for cell in cells}
-            found = {name: [done(measure()) for measure in line] for name, line in measurements.items()}
+            by_cell = {cell: result(self._training(cell, problems[cell.dataset])) for cell in cells}
+            found = {name: list(map(result, line)) for name, line in measurements.items()}
         rows = [_row(cell, result) for cell, result in by_cell.items()]
         verdicts = [verdict for name in self.datasets for verdict in self._verdicts(name, problems[name], by_cell)]
         charts = [chart for name in self.datasets for chart in self._charts(name, by_cell)]
@@ -90,8 +93,8 @@ class Theory(Experiment):
             [base._replace(zeta=zeta) for zeta in self.local_steps],
         ]
 
-    def _train(self, cell: Cell, problem: Problem) -> Measured:
-        return train_cell(problem, cell.d_1, cell.m, cell.zeta, self.epochs, self.seeds)
+    def _training(self, cell: Cell, problem: Problem) -> partial[Measured]:
+        return partial(train_cell, problem, cell.d_1, cell.m, cell.zeta, self.epochs, self.seeds)
 
     def _verdicts(self, name: str, problem: Problem, by_cell: Mapping[Cell, Measured]) -> list[Verdict]:
         results = [result for cell, result in by_cell.items() if cell.dataset == name]
@@ -172,6 +175,14 @@ def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epoc
         "drift": float(drift.max()) / lambda_0,
         "contraction": printed.contraction,
     }
+
+
+def _settings(measure: partial[Any]) -> list[Any]:
+    """Everything that a measurement depends on: digests of X, the edges and y, and the numbers it is called with."""
+    problem, *numbers = measure.args
+    tensors = (problem.x, problem.edge_index, problem.y)
+    digests = [hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for tensor in tensors]
+    return [digests, numbers, measure.keywords, SAMPLES]
 
 
 def _failing(problem: Problem) -> list[str]:

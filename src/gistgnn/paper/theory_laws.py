@@ -41,23 +41,23 @@ class Laws:
         """The d_1 of what does not depend on several."""
         return self.widths[len(self.widths) // 2]
 
-    def measurements(self) -> dict[str, list[Callable[[], Any]]]:
+    def measurements(self) -> dict[str, list[partial[Any]]]:
         """Return what is measured, by name: functions, one for each value of what varies."""
         problem, seeds, widths = self.problem, self.seeds, self.widths
         eta, draws = recommended_step(problem, 2), min(25, 6 * seeds + 1)
 
-        def of(measure: Callable[..., Any], m: int, zeta: int, step_size: float, **more: Any) -> Callable[[], Any]:
+        def of(measure: Callable[..., Any], m: int, zeta: int, step_size: float, **more: Any) -> partial[Any]:
             settings = {"d_1": self.middle, "sub_gcns": m, "local_steps": zeta, "step_size": step_size, **more}
             return partial(measure, problem, **settings)
 
-        def remaining(m: int, zeta: int, d_1: int) -> Callable[[], Any]:
+        def remaining(m: int, zeta: int, d_1: int) -> partial[Any]:
             more = {"d_1": d_1, "seeds": max(seeds, 6 * seeds * widths[0] // d_1), "rounds": ENOUGH}
             return of(_remaining, m, zeta, recommended_step(problem, m), **more)
 
-        def settled(m: int, zeta: int, step_size: float, runs: int, rounds: int) -> Callable[[], Any]:
+        def settled(m: int, zeta: int, step_size: float, runs: int, rounds: int) -> partial[Any]:
             return of(_remaining, m, zeta, step_size, seeds=runs, rounds=rounds, from_zero=True)
 
-        def added(m: int, zeta: int, step_size: float) -> Callable[[], Any]:
+        def added(m: int, zeta: int, step_size: float) -> partial[Any]:
             return of(_added, m, zeta, step_size, seeds=2 * seeds, draws=draws)
 
         kernel = partial(theory.measure_kernel_distance, problem, draws=15 * seeds)
