@@ -84,6 +84,7 @@ OTHERS = {  # other commands
     "theory check": "the following arguments are required: GRAPH",
     "theory check complete:2": "complete:2 is not a graph, expected complete:N with N an integer from 3 to 5000",
     "theory check karate --nodes 5": "give no nodes",
+    "theory check karate --width=--": "argument --width: expected a value, not --",
     "theory check karate --width 1": "width is 1, expected m = 2 or more",
     "theory check karate --step-size 99": "step_size is 99, expected one above 0 and below 2 / λ_max(G^∞) = 0.699",
 }

@@ -44,10 +44,13 @@ class Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
 
     def parse_known_args(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
-        """Read words as argparse does; refuse unknown ones here, not in the root's parser."""
+        """Read words as argparse does; refuse unknown ones here, not in the root's parser, and --option=--."""
         found, rest = super().parse_known_args(*args, **options)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
+        for action in self._actions:
+            if action.option_strings and getattr(found, action.dest, None) == []:  # what argparse makes of --
+                self.error(f"argument {'/'.join(action.option_strings)}: expected a value, not --")
         return found, rest
 
     def _get_formatter(self) -> "_Formatter":
