@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,19 @@ def test_a_signal_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
     for out in ("cut", "whole"):
         assert run_command(tmp_path, *longer, "--out", out, "--resume").returncode == 0
     assert_one_model(tmp_path / "cut", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [(("--epochs", "x"), "argument --epochs: invalid"), (("--heads", 2), "add --model gat")]
+)
+def test_a_rank_with_wrong_options_tells_the_others(tmp_path: Path, options: tuple[object, ...], said: str) -> None:
+    begun = time.monotonic()
+    first, second = run_ranks(tmp_path, 2, *TRAIN, "--out", "run", "--timeout", 90, last=options)
+    assert (first.returncode, second.returncode) == (2, 2)
+    assert time.monotonic() - begun < 60
+    assert first.stderr.endswith("gistgnn: error: rank 1 refuses its settings: see what it has printed\n")
+    assert said in second.stderr
+    assert second.stderr.count("error: ") == 1
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, plan, reproduce, theory, train
 from gistgnn.cli.options import BAD_INPUT, Parser
-from gistgnn.cli.process import Interrupted, leads, raising, say
+from gistgnn.cli.process import Interrupted, leads, raising, say, tell_ranks
 from gistgnn.cli.streams import open_streams
-from gistgnn.errors import GistError, lacks_memory, one_line, reason
+from gistgnn.errors import GistError, RankLostError, lacks_memory, one_line, reason
 
 BROKEN_PIPE = 141  # exit status
 
@@ -43,6 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a signal has ended it."""
     open_streams()
+    words, alone = sys.argv[1:] if argv is None else [*argv], False
     # Threads that wait by spinning slow torch tenfold on a busy machine; torch reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if "RANK" in os.environ:  # torch prints traces of its own for connections that fail; our error says what to do
@@ -50,10 +51,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with raising():
             try:
-                return _run(sys.argv[1:] if argv is None else argv)
+                return _run(words)
             finally:
                 sys.stdout.flush()
+    except SystemExit as end:
+        if end.code == BAD_INPUT:
+            tell_ranks(*words[:1])
+        raise
     except GistError as error:
+        alone = not (error.relayed or isinstance(error, RankLostError))
         rank = "" if leads() else f"rank {os.environ['RANK']}: "
         told = f"{rank}{one_line(error)}" if leads() or not error.relayed else ""
     except BrokenPipeError:  # the program that reads our output has ended, as `head` does
@@ -69,6 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + (interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT)
     if told:  # written in one piece: lines of several ranks would mix
         sys.stderr.write(f"gistgnn: error: {told}\n")
+    if alone:
+        tell_ranks(*words[:1])
     return BAD_INPUT
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gistgnn.errors import InputError, printable
+from gistgnn.errors import GistError, InputError, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -27,6 +27,7 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1"
 """They end a run as Ctrl-C does. SIGHUP comes when a terminal is closed; schedulers send SIGTERM or SIGUSR1."""
 
 GRACE = 30.0  # seconds that a round has to end after such a signal
+_TELLING = 60.0  # seconds that a rank with wrong options waits for the others, to tell them
 _AGAIN = 1.0  # seconds: the same Ctrl-C may arrive twice, from the terminal and from torchrun
 
 WRITTEN = ("checkpoints/*", "theta", "runs", "runs/*", "runs/*/*")
@@ -184,6 +185,18 @@ def refuse_torchrun(what: str, more: str = "") -> None:
         raise error
 
 
+_met = False  # the ranks
+
+
+def tell_ranks(command: str = "") -> None:
+    """Tell the other ranks, which wait for this one, that it refuses its options, unless all have met already."""
+    if command in ("train", "reproduce") and not _met and "RANK" in os.environ:
+        from gistgnn.distributed import Ranks
+
+        with contextlib.suppress(GistError):
+            Ranks("cpu", _TELLING, ready=False).close()
+
+
 @contextmanager
 def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
     """Join the other ranks while the block lasts; `Alone` if torchrun has not started this process."""
@@ -199,4 +212,6 @@ def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
         )
     own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device  # each rank has a GPU of its own
     with contextlib.closing(Ranks(own, args.timeout)) as ranks:
+        global _met
+        _met = True
         yield ranks

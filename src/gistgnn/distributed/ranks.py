@@ -36,15 +36,16 @@ class Ranks(World):
     Args:
         device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others, through the host.
         timeout: seconds to wait for another rank.
+        ready: False tells the others, which wait for this rank, that it refuses its settings.
 
     Raises:
-        InputError: there is no such GPU.
+        InputError: there is no such GPU; or another rank is not ready.
         RankLostError: the others cannot be reached.
     """
 
     several = True
 
-    def __init__(self, device: str | torch.device = "cpu", timeout: float = TIMEOUT) -> None:
+    def __init__(self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, *, ready: bool = True) -> None:
         super().__init__()
         self._device = usable_device(device)
         self._timeout, self._answer = timeout, min(_ANSWER, timeout / 4)
@@ -58,7 +59,10 @@ class Ranks(World):
         self.leads = self.rank == 0
         with self.talking():  # another rank may end while this one is still joining
             self._messages = dist.new_group(backend="gloo", timeout=self._patience)
-        self.gather(None)  # all have joined
+        answers = self.gather(ready)  # all have joined
+        if ready and not all(answers):
+            self.close()
+            raise_first([["input", f"rank {answers.index(False)} refuses its settings: see what it has printed"]], None)
 
     def close(self) -> None:
         if dist.is_initialized():
