@@ -65,6 +65,8 @@ def _add_options(parser: Parser, name: str, entry: Entry) -> None:
     parser.set_defaults(experiment=name, settings=settings, resume=True)
     if entry.devices:
         options.add_shared(parser, "--device")
+    text = "do not train: try every setting with two steps, on random graphs in place of the data; nothing is kept"
+    add("--rehearse", action="store_true", help=text)
     options.add_shared(parser, "--out", default=Path("reproduce") / name)
     if entry.ranks:
         options.add_shared(parser, *options.RANKS)
@@ -73,6 +75,8 @@ def _add_options(parser: Parser, name: str, entry: Entry) -> None:
 def _run(args: argparse.Namespace) -> int:
     from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
 
+    if args.rehearse:
+        return _rehearse(args)
     if not EXPERIMENTS[args.experiment].ranks:
         known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
         refuse_torchrun(f"{args.experiment} trains", f"; torchrun is for {known}")
@@ -84,6 +88,15 @@ def _run(args: argparse.Namespace) -> int:
         if ranks.several and (number := _train_on_ranks(experiment, args, ranks)):
             return 128 + number
         ranks.lead(lambda: _show(experiment, args, ranks))
+    return 0
+
+
+def _rehearse(args: argparse.Namespace) -> int:
+    refuse_torchrun("--rehearse tries every setting")
+    from gistgnn.paper.rehearsal import rehearse
+
+    with own_directory(args.out):
+        print(rehearse(_experiment(args), args.data_root, shlex.join(["gistgnn", *sys.argv[1:]])))
     return 0
 
 
@@ -112,12 +125,15 @@ def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "
 
 def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> None:
     """Write the results, and print their table. In one process, train the runs that are missing."""
+    from gistgnn.compare import RunStore
+    from gistgnn.paper.experiment import RUNS
     from gistgnn.utils.console import print_table
 
     here = os.environ.get("LOCAL_WORLD_SIZE", ranks.count)  # ranks on this machine
     program = f"torchrun --nproc-per-node {here} -m gistgnn" if ranks.several else "gistgnn"
     command = f"{program} {shlex.join(sys.argv[1:])}"
-    outcome = experiment.reproduce(args.out, args.data_root, command, trains=not ranks.several)
+    store = RunStore(args.out / RUNS, args.data_root, trains=not ranks.several)
+    outcome = experiment.reproduce(args.out, store, command)
     print_table(experiment.title, outcome.columns, outcome.rows, left=outcome.columns)
     for verdict in outcome.verdicts:
         holds = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]

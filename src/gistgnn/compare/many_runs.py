@@ -22,7 +22,7 @@ import torch
 
 from gistgnn.distributed import Traffic, World
 from gistgnn.errors import DivergedError, InputError
-from gistgnn.fit.callbacks import InterruptWhen
+from gistgnn.fit.callbacks import Callback, InterruptWhen
 from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
 from gistgnn.graphs import Graph, load
@@ -43,12 +43,21 @@ Record = dict[str, Any]
 class RunStore:
     """A directory of finished runs, one JSON file for each. Missing runs are trained if `trains`, or else left out."""
 
+    rehearses = False  # whether runs are cut short, and need less memory than planned
+
     def __init__(self, directory: Path, data_root: str, *, trains: bool = True) -> None:
         self.directory, self.data_root, self.trains = directory, data_root, trains
 
     def offers(self, configs: Iterable[RunConfig]) -> bool:
         """Return whether these runs are finished, or can be trained."""
         return self.trains or all(self.get(config) is not None for config in configs)
+
+    def dataset(self, name: str) -> str:
+        """Return the name or file under which `load` finds a data set."""
+        return name
+
+    def left_out(self, config: RunConfig, why: str) -> None:
+        """Note that a run of the table is not trained, and why."""
 
     def get(self, config: RunConfig) -> Record | None:
         """Return the record of a finished run; None if the run is missing or its file was cut short."""
@@ -86,10 +95,10 @@ class RunStore:
             )
         return [record for config in configs if (record := self.get(config)) is not None]
 
-    def _resume(self, config: RunConfig) -> Record:
+    def _resume(self, config: RunConfig, callbacks: Sequence[Callback] = ()) -> Record:
         """Train one run in this process, from its last checkpoint if there is one."""
         graph, out = load(config.dataset, self.data_root), self._path(config).with_suffix(".theta")
-        return train_run(config, graph, self.data_root, out, saving=self.saving(config))[1]
+        return train_run(config, graph, self.data_root, out, callbacks=callbacks, saving=self.saving(config))[1]
 
     def measured(self, name: str, settings: Any, measure: Callable[[], Any]) -> Any:
         """Return a measurement, made unless it is finished; `settings` are all that it depends on, as JSON."""

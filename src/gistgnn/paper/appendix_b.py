@@ -141,7 +141,7 @@ class EnsembleTable(AppendixB):
 
     def _measure(self, runs: Sequence[RunConfig], store: RunStore) -> RunGroup:
         """See `GroupedExperiment`; each run's inference is measured, too."""
-        group, graph = super()._measure(runs, store), load(runs[0].dataset, store.data_root)
+        group, graph = super()._measure(runs, store), load(store.dataset(runs[0].dataset), store.data_root)
         seconds = inference_alone(runs, graph.to(self.device))
         pairs = zip(group.lines, seconds, strict=True)
         return RunGroup([replace(line, inference=inference) for line, inference in pairs])

@@ -93,10 +93,9 @@ class Experiment(ABC):
     def run(self, store: RunStore) -> Outcome:
         """Train the missing runs; return what all runs show."""
 
-    def reproduce(self, out: Path, data_root: str, command: str, *, trains: bool = True) -> Outcome:
+    def reproduce(self, out: Path, store: RunStore, command: str) -> Outcome:
         """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory."""
-        # Unless it `trains`, the finished runs in the directory are shown.
-        outcome = self.run(RunStore(out / RUNS, data_root, trains=trains))
+        outcome = self.run(store)
         machine = outcome.machine or describe_machine(self.device)
         about = {"name": self.name, "title": self.title, "scale": self.scale, "machine": machine, "command": command}
         config = {setting.name: getattr(self, setting.name) for setting in fields(self)}

@@ -91,7 +91,9 @@ class UltraWide(Experiment):
         for width in self.widths:
             configs = {m: self.config(dataset, layers, width, m) for m in sorted(self.sub_gcns)}
             planned = {m: self._plan(config, sizes, store) for m, config in configs.items()}
-            configs = {m: config for m, config in configs.items() if planned[m].fits and not planned[m].lacking}
+            for m in [m for m, cell in planned.items() if not cell.fits]:
+                store.left_out(configs.pop(m), f"{size(planned[m].needed)}, OOM in {size(self.device_memory)}")
+            configs = {m: config for m, config in configs.items() if store.rehearses or not planned[m].lacking}
             rows, records = compare(store, list(configs.values()), self.seeds, self.name) if configs else ([], [])
             for m, row, seeds in zip(configs, rows, records, strict=True):
                 by_parts = tuple(100 * (record["test"] or {}).get("f1_parts", 0.0) for record in seeds)

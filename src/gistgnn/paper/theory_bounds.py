@@ -78,7 +78,7 @@ class Theory(Experiment):
 
     def _problem(self, name: str, store: RunStore) -> Problem:
         nodes = None if theory.is_built_in(name) else self.nodes
-        problem = theory.load_problem(name, store.data_root, nodes=nodes, scaled=True)
+        problem = theory.load_problem(store.dataset(name), store.data_root, nodes=nodes, scaled=True)
         if not least_eigenvalue(problem, 1) > 0:
             failing = ", ".join(_failing(problem))
             raise InputError(f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): give another --nodes")
