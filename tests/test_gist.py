@@ -90,18 +90,6 @@ def test_the_seed_decides_everything(m: int, sampler: ClusterSampling | None) ->
     assert not same(runs[0][0], runs[2][0])
 
 
-def test_fit_again_starts_anew() -> None:
-    gist = GIST(gcn(dropout=0.3), (8, 7), 2)
-    first = fit(gist)
-    before = theta(gist)
-    second = fit(gist)
-    assert same(before, theta(gist))
-    assert quiet(first.progress.history) == quiet(second.progress.history)
-    list(gist.rounds(1))
-    fit(gist)
-    assert same(before, theta(gist))
-
-
 def test_the_users_random_stream_does_not_move() -> None:
     torch.manual_seed(11)
     before = torch.random.get_rng_state()
@@ -163,15 +151,6 @@ def test_a_round_gives_plain_modules_and_leaving_it_aggregates() -> None:
         assert torch.equal(new, named_tensors(sub)["convs.1.weight"])
     shared = torch.stack([named_tensors(sub)["convs.2.bias"] for sub in round_]).mean(0)
     torch.testing.assert_close(gist.theta.tensors["convs.2.bias"], shared.detach())
-
-
-def test_a_list_of_the_sub_gcns_trained_later_in_any_order_is_the_same() -> None:
-    one, other = make(), make()
-    rounds_of(one, 3)
-    for round_ in other.rounds(3):
-        for sub in reversed(list(round_)):
-            train(sub, adam(sub))
-    assert same(theta(one), other.theta.tensors)
 
 
 def test_a_new_round_starts_without_gradients() -> None:

@@ -81,16 +81,6 @@ def test_one_round_is_the_mean_over_all_possible_blocks(
     assert sum(n * share for n, share in found.items()) / 2 == pytest.approx(np.mean(possible), abs=1e-12)
 
 
-def test_axes_that_are_left_whole_are_always_trained() -> None:
-    gist = GIST(gcn(), (8, 8), 4, whole=[1])
-    found = fit(gist).coverage
-    assert found["counts"] == {str(found["rounds"]): 1.0}
-    assert gist.partition.describe(0) == [
-        {"name": "axis 0", "features": 8, "blocks": [2, 2, 2, 2]},
-        {"name": "axis 1", "features": 8, "blocks": [8]},
-    ]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_without_new_draws_coverage_is_exact(method: str, kind: str) -> None:

@@ -77,6 +77,7 @@ OTHERS = {  # other commands
     "compare run --epochs 3": "--epochs is given beside folders of runs",
     "partition --dataset own.npz --clusters 4 --memory 2": "--memory is for a folder that is written: add --out",
     "partition --dataset own.npz --clusters 4 --method auto": "--method auto is for a folder that is written: add",
+    "partition --dataset own.npz --clusters 4 --out made --inductive": "--out writes the whole graph: leave one out",
     "partition --dataset digits --clusters 4 --out made": "make one with `gistgnn convert digits FOLDER`",
     "partition --dataset nothing --clusters 4 --out made": "nothing has no manifest.json",
     "convert coraa made": "is neither a data set nor a file (did you mean cora?)",
@@ -167,5 +168,7 @@ def test_divergence_keeps_the_last_good_parameters(cli: Cli, tmp_path: Path) -> 
     assert "training diverged in round 1" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-    assert "gistgnn: note: training diverged in round 1: " in cli("evaluate", "run").stderr
+    said = cli("evaluate", "run").stderr
+    assert "gistgnn: note: training diverged in round 1: " in said
+    assert "this model is as it was before training, and worth nothing" in said
     assert "The model is as it was before training." in (tmp_path / "run/report.html").read_text()

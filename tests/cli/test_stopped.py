@@ -16,6 +16,7 @@ import pytest
 from gistgnn import GIST, Saving, load_run
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store
+from tests.fit.test_saving import contents
 from tests.helpers.commands import Forked, command, environment, run_command, start, start_command
 from tests.helpers.fitting import GRAPH
 from tests.helpers.models import OURS
@@ -108,16 +109,11 @@ def _check_a_killed_run(cli: Cli, out: Path) -> None:
     assert not (out / "result.json").exists()
     assert "a run that trains or was killed" in cli("evaluate", "run").stderr
     assert "unfinished, round" in cli("list", ".").stdout
-    before = _contents(out / "checkpoints")
+    before = contents(out / "checkpoints")
     assert "holds an unfinished run: add --resume" in cli(*RUN, "--out", "run").stderr
     other = cli(*RUN, "--out", "run", "--resume", "--store", "disk", "--dropout", 0)
     assert "is of another run: dropout was 0.5, now 0.0; " in other.stderr
-    assert _contents(out / "checkpoints") == before != {}
-
-
-def _contents(folder: Path) -> dict[str, bytes]:
-    """Of the whole checkpoints; torn ones are removed by the next run."""
-    return {str(file): file.read_bytes() for place in Checkpoints(folder).whole() for file in place.iterdir()}
+    assert contents(out / "checkpoints") == before != {}
 
 
 def slow_module(folder: Path, name: str) -> dict[str, str]:

@@ -5,10 +5,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
-from gistgnn.evaluation.scores import evaluate, mean_f1
+from gistgnn.evaluation.scores import evaluate
 from gistgnn.graphs import Graph
 from gistgnn.training.metric import NAMED
-from tests.helpers.models import tiny_graph
 
 
 def constant(logits: Tensor) -> nn.Module:
@@ -30,21 +29,6 @@ def test_scores_are_those_of_scikit_learn(nodes: int, classes: int, several: boo
         assert NAMED[f"f1_{kind}"](logits, truth) == pytest.approx(expected)
 
 
-@given(
-    nodes=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30),
-    several=st.booleans(),
-)
-def test_the_mean_over_parts_is_that_of_the_parts_scores(nodes: list[tuple[int, int, int]], several: bool) -> None:
-    parts, truth, guess = torch.tensor(nodes).T
-    if several:  # as labels: 0 and 1 of two
-        truth, guess = (torch.stack([values % 2, values // 2], dim=1) for values in (truth, guess))
-    each = [
-        f1_score(truth[parts == part], guess[parts == part], average="micro", zero_division=0)
-        for part in parts.unique()
-    ]
-    assert mean_f1(guess, truth, parts) == pytest.approx(sum(each) / len(each))
-
-
 def test_each_split_is_scored_on_its_own_nodes() -> None:
     edges, y = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 1, 2, 0, 1, -1])
     graph = Graph.build(torch.zeros(6, 2), edges, y, train=[0], val=[1, 2], test=[3, 4])
@@ -53,12 +37,3 @@ def test_each_split_is_scored_on_its_own_nodes() -> None:
     assert {split: s["accuracy"] for split, s in result.items()} == {"train": 1.0, "validation": 0.5, "test": 0.5}
     assert list(evaluate(model, graph, ["test"])) == ["test"]
     assert result["validation"]["f1_macro"] == pytest.approx((2 / 3 + 0) / 2)
-
-
-def test_multi_label_graph() -> None:
-    graph = tiny_graph(multi_label=True)
-    result = evaluate(constant(graph.y * 2 - 1), graph)
-    assert all(s == {"accuracy": 1.0, "f1_micro": 1.0, "f1_macro": 1.0} for s in result.values())
-    one_class_wrong = evaluate(constant((graph.y * 2 - 1) * torch.tensor([1.0, 1.0, -1.0])), graph)
-    assert one_class_wrong["test"]["f1_macro"] == pytest.approx(2 / 3)
-    assert one_class_wrong["test"]["accuracy"] == 0.0

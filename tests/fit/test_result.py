@@ -1,7 +1,6 @@
 """What a result shows, saves and reads."""
 
 import json
-import logging
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +12,10 @@ from sklearn.metrics import f1_score
 from torch import nn
 from torch_geometric.nn import GraphSAGE
 
-from gistgnn import GIST, DivergedError, Result, load_run
+from gistgnn import GIST, Result, load_run
 from gistgnn.evaluation import evaluate
-from gistgnn.fit.callbacks import InterruptWhen
 from tests.cli.in_process import refused as refused_by_command
-from tests.helpers.fitting import GRAPH, fit, gcn
+from tests.helpers.fitting import GRAPH, fit
 from tests.helpers.flips import flipped
 from tests.helpers.models import C, F
 from tests.helpers.refusals import refused
@@ -69,22 +67,6 @@ def test_a_saved_result_is_read_again(tmp_path: Path) -> None:
         load_run(folder, lambda width: GraphSAGE(F, width + 1, 2, C))
     with refused("build(", "failed", "give the function that was given to GIST"):
         load_run(folder, lambda features, hidden, classes: GraphSAGE(features, hidden, 2, classes))
-
-
-def test_a_saved_result_keeps_how_its_run_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    huge = replace(GRAPH, x=GRAPH.x * 1e30)
-    with pytest.raises(DivergedError) as caught:
-        fit(GIST(gcn(), (8,), 2), huge, lr=1.0, optimizer="sgd", local_steps=20, epochs=80)
-    stopped = fit(GIST(gcn(), (8,), 2), callbacks=[InterruptWhen(lambda: True)], epochs=80)
-    for name, result in (("diverged", caught.value.result), ("stopped", stopped)):
-        result.save(tmp_path / name)
-    with caplog.at_level(logging.WARNING, "gistgnn"):
-        again = load_run(tmp_path / "diverged", gcn())
-    assert again.diverged == caught.value.result.diverged == str(caught.value)
-    assert "training diverged in round 1: " in caplog.text
-    assert "this model is as it was before training, and worth nothing" in caplog.text
-    assert load_run(tmp_path / "stopped", gcn()).interrupted
-    assert stopped.diverged is None
 
 
 def test_the_command_line_needs_the_graph_of_one_s_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,5 @@
 """Runs, with phases too, that are stopped at any round and resumed: they end as unbroken ones in memory."""
 
-import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from gistgnn import Saving
 from gistgnn.fit.callbacks import InterruptWhen
-from gistgnn.sampling import ClusterSampling, LadiesSampling, Sampling
+from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Phase
 from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers import phases
@@ -122,30 +121,6 @@ def test_the_best_model_survives_the_interruption(tmp_path: Path) -> None:
     with safe_open(next(place.glob("*.safetensors")), "pt") as file:
         assert any(name.startswith("best/") for name in file.keys())  # noqa: SIM118
     assert run(None, saving=Saving(path, resume=True), **options) == expected
-
-
-@pytest.mark.parametrize(
-    ("sampler", "own", "kept"),
-    [(None, phases.REDRAWN, "carry"), (LadiesSampling(8, (6, 6, 6)), phases.FEWER, "reset")],
-)
-def test_the_fused_runner_gives_the_same(sampler: Sampling | None, own: tuple[Phase, ...], kept: str) -> None:
-    """But for rounding; Adam makes a large step of a gradient that is zero but for rounding."""
-    found = []
-    for runner in ("in-turn", "fused"):
-        gist = phases.make(dropout=0.0, norm="none", model="graphsage")
-        options: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9, "optimizer_state": kept}
-        phases.fit(gist, own, runner=runner, sampler=sampler, **options)
-        found.append(values(gist.theta))
-    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-5)
-
-
-def test_the_history_goes_through_the_phases() -> None:
-    history = phases.fit(phases.make()).history
-    assert [entry["round"] for entry in history] == list(range(1, phases.ROUNDS + 1))
-    assert [entry["step"] for entry in history] == [2, 4, 6, 8, 9, 11, 13, 15, 16]
-    assert [entry["epoch"] for entry in history] == pytest.approx([2, 4, 6, 14, 18, 22, 26, 28, 29])
-    cosine = [0.5 * 0.05 * (1 + math.cos(math.pi * progress)) for progress in (0.25, 0.75)]
-    assert [entry["lr"] for entry in history] == pytest.approx([0.05] * 3 + [0.02] * 2 + cosine + [0.01] * 2)
 
 
 def test_moments_last_as_long_as_the_blocks_or_are_carried_on() -> None:

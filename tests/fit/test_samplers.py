@@ -14,13 +14,12 @@ from gistgnn import GIST, Graph, Result, Saving, sampling
 from gistgnn.evaluation import Evaluation, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.csr import CSR
-from gistgnn.sampling import Batch, ClusterSampling, LadiesSampling, Sampling, forward, whole_graph
+from gistgnn.sampling import Batch, ClusterSampling, Sampling, forward, whole_graph
 from tests.helpers import edges
-from tests.helpers.edges import Relational, Weighted, edge_graph, only, weighted
+from tests.helpers.edges import Weighted, edge_graph, only, weighted
 from tests.helpers.fitting import fit, quiet, same, theta
 from tests.helpers.logs import logged
-from tests.helpers.models import OURS, PYG, C, F, Stack, tiny_graph
-from tests.helpers.refusals import refused
+from tests.helpers.models import OURS, C, F, Stack, tiny_graph
 from tests.helpers.resuming import after, state
 
 SMALL, GRAPH = tiny_graph(30), edge_graph()
@@ -120,21 +119,6 @@ def test_evaluation_by_parts_layers_and_of_the_whole(model: str) -> None:
     for how in (None, Evaluation("parts", parts=1), *[Evaluation("layers", memory=2**26)] * (model == "gcn")):
         torch.testing.assert_close(predict(net, batch, how), expected)
     torch.testing.assert_close(predict(net, batch, Evaluation("parts", parts=4)), of_parts)
-
-
-def test_what_cannot_work_is_refused_and_what_is_not_used_is_told_once() -> None:
-    with refused("the model takes an edge_index", "LADIES"):
-        theta_of(Weighted, weighted(tiny_graph()), LadiesSampling(nodes_per_layer=(6, 6), batch_size=4))
-    with refused("Relational.forward needs edge_type, and the graph has none"):
-        theta_of(Relational, tiny_graph())
-    with refused("evaluation by layers is for the models of gistgnn.nn"):
-        theta_of(Relational, GRAPH, evaluation=Evaluation("layers"))
-    with logged() as messages:
-        fit(GIST(OURS["gat"], (8,), 2), only(GRAPH, "edge_weight", "edge_type"), epochs=4)
-    assert sum("makes no use of it" in message for message in messages) == 2
-    with logged() as messages:
-        fit(GIST(PYG["gcn"], 8, 2), only(GRAPH, "edge_weight"), epochs=4)
-    assert not any("edge_weight" in message for message in messages)
 
 
 WAYS = [("auto", None), ("fused", ClusterSampling(5, 2)), ("in-turn", ClusterSampling(5, 2, precompute=False))]

@@ -60,17 +60,12 @@ def test_a_folder_trains_as_memory_does(way: str, both: tuple[Graph, Path]) -> N
         assert "edge_index" not in vars(stored)  # nothing has asked for it
 
 
-def trained_on(folder: Path, ranks: Ranks | None) -> dict[str, Any]:
+def trained_on(ranks: Ranks | None, folder: Path) -> dict[str, Any]:
     graph = load_on_ranks(ranks, lambda: load(folder))
     gist = GIST(lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes), (8, 8), 2, ranks=ranks)
     gist.fit(graph, epochs=4, local_steps=3, sampler=ClusterSampling(5, 2), progress=False)
     assert "edge_index" not in vars(graph)
     return {name: value.tolist() for name, value in gist.model().state_dict().items()}
-
-
-def on_rank(ranks: Ranks, folder: str) -> dict[str, Any]:
-    torch.set_num_threads(1)
-    return trained_on(Path(folder), ranks)
 
 
 @pytest.mark.parametrize("clustered", [True, False])
@@ -80,5 +75,4 @@ def test_ranks_map_a_folder_themselves(clustered: bool, tmp_path: Path) -> None:
     if not clustered:
         convert(graph, folder)
     assert graph_facts(load(folder)) == graph_facts(same)  # what ranks compare
-    alone = trained_on(folder, None)
-    assert on_ranks(2, on_rank, str(folder)) == [alone, alone]
+    assert on_ranks(2, trained_on, folder) == [trained_on(None, folder)] * 2

@@ -20,11 +20,8 @@ ROUNDS = 9
 REDRAWN: tuple[Phase, ...] = (Phase(4, 8), Phase(2, 4, redraw_every=1), Phase(4, 8, redraw_every=0))
 
 
-def make(dropout: float = 0.4, norm: str = "batch", model: str = "gcn", **options: Any) -> GIST:
-    def build(widths: Any) -> Any:
-        return OURS[model](widths, dropout=dropout, norm=norm)
-
-    return GIST(build, WIDTHS, **{"sub_gcns": 4, **options})
+def make(**options: Any) -> GIST:
+    return GIST(lambda widths: OURS["gcn"](widths, dropout=0.4, norm="batch"), WIDTHS, 4, **options)
 
 
 def fit(gist: GIST, phases: tuple[Phase, ...] = FEWER, **options: Any) -> Result:

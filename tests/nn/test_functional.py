@@ -10,7 +10,7 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 
 from gistgnn.nn import Adjacency
-from gistgnn.nn.functional import activate, cross_entropy, linear, rows
+from gistgnn.nn.functional import activate, cross_entropy, linear
 
 from .strategies import K, agree, random_graph
 
@@ -105,10 +105,3 @@ def test_it_equals_torch(members: tuple[int, ...], weighted: bool) -> None:
     torch.testing.assert_close(found, expected)
     up = torch.rand_like(found)
     torch.testing.assert_close(torch.autograd.grad(found, logits, up), torch.autograd.grad(expected, logits, up))
-
-
-def test_rows() -> None:
-    x = torch.randn(2, 4, 3)
-    assert rows(x, torch.arange(4)) is x
-    for index in ([1, 3], [3, 2, 1, 0], [0, 0, 1, 2]):
-        assert torch.equal(rows(x, torch.tensor(index)), x[:, index])

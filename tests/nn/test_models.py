@@ -106,17 +106,6 @@ def test_a_subclass_of_sage_keeps_each_step_of_its_own(step: str, kept: bool) ->
     torch.testing.assert_close(layer(x, adj), doubled[step])
 
 
-def test_a_cached_product_is_computed_once_and_only_for_the_same_tensor() -> None:
-    adj, asked = Adjacency(random_graph(7, 20, 0), 7), []
-    x = torch.randn(7, 3)
-    adj.cache_products(x, lambda operator: asked.append(operator) or torch.full((7, 3), 2.0))
-    for _ in range(2):
-        assert torch.equal(adj.aggregate("mean", x), torch.full((7, 3), 2.0))
-    assert asked == ["mean"]
-    assert torch.equal(adj.aggregate("mean", x.clone()), adj.mean @ x)
-    assert asked == ["mean"]
-
-
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("norm", "dim"), [("layer", 1), ("batch", 0)])
 def test_norms(name: str, norm: str, dim: int) -> None:

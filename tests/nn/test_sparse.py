@@ -83,15 +83,6 @@ def test_to() -> None:
     assert adj.to("meta").device.type == "meta"
 
 
-def test_operators_are_computed_once() -> None:
-    adj = Adjacency(random_graph(6, 20, 0), 6)
-    assert adj.gcn is adj.gcn
-    assert adj.mean is adj.mean
-    assert adj.gcn.pattern is adj.attention
-    assert adj.gcn.t() is adj.gcn.t()
-    assert Adjacency.from_csr(adj.pattern).mean.pattern is adj.pattern
-
-
 def test_import_and_use_are_silent() -> None:
     code = "import torch; from gistgnn.nn import SparseMatrix; SparseMatrix.from_dense(torch.eye(2)) @ torch.eye(2)"
     done = subprocess.run([sys.executable, "-W", "default", "-c", code], capture_output=True, text=True, check=True)

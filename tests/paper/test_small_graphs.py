@@ -1,20 +1,17 @@
 """Table 1, and Figures 4 and 5: which runs are trained, and which are shown."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from gistgnn import InputError, Training
 from gistgnn.compare import RunStore
 from gistgnn.graphs import load
 from gistgnn.paper.published import TABLE1_ROWS
 from gistgnn.paper.small_graphs import RATES, LocalIterations, validation_of
 from gistgnn.paper.table1 import CANDIDATES, SEARCH_SEEDS, Table1
-from gistgnn.runs import ModelConfig, RunConfig
-from gistgnn.storage.json_files import write_json
+from gistgnn.runs import RunConfig
 from tests.cli.in_process import run
 
 
@@ -82,21 +79,6 @@ def test_each_row_of_table1_splits_what_it_says() -> None:
         d = [graph.num_features // m if 0 in dims else graph.num_features]
         d += [256 // m if dim in dims else 256 for dim in (1, 2)] + [graph.num_classes]
         assert shapes == [(d[1], d[0]), (d[2], d[1]), (d[3], d[2])]
-
-
-def test_a_run_is_done_once_and_as_its_configuration_says(tmp_path: Path) -> None:
-    plain, store = RunConfig("digits", ModelConfig(hidden=(4,)), 2, training=Training(2, 1)), RunStore(tmp_path, "data")
-    (first,) = store.run_all([plain], "runs")
-    (path,) = tmp_path.iterdir()
-    write_json(path, first | {"mark": True})
-    changes: list[dict[str, Any]] = [{}, {"runner": "fused"}, {"inductive": True}, {"standardise": True}, {"seed": 1}]
-    records = store.run_all([replace(plain, **change) for change in changes], "runs")
-    assert ["mark" in record for record in records] == [True, *[False] * 4]
-    assert len({record["history"][-1]["loss"] for record in records}) == len(changes)
-    path.write_text(path.read_text()[:100])  # cut short: done again
-    assert "mark" not in store.run_all([plain], "runs")[0]
-    with pytest.raises(InputError, match="neither a data set nor a file"):
-        store.run_all([RunConfig("absent")], "runs")
 
 
 def test_table1_is_written_and_goes_on_from_what_is_finished(

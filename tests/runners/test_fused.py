@@ -14,7 +14,7 @@ from gistgnn import GIST
 from gistgnn.graphs.clustering import cluster
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
+from gistgnn.sampling import Batch, ClusterBatches, FullGraph, NeighborSampling, Sampler, whole_graph
 from gistgnn.settings import Training
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
@@ -53,7 +53,7 @@ def trainings(draw: st.DrawFn) -> Training:
     widths=st.lists(st.integers(4, 9), min_size=1, max_size=2).map(tuple),
     m=st.integers(1, 4),
     steps=st.integers(1, 3),
-    sampler=st.sampled_from(list(SAMPLERS)),
+    sampler=st.sampled_from([*SAMPLERS, "neighbor"]),
     training=trainings(),
     whole=st.sampled_from([(), (0,)]),
 )
@@ -68,7 +68,8 @@ def test_it_equals_the_in_turn_runner(
     whole: tuple[int, ...],
 ) -> None:
     case: Case = partial(OURS[name], norm=norm), widths
-    assert runners_agree(case, m, SAMPLERS[sampler], training, steps, whole=whole) == []
+    by_layers = NeighborSampling(2, batch_size=8).sampler(DOUBLE, 0, layers=len(widths) + 1)
+    assert runners_agree(case, m, SAMPLERS.get(sampler, by_layers), training, steps, whole=whole) == []
 
 
 class Plain(nn.Module):

@@ -77,6 +77,11 @@ def with_loops(a: Dense) -> Dense:
     return [[a[i][j] or float(i == j) for j in range(len(a))] for i in range(len(a))]
 
 
+def plus_one(a: Dense) -> Dense:
+    """A + I: every node counts once beside its edges, as in GIN."""
+    return [[a[i][j] + (i == j) for j in range(len(a))] for i in range(len(a))]
+
+
 def laplacian(a: Dense) -> Dense:
     """Ā = D̃^-1/2 (A + I) D̃^-1/2 with D̃ the row sums (eq. 1)."""
     looped = with_loops(a)

@@ -9,14 +9,13 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import SAGEConv
 
 from gistgnn.nn import GAT, GCN, SparseMatrix
 from gistgnn.nn.gnn import EnsembleModel
-from gistgnn.sampling import Batch, FullGraph, arguments, check_fits, forward, whole_graph
+from gistgnn.sampling import Batch, arguments, check_fits, forward, whole_graph
 from tests.helpers.edges import MODELS, edge_graph, only
 from tests.helpers.logs import logged
-from tests.helpers.models import OURS, C, F, Stack, tiny_graph
+from tests.helpers.models import OURS, C, F, tiny_graph
 from tests.helpers.refusals import refused
 
 GRAPH = tiny_graph()
@@ -47,24 +46,6 @@ def test_an_output_that_is_not_one_row_a_node_is_refused() -> None:
     for said, out in {**outputs, "tuple": (torch.zeros(24, C), None), "NoneType": None}.items():
         with refused(f"returned {said}", "24 nodes"):
             forward(model(lambda self, x, out=out: out), batch())
-
-
-def test_check_fits() -> None:
-    check_fits(OURS["gcn"]((6,)), batch(), C)
-    check_fits(Stack((6,), SAGEConv), batch(), C)
-    with refused("gives 3 classes", "graph has 5"):
-        check_fits(OURS["gcn"]((6,)), batch(), 5)
-    with refused(f"x [24, {F + 1}]"):
-        check_fits(Stack((6,), SAGEConv), batch(torch.zeros(24, F + 1)), C)
-
-
-def test_the_full_graph_sampler() -> None:
-    sampler, columns = FullGraph(whole_graph(GRAPH)), torch.tensor([1, 2])
-    assert sampler.steps_per_epoch == 1
-    assert list(sampler.batches(3, 4)) == [sampler.batch] * 4
-    (b,) = sampler.select_columns(columns).batches(0, 1)
-    assert torch.equal(b.x, GRAPH.x[:, columns])
-    assert b.adj.pattern is sampler.batch.adj.pattern
 
 
 EDGE_GRAPH = edge_graph()
@@ -140,7 +121,8 @@ def warnings(model: nn.Module, *names: str) -> list[str]:
 
 
 def test_edge_data_that_is_not_used_is_told() -> None:
-    used = [(GCN(F, (4,), C), "edge_weight"), *((model((4,)), model((4,)).name) for model in MODELS.values())]
+    used = [(GCN(F, (4,), C), "edge_weight"), (pyg.models.GCN(F, 4, 2, C), "edge_weight")]
+    used += [(model((4,)), model((4,)).name) for model in MODELS.values()]
     for model, name in used:
         assert warnings(model, name) == [], name
     for model, *names in (

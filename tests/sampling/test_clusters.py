@@ -38,8 +38,6 @@ def test_a_batch_has_whole_clusters(q: int) -> None:
 def test_refused() -> None:
     with refused("clusters are of 41 nodes, the graph has 40"):
         ClusterBatches(WHOLE, cluster(GRAPH.edge_index, 41, 5, "random"), 2)
-    with refused("clusters is 41", "from 1 to 40"):
-        ClusterSampling(41).sampler(WHOLE, 0)
 
 
 @settings(max_examples=15)

@@ -163,15 +163,15 @@ CASES: dict[str, tuple[Sampling, Batch, Tensor]] = {
 def test_sums_at_the_outputs_are_unbiased(name: str) -> None:
     sampling, graph, outputs = CASES[name]
     a, x, whole = reference.adjacency(graph), features(graph.x), replace(graph, loss_nodes=outputs)
-    exact = torch.cat([torch.tensor(each(a)).double() @ x for each in (reference.laplacian, reference.mean)], dim=1)
+    parts = (reference.laplacian(a), reference.mean(a), reference.plus_one(a))
+    exact = torch.cat([torch.tensor(part).double() @ x for part in parts], dim=1)
 
     def samples() -> Iterator[tuple[Tensor, Tensor]]:
         with closing(sampling.sampler(whole, 3).batches(0, 10**6)) as batches:
             for batch in batches:
                 nodes = nodes_of(batch)
-                sums = torch.cat(
-                    [each.to_dense().double() @ x[nodes] for each in (batch.adj.gcn, batch.adj.mean)], dim=1
-                )
+                operators = (batch.adj.gcn, batch.adj.mean, batch.adj.sum)
+                sums = torch.cat([each.to_dense().double() @ x[nodes] for each in operators], dim=1)
                 rows, there = torch.zeros_like(exact), torch.zeros(30, 1)
                 rows[nodes[: len(sums)]], there[nodes[: len(sums)]] = sums, 1
                 yield rows[outputs], there[outputs]

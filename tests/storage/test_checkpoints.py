@@ -1,7 +1,5 @@
 """Checkpoints that several processes write, and others read."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,6 @@ from torch import Tensor
 
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints, Part
 from gistgnn.utils.tensors import digest_of
-from tests.helpers.refusals import refused
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]
 
@@ -60,15 +57,6 @@ def test_what_some_write_others_read(
         for rank in range(readers) if tensor.dim() else ():
             own = rows_of(tensor, readers, rank)
             assert torch.equal(found.rows(name, own.start, own.stop), tensor[own.start : own.stop])
-
-
-def test_the_file_of_a_rank_that_is_missing_is_noticed(tmp_path: Path) -> None:
-    """As where ranks write to disks of their own."""
-    saved = Checkpoints(tmp_path)
-    saved.write(4, {"theta/w": Part(torch.zeros(3, 2), torch.Size([6, 2]))}, 0)
-    with refused("has the files of 1 ranks, expected 2", "all machines see the same files"):
-        saved.complete(4, {}, {}, 2)
-    assert saved.newest() is None
 
 
 def test_the_id_of_a_run_follows_from_its_settings() -> None:

@@ -1,6 +1,5 @@
 """The same run with Θ in every store."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,6 @@ def values(theta: Theta) -> dict[str, Tensor]:
     """Parameters, buffers and moments."""
     found = {**theta.tensors, **{key.removeprefix(MOMENTS): value for key, value in theta.moments.items()}}
     return {name: tensor.detach().clone() for name, tensor in found.items()}
-
-
-def equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def shaken(gist: GIST, rounds: int, carry: Any = None) -> None:

@@ -18,10 +18,10 @@ from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import Batch, forward
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.slices import fill, give_moments, name_of, trained_tensors
+from tests.helpers.fitting import same
 from tests.helpers.models import C, F, Stack, built, every_model, layout_of, tiny_graph
 from tests.helpers.reference import merged, slice_of, zeroed
 from tests.helpers.refusals import refused
-from tests.theta.stores import equal
 
 
 class Split(NamedTuple):
@@ -104,7 +104,7 @@ def test_flags_are_not_averaged() -> None:
         sub.register_buffer("flag", flags["flag"])
         sub.register_buffer("mask", flags["mask"][own])
     put(theta, [(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], subs)
-    assert equal(theta.tensors, flags)
+    assert same(theta.tensors, flags)
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

@@ -16,9 +16,10 @@ from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.settings import Phase, Training
 from gistgnn.storage import tensors
 from tests.distributed.launch import on_ranks
+from tests.helpers.fitting import same
 from tests.helpers.models import OURS, C, F
 from tests.helpers.reference import held_positions
-from tests.theta.stores import equal, store, values
+from tests.theta.stores import store, values
 
 
 def training(m: int, kind: str, *, copies: bool = False) -> Training:
@@ -81,8 +82,8 @@ def test_without_phases_theta_begins_as_in_the_paper() -> None:
     gist = GIST(OURS["gcn"], (8, 8), 4)
     plain = values(gist.theta)
     begun(gist, training(4, "zero"))
-    assert not equal(values(gist.theta), plain)
-    assert equal(values(begun(GIST(OURS["gcn"], (8, 8), 4), Training(4)).theta), plain)
+    assert not same(values(gist.theta), plain)
+    assert same(values(begun(GIST(OURS["gcn"], (8, 8), 4), Training(4)).theta), plain)
 
 
 class Masked(nn.Module):
@@ -121,11 +122,11 @@ def test_theta_begins_alike_everywhere(model: str, kind: str, tmp_path: Path, mo
         values(begun(GIST(BUILDS[model], (8, 9), 2, store=store(place, tmp_path)), training(2, kind)).theta)
         for place in ("memory", "host", "disk")
     )
-    assert equal(memory, host)
-    assert equal(memory, disk)
+    assert same(memory, host)
+    assert same(memory, disk)
     assert [path.name for path in tmp_path.iterdir()] == ["theta"]
     one, other = on_ranks(2, rows_of, model, kind)
-    assert equal({n: torch.cat([one[n], other[n]]).view(t.shape) for n, t in memory.items()}, memory)
+    assert same({n: torch.cat([one[n], other[n]]).view(t.shape) for n, t in memory.items()}, memory)
 
 
 BUILDS: dict[str, Any] = {"gcn": OURS["gcn"], "masked": Masked}

@@ -13,10 +13,11 @@ from gistgnn import GIST
 from gistgnn.errors import DivergedError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.theta import Store
+from tests.helpers.fitting import same
 from tests.helpers.models import OURS, layout_of, some_models
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import fit, make, state
-from tests.theta.stores import equal, shaken, store, values
+from tests.theta.stores import shaken, store, values
 
 OPTIMIZERS: dict[str, Any] = {
     "reset": None,
@@ -42,7 +43,7 @@ def test_every_store_gives_the_same_theta(name: str, data: st.DataObject, tmp_pa
         gist = GIST(build, widths, m, store=store(kind, folder), whole=whole, seed=3)
         shaken(gist, 3, carry)
         found.append(values(gist.theta))
-    assert all(equal(each, found[0]) for each in found[1:])
+    assert all(same(each, found[0]) for each in found[1:])
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,8 @@ def test_a_round_that_breaks_off_or_diverges_leaves_theta_as_it_was(tmp_path: Pa
                 next(sub.parameters()).detach().fill_(float("nan") if i == 1 else 3.0)
     other = make(store=store("disk", tmp_path))
     other.resume()
-    assert equal(values(gist.theta), before)
-    assert equal(values(other.theta), before)
+    assert same(values(gist.theta), before)
+    assert same(values(other.theta), before)
 
 
 @pytest.mark.parametrize(
