@@ -128,12 +128,6 @@ def adam(sub: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(sub.parameters(), lr=0.05)
 
 
-def rounds_of(gist: GIST, count: int) -> None:
-    for round_ in gist.rounds(count):
-        for sub in round_:
-            train(sub, adam(sub))
-
-
 def test_a_round_gives_plain_modules_and_leaving_it_aggregates() -> None:
     gist = make()
     before = gist.theta.copy()
@@ -156,7 +150,9 @@ def test_a_round_gives_plain_modules_and_leaving_it_aggregates() -> None:
 def test_a_new_round_starts_without_gradients() -> None:
     """Modules are used again; what a broken-off round left in them must not reach the next."""
     gist = GIST(OURS["gcn"], (8, 6), 2)
-    rounds_of(gist, 1)
+    for round_ in gist.rounds(1):
+        for sub in round_:
+            train(sub, adam(sub))
     for round_ in gist.rounds(1):
         assert all(p.grad is None for sub in round_ for p in sub.parameters())
 

@@ -41,7 +41,7 @@ GIST(lambda widths: GCN(64, widths, 10), (16,)).fit(load("digits"), epochs=4, ca
 
 def test_the_first_round_comes_without_what_it_does_not_need(tmp_path: Path) -> None:
     """That the first line comes before torch, `test_stopped` shows."""
-    others = ("sklearn", "pandas", "torch._dynamo", "matplotlib", "torch_geometric", "scipy.stats")
+    others = ("sklearn", "pandas", "torch._dynamo", "matplotlib", "torch_geometric", "scipy.stats", "duckdb")
     words = [sys.executable, "-c", FIRST_ROUND, "torch", *others]
     done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout == "torch\n"

@@ -93,9 +93,6 @@ def test_every_source_in_memory_comes_back(tmp_path: Path) -> None:
     assert_equal(folder(tmp_path / "named", "digits"), load("digits"))
     targets = some_graph(y=np.random.default_rng(2).normal(size=(40, 2)), regression=True)
     assert_equal(folder(tmp_path / "regression", targets), targets)
-    both = torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1)
-    undirected = folder(tmp_path / "both", tmp_path / "graph.npz", undirected=True)
-    assert_equal(undirected, some_graph(edge_index=both))
 
 
 def test_raw_files_of_ogb_in_text(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ import contextlib
 import gzip
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -220,10 +218,3 @@ def test_an_unknown_name_lists_the_known_and_the_closest() -> None:
             load(name)
     with refused("'zzz' is neither a data set nor a file; expected"):
         load("zzz")
-
-
-def test_importing_is_cheap() -> None:
-    heavy = {"torch_geometric", "duckdb", "sklearn", "scipy", "pandas"}
-    code = f"import sys, gistgnn.graphs; print({heavy} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
