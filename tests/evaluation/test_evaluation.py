@@ -2,19 +2,17 @@
 
 from typing import Any
 
-import pytest
 import torch
 from torch_geometric.nn import GCNConv, models
 
 from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.budget import whole_graph_bytes
-from gistgnn.evaluation.scores import predict
 from gistgnn.nn import GCN
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import whole_graph
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
-from tests.helpers.models import OURS, C, F, Stack
+from tests.helpers.models import C, F, Stack
 from tests.helpers.refusals import refused
 
 from .cases import random_batch, random_model, whole
@@ -83,16 +81,6 @@ def test_models_that_do_not_run_by_layers() -> None:
         assert Evaluation(memory=1).prepare(model, batch).describe()["method"] == "whole"
     ours = GCN(GRAPH.num_features, (4,), C)
     assert as_gnn(torch.compile(ours)) is ours
-
-
-def test_dropout_and_statistics_are_switched_off_and_the_mode_back() -> None:
-    model, batch = OURS["gat"]((6, 6), dropout=0.5, norm="batch").train(), whole_graph(GRAPH)
-    actual = predict(model, batch, Evaluation("layers"))
-    torch.testing.assert_close(actual, predict(model, batch, Evaluation("whole")))
-    assert not actual.requires_grad
-    assert model.training
-    with pytest.raises(RuntimeError):
-        predict(torch.nn.Linear(GRAPH.num_features + 1, C), batch)
 
 
 def test_fit_by_each_method() -> None:

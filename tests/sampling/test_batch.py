@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.sampling import Batch, arguments, check_fits, forward, whole_graph
 from tests.helpers.edges import MODELS, edge_graph, only
 from tests.helpers.logs import logged
-from tests.helpers.models import OURS, C, F, tiny_graph
+from tests.helpers.models import C, F, tiny_graph
 from tests.helpers.refusals import refused
 
 GRAPH = tiny_graph()
@@ -23,21 +22,6 @@ GRAPH = tiny_graph()
 
 def batch(x: Tensor = GRAPH.x) -> Batch:
     return whole_graph(replace(GRAPH, x=x))
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_sparse_features_give_what_dense_ones_give(name: str) -> None:
-    x = torch.zeros(24, 50)
-    x[torch.arange(24), torch.arange(24)] = torch.randn(24)
-    sparse, dense = batch(x), batch(x)
-    dense.__dict__["features"] = x
-    columns = torch.arange(0, 50, 2)
-    model = OURS[name]((6,))
-    half = type(model)(25, (6,), C)
-    whole = type(model)(50, (6,), C)
-    assert isinstance(sparse.features, SparseMatrix)
-    torch.testing.assert_close(forward(whole, sparse), forward(whole, dense))
-    torch.testing.assert_close(forward(half, sparse.select_columns(columns)), half(x[:, columns], dense.adj))
 
 
 def test_an_output_that_is_not_one_row_a_node_is_refused() -> None:

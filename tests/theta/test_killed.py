@@ -115,7 +115,7 @@ def kill_again_and_again(folder: Path, step: int, kind: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
-@pytest.mark.parametrize(("kind", "step"), [("disk", 23), ("phases", 31), ("checkpoints", 7)])
+@pytest.mark.parametrize(("kind", "step"), [("disk", 23), ("phases", 31), ("checkpoints", 11)])
 def test_a_run_that_is_killed_ends_like_an_unbroken_one(kind: str, step: int, tmp_path: Path) -> None:
     """At least twenty kills over all that a run writes: a round's files, Θ, best Θ, moments, state, checkpoints.
 
