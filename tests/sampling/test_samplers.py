@@ -143,7 +143,7 @@ def test_bad_settings() -> None:
 
 SPARSE, DENSE, DIRECTED = random_graph(30, 60), random_graph(30, 90), random_graph(30, 120, both_ways=False)
 LOOPED = reference.directed(30, [*map(tuple, DIRECTED.edge_index.t().tolist()), *((k, k) for k in range(0, 30, 3))])
-WEIGHTED = replace(DENSE, edge_data={"edge_weight": torch.rand(DENSE.adj.num_edges) + 0.1})
+WEIGHTED = replace(LOOPED, edge_data={"edge_weight": torch.rand(LOOPED.adj.num_edges) + 0.1})
 FOUR, HALF = torch.tensor([2, 7, 11, 20]), torch.arange(0, 30, 2)
 CASES: dict[str, tuple[Sampling, Batch, Tensor]] = {
     "ladies": (kinds.LadiesSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
