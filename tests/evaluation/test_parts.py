@@ -10,7 +10,7 @@ from torch_geometric.nn import GCNConv
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation import inference as parts_module
 from gistgnn.evaluation.inference import ByParts
-from gistgnn.evaluation.scores import evaluate, predict
+from gistgnn.evaluation.scores import evaluate, mean_f1, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import MODELS as OURS
 from gistgnn.sampling import whole_graph
@@ -68,6 +68,7 @@ def test_the_f1_of_the_parts_is_averaged(several: bool) -> None:
         each = [NAMED["f1_micro"](logits[nodes], graph.y[nodes]) for nodes in inside]
         assert found[split].pop("f1_parts") == pytest.approx(sum(each) / len(each))
     assert found == whole_graph_s  # the model looks at no edge
+    assert mean_f1(torch.zeros(4, C), torch.zeros(4, C), torch.arange(4)) == 0  # parts without any label
 
 
 DOUBLE = replace(whole_graph(GRAPH), x=GRAPH.x.double())

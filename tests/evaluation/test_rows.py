@@ -108,7 +108,9 @@ def test_rows_are_the_whole(name: str, weighted: bool) -> None:
     assert isinstance(found, ByRows)
     for pieces in ({"in_file": True, "work": 0}, {"in_file": False, "work": 5000}, {"in_file": True}):
         found._plan = replace(found._plan, **pieces)
-        torch.testing.assert_close(predict(model, batch, found), expected, rtol=1e-9, atol=1e-9)
+        logits = predict(model, batch, found)
+        assert not logits.requires_grad
+        torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-9)
     assert Evaluation(memory=2**24).prepare(model, batch).describe()["method"] == "whole"
     assert model.training
 
