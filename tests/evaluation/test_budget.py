@@ -2,15 +2,27 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gistgnn.evaluation.budget import Budget, LayerCosts, plan_layers, whole_graph_bytes
+from gistgnn.graphs.csr import row_chunks
 from gistgnn.nn import MODELS
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples, widths
 
 from .cases import random_batch, random_model
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.integers(1, 25), st.none() | st.integers(0, 30))
+def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
+    chunks = list(row_chunks(torch.tensor([0, *degrees]).cumsum(0), rows, entries))
+    assert [node for chunk in chunks for node in range(len(degrees))[chunk]] == list(range(len(degrees)))
+    for chunk in chunks:
+        size = chunk.stop - chunk.start
+        assert 1 <= size <= rows
+        assert entries is None or size == 1 or sum(degrees[chunk]) <= entries
 
 
 @examples

@@ -16,17 +16,13 @@ from gistgnn.paper.large_graphs import GroupedExperiment
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from tests.cli.in_process import refused, run
 
-ONE = ("--epochs", 1, "--local-steps", 1)
+ONE, FEW = ("--epochs", 1, "--local-steps", 1), ("--clusters", 40)
 TINY = {  # experiment: options, rows of its table, a number of the paper that the table shows
     "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 1), 2, None),
     "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
     "reddit": (("--models", "graphsage", "--clusters-per-batch", 20, "--layers", 2, *ONE), 4, "95.46"),
-    "amazon2m": (("--widths", 16, 400, "--clusters", 40, *ONE), 8, "84.73"),
-    "ultrawide": (
-        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--device-memory", "3GB", "--clusters", 40, *ONE),
-        4,
-        "OOM",
-    ),
+    "amazon2m": (("--widths", 16, 400, *FEW, *ONE), 8, "84.73"),
+    "ultrawide": (("--widths", 16, 32768, "--sub-gcns", 1, 8, "--device-memory", "3GB", *FEW, *ONE), 4, "OOM"),
     "ladies": (("--layers", 2, "--epochs", 4, "--local-steps", 1), 8, "2.90x"),
     "local-sgd": (("--epochs", 2, "--local-steps", 1), 7, "93.40"),
     "ensemble": (("--epochs", 2, "--local-steps", 1), 7, "11.95"),

@@ -23,6 +23,7 @@ from gistgnn.storage.tensors import (
     temporary_tensors,
     write_tensors,
 )
+from gistgnn.utils.tensors import row_pieces
 from tests.helpers.fitting import same
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples
@@ -127,3 +128,10 @@ def test_the_tensors_of_another_model_are_refused() -> None:
     ):
         with refused(said):
             assign(module, some, "the file")
+
+
+@given(st.integers(0, 50), st.integers(0, 9), st.integers(1, 40))
+def test_row_pieces(rows: int, row_bytes: int, most: int) -> None:
+    pieces = list(row_pieces(rows, row_bytes, most))
+    assert [i for piece in pieces for i in range(piece.start, piece.stop)] == list(range(rows))
+    assert all(piece.stop - piece.start == 1 or (piece.stop - piece.start) * row_bytes <= most for piece in pieces)

@@ -14,16 +14,11 @@ keys = st.tuples(st.integers(0, 2**40), st.sampled_from(["a", "b", "blocks"]), s
 def test_streams_are_equal_exactly_if_the_keys_are(one: tuple, other: tuple) -> None:
     drawn = [generator(*key).integers(2**62, size=4).tolist() for key in (one, other)]
     assert (drawn[0] == drawn[1]) == (one == other)
-    with torch_stream(*one):
+    before = torch.random.get_rng_state()
+    with contextlib.suppress(KeyError), torch_stream(*one):
         first = torch.rand(8)
+        raise KeyError
     with torch_stream(*other):
         second = torch.rand(8)
+    assert torch.equal(torch.random.get_rng_state(), before)  # also after an error
     assert torch.equal(first, second) == (one == other)
-
-
-def test_torch_stream_leaves_the_global_stream_as_it_was_also_after_an_error() -> None:
-    before = torch.random.get_rng_state()
-    with contextlib.suppress(KeyError), torch_stream(1, "a"):
-        torch.rand(3)
-        raise KeyError
-    assert torch.equal(torch.random.get_rng_state(), before)
