@@ -143,14 +143,19 @@ def test_bad_settings() -> None:
 
 SPARSE, DENSE, DIRECTED = random_graph(30, 60), random_graph(30, 90), random_graph(30, 120, both_ways=False)
 LOOPED = reference.directed(30, [*map(tuple, DIRECTED.edge_index.t().tolist()), *((k, k) for k in range(0, 30, 3))])
-WEIGHTED = replace(LOOPED, edge_data={"edge_weight": torch.rand(LOOPED.adj.num_edges) + 0.1})
+WEIGHTS = torch.rand(LOOPED.adj.num_edges, generator=torch.Generator().manual_seed(0)) + 0.1
+WEIGHTED = replace(LOOPED, edge_data={"edge_weight": WEIGHTS})
 FOUR, HALF = torch.tensor([2, 7, 11, 20]), torch.arange(0, 30, 2)
 CASES: dict[str, tuple[Sampling, Batch, Tensor]] = {
     "ladies": (kinds.LadiesSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
     "fastgcn": (kinds.FastGCNSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
     "neighbor": (kinds.NeighborSampling((2,), batch_size=30), DIRECTED, torch.arange(30)),
     "neighbor, weighted": (kinds.NeighborSampling((2,), batch_size=30), WEIGHTED, torch.arange(30)),
-    "fastgcn, weighted": (kinds.FastGCNSampling(nodes_per_layer=(8,), row_normalise=False), WEIGHTED, FOUR),
+    "fastgcn, weighted": (
+        kinds.FastGCNSampling(batch_size=2, nodes_per_layer=(8,), row_normalise=False),
+        WEIGHTED,
+        HALF,
+    ),
     "saint-node": (kinds.SaintNodeSampling(batch_size=12), SPARSE, HALF),
     "saint-edge, weighted": (kinds.SaintEdgeSampling(batch_size=9), WEIGHTED, HALF),
     "saint-edge": (kinds.SaintEdgeSampling(batch_size=7), SPARSE, HALF),
