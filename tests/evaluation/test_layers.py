@@ -15,6 +15,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.budget import Budget, LayerCosts, LayerPlan, plan_layers
 from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, required_nodes
 from gistgnn.nn import MODELS
+from gistgnn.nn.convolutions import SAGELayer
 from gistgnn.nn.gnn import GNN
 from gistgnn.sampling import Batch
 from tests.helpers.refusals import refused
@@ -48,6 +49,21 @@ def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[
         "work": data.draw(st.sampled_from([1, 500, 2000, 10**6]), "work"),
     }
     torch.testing.assert_close(by_layers(model, batch, **pieces), whole(model, batch), rtol=1e-10, atol=1e-10)
+
+
+def test_sums_of_a_layers_own_are_evaluated_or_refused() -> None:
+    batch = random_batch()
+    both = {"aggregate": lambda self, z, adj: 2 * SAGELayer.aggregate(self, z, adj)}
+    both["aggregate_block"] = lambda self, *given: 2 * SAGELayer.aggregate_block(self, *given)
+    for own in (both, {"aggregate": both["aggregate"]}):
+        model = random_model("graphsage", [4, 4])
+        for conv in model.convs:
+            conv.__class__ = type("Twice", (SAGELayer,), own)
+        if own is both:
+            torch.testing.assert_close(by_layers(model, batch), whole(model, batch), rtol=1e-10, atol=1e-10)
+        else:
+            with refused("Twice has the aggregate of Twice, but the aggregate_block of Propagation: define both"):
+                by_layers(model, batch)
 
 
 def test_nothing_constant_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import ENTRY, READ_ENTRY, LayerPlan, LayerSizes
 from gistgnn.evaluation.inference import Inference, Output
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
@@ -194,12 +195,21 @@ class ByLayers(Inference):
         return h, [(_LayerPass(batch, plan, cast(Layer, own), norm, each), each.output) for own, norm, each in layers]
 
 
+def _home(layer: Layer, name: str) -> type:
+    """Return the class that defines a method of a layer."""
+    return next(kind for kind in type(layer).__mro__ if name in vars(kind))
+
+
 class _LayerPass:
     """One layer of `gistgnn.nn`, with the norm and activation that follow; ``norm``: None for the last layer."""
 
     def __init__(self, batch: Batch, plan: LayerPlan, layer: Layer, norm: nn.Module | None, sizes: LayerSizes) -> None:
         self._batch, self._plan, self._layer, self._norm, self._sizes = batch, plan, layer, norm, sizes
         self._row = sizes.row(batch.dtype.itemsize)
+        whole, block = (_home(layer, name) for name in ("aggregate", "aggregate_block"))
+        if whole is not block:
+            has = f"aggregate of {whole.__name__}, but the aggregate_block of {block.__name__}"
+            raise InputError(f"{type(layer).__name__} has the {has}: define both, or evaluate the whole graph")
 
     def __call__(self, required: RequiredNodes, h: NodeFeatures) -> Iterator[tuple[slice, Tensor]]:
         """Aggregate now, then yield the output for a piece of the nodes after another, in ascending order."""
@@ -225,7 +235,7 @@ class _LayerPass:
         """Return what nodes receive, and the storage, if not the layer's input, that it is read from."""
         batch, layer, h = self._batch, self._layer, self._h
         if self._sizes.cached:
-            product = batch.adj.aggregate(cast(Propagation, layer).operator, h.scale(batch.x, slice(None)))
+            product = layer.aggregate(h.scale(batch.x, slice(None)), batch.adj)
             return cast(Rows, partial(self._own, NodeFeatures([product], batch.device, batch.dtype))), None
         z, scores = self._messages(h)
         if z is not h and not layer.update_reads_input:
