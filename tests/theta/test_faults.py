@@ -13,7 +13,9 @@ import torch
 
 from gistgnn import GIST, Saving
 from gistgnn.errors import InputError
+from gistgnn.storage.json_files import write_json
 from gistgnn.theta import disk
+from gistgnn.theta.disk import State
 from tests.helpers.fitting import same
 from tests.helpers.models import OURS
 from tests.helpers.refusals import refused
@@ -51,6 +53,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "no state": lambda folder: (folder / "theta.json").unlink(),
     "torn state": lambda folder: (folder / "theta.json").write_text("{"),
     "other state": lambda folder: (folder / "theta.json").write_text('{"round": 1}'),
+    "other moments": lambda folder: write_json(folder / "theta.json", State("", moments=["parameters.safetensors"])),
 }
 
 

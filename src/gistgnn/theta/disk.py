@@ -56,6 +56,8 @@ class OnDisk(InMemory):
         advice = "it is of another model; give it another folder"
         check_shapes(self.specs, spec.tensor_specs(), f"{folder}", "this model", advice)
         self.moments = {key: value for name in self._state.moments for key, value in self._map(name).items()}
+        if other := [key for key in self.moments if not key.startswith(MOMENTS) or name_of(key) not in self.specs]:
+            raise InputError(f"{folder} has moments of '{other[0]}', which this model has not; {_START_AGAIN}")
         self.files_id = self._state.run
         if self._state.pending:
             self._write_round()
