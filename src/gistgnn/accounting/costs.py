@@ -133,9 +133,9 @@ class Operations:
         self._scored = evaluation.sample / evaluation.parts if evaluation.sample and evaluation.parts else 1.0
 
     def evaluate_every(self, sub_gcns: int | None, *, copies: bool, steps: int, rounds: int) -> int:
-        """After how many rounds the model is evaluated, so that it takes less than a tenth of the time of training."""
-        # At least once in a phase, at its end; after every round where all take about a second together. `steps` are
-        # those of all sub-GCNs in a round; in a phase of copies the sub-GCN is evaluated.
+        """After how many rounds the model is evaluated; the aim is less than a tenth of the time of training."""
+        # At least once in a phase, at its end, whatever that takes; after every round where all take about a second
+        # together. `steps` are those of all sub-GCNs in a round; in a phase of copies the sub-GCN is evaluated.
         partition = self._partition if sub_gcns is None else self._partition.split_into(sub_gcns)
         sub = replace(self._spec, widths=self._spec.layout.widths(partition.sizes(0)[0]))
         scored = sub if copies else self._spec
