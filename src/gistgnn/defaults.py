@@ -7,7 +7,6 @@ from typing import Any
 
 from gistgnn.settings import Training
 
-BUDGET_LR = 0.005  # of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md)
 # On a small graph, which every step sees as a whole, the blocks of m = 4 regularise. On a larger one the score falls as
 # sub-GCNs become narrower than `WIDE`, and a step takes as long.
 SMALL_GRAPH = 10_000  # nodes, at most

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
 
-from gistgnn.defaults import BUDGET_LR, CHOSEN, chosen_epochs, chosen_lr, chosen_sub_gcns
+from gistgnn.defaults import CHOSEN, chosen_epochs, chosen_lr, chosen_sub_gcns
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.fit import Fit
@@ -183,12 +183,12 @@ def choose_training(training: Training | str | None, settings: Mapping[str, Any]
         return training
     if training is not None:
         given["training"] = training
-    phased = bool(given.get("phases"))
+    phased = bool(given.get("phases")) or "budget" in given
     chosen: dict[str, Any] = {
         **CHOSEN,
         "epochs": epochs,
-        "lr": BUDGET_LR if "budget" in given else Training.lr if phased else lr,
+        "lr": Training.lr if phased else lr,
     }
-    if phased or "budget" in given:
+    if phased:
         del chosen["epochs"]
     return Training(**{**chosen, **given})

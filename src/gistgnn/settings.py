@@ -91,7 +91,7 @@ class Training:
         cross_weights: how weights between different blocks begin: "random", as in Algorithm 1, or "zero", which makes
             Θ m narrow models side by side.
         budget: seconds that the run may take, in place of epochs and phases: m, the phases, the schedule and ζ are
-            chosen by measuring steps (see `gistgnn.fit.budget`); None: no limit.
+            chosen by short trials (see `gistgnn.fit.budget`); None: no limit.
         loss: a name, or a function of (logits, targets); see `gistgnn.training.loss.Criterion`. None: cross-entropy,
             binary cross-entropy if nodes have several labels, or "mse" for a regression.
         class_weights: "balanced", or a number for each class, which multiplies the loss of its nodes (or labels).

@@ -50,7 +50,7 @@ def test_without_options_every_value_is_the_default() -> None:
         ("--sub-gcns 4 --method local-sgd", {"lr": 0.01}),
         ("--sub-gcns 4 --method ensemble", {"lr": 0.04}),
         ("--sub-gcns 4 --lr 0.5", {"lr": 0.5}),
-        ("--budget 10s", {"lr": 0.005}),
+        ("--budget 10s", {"lr": 0.01}),
         # m and the epochs suit the graph and the width
         ("--dataset digits", {"m": 4, "epochs": 400, "dropout": 0.5}),
         ("--dataset reddit", {"m": 1, "epochs": 100, "dropout": 0.2}),

@@ -1,14 +1,14 @@
 """Runs with a budget of time: what is chosen, and whether the time is kept. The clock of these tests is simulated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gistgnn import GIST, Result, Saving, Training
-from gistgnn.defaults import BUDGET_LR
 from gistgnn.fit import budget
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.fit import Fit
@@ -26,13 +26,21 @@ def make(width: int = WIDE, **options: Any) -> GIST:
 
 
 class Machine:
-    """A machine on which a step takes the time that `step` says, whatever else goes on."""
+    """A machine on which a step takes the time that `step` says, whatever else goes on.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float]) -> None:
+    A part that is tried has the score that `scores` says for its m.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float], scores: Sequence[float] = ()
+    ) -> None:
         self.now, self.step = 0.0, step
+        self.tried: dict[int, int] = {}  # m, and the steps of the trial
         monkeypatch.setattr(budget, "NARROWEST", NARROW // 4)
         monkeypatch.setattr(budget.time, "perf_counter", lambda: self.now)
         monkeypatch.setattr(budget, "step_seconds", self.measured)
+        monkeypatch.setattr(budget, "trained", self.trained)
+        monkeypatch.setattr(budget, "score", lambda setup, m: scores[len(self.tried) - 1] if scores else -m)
         keep = Fit.after_round
 
         def train(own: Any, plan: Any, loss: float) -> None:
@@ -47,6 +55,11 @@ class Machine:
         seconds = self.step(m, self.now)
         self.now += (1 + budget.TIMED) * seconds
         return seconds
+
+    def trained(self, trainer: Any, sampler: Any, training: Any, m: int, steps: int) -> int:
+        self.tried[m] = steps
+        self.now += steps * self.step(m, self.now)
+        return m
 
 
 MakeMachine = Callable[..., Machine]
@@ -74,15 +87,35 @@ def test_parts_are_not_narrower_than_they_may_be_and_have_copies() -> None:
         assert budget.candidates(gist) == [1]
 
 
-@pytest.mark.parametrize(("seconds", "chosen"), [(0.5, 4), (3, 4), (15, 2), (300, 1)])
-def test_the_widest_part_with_enough_epochs_is_chosen(machine: MakeMachine, seconds: float, chosen: int) -> None:
-    machine(lambda m, _: 0.04 / m**2)
+@pytest.mark.parametrize(
+    ("seconds", "ranks", "scores", "tried", "chosen"),
+    [
+        (1, 1, [], [], 4),  # too short for a trial: the narrowest
+        (40, 1, [0.5, 0.7, 0.6], [4, 2, 1], 2),  # the best
+        (40, 1, [0.7, 0.5, 0.9], [4, 2], 4),  # the third is not tried: it is slower still
+        (40, 1, [0.7, 0.69, 0.69], [4, 2, 1], 1),  # wider ones that are near gain more from a longer training
+        (40, 1, [-0.7, -0.5, -0.51], [4, 2, 1], 1),  # errors count as scores below zero
+        (40, 2, [0.7, 0.69, 0.69], [4, 2, 1], 2),  # every rank has a part of its own
+        (40, 2, [0.7, 0.5], [4, 2], 4),  # unless half of the width is too much
+    ],
+)
+def test_the_best_part_of_short_trials_is_chosen(
+    machine: MakeMachine, seconds: float, ranks: int, scores: list[float], tried: list[int], chosen: int
+) -> None:
+    clock = machine(lambda m, _: 0.04 / m, scores)
     gist, training = make(NARROW), Training(budget=seconds)
-    found = budget.choose(gist, FullGraph(whole_graph(GRAPH)), training, seconds)
+    gist.ranks = SimpleNamespace(count=ranks)  # type: ignore[assignment]
+    setup: Any = SimpleNamespace(gist=gist, training=training, given=training)
+    found = budget.choose(setup, FullGraph(whole_graph(GRAPH)), seconds)
+    assert list(clock.tried) == tried
+    assert all(steps == int(budget.TRIAL * seconds * m / 0.04) for m, steps in clock.tried.items()), "equal times"
+    apart = ranks == chosen == 2
     phases = found["training"]["phases"]
-    assert {(phase["sub_gcns"], phase["copies"]) for phase in phases} == {(chosen, chosen > 1)}
-    assert found["training"]["lr"] == training.lr
-    assert f"m = {chosen}" in found["reason"] or "ordinary training" in found["reason"]
+    assert {(phase["sub_gcns"], phase["copies"]) for phase in phases} == {(chosen, chosen > 1 and not apart)}
+    assert found["training"]["redraw_every"] == 0
+    steps = (1 - budget.SPARED) * (seconds - clock.now) * chosen / 0.04
+    assert sum(phase["epochs"] for phase in phases) == pytest.approx(steps * (2 if apart else 1), rel=0.01)
+    assert ("every rank" in found["reason"]) == apart
 
 
 @pytest.mark.parametrize(
@@ -98,7 +131,7 @@ def test_a_run_ends_with_its_budget(machine: MakeMachine, step: Callable[[int, f
     clock = machine(step)
     result = make(NARROW).fit(GRAPH, budget=10.0, progress=False)
     assert 9 <= clock.now <= 11
-    assert result.history[-1]["lr"] < 0.1 * BUDGET_LR, "the rate falls to the end, which moves with the time"
+    assert result.history[-1]["lr"] < 0.1 * Training.lr, "the rate falls to the end, which moves with the time"
     lengths = [phase["epochs"] for phase in phases_of(result)]
     assert lengths[:-1] == [lengths[0] * 2**k for k in range(len(lengths) - 1)], (
         "cycles double; the last takes the rest"

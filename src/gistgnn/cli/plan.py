@@ -68,7 +68,7 @@ def _run(args: argparse.Namespace) -> int:
 def _choose(args: argparse.Namespace) -> int:
     """Print what a run with a budget would choose, and nothing else."""
     from gistgnn.fit.budget import choose
-    from gistgnn.fit.prepare import make_sampler
+    from gistgnn.fit.prepare import Setup, Variant, make_sampler
     from gistgnn.sampling import chosen_sampling
 
     given = {"memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
@@ -76,9 +76,10 @@ def _choose(args: argparse.Namespace) -> int:
         raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
     config, graph = config_from_args(args, given_sub_gcns(args)), graph_of(args)
     gist = config.trainer(graph.num_features, graph.num_classes)
-    sampling = chosen_sampling(config.sampler, graph.num_nodes)
-    sampler = make_sampler(gist, graph.to(gist.device), sampling, config.inductive)
-    choice = choose(gist, sampler, config.training, args.budget)
+    how = (config.sampler, config.runner, config.inductive, config.evaluation)
+    setup = Setup(gist, graph.to(gist.device), config.training, Variant(), *how, False, (), None, None, None, None)
+    sampler = make_sampler(gist, setup.graph, chosen_sampling(setup.sampling, graph.num_nodes), setup.inductive)
+    choice = choose(setup, sampler, args.budget)
     if args.json:
         return options.print_json(choice)
     training, copies = choice["training"], {True: ",copies", False: ""}

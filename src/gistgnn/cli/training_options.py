@@ -15,7 +15,6 @@ from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
 from gistgnn.cli.process import leads, load_torch, world_size
 from gistgnn.defaults import (
-    BUDGET_LR,
     DROPOUT,
     EPOCHS,
     EPOCHS_OF_EACH,
@@ -57,8 +56,7 @@ def known_model(text: str) -> str:
 
 
 # Where the command line differs from the field, or chooses the value unless it is given.
-_RATES = f"{Training.lr:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}; with "
-_RATES += f"--budget {BUDGET_LR:g}"
+_RATES = f"{Training.lr:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}"
 _LARGE = f"above {SMALL_GRAPH:,} nodes"
 _CHOSEN: dict[str, dict[str, Any]] = {
     "epochs": dict(type=int, default=None, shown=f"{EPOCHS}; {_LARGE} {EPOCHS_OF_EACH} for each sub-GCN; the phases'"),
@@ -154,7 +152,7 @@ def parse_phase(text: str) -> Phase:
 
 
 def given_sub_gcns(args: argparse.Namespace) -> int | None:
-    """Return m: the option's, or the largest of the phases; 1 where a budget chooses it later; None: not given."""
+    """Return m: the option's, or the largest of the phases; the ranks where a budget chooses it; None: not given."""
     if not (args.budget or args.phases):
         return None if args.sub_gcns is None else int(args.sub_gcns)
     if args.sub_gcns is not None:
@@ -162,7 +160,7 @@ def given_sub_gcns(args: argparse.Namespace) -> int | None:
         if args.phases:
             there, advice = ("phases are given, which say their m", "leave --sub-gcns out")
         raise InputError(f"sub_gcns is {args.sub_gcns}, but {there}: {advice}")
-    return 1 if args.budget else max(phase.sub_gcns for phase in args.phases)
+    return world_size() if args.budget else max(phase.sub_gcns for phase in args.phases)
 
 
 def title_of(args: argparse.Namespace) -> str:
@@ -272,9 +270,7 @@ def _sampler(args: argparse.Namespace) -> "Sampling | None":
 
 def _learning_rate(args: argparse.Namespace, sub_gcns: int) -> float:
     """Return the learning rate if none is given: it grows as sub-GCNs become narrower than `NARROW`."""
-    if args.budget:
-        return BUDGET_LR
-    if args.phases or not METHODS[getattr(args, "method", RunConfig.method)].splits:
+    if args.budget or args.phases or not METHODS[getattr(args, "method", RunConfig.method)].splits:
         return Training.lr
     return chosen_lr(sub_gcns, max(args.hidden))
 

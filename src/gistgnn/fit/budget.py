@@ -1,4 +1,4 @@
-"""Train for a given time: choose m and the phases from measured steps, and keep to the time as the run goes on."""
+"""Train for a given time: choose m and the phases by short trials, and keep to the time as the run goes on."""
 
 import itertools
 import math
@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from gistgnn.accounting.costs import theta_bytes
 from gistgnn.errors import InputError
+from gistgnn.evaluation import evaluate
 from gistgnn.partition import Partition
 from gistgnn.sampling import Sampler
 from gistgnn.schedule import RoundPlan, Schedule, check_phases
@@ -23,45 +25,74 @@ from gistgnn.utils.formats import duration
 from gistgnn.utils.process_memory import available_bytes, keep_freed_memory
 
 if TYPE_CHECKING:
+    from gistgnn.fit.prepare import Setup
     from gistgnn.global_model import GlobalModel
 
 NARROWEST = 128  # features of a part; narrower ones learn worse, and are not faster by much
 FIRST_EPOCHS, FIRST_STEPS = 4, (60, 600)  # of the first cycle; the steps are limits
-ENOUGH = 10  # first cycles after which more width is worth more than more epochs
+TRIAL, LEAST = 0.025, 20  # of the time, for the steps of a trial; and the steps that it has at least
+NEAR = 0.02  # of a score: a wider part that is so much worse after a trial is as good in the end
 ROUNDS = 20  # in a run, about; the time is checked after each
 SCORED_EVERY = 5  # rounds between evaluations, which the end of each cycle has as well
 TIMED = 3  # steps that are timed
 SPARED = 0.02  # of the time, for what comes after the last round
 
 
-def choose(trainer: "GlobalModel", sampler: Sampler, training: Training, seconds: float) -> dict[str, Any]:
-    """Choose the phases of a run that has some time left; return settings, reason and times of steps, as JSON."""
-    # A narrow part learns about as much in an epoch as the full model, many times cheaper. So the widest part is chosen
-    # that still gets `ENOUGH` epochs; m = 1 is ordinary training. It trains in cosine cycles of doubling length, each
+def choose(setup: "Setup", sampler: Sampler, seconds: float) -> dict[str, Any]:
+    """Choose the phases of a run that has some time left; return settings, reason, times of steps, scores, as JSON."""
+    # Parts of several widths are tried for equal times. The chosen one trains in cosine cycles of doubling length, each
     # of which begins where the last one ended: the best validation score of all counts, so a long budget does not
-    # overfit. Its copies are the full model. All other settings are kept.
+    # overfit. Its copies are the full model; m = 1 is ordinary training. All other settings are kept.
     begun = time.perf_counter()
     keep_freed_memory()  # as a run does
-    first = min(max(FIRST_EPOCHS * sampler.steps_per_epoch, FIRST_STEPS[0]), FIRST_STEPS[1])
-    timed: dict[int, float] = {}
-    chosen = 1
-    for m in candidates(trainer):  # the cheapest first
-        left = seconds - (time.perf_counter() - begun)
-        if timed and left / min(timed.values()) < ENOUGH * first:
-            break  # a wider part is not faster
-        timed[m] = step_seconds(trainer, sampler, training, m)
-        if len(timed) > 1 and left / timed[m] < ENOUGH * first:
-            break
-        chosen = m
+    timed, scores = trials(setup, sampler, seconds)
+    near = [m for m in scores if is_near(scores[m], max(scores.values()))]
+    partition, ranks = setup.gist.partition, setup.gist.ranks.count
+    apart = ranks > 1 and ranks in near  # every rank trains a part of its own, which costs no time
+    m = ranks if apart else min(near, default=max(timed))  # the widest of them
     left = max(seconds - (time.perf_counter() - begun), 0.0)
-    steps = max(round((1 - SPARED) * left / timed[chosen]), 1)
-    width = " x ".join(str(trainer.partition.features[axis] // chosen) for axis in trainer.partition.split)
-    what = "ordinary training" if chosen == 1 else f"m = {chosen}, one part of width {width} trains and is copied"
+    steps = max(round((1 - SPARED) * left / timed[m]), 1)
+    width = " x ".join(str(partition.features[axis] // m) for axis in partition.split)
+    copied = f"m = {m}, one part of width {width} trains and is copied"
+    what = f"m = {m}, every rank trains a part of width {width}" if apart else copied if m > 1 else "ordinary training"
     epochs = math.floor(steps / sampler.steps_per_epoch * 10) / 10
-    times = ", ".join(f"m = {m}: {duration(taken)}" for m, taken in timed.items())
-    reason = f"{what}: {epochs:g} epochs fit into the time; a step of one part takes {times}"
-    run = with_cycles(training, chosen, cycles(steps, first), sampler.steps_per_epoch)
-    return {"training": run.as_dict(), "reason": reason, "step_seconds": {str(m): each for m, each in timed.items()}}
+    tried = (f", {abs(scores[each]):.3g} in a trial" if each in scores else "" for each in timed)
+    times = "; ".join(f"m = {each}: {duration(timed[each])}{trial}" for each, trial in zip(timed, tried, strict=True))
+    first = min(max(FIRST_EPOCHS * sampler.steps_per_epoch, FIRST_STEPS[0]), FIRST_STEPS[1])
+    run = with_cycles(setup.given, m, cycles(steps, first), sampler.steps_per_epoch, copies=not apart)
+    return {
+        "training": run.as_dict(),
+        "reason": f"{what}: {epochs:g} epochs fit into the time; a step of one part takes {times}",
+        "step_seconds": {str(each): value for each, value in timed.items()},
+        "scores": {str(each): value for each, value in scores.items()},
+    }
+
+
+def trials(setup: "Setup", sampler: Sampler, seconds: float) -> tuple[dict[int, float], dict[int, float]]:
+    """Return the seconds of a step of a part, by m, and the validation score of a part after a short training."""
+    timed: dict[int, float] = {}
+    scores: dict[int, float] = {}
+    for m in candidates(setup.gist):  # the narrowest first
+        timed[m] = step_seconds(setup.gist, sampler, setup.training, m)
+        steps = int(TRIAL * seconds / timed[m])
+        if steps < LEAST or sampler.steps_per_epoch > 3 * steps:  # an evaluation takes about a third of an epoch
+            break
+        scores[m] = score(setup, trained(setup.gist, sampler, setup.training, m, steps))
+        if not is_near(scores[m], max(scores.values())):
+            break  # a wider one is slower still
+    return timed, scores
+
+
+def is_near(score: float, best: float) -> bool:
+    """Whether a part with this score after a trial is in the end as good as the best, if it is wider."""
+    return score >= best - NEAR * abs(best)
+
+
+def score(setup: "Setup", model: nn.Module) -> float:
+    """Return a model's validation score, where more is better."""
+    metric = setup.metric
+    found = evaluate(model, setup.graph, ("validation",), evaluation=setup.evaluation, metric=metric)
+    return found["validation"][metric.name] * (1 if metric.higher_is_better else -1)
 
 
 def candidates(trainer: "GlobalModel") -> list[int]:
@@ -110,6 +141,15 @@ def step_seconds(trainer: "GlobalModel", sampler: Sampler, training: Training, s
         return (now() - begun) / TIMED
 
 
+def trained(trainer: "GlobalModel", sampler: Sampler, training: Training, sub_gcns: int, steps: int) -> nn.Module:
+    """Return one of m parts after some steps, with a rate that falls to zero."""
+    part = narrow(trainer._full_spec, trainer.partition, sub_gcns).from_seed().to(trainer.device).train()
+    run = replace(training, schedule="cosine", budget=None, epochs=1)
+    with closing(sampler.batches(0, steps)) as batches:
+        subtrain(part, run.make_optimizer(part.parameters()), batches, run, lambda k: run.rate_at(k, steps))
+    return part
+
+
 def cycles(steps: int, first: int) -> list[int]:
     """Return the steps of cosine cycles of doubling length that make some steps together; the last takes the rest."""
     found: list[int] = []
@@ -118,15 +158,20 @@ def cycles(steps: int, first: int) -> list[int]:
     return [*found, rest] if rest else found
 
 
-def with_cycles(training: Training, sub_gcns: int, lengths: Sequence[int], steps_per_epoch: int) -> Training:
-    """Return the settings of a run of one part of 1/m of the width, in cycles of some steps."""
+def with_cycles(
+    training: Training, sub_gcns: int, lengths: Sequence[int], steps_per_epoch: int, *, copies: bool = True
+) -> Training:
+    """Return the settings of a run of one part that is copied, or of all m parts, in cycles of some steps."""
+    copies = copies and sub_gcns > 1
+    trained = 1 if copies else sub_gcns
     return replace(
         training,
-        phases=tuple(Phase(sub_gcns, steps / steps_per_epoch, copies=sub_gcns > 1) for steps in lengths),
+        phases=tuple(Phase(sub_gcns, trained * steps / steps_per_epoch, copies=copies) for steps in lengths),
         epochs=0,
         budget=None,
         local_steps=max(sum(lengths) // ROUNDS, 1),
         schedule="cosine",
+        redraw_every=0,
         cross_weights="zero" if sub_gcns > 1 else "random",
         evaluate_every=SCORED_EVERY,
     )
@@ -149,7 +194,7 @@ class Clock:
         planned = itertools.accumulate(schedule.steps[:-1])
         ends = [*itertools.takewhile(lambda end: end < total, planned), total]
         phases = [
-            replace(phase, epochs=(end - begins) / steps_per_epoch)
+            replace(phase, epochs=(end - begins) / steps_per_epoch * (1 if phase.copies else phase.sub_gcns))
             for phase, begins, end in zip(training.phases, [0, *ends], ends, strict=False)
         ]
         return replace(training, phases=tuple(phases), epochs=0)

@@ -251,7 +251,7 @@ class Fit(Run):
         end = self._begun + budget - used
         if chosen is None:
             left = max(end - time.perf_counter(), 0.0)
-            chosen = ranks.lead(lambda: choose(self.gist, self.sampler, self._training, left))
+            chosen = ranks.lead(lambda: choose(self._setup, self.sampler, left))
             log.info("%s", chosen["reason"])
         self._training = self._training.like(chosen["training"])
         self._clock = Clock(max(end - time.perf_counter(), 0.0))
