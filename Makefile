@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 3 --dist worksteal
 
-.PHONY: demo test test-all lint types docs unit long hooks dist bench bench-gpu clean
+.PHONY: demo test test-all lint types docs unit long hooks dist bench bench-gpu clean reports $(REPORTS:%=report-%)
 
 demo: $(VENV)/.installed
 	$(BIN)/gistgnn train --out runs/demo --overwrite
@@ -48,6 +48,13 @@ bench: $(VENV)/.installed
 # Nothing is installed: it uses .venv if it is there, otherwise the Python that is active, with its torch.
 bench-gpu:
 	PYTHONPATH=src:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m benchmarks.gpu
+
+# Makes docs/reports anew, in two hours; `make report-NAME` makes one. Finished runs in build/reports are kept.
+REPORTS := table1 depth-width local-iterations reddit amazon2m ultrawide ladies local-sgd ensemble theory
+reports: $(REPORTS:%=report-%)
+$(REPORTS:%=report-%): report-%: $(VENV)/.installed
+	$(BIN)/gistgnn reproduce $* --data-root ../shared/data --out build/reports/$*
+	cp build/reports/$*/report.html docs/reports/$*.html
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

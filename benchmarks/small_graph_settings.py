@@ -14,18 +14,16 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from benchmarks.tables import table
 from gistgnn.compare import RunStore
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph, load
-from gistgnn.nn import GCN
 from gistgnn.paper.published import TABLE1 as PAPER
 from gistgnn.paper.published import TABLE1_ROWS as ROWS
 from gistgnn.paper.table1 import Table1
-from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import mean_sd
 
 NORMS = ("none", "layer", "whole")
@@ -33,27 +31,6 @@ PUBLIC = "public"
 VALIDATION, TEST = 500, 1000  # nodes of a random split, as in the public one
 COLUMNS = ("data set", "m", "split", "training", "ζ", "norm", "projected", "training nodes", "optimiser", "lr", "decay")
 SCORES = ("accuracy", "best over rounds", "best of all rates", "never trained, %", "paper")
-
-
-class WholeNormGCN(GCN):
-    """A GCN with the public code's norm: after ReLU, one mean and one deviation over all nodes and features."""
-
-    @staticmethod
-    def activate(norm: nn.Module, x: Tensor) -> Tensor:
-        """Return the hidden features, scaled to mean 0 and deviation 1 as one vector."""
-        h = F.relu(x)
-        return F.layer_norm(h, h.shape)
-
-
-@dataclass(frozen=True)
-class Model(ModelConfig):
-    """A GCN with one of NORMS."""
-
-    def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> nn.Module:
-        """Return the model at the given sizes."""
-        if self.norm == "whole":
-            return WholeNormGCN(in_features, hidden, classes, dropout=self.dropout)
-        return super().build(in_features, hidden, classes)
 
 
 @dataclass(frozen=True)
@@ -73,11 +50,11 @@ class Setting:
 
     def config(self, lr: float, seed: int) -> RunConfig:
         """Return the run. One device is scored after every step, as in the public code."""
-        run = Table1.at("full").config(self.dataset, self.row, lr, self.weight_decay, seed)
+        run = Table1.at("full").config((self.dataset, self.row, self.norm), lr, self.weight_decay, seed)
         zeta = self.local_steps if run.sub_gcns > 1 else 1
         own: dict[str, Any] = {"training": self.training, "optimizer": self.optimizer, "epochs": self.epochs}
         training = replace(run.training, local_steps=zeta, **own)
-        return replace(run, model=Model(**{**vars(run.model), "norm": self.norm}), training=training)
+        return replace(run, training=training)
 
     def graph(self, graph: Graph, seed: int) -> Graph:
         """Return the data set with this setting's features and split."""

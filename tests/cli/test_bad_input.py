@@ -35,6 +35,7 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--max-seconds soon": "'soon' is not a time",
     "--grace 1e300": "is not a number of seconds above 0, at most 1,000,000,000",
     "--heads 4": "heads is given, but the model is gcn: add --model gat",
+    "--attention-dropout 0.1": "attention_dropout is given, but the model is gcn: add --model gat",
     "--model gat --hidden 8 --heads 2 --sub-gcns 9": "8 features of d_1",
     "--model-args depth=3": "model_args is given, but the model is gcn",
     "--model own_net.py:build --model-args depth": "'depth' is not a keyword with a value",

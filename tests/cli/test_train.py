@@ -70,9 +70,10 @@ def test_a_run_leaves_a_result_and_a_model(as_json: Json, tmp_path: Path, own_gr
 WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of some of them
     "--model graphsage --norm layer --sampler neighbor --batch-size 5 --fanout -1 2 2": {"sampler.fanouts": [-1, 2, 2]},
     "--model gat --heads 2 --sampler saint-rw --batch-size 6 --walk-length 3": {"sampler.walk_length": 3},
+    "--model gat --heads 2 --activation elu --attention-dropout 0": {"model.attention_dropout": 0},
     "--partition-dims 0 1 --optimizer adamw --weight-decay 0.01 --norm batch --clip-norm 1": {"partitioned": [0, 1]},
     f"--optimizer sgd --momentum 0.9 --patience 2 --evaluate-every 2 {CLUSTERS} --inductive": {"inductive": True},
-    "--runner fused --precision bf16 --sampler saint-node --batch-size 20": {"training.precision": "bf16"},
+    "--runner fused --precision bf16 --sampler saint-node --batch-size 20 --norm whole": {"training.precision": "bf16"},
     f"--model gin {LADIES} --runner fused --evaluation layers": {"model.norm": "layer", "sampler.batch_size": 5},
     "--model gatv2 --heads 2 --store disk --sampler saint-edge --batch-size 10": {"store": "disk", "model.heads": 2},
     f"{CLUSTERS} --batches independent --runner fused --no-precompute": {"sampler.precompute": False},

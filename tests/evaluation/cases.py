@@ -21,7 +21,8 @@ def random_batch(nodes: int = 30, edges: int = 150, seed: int = 0, *, sparse: bo
 
 def random_model(name: str, widths: list[int], norm: str = "none", seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
-    model = MODELS[name](F, widths, C, norm=norm, dropout=0.5).double()
+    kind = {"activation": "elu"} if norm == "elu" else {"norm": norm}
+    model = MODELS[name](F, widths, C, dropout=0.5, **kind).double()
     for parameter in model.parameters():
         parameter.data.normal_()
     for module in model.modules():

@@ -75,6 +75,7 @@ def test_models_that_do_not_run_by_layers() -> None:
         (Wrong((4,), GCNConv), f"Wrong, {differ}"),
         (models.GCN(F, 4, 2, C, norm="graph_norm"), f"GCN, {differ}"),
         (models.GCN(F, 4, 2, C, improved=True), f"GCN, {differ}"),
+        (GCN(GRAPH.num_features, (4,), C, norm="whole"), "GCN, which offers no layers()"),
     ):
         with refused(why, "models of gistgnn.nn", "a method layers(): add it", "parts, or whole"):
             Evaluation("layers").prepare(model, batch)

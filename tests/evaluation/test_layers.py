@@ -36,7 +36,7 @@ def by_layers(model: GNN, batch: Batch, **changes: object) -> torch.Tensor:
 
 
 @examples
-@given(st.data(), st.sampled_from(sorted(MODELS)), widths, st.sampled_from(["none", "layer", "batch"]))
+@given(st.data(), st.sampled_from(sorted(MODELS)), widths, st.sampled_from(["none", "layer", "batch", "elu"]))
 def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[int], norm: str) -> None:
     nodes = data.draw(st.integers(1, 12), "nodes")
     batch = random_batch(

@@ -107,12 +107,14 @@ def test_a_subclass_of_sage_keeps_each_step_of_its_own(step: str, kept: bool) ->
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("norm", "dim"), [("layer", 1), ("batch", 0)])
-def test_norms(name: str, norm: str, dim: int) -> None:
+@pytest.mark.parametrize(("norm", "dim"), [("layer", 1), ("batch", 0), ("whole", (0, 1))])
+def test_norms(name: str, norm: str, dim: Any) -> None:
     adj, x, model = Adjacency(random_graph(9, 30, 3), 9), torch.randn(9, 4), MODELS[name](4, [6], 3, norm=norm)
     hidden = model.convs[0](x, adj)
+    hidden = hidden.relu() if norm == "whole" else hidden  # which comes after it
     hidden = (hidden - hidden.mean(dim, keepdim=True)) / (hidden.var(dim, correction=0, keepdim=True) + 1e-5).sqrt()
-    torch.testing.assert_close(model(x, adj), model.convs[1](hidden.relu(), adj), atol=1e-4, rtol=1e-4)
+    hidden = hidden if norm == "whole" else hidden.relu()
+    torch.testing.assert_close(model(x, adj), model.convs[1](hidden, adj), atol=1e-4, rtol=1e-4)
     assert not list(model.norms.parameters()) or norm == "batch"
 
 
@@ -146,7 +148,9 @@ EDGES = torch.tensor([[0], [1]])
         (lambda: GCN(3, [4], 0), "at least one feature"),
         (lambda: GCN(3, [4], 2, dropout=1.0), r"\[0, 1\)"),
         (lambda: GCN(3, [4], 2, dropout=-0.1), r"\[0, 1\)"),
-        (lambda: GCN(3, [4], 2, norm="instance"), "none, layer, batch"),
+        (lambda: GCN(3, [4], 2, norm="instance"), "none, layer, batch, whole"),
+        (lambda: GCN(3, [4], 2, activation="gelu"), "relu, elu"),
+        (lambda: GAT(3, [4], 2, attention_dropout=1.0), "attention_dropout 1.0"),
         (lambda: GAT(3, [4], 2, heads=0), "heads 0"),
         (lambda: GCN(3, [4], 2)(torch.ones(2, 4), EDGES), r"\[N, 3\]"),
         (lambda: GCN(3, [4], 2)(torch.ones(2, 3), Adjacency(EDGES, 3)), "one row per node"),

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gistgnn.compare import Row
+from gistgnn.compare import Row, RunStore
 from gistgnn.paper.appendix_b import AppendixB
 from gistgnn.paper.large_graphs import GroupKey, Line, RunGroup, Trained
 from gistgnn.paper.published import SUB_GCNS, TABLE2_REDDIT, TABLE3, TABLE3_WIDTHS, TABLE4, WORKERS, Published
 from gistgnn.paper.table2 import LargeGraphs
+from gistgnn.runs import RunConfig
 
 Groups = dict[GroupKey, RunGroup]
 REACHED, FIRST_AT = 88.86, 10_000  # the wide model's F1 with m = 8, and when one device comes to it (section 5.2)
@@ -64,3 +65,19 @@ def changed(groups: Mapping[GroupKey, RunGroup], key: GroupKey, m: int, **values
     run = lines[place].shown
     lines[place] = replace(lines[place], alone=Trained(replace(run.row, **values), run.records))
     return {**groups, key: RunGroup(lines)}
+
+
+SCORES, COSTS = {"accuracy": 0.8, "f1_parts": 0.75}, {"peak_memory_bytes": 1, "inference_seconds": 1.0}
+RUN = {"graph": {}, "validation": SCORES, "test": SCORES, "train_seconds": 1.0, "rounds": 1, "steps": 1, **COSTS}
+
+
+class Finished(RunStore):
+    """A store in which every run is finished, and all have the same results."""
+
+    def run_all(self, configs: Any, label: str) -> list[dict[str, Any]]:
+        return [self.record(config) for config in configs]
+
+    def record(self, config: RunConfig) -> dict[str, Any]:
+        traffic = {"workers": config.sub_gcns, "up_bytes": 1, "down_bytes": 1}
+        history = [{"train_seconds": 1.0, "epoch": 1.0, "test": 0.8}]
+        return {**RUN, "config": config.as_dict(), "history": history, "traffic": traffic}

@@ -11,14 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gistgnn.compare.many_runs import (
-    Record,
-    RunsOnRanks,
-    RunStore,
-    records_on_ranks,
-    store_of_ranks,
-    train_run,
-)
+from gistgnn.compare.many_runs import Record, RunsOnRanks, RunStore, records_on_ranks, store_of_ranks, train_run
 from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
 from gistgnn.graphs import load

@@ -16,7 +16,7 @@ from gistgnn.paper.large_graphs import GroupedExperiment
 from gistgnn.paper.published import SUB_GCNS
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.small_graphs import RATES, GridFigure
-from gistgnn.paper.table1 import CANDIDATES, ROWS, Table1
+from gistgnn.paper.table1 import CANDIDATES, Table1, table_rows
 from gistgnn.paper.table3 import UltraWide
 from gistgnn.paper.table4 import LADIES, Ladies
 from gistgnn.runs.config import RunConfig
@@ -50,8 +50,8 @@ def experiment_of(name: str) -> Experiment:
 def runs_of(experiment: Experiment) -> list[RunConfig]:
     """The runs of an experiment; of `ladies` without those on clusters, which are Table 2's."""
     if isinstance(experiment, Table1):
-        rows = itertools.product(experiment.datasets, range(len(ROWS)), CANDIDATES["full"])
-        return [experiment.config(dataset, row, *candidate, 0) for dataset, row, candidate in rows]
+        rows = itertools.product(experiment.datasets, table_rows(), CANDIDATES["full"])
+        return [experiment.config((dataset, *row), *candidate) for dataset, row, candidate in rows]
     axes: tuple[Iterable[Any], ...] = ()
     if isinstance(experiment, GridFigure):
         axes = *(getattr(experiment, axis) for axis in experiment.axes), RATES["full"]
@@ -90,6 +90,7 @@ SETTINGS: dict[str, Callable[[RunConfig], Any]] = {
     "norm of GraphSAGE": of_model("graphsage", lambda run: run.model.norm),
     "norm of GAT": of_model("gat", lambda run: run.model.norm),
     "heads of GAT": of_model("gat", lambda run: run.model.heads),
+    "activation of GAT": of_model("gat", lambda run: run.model.activation),
 }
 # What every experiment has to say.
 NEEDED = {"data sets", "epochs", "training", "learning rate", "weight decay", "hidden layers", "widths", "m", "seeds"}

@@ -6,33 +6,26 @@ from typing import Any, cast
 
 import pytest
 
-from gistgnn.compare import RunStore
 from gistgnn.graphs import load
 from gistgnn.paper.published import TABLE1_ROWS
 from gistgnn.paper.small_graphs import RATES, LocalIterations, validation_of
 from gistgnn.paper.table1 import CANDIDATES, SEARCH_SEEDS, Table1
 from gistgnn.runs import RunConfig
 from tests.cli.in_process import run
+from tests.paper.published_rows import Finished
 
 
-class Finished(RunStore):
-    """A store in which every run is finished, with the validation and test accuracies that `scores` gives it."""
+class Scored(Finished):
+    """A store in which every run has the validation and test accuracies that `scores` gives it."""
 
     def __init__(self, scores: Callable[[RunConfig], tuple[float, float]]) -> None:
         self.scores, self.asked = scores, list[RunConfig]()
 
-    def run_all(self, configs: Any, label: str) -> list[dict[str, Any]]:
-        self.asked += configs
-        found = [(*self.scores(config), config.seed) for config in configs]
-        return [
-            {
-                "graph": {},
-                "validation": {"accuracy": validation},
-                "test": {"accuracy": test + 0.02 * seed},
-                "history": [{"test": test + best} for best in (0.0, 0.1, 0.05)],
-            }
-            for validation, test, seed in found
-        ]
+    def record(self, config: RunConfig) -> dict[str, Any]:
+        self.asked.append(config)
+        validation, test = self.scores(config)
+        own = {"validation": {"accuracy": validation}, "test": {"accuracy": test + 0.02 * config.seed}}
+        return {"graph": {}, **own, "history": [{"test": test + best} for best in (0.0, 0.1, 0.05)]}
 
 
 def plain(cells: list[str]) -> list[str]:
@@ -44,11 +37,11 @@ def test_each_cell_has_its_own_rate_and_shows_its_own_runs() -> None:
         right = run.training.lr == (0.05 if run.sub_gcns == 2 else 0.1)
         return (0.9 if right else 0.5), run.sub_gcns / 100 + cast(int, run.training.local_steps) / 1000
 
-    store = Finished(scores)
+    store = Scored(scores)
     outcome = LocalIterations.at("small", seeds=1, local_steps=(1, 5), sub_gcns=(2, 8)).run(store)
     assert outcome.rows == [["cora", "2", "2.10 (0.05)", "2.50 (0.05)"], ["cora", "8", "8.10 (0.1)", "8.50 (0.1)"]]
     assert len(store.asked) == 2 * 2 * len(RATES["small"])
-    assert {run.training.training for run in store.asked} == {"split"}
+    assert {(run.training.training, run.training.evaluate_every) for run in store.asked} == {("split", 1)}
     assert [series.y for series in outcome.charts[0].series] == [pytest.approx([2.1, 2.5]), pytest.approx([8.1, 8.5])]
     assert validation_of([{"validation": {"accuracy": 0.8}}, {"validation": None}]) == 0.4  # one diverged at once
 
@@ -59,19 +52,19 @@ def test_a_row_of_table1_chooses_on_seeds_of_its_own_and_says_what(scale: str, s
         best = (0.1, 0.0) if run.sub_gcns == 8 else (0.05, 5e-4)
         return (0.9 if (run.training.lr, run.training.weight_decay) == best else 0.5), 0.5
 
-    store = Finished(scores)
+    store = Scored(scores)
     rows = Table1.at(scale, seeds=2, datasets=("cora",)).run(store).rows
-    assert len(rows) == len(TABLE1_ROWS)
+    assert [(row[1], row[5]) for row in rows[len(TABLE1_ROWS) :]] == [(m, "whole") for m in ("baseline", *"248")]
     assert {tuple(row[-2:]) for row in rows if row[1] != "8"} == {("0.05", "0.0005")}
     assert {run.seed for run in store.asked} == {*searched, 0, 1}
-    last = ["cora", "8", "", "✓", "✓", "51.00 ± 1.41", "60.00 ± 0.00", "79.58", "0.1", "0"]
+    last = ["cora", "8", "", "✓", "✓", "none", "51.00 ± 1.41", "60.00 ± 0.00", "79.58 ± 0.60", "0.1", "0"]
     assert plain(list(rows[TABLE1_ROWS.index((8, (1, 2)))])) == last
 
 
 def test_each_row_of_table1_splits_what_it_says() -> None:
     graph = load("digits")
     for index, (m, dims) in enumerate(TABLE1_ROWS):
-        config = Table1.at("full").config("cora", index, 0.01, 0.0, 0)
+        config = Table1.at("full").config(("cora", index, "none"), 0.01, 0.0)
         gist = config.trainer(graph.num_features, graph.num_classes)
         assert gist.sub_gcns == m
         assert config.training.steps(1, m) == 400 / m
@@ -97,5 +90,5 @@ def test_table1_is_written_and_goes_on_from_what_is_finished(
     assert lost.exists()
     assert [path.stat().st_mtime_ns for path in kept] == times
     lines = (out / "table1.md").read_text().splitlines()
-    assert len([line for line in lines if line.startswith("| cora")]) == len(TABLE1_ROWS)
+    assert len([line for line in lines if line.startswith("| cora")]) == len(TABLE1_ROWS) + 4
     assert any("79.58" in line for line in lines)

@@ -86,6 +86,8 @@ def by_law(
     found["gentle m"] = [result(claimed[split] * at_1000) for split in SPLITS]
     found |= {f"{kind} m": [result(claimed[split]) for split in SPLITS] for kind in ("own", "added")}
     found |= {f"added {kind}": [result(0.1 * steps**zeta) for steps in STEPS] for kind in ("short", "long")}
+    found |= {name: [[20, 120], [12, 120], [11, 120]] for name in ("rate", "rate fixed", "rate own")}
+    found["rate d_1"] = [[9 - place, 120] for place, _ in enumerate(widths)]
     local = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.8}
     return {**found, "local": [local], "lemma": [{"fall": 0.1, "allowed": 0.2}]}
 
@@ -93,16 +95,19 @@ def by_law(
 def test_the_verdicts_are_those_of_the_measurements() -> None:
     laws = Laws("complete:5", complete(5), (100, 1000), seeds=1)
     right = by_law(-1.0, 1.0, 1.0)
-    assert [verdict.holds for verdict in laws.verdicts(right)] == [True] * 13
+    assert [verdict.holds for verdict in laws.verdicts(right)] == [True] * 17
     wrong = by_law(-1.3, -2.0, -1.0, leading=2.0)
     factors = [(4096 / d_1) ** 0.2 for d_1 in KERNEL_WIDTHS]
     for name in (f"kernel {m}" for m in KERNEL_SPLITS):
         wrong[name] = [value * factor for value, factor in zip(right[name], factors, strict=True)]
     wrong["gentle ζ"][0]["measured"] *= 0.7
     wrong["lemma"] = [{"fall": 0.3, "allowed": 0.2}]
+    wrong |= {"rate": [[20, 120], [20, 120], [11, 120]], "rate fixed": [[42, 400], [87, 400], [None, 400]]}
+    wrong |= {"rate own": [[42, 400], [None, 400], [None, 400]], "rate d_1": [[9, 120], [9, 120]]}
     wrong["local"] = [{"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.91}]
     verdicts = laws.verdicts(wrong)
-    assert [verdict.holds for verdict in verdicts] == [False] * 13
+    assert [verdict.holds for verdict in verdicts] == [False] * 17
+    assert "m = 2: 42, m = 4: 87, m = 8: more than 400" in next(v.measured for v in verdicts if "η/4 for" in v.claim)
     assert "η/16 leaves 0.7 times as much" in next(v.measured for v in verdicts if "depend on η" in v.claim)
     assert "exponent -2.000" in next(verdict.measured for verdict in verdicts if "η/400" in verdict.claim)
     assert "-0.700 for m = 1" in verdicts[0].measured
@@ -111,7 +116,7 @@ def test_the_verdicts_are_those_of_the_measurements() -> None:
 
 def test_what_cannot_be_judged_is_not() -> None:
     one = Laws("complete:5", complete(5), (100,), seeds=1).verdicts(by_law(-1.0, 1.0, 1.0, widths=(100,)))
-    assert [verdict.holds for verdict in one].count(None) == 1  # no slope of one width
+    assert [verdict.holds for verdict in one].count(None) == 2  # no slope of one width
     laws = Laws("complete:5", complete(5), (100, 1000), seeds=1)
     early = laws.verdicts(by_law(-1.0, 1.0, 1.0, transient=0.2))
     unjudged = [verdict.measured for verdict in early if verdict.holds is None]

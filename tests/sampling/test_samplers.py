@@ -21,14 +21,7 @@ from gistgnn.sampling.sampler import RandomBatches
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 from tests.sampling import reference
-from tests.sampling.reference import (
-    SAMPLERS,
-    converges,
-    features,
-    layers_of,
-    nodes_of,
-    random_graph,
-)
+from tests.sampling.reference import SAMPLERS, converges, features, layers_of, nodes_of, random_graph
 
 WHOLE = whole_graph(tiny_graph(60))
 each_sampling = pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPLERS)

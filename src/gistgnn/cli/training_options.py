@@ -99,7 +99,8 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     options.add_data_options(parser, default="digits")
     group = parser.add_argument_group
     add = partial(options.add_fields, special=_CHOSEN)
-    add(group("model"), ModelConfig, "name", "args", "hidden", "dropout", "norm", "heads")
+    names = ("name", "args", "hidden", "dropout", "norm", "activation", "heads", "attention_dropout")
+    add(group("model"), ModelConfig, *names)
     _add_gist_options(group("GIST"), several)
     batches = group("batches")
     text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
@@ -239,17 +240,20 @@ def _training(args: argparse.Namespace, sub_gcns: int, nodes: int) -> Training:
 def _model(args: argparse.Namespace, nodes: int) -> ModelConfig:
     if ":" in args.model:
         given = {"dropout": args.dropout is not None, "norm": args.norm, "heads": args.heads}
+        given |= {"activation": args.activation != "relu", "attention_dropout": args.attention_dropout is not None}
         if unused := next((name for name, used in given.items() if used), None):
             raise InputError(f"{unused} is given, but the model is {args.model}: give it by --model-args {unused}=...")
         return ModelConfig(args.model, tuple(args.hidden), args=dict(args.model_args or ()))
     if args.model_args:
         raise InputError(f"model_args is given, but the model is {args.model}: they are for a function of your own")
-    if args.heads is not None and args.model not in WITH_HEADS:
-        raise InputError(f"heads is given, but the model is {args.model}: add --model gat or gatv2")
+    of_heads = {"heads": args.heads, "attention_dropout": args.attention_dropout}
+    if args.model not in WITH_HEADS and (name := next((name for name, it in of_heads.items() if it is not None), None)):
+        raise InputError(f"{name} is given, but the model is {args.model}: add --model gat or gatv2")
     norm = args.norm or ("layer" if args.model in ("graphsage", "gin") else ModelConfig.norm)
     heads = ModelConfig.heads if args.heads is None else args.heads
     dropout = (DROPOUT if nodes <= SMALL_GRAPH else LESS_DROPOUT) if args.dropout is None else args.dropout
-    return ModelConfig(args.model, tuple(args.hidden), dropout, norm, heads)
+    more = args.activation, args.attention_dropout
+    return ModelConfig(args.model, tuple(args.hidden), dropout, norm, heads, *more)
 
 
 def _sampler(args: argparse.Namespace) -> "Sampling | None":

@@ -11,7 +11,7 @@ from gistgnn.accounting.costs import free_disk
 from gistgnn.estimate.shapes import PhaseShape, RunShape
 from gistgnn.evaluation.budget import Budget, GraphShape, LayerCosts, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.inference import nodes_at_once
-from gistgnn.nn.gnn import as_gnn
+from gistgnn.nn.gnn import as_gnn, row_wise
 from gistgnn.runs.config import THETA
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.process_memory import available_bytes, held_bytes
@@ -150,7 +150,7 @@ class Memory:
         run, phase, sizes, limits = self.run, self.phase, self.run.sizes, self.resources.limits
         wanted, stored = run.config.evaluation, bool(sizes.stored)
         model = phase.narrow if phase.first.copies else run.model
-        gnn = as_gnn(model)
+        gnn = row_wise(model)
         shape = GraphShape(sizes.nodes, sizes.edges, sizes.features, sparse=run.sparse, stored=stored)
         scored = sizes.nodes - sizes.train if sizes.scored is None else sizes.scored
         scores = _SCORED * (scored if stored else sizes.nodes)

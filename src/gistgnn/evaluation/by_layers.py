@@ -192,7 +192,8 @@ class ByLayers(Inference):
             blocks = column_blocks(features.shape[1], plan.columns if batch.is_stored else features.shape[1])
             h = NodeFeatures([features[:, columns] for columns in blocks], batch.device, batch.dtype, scale)
         layers = zip(gnn.convs, [*gnn.norms, None], plan.layers, strict=True)
-        return h, [(_LayerPass(batch, plan, cast(Layer, own), norm, each), each.output) for own, norm, each in layers]
+        runs = [(_LayerPass(batch, plan, gnn, cast(Layer, own), norm, each), each) for own, norm, each in layers]
+        return h, [(run, each.output) for run, each in runs]
 
 
 def _home(layer: Layer, name: str) -> type:
@@ -203,8 +204,11 @@ def _home(layer: Layer, name: str) -> type:
 class _LayerPass:
     """One layer of `gistgnn.nn`, with the norm and activation that follow; ``norm``: None for the last layer."""
 
-    def __init__(self, batch: Batch, plan: LayerPlan, layer: Layer, norm: nn.Module | None, sizes: LayerSizes) -> None:
+    def __init__(
+        self, batch: Batch, plan: LayerPlan, gnn: GNN, layer: Layer, norm: nn.Module | None, sizes: LayerSizes
+    ) -> None:
         self._batch, self._plan, self._layer, self._norm, self._sizes = batch, plan, layer, norm, sizes
+        self._activate = partial(activate, activation=gnn.activation)
         self._row = sizes.row(batch.dtype.itemsize)
         whole, block = (_home(layer, name) for name in ("aggregate", "aggregate_block"))
         if whole is not block:
@@ -221,7 +225,7 @@ class _LayerPass:
         for nodes in self._chunks():
             x = self._own(self._h, nodes) if self._layer.update_reads_input else self._no_rows
             values = self._layer.update(x, received(nodes))
-            yield nodes, values if self._norm is None else activate(self._norm, values)
+            yield nodes, values if self._norm is None else self._activate(self._norm, values)
         if sums is not None:
             sums.close()
         self._h.close()

@@ -179,9 +179,9 @@ def prepare_rows(model: nn.Module, batch: Batch, budget: Budget, wanted: Tensor 
     if not always:
         return WholeGraph(batch)
     raise InputError(
-        f"the model is a {type(model).__name__}, which {why}; evaluation by layers is for the models of gistgnn.nn, "
-        "PyG's BasicGNN with norms that treat each node alone, and models with a method layers(): add it, or choose "
-        "the method parts, or whole"
+        f"the model is a {type(model).__name__}, which {why}; evaluation by layers is for the models of gistgnn.nn "
+        "and PyG's BasicGNN, with norms that treat each node alone, and models with a method layers(): add it, or "
+        "choose the method parts, or whole"
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import WORK, Budget, GraphShape, LayerCosts
 from gistgnn.graphs.clustering import Clusters, cluster
-from gistgnn.nn.gnn import as_gnn, members_of
+from gistgnn.nn.gnn import members_of, row_wise
 from gistgnn.sampling import Batch, ClusterBatches, forward
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.random_streams import generator
@@ -123,7 +123,7 @@ def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
 
 def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> int:
     """Return how many nodes one forward pass of a model should take: enough to keep a processor busy."""
-    gnn = as_gnn(model)
+    gnn = row_wise(model)
     if gnn is None:
         return 1  # one part at a time: the model may treat a batch as a whole
     graph = GraphShape.of(batch)

@@ -14,7 +14,7 @@ from gistgnn.evaluation.by_layers import ByLayers, required_nodes
 from gistgnn.evaluation.by_rows import prepare_rows
 from gistgnn.evaluation.inference import ByParts, EnsembleAverage, Inference, Output, WholeGraph, nodes_at_once, put
 from gistgnn.graphs import Graph
-from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of
+from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of, row_wise
 from gistgnn.sampling import Batch, whole_graph
 from gistgnn.training.metric import NAMED, Metric, label_scores, predicted_labels
 from gistgnn.utils.checks import MOST, check_count, shown
@@ -81,15 +81,14 @@ class Evaluation:
         if isinstance(model, EnsembleModel):
             members = members_of(model)
             return EnsembleAverage(members, len(batch.x), lambda member: self.prepare(member, batch, seed, wanted))
-        gnn = as_gnn(model)
-        if gnn is not None:
-            gnn.check_input(batch.x)
+        if known := as_gnn(model):
+            known.check_input(batch.x)
         if self.parts is not None:
             at_once = nodes_at_once(model, batch, self._budget(batch.device))
             return ByParts(batch, self.parts, seed, self.sample, at_once)
         if self.method == "whole":
             return WholeGraph(batch)
-        budget = self._budget(batch.device)
+        gnn, budget = row_wise(model), self._budget(batch.device)
         if gnn is None:
             with evaluation_mode(model):
                 return prepare_rows(model, batch, budget, wanted, always=self.method == "layers")

@@ -1,6 +1,6 @@
 """The dense operations of a training step, each with a gradient of its own, in few passes over the features."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -119,11 +119,24 @@ def draw_kept(x: Tensor, dropped: int) -> Tensor:
     return torch.ge(draws, dropped - _DRAWS // 2, out=torch.empty(x.shape, dtype=x.dtype))
 
 
-def activate(norm: nn.Module, x: Tensor, p: float = 0.0, training: bool = False) -> Tensor:
-    """Apply norm, ReLU, and in training dropout with probability ``p`` to a hidden layer's output ``x``: [N, d].
+class WholeNorm(nn.Module):
+    """Scales a matrix [N, d] to mean 0 and deviation 1 over all of its entries, as the authors' GCN does."""
 
-    ``x`` may be overwritten.
+    def forward(self, h: Tensor) -> Tensor:
+        return F.layer_norm(h, h.shape)
+
+
+def activate(
+    norm: nn.Module, x: Tensor, p: float = 0.0, training: bool = False, activation: Literal["relu", "elu"] = "relu"
+) -> Tensor:
+    """Apply norm, activation, and in training dropout with probability ``p`` to a hidden layer's output ``x``: [N, d].
+
+    A `WholeNorm` comes after the activation, as in the authors' code. ``x`` may be overwritten.
     """
+    if activation != "relu" or isinstance(norm, WholeNorm):
+        function = F.relu if activation == "relu" else F.elu
+        x = norm(function(x)) if isinstance(norm, WholeNorm) else function(norm(x))
+        return F.dropout(x, p, training)
     dropped, eps = rounded(p) if training else 0, None
     if type(norm) is nn.LayerNorm and norm.weight is None:
         eps = norm.eps

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from gistgnn.errors import InputError
 from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.attention import SLOPE, attend, dynamic_scores, edge_scores
-from gistgnn.nn.gnn import GNN, Layer, Norm, project
+from gistgnn.nn.gnn import GNN, Activation, Layer, Norm, project
 from gistgnn.nn.sparse import SparseMatrix
 
 
@@ -117,8 +117,9 @@ class GAT(GNN):
         widths: channels per head of every hidden layer; layer l has heads·d_l features.
         out_features: number of classes.
         heads: attention heads of every layer.
-        dropout: of hidden features and of attention coefficients, in [0, 1).
-        norm: as for `GNN`, over all heads·d_l features.
+        dropout: of hidden features, in [0, 1).
+        norm, activation: as for `GNN`, over all heads·d_l features. The published GAT has "elu".
+        attention_dropout: of attention coefficients, in [0, 1), as in the published GAT; None: as ``dropout``.
     """
 
     layer: ClassVar[type[Any]] = GATLayer
@@ -132,14 +133,19 @@ class GAT(GNN):
         *,
         dropout: float = 0.0,
         norm: Norm = "none",
+        activation: Activation = "relu",
+        attention_dropout: float | None = None,
     ) -> None:
         if heads < 1:
             raise InputError(f"heads {heads}: give at least one")
-        self.heads = heads  # the base class calls make_layer, which reads it
-        super().__init__(in_features, widths, out_features, dropout=dropout, norm=norm)
+        own = dropout if attention_dropout is None else attention_dropout
+        if not 0 <= own < 1:
+            raise InputError(f"attention_dropout {own}: give a probability in [0, 1)")
+        self.heads, self.attention_dropout = heads, own  # the base class calls make_layer, which reads them
+        super().__init__(in_features, widths, out_features, dropout=dropout, norm=norm, activation=activation)
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        return type(self).layer(in_features, width, self.heads, concat=not last, dropout=self.dropout)
+        return type(self).layer(in_features, width, self.heads, concat=not last, dropout=self.attention_dropout)
 
 
 class GATv2(GAT):

@@ -12,10 +12,11 @@ from torch.nn import functional as F
 from gistgnn.errors import InputError
 from gistgnn.graphs.standardise import MEAN, STD
 from gistgnn.nn.adjacency import Adjacency, Operator
-from gistgnn.nn.functional import activate
+from gistgnn.nn.functional import WholeNorm, activate
 from gistgnn.nn.sparse import SparseMatrix
 
-Norm = Literal["none", "layer", "batch"]
+Norm = Literal["none", "layer", "batch", "whole"]
+Activation = Literal["relu", "elu"]
 
 
 class Layer(nn.Module, ABC):
@@ -91,7 +92,7 @@ class Propagation(Layer):
 
 
 class GNN(nn.Module):
-    """A stack of layers. Every hidden layer is followed by norm, ReLU and dropout; the last layer by nothing (eq. 1).
+    """A stack of layers. Norm, activation and dropout follow every hidden layer; nothing follows the last one (eq. 1).
 
     A subclass sets ``layer``, or defines ``make_layer``.
 
@@ -100,13 +101,22 @@ class GNN(nn.Module):
         widths: d_1, d_2, ..., the width of every hidden layer; at least one.
         out_features: number of classes.
         dropout: probability of zeroing a hidden feature in training, in [0, 1).
-        norm: "none", "layer" (without parameters, as in the authors' code), or "batch" (``nn.BatchNorm1d``).
+        norm: "none", "layer" (without parameters, as in the authors' code), "batch" (``nn.BatchNorm1d``), or "whole",
+            which follows the activation: one mean and deviation over all nodes and features, as the authors' GCN has.
+        activation: "relu" or "elu".
     """
 
     layer: ClassVar[type[Any]]  # the class of the layers, called with in_features and width
 
     def __init__(
-        self, in_features: int, widths: Sequence[int], out_features: int, *, dropout: float = 0.0, norm: Norm = "none"
+        self,
+        in_features: int,
+        widths: Sequence[int],
+        out_features: int,
+        *,
+        dropout: float = 0.0,
+        norm: Norm = "none",
+        activation: Activation = "relu",
     ) -> None:
         super().__init__()
         if not widths:
@@ -118,8 +128,11 @@ class GNN(nn.Module):
             raise InputError(f"dropout {dropout}: give a probability in [0, 1)")
         if norm not in get_args(Norm):
             raise InputError(f"norm {norm!r}: choose one of {', '.join(get_args(Norm))}")
+        if activation not in get_args(Activation):
+            raise InputError(f"activation {activation!r}: choose one of {', '.join(get_args(Activation))}")
         self.in_features, self.out_features, self.dropout = in_features, out_features, dropout
         self.norm: Norm = norm  # a subclass may use it within its layers, too
+        self.activation: Activation = activation
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         features = in_features
         for width in widths:
@@ -150,7 +163,7 @@ class GNN(nn.Module):
         self.check_structure(adj)
         *hidden, last = self.convs
         for number, (layer, norm) in enumerate(zip(hidden, self.norms, strict=True)):
-            x = activate(norm, layer(x, adj.layer(number)), self.dropout, self.training)
+            x = activate(norm, layer(x, adj.layer(number)), self.dropout, self.training, self.activation)
         return last(x, adj.layer(len(hidden)))
 
     @property
@@ -199,6 +212,12 @@ def as_gnn(model: nn.Module) -> GNN | None:
     return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
 
 
+def row_wise(model: nn.Module) -> GNN | None:
+    """Return the model as a `GNN` that may run for some nodes after others; None if its norm is over all nodes."""
+    gnn = as_gnn(model)
+    return None if gnn is None or gnn.norm == "whole" else gnn
+
+
 def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return H Wᵀ + b: [N, d_out], for dense or sparse ``h``: [N, d_in] and ``weight``: [d_out, d_in]."""
     if isinstance(h, Tensor):
@@ -210,6 +229,8 @@ def make_norm(norm: Norm, features: int) -> nn.Module:
     """Return the norm of a kind for ``features`` columns."""
     if norm == "layer":
         return nn.LayerNorm(features, elementwise_affine=False)
+    if norm == "whole":
+        return WholeNorm()
     return nn.BatchNorm1d(features) if norm == "batch" else nn.Identity()
 
 

@@ -24,7 +24,7 @@ EXPERIMENTS = {
     "local-iterations": Entry("small_graphs:LocalIterations", "Figure 5: how often sub-GCNs are merged",
         ("local_steps+", "sub_gcns+")),
     "reddit": Entry("table2:Reddit", "Table 2: GraphSAGE and GAT on Reddit",
-        ("layers+", "local_steps", "clusters", "clusters_per_batch", "models+"), ranks=True),
+        ("layers+", "widths+", "local_steps", "clusters", "clusters_per_batch", "models+"), ranks=True),
     "amazon2m": Entry("table2:Amazon2M", "Table 2: GraphSAGE on Amazon2M",
         ("layers+", "widths+", "local_steps", "clusters", "clusters_per_batch"), ranks=True),
     "ultrawide": Entry("table3:UltraWide", "Table 3: widths that do not fit on one device",

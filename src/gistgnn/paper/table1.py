@@ -1,7 +1,8 @@
 """Table 1: which feature dimensions to partition, for a three-layer GCN (256, 256) on small graphs (appendix A.3).
 
 The paper does not give learning rate and weight decay. Each row chooses them by validation accuracy, on seeds that the
-table does not use: every candidate trains once, and at full scale the best three train twice more.
+table does not use: every candidate trains once, and at full scale the best three train twice more. Rows that partition
+hidden layers alone are trained a second time with the norm of the authors' code, which the text does not mention.
 """
 
 import itertools
@@ -15,25 +16,27 @@ from gistgnn.compare import Record, RunStore, score_of
 from gistgnn.paper.experiment import Claim, Experiment, Outcome, Verdict, judge
 from gistgnn.paper.published import TABLE1 as PAPER
 from gistgnn.paper.published import TABLE1_ROWS as ROWS
+from gistgnn.paper.published import TABLE1_SD as SD
 from gistgnn.paper.published import WORKERS
 from gistgnn.paper.small_graphs import DROPOUT, listed, ranked, small_run, train_all
 from gistgnn.runs import RunConfig
 from gistgnn.utils import mean_sd
 
-Cell = tuple[str, int]  # a data set and a place in ROWS
+Cell = tuple[str, int, str]  # a data set, a place in ROWS and a norm
 Candidate = tuple[float, float]  # learning rate, weight decay
 Dims = tuple[int, ...]  # the dimensions d_l that are partitioned
 Means = Mapping[tuple[int, Dims], float]  # accuracy in percent of one data set, by m and dimensions
 
 CANDIDATES: dict[str, tuple[Candidate, ...]] = {
-    "full": tuple(itertools.product((0.01, 0.025, 0.05, 0.1), (0.0, 5e-4, 5e-3))),  # the authors' rates, but for 0.005
+    "full": tuple(itertools.product((0.005, 0.01, 0.025, 0.05, 0.1), (0.0, 5e-4, 5e-3))),  # provenance.md has reasons
     "small": ((0.01, 5e-4), (0.05, 5e-4), (0.05, 0.0), (0.1, 0.0)),
 }
 SEARCH_SEEDS = (1000, 1001, 1002)  # every candidate trains with the first, finalists with all
 FINALISTS = {"full": 3, "small": 1}
-COLUMNS = ("data set", "m", "d_0", "d_1", "d_2", "accuracy", "best over rounds", "paper", "lr", "decay")
+COLUMNS = ("data set", "m", "d_0", "d_1", "d_2", "norm", "accuracy", "best over rounds", "paper", "lr", "decay")
 
 BASELINE, HIDDEN = (1, ()), (1, 2)
+TEXT, PUBLIC = "none", "whole"  # the norm of the text, and that of the authors' code
 WITH_INPUTS: tuple[Dims, ...] = ((0, 1, 2), (0, 1))
 NO_LOSS = 2.0  # points; "no performance deterioration", "perform similarly": the paper's Cora loses 1.94 at m = 8
 NEARLY = 0.5  # points; "optimal performance": on CiteSeer at m = 2, splitting d_0 too is 0.13 better
@@ -55,30 +58,31 @@ class Table1(Experiment):
 
     def run(self, store: RunStore) -> Outcome:
         """Choose the learning rates and weight decays, then train every row with every seed."""
-        cells = list(itertools.product(self.datasets, range(len(ROWS))))
+        cells = [(dataset, *row) for dataset in self.datasets for row in table_rows()]
         chosen = self._choose(store, cells)
-        runs = {cell: self.config(*cell, *chosen[cell], 0) for cell in cells}
+        runs = {cell: self.config(cell, *chosen[cell]) for cell in cells}
         records = train_all(store, runs, range(self.seeds), f"{self.seeds} seeds")
         scores = {cell: list(map(score_of, seeds)) for cell, seeds in records.items()}
-        rows = [_row(*cell, chosen[cell], scores[cell], records[cell]) for cell in cells]
+        rows = [_row(cell, chosen[cell], scores[cell], records[cell]) for cell in cells]
         return Outcome(COLUMNS, rows, self._note(), self.verdicts(scores))
 
     def verdicts(self, scores: Mapping[Cell, Sequence[float]]) -> list[Verdict]:
         """Judge the paper's claims, by the accuracy of each seed in percent."""
-        ours = {
-            dataset: {row: statistics.mean(scores[dataset, index]) for index, row in enumerate(ROWS)}
-            for dataset in self.datasets
-        }
-        return [
-            *(verdict for name, own in ours.items() for verdict in judge(name, _claims(name, own))),
-            _often_better(ours),
-        ]
+        ours: dict[tuple[str, str], dict[tuple[int, Dims], float]] = {}
+        for (dataset, index, norm), own in scores.items():
+            ours.setdefault((dataset, norm), {})[ROWS[index]] = statistics.mean(own)
+        verdicts = []
+        for (dataset, norm), means in ours.items():
+            paper, where = dict(zip(ROWS, PAPER[dataset], strict=True)), f"{dataset}, the public code's norm"
+            verdicts += judge(dataset if norm == TEXT else where, _claims(paper, means))
+        return [*verdicts, _often_better({dataset: means for (dataset, norm), means in ours.items() if norm == TEXT})]
 
-    def config(self, dataset: str, index: int, lr: float, weight_decay: float, seed: int) -> RunConfig:
+    def config(self, cell: Cell, lr: float, weight_decay: float, seed: int = 0) -> RunConfig:
+        dataset, index, norm = cell
         m, partitioned = ROWS[index]
         zeta = 100 if dataset == "ogbn-arxiv" else 20
         run = small_run(self, dataset, (256, 256), m, zeta, lr, weight_decay)
-        return replace(run, partitioned=partitioned, seed=seed)
+        return replace(run, model=replace(run.model, norm=norm), partitioned=partitioned, seed=seed)
 
     def _choose(self, store: RunStore, cells: Sequence[Cell]) -> dict[Cell, Candidate]:
         """Return the candidate of every row with the best validation accuracy."""
@@ -86,7 +90,7 @@ class Table1(Experiment):
         for count, seeds in ((len(CANDIDATES[self.scale]), SEARCH_SEEDS[:1]), (FINALISTS[self.scale], SEARCH_SEEDS)):
             if count > 1:
                 pairs = [(cell, candidate) for cell in cells for candidate in best[cell][:count]]
-                runs = {(cell, candidate): self.config(*cell, *candidate, 0) for cell, candidate in pairs}
+                runs = {(cell, candidate): self.config(cell, *candidate) for cell, candidate in pairs}
                 best = ranked(train_all(store, runs, seeds, f"choosing among {count} learning rates"))
         return {cell: candidates[0] for cell, candidates in best.items()}
 
@@ -98,26 +102,34 @@ class Table1(Experiment):
         return (
             f"Test accuracy in percent of a three-layer GCN (256, 256), {self.epochs} epochs split over the sub-GCNs, "
             f"dropout {DROPOUT:g} on hidden features (the paper does not give it), mean ± standard deviation over "
-            f'{self.seeds} seeds. A tick marks a partitioned dimension. "accuracy" is taken at the best validation '
-            'score; "best over rounds" is the best test score, which the authors\' scripts print. Each row chooses '
-            f"learning rate and weight decay from {rates} and {decays} by validation accuracy: {searched}."
+            f'{self.seeds} seeds. A tick marks a partitioned dimension. "whole" is the norm of the authors\' code, one '
+            "mean and deviation over all nodes and features; the text does not mention it. The paper's ± are in points "
+            "here: it prints ogbn-arxiv's so, and the others' as fractions. "
+            '"accuracy" is taken at the best validation score; "best over rounds" is the best test score, which the '
+            f"authors' scripts print. Each row chooses learning rate and weight decay from {rates} and {decays} by "
+            f"validation accuracy: {searched}."
         )
 
 
-def _row(
-    dataset: str, index: int, chosen: Candidate, accuracy: Sequence[float], records: Sequence[Record]
-) -> list[str]:
-    """Return the cells of one of ROWS; `accuracy` is of each seed, in percent."""
+def table_rows() -> list[tuple[int, str]]:
+    """Return the rows of a data set: places in ROWS, each with its norm."""
+    hidden = [index for index, (_, dims) in enumerate(ROWS) if 0 not in dims]
+    return [*((index, TEXT) for index in range(len(ROWS))), *((index, PUBLIC) for index in hidden)]
+
+
+def _row(cell: Cell, chosen: Candidate, accuracy: Sequence[float], records: Sequence[Record]) -> list[str]:
+    """Return the cells of a row; `accuracy` is of each seed, in percent."""
+    dataset, index, norm = cell
     m, partitioned = ROWS[index]
     best = [100 * max((entry["test"] for entry in record["history"]), default=0.0) for record in records]
     ticks = ["✓" if dim in partitioned else "" for dim in (0, 1, 2)]
-    scores = [mean_sd(accuracy), mean_sd(best), f"{PAPER[dataset][index]:.2f}"]
-    return [dataset, "baseline" if m == 1 else str(m), *ticks, *scores, *(f"{value:g}" for value in chosen)]
+    paper = f"{PAPER[dataset][index]:.2f} ± {SD[dataset][index]:.2f}"
+    scores = [mean_sd(accuracy), mean_sd(best), paper]
+    return [dataset, "baseline" if m == 1 else str(m), *ticks, norm, *scores, *(f"{value:g}" for value in chosen)]
 
 
-def _claims(dataset: str, means: Means) -> Iterator[Claim]:
-    """Yield what section 5.1 says of a data set, beside the paper's own numbers."""
-    paper = dict(zip(ROWS, PAPER[dataset], strict=True))
+def _claims(paper: Means, means: Means) -> Iterator[Claim]:
+    """Yield what section 5.1 says of a data set, beside the paper's own numbers; of d_0 where it is partitioned."""
     # "other feature dimensions cause no performance deterioration when partitioned". The table itself loses up to 5.04
     # points, on ogbn-arxiv, so what it loses there is allowed.
     allowed, losses = {m: max(NO_LOSS, loss) for m, loss in _losses(paper).items()}, _losses(means)
@@ -128,6 +140,8 @@ def _claims(dataset: str, means: Means) -> Iterator[Claim]:
     spread, scores = max(NO_LOSS, _spread(paper)), {m: means[m, HIDDEN] for m in WORKERS}
     text = f"GIST performs similarly for every m (within {spread:g} points)"
     yield Claim(text, _spread(means) <= spread, _each(scores))
+    if (2, WITH_INPUTS[0]) not in means:
+        return
     # "Partitioning on all hidden layers except the input layer leads to optimal performance" (caption)
     text = f"partitioning d_1 and d_2 alone is best, with every m (no other is {NEARLY:g} points better)"
     ahead = _ahead(means, WITH_INPUTS)

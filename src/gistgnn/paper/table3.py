@@ -155,7 +155,8 @@ class UltraWide(Experiment):
         return (
             f"GraphSAGE, {self.epochs} epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout "
             f"0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on test nodes in percent, at the best "
-            f"validation score (parts: {parts}). OOM: by the plan, the run takes "
+            f"validation score, the micro-F1 of all validation nodes together (parts: {parts}). OOM: by the plan, the "
+            "run takes "
             f"more than {room} of the device (--store {self.store}). not run: it does not fit on this machine. "
             f"{describe_clusters(self.datasets, self.clusters)}. Times are of "
             f"training on one machine; the paper has 8 V100.{paper}"

@@ -10,12 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 from gistgnn import InputError, theory
 from gistgnn.compare import RunStore
 from gistgnn.paper.experiment import Claim, Experiment, Outcome, Verdict, judge
-from gistgnn.paper.theory_laws import SAMPLES, SPLITS, Laws
+from gistgnn.paper.theory_laws import SAMPLES, SHARE, SPLITS, Laws
 from gistgnn.report import Chart, Series
 from gistgnn.theory import Problem, least_eigenvalue, recommended_step
 from gistgnn.utils import TaskProgress
 
-SHARE = 0.05  # convergence is compared by when the error reaches this share of the initial error
 COLUMNS = (
     *("data set", "d_1", "m", "ζ"),
     *(f"rounds to {SHARE:.0%}", "… theorem", "… predicted"),

@@ -21,6 +21,7 @@ SAMPLES = 5000  # of θ, for the leading order
 HALF_TOLERANCE, ONE_TOLERANCE = 0.1, 0.15  # how far a measured exponent may be from -1/2, and from ±1
 CLAIM_TOLERANCE = 0.25  # how far ratios may be from the ratios of (m−1)²/m²
 LEADING_TOLERANCE = 0.25  # how far a measurement may be from the leading order
+SHARE = 0.05  # convergence is compared by when the error reaches this share of the initial error
 TRANSIENT = 0.1  # the largest share that the initial error may have in what is measured as the remaining error
 
 Measured = Mapping[str, float]  # "measured", "leading" (to leading order), "transient" (the rest of the initial error)
@@ -60,6 +61,9 @@ class Laws:
         def added(m: int, zeta: int, step_size: float) -> partial[Any]:
             return of(_added, m, zeta, step_size, seeds=2 * seeds, draws=draws)
 
+        def rate(m: int, step_size: float, **more: int) -> partial[Any]:
+            return of(_rounds, m, 1, step_size, **{"seeds": seeds, "rounds": GENTLE_ENOUGH, **more})
+
         kernel = partial(theory.measure_kernel_distance, problem, draws=15 * seeds)
         return {
             **{f"kernel {m}": [partial(kernel, d_1, m) for d_1 in KERNEL_WIDTHS] for m in KERNEL_SPLITS},
@@ -70,13 +74,26 @@ class Laws:
             "added long": [added(2, zeta, eta) for zeta in STEPS],
             "added short": [added(2, zeta, eta / SHORT) for zeta in STEPS],
             "added m": [added(m, 1, eta / SHORT) for m in SPLITS],
+            "rate fixed": [rate(m, eta / OWN) for m in SPLITS],
+            "rate own": [rate(m, eta / OWN * 2 / m) for m in SPLITS],
+            "rate": [rate(m, recommended_step(problem, m), rounds=ENOUGH) for m in SPLITS],
+            "rate d_1": [rate(2, eta, rounds=ENOUGH, d_1=d_1) for d_1 in widths],
             "local": [partial(theory.measure_contraction, problem, widths[0], 2, 5, seeds)],
             "lemma": [partial(theory.limit_error_term, problem, 2, 2, eta / 4)],
         }
 
     def verdicts(self, found: Mapping[str, list[Any]]) -> list[Verdict]:
         """Judge the claims by the results of `measurements`."""
-        return judge(self.dataset, [*_kernel_claims(found), *self._plateau_claims(found), *_round_claims(found)])
+        claims = [*_kernel_claims(found), *self._rate_claims(found), *self._plateau_claims(found)]
+        return judge(self.dataset, [*claims, *_round_claims(found)])
+
+    def _rate_claims(self, found: Mapping[str, list[Any]]) -> Iterator[Claim]:
+        """See section 4: "wider ... models and a larger number of sub-GCNs ... maximize the convergence rate"."""
+        steps = {"rate fixed": f"η/{OWN} for every m", "rate own": f"η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN}"}
+        steps["rate"] = "η as recommended, which grows with m"
+        for name, step in steps.items():
+            yield Claim(f"more sub-GCNs converge in fewer rounds ({step})", *_fewer("m", SPLITS, found[name]))
+        yield Claim("wider models converge in fewer rounds (m = 2)", *_fewer("d_1", self.widths, found["rate d_1"]))
 
     def _plateau_claims(self, found: Mapping[str, list[Measured]]) -> Iterator[Claim]:
         lines = [found[f"remaining {m} {zeta}"] for m, zeta in REMAINING]
@@ -161,12 +178,28 @@ def _added(problem: Problem, draws: int, seeds: int, **settings: Any) -> dict[st
     return {"measured": measured, "leading": LeadingOrder.of(problem, samples=SAMPLES, **settings).added}
 
 
+def _rounds(problem: Problem, d_1: int, sub_gcns: int, rounds: int, seeds: int, **settings: Any) -> list[int | None]:
+    """Return after how many rounds the mean error is `SHARE` of the first, or None; and how many were trained."""
+    gists = [theory.make_gist(problem, d_1, sub_gcns, seed) for seed in range(seeds)]
+    errors = sum(theory.train(gist, problem, rounds, **settings) for gist in gists).tolist()
+    return [next((t for t, error in enumerate(errors) if error <= SHARE * errors[0]), None), rounds]
+
+
 def _settled(result: Measured) -> bool:
     return result["transient"] <= TRANSIENT * result["leading"]
 
 
 def _numbers(line: Sequence[Measured], kind: str = "measured") -> list[float]:
     return [result[kind] for result in line]
+
+
+def _fewer(symbol: str, values: Sequence[int], line: Sequence[Sequence[int]]) -> tuple[bool | None, str]:
+    """Return whether fewer and fewer rounds reach `SHARE` (None: the first line does not reach it), and the numbers."""
+    known = [f"more than {most}" if reached is None else str(reached) for reached, most in line]
+    numbers = ", ".join(f"{symbol} = {value:,}: {each}" for value, each in zip(values, known, strict=True))
+    fewer = all(later is not None and later < first for (first, _), (later, _) in pairwise(line) if first is not None)
+    judged = line[0][0] is not None and len(line) > 1
+    return fewer if judged else None, f"rounds to {SHARE:.0%} of the initial error: {numbers}"
 
 
 def _grows_with_m(ms: Sequence[int], line: Sequence[Measured]) -> tuple[bool, str]:

@@ -62,8 +62,14 @@ class ModelConfig:
         tuple[int, ...], Setting("width of each hidden layer (of each head, for gat and gatv2)", "D", most=WIDEST)
     ] = (256, 256)
     dropout: Annotated[float, Setting("on hidden features", below=1.0)] = 0.5
-    norm: Annotated[str, Setting(choices=("none", "layer", "batch"))] = "none"
+    norm: Annotated[
+        str, Setting("whole: one mean over all nodes and features", choices=("none", "layer", "batch", "whole"))
+    ] = "none"
     heads: Annotated[int, Setting("attention heads of gat and gatv2", most=10_000)] = 4
+    activation: Annotated[str, Setting("after hidden layers", choices=("relu", "elu"))] = "relu"
+    attention_dropout: Annotated[
+        float | None, Setting("on the attention of gat and gatv2; default: as --dropout", "P", below=1.0)
+    ] = None
     args: Annotated[
         dict[str, Any],
         Setting("keywords for a function of --model, such as alpha=0.1 name=x; values are JSON, or else text", "K=V"),
@@ -85,16 +91,18 @@ class ModelConfig:
     def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> "nn.Module":
         if self.own:
             return call_own(self.name, find_named("model", self.name), in_features, hidden, classes, self.args)
-        options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm}
+        options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm, "activation": self.activation}
         if self.name in WITH_HEADS:
-            options["heads"] = self.heads
+            options |= {"heads": self.heads, "attention_dropout": self.attention_dropout}
         return MODELS[self.name](in_features, hidden, classes, **options)
 
     def as_dict(self) -> dict[str, Any]:
         fields = asdict(self)
         if self.own:
             return {key: fields[key] for key in ("name", "hidden", "args")}
-        unused = ("args",) if self.name in WITH_HEADS else ("args", "heads")
+        unused = {"args"} if self.name in WITH_HEADS else {"args", "heads"}
+        newer = {"activation": "relu", "attention_dropout": None}  # records without them have these
+        unused |= {key for key, value in newer.items() if fields[key] == value}
         return {key: value for key, value in fields.items() if key not in unused}
 
 
