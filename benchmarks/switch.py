@@ -1,0 +1,60 @@
+"""A switch between machines of `benchmarks/cluster.sh`, for kernels without netem.
+
+    python -m benchmarks.switch COUNT MILLISECONDS MBIT
+
+It makes the devices wire1, wire2, ... as root. A packet that machine i sends to an address that ends in j leaves wire i
+and comes out of wire j later: by the delay, and by what the packet and those before it take at this rate. Packets have
+up to 64 KB: the kernel cuts and joins them at its own maximum, as it does for a network card.
+"""
+
+import fcntl
+import os
+import select
+import struct
+import sys
+import time
+from collections import deque
+
+_SET_NAME, _SET_OFFLOAD = 0x400454CA, 0x400454D0  # TUNSETIFF, TUNSETOFFLOAD
+_KIND = 0x5001  # IFF_TUN | IFF_NO_PI | IFF_VNET_HDR: before every packet 10 bytes say how the kernel has to cut it
+_LARGE = 3  # TUN_F_CSUM | TUN_F_TSO4
+_TARGET = 10 + 19  # of a packet: the last byte of the address that it goes to
+
+
+def main() -> None:
+    count, delay, rate = int(sys.argv[1]), float(sys.argv[2]) / 1000, float(sys.argv[3]) * 1e6 / 8
+    ends = [wire(f"wire{i}") for i in range(1, count + 1)]
+    queues: list[deque[tuple[float, bytes]]] = [deque() for _ in ends]
+    free = [0.0] * count  # when a wire has delivered all that is on its way to it
+    while True:
+        due = min((queue[0][0] for queue in queues if queue), default=None)
+        wait = None if due is None else max(due - time.monotonic(), 0)
+        for end in select.select(ends, [], [], wait)[0]:
+            packet = os.read(end, 2**17)
+            target = packet[_TARGET] - 1 if packet[10] >> 4 == 4 else count  # IPv4
+            if target < count:
+                free[target] = max(free[target], time.monotonic() + delay) + len(packet) / rate
+                queues[target].append((free[target], packet))
+        now = time.monotonic()
+        for end, queue in zip(ends, queues, strict=True):
+            while queue and queue[0][0] <= now:
+                deliver(end, queue.popleft()[1])
+
+
+def wire(name: str) -> int:
+    """Make a device whose packets this process reads and writes."""
+    end = os.open("/dev/net/tun", os.O_RDWR)
+    fcntl.ioctl(end, _SET_NAME, struct.pack("16sH22x", name.encode(), _KIND))
+    fcntl.ioctl(end, _SET_OFFLOAD, _LARGE)
+    return end
+
+
+def deliver(end: int, packet: bytes) -> None:
+    try:
+        os.write(end, packet)
+    except OSError:  # the device is down, as on a machine that is lost
+        return
+
+
+if __name__ == "__main__":
+    main()
