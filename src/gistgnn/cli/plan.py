@@ -136,12 +136,14 @@ def _batches(sampler: Mapping[str, Any] | None) -> str:
 
 def _first_try(narrow: "Option", wide: "Option", hidden: Sequence[int]) -> str:
     """Name the narrow model to try before a wide one, with the time of an epoch of both."""
-    from gistgnn.fit.budget import NARROWEST
+    from gistgnn.fit.budget import NARROWEST, even_parts
 
     widths = " ".join(f"{min(width, NARROWEST)}" for width in hidden)
     said, epoch = f"try a narrow model first: --hidden {widths} --sub-gcns 1", _TIMES.index("epoch")
     own, other = _times(narrow.seconds)[epoch], _times(wide.seconds)[epoch]
-    return f"{said}, {own} an epoch; the wide one with m = {wide.sub_gcns} takes {other}" if own else said
+    said += f", {own} an epoch; the wide one with m = {wide.sub_gcns} takes {other}" if own else ""
+    budget = "\nin a given time: --budget TIME trains a narrow part, and copies it into the wide model"
+    return f"{said}{budget if len(even_parts(hidden)) > 1 else ''}"
 
 
 def _times(seconds: Mapping[str, float] | None) -> list[str]:

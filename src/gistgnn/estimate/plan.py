@@ -1,5 +1,6 @@
 """Plans a run for several m, or for its phases, and several stores of Θ; refuses one that cannot fit."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -8,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gistgnn.defaults import chosen_sub_gcns
 from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import DISK, Memory, Resources
 from gistgnn.estimate.shapes import RunShape
@@ -25,6 +27,7 @@ _SUB_GCNS = (1, 2, 4, 8, 16)  # and 32, where a run does not fit
 _PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
+_SCORED = "scored best on our graphs of this size"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,15 +89,14 @@ class Plan:
     phased: bool  # the run has phases, each with its m
     sampler: dict[str, Any] | None  # of the run, with its settings; None: every step sees the whole graph
     narrow: Option | None  # ordinary training of a model of widths `NARROWEST`, to try before a wider one
+    suited: int  # the m that scored best on graphs of this size, which a run has by default
 
     @property
     def choice(self) -> Option | None:
-        """The fastest m (without times: the smallest) that fits with Θ in memory, else elsewhere; None if none fits."""
+        """What fits, with Θ in memory if possible, and has an m nearest to the `suited` one; None if nothing fits."""
         fitting = [total for total in self.totals if total.fits]
         fitting = [total for total in fitting if total.store == "memory"] or fitting
-        fitting = fitting[:1] if self.phased else sorted(fitting, key=lambda total: total.sub_gcns)
-        fastest = min((each.total for each in fitting), default=0.0)
-        return next((each for each in fitting if each.total <= _CLEARLY * fastest), None)
+        return min(fitting, key=lambda total: abs(math.log2(total.sub_gcns / self.suited)), default=None)
 
     @property
     def advice(self) -> str:
@@ -110,10 +112,15 @@ class Plan:
         where = f"{_PLACES[chosen.store]} (--store {chosen.store})"
         if self.phased:
             return f"every phase fits with the parameters in {where}"
-        smaller = [each for each in self.totals if each.fits and each.sub_gcns < chosen.sub_gcns]
-        why = "a smaller m that fits is slower" if smaller else "it is the smallest m that fits"
+        why = f"it {_SCORED}"
+        if chosen.sub_gcns != self.suited:
+            why = f"of the m that fit, it is nearest to m = {self.suited}, which {_SCORED}"
         if chosen.store != self.totals[0].store:
             why = f"no m fits with the parameters in {_PLACES[self.totals[0].store]}"
+        others = [each for each in self.totals if each.fits and each.store == chosen.store]
+        fastest = min(others, key=lambda total: total.total)
+        if chosen.total > _CLEARLY * fastest.total:
+            why += f"; m = {fastest.sub_gcns} takes {rough_duration(fastest.total)}, and tends to score lower"
         taken = f"about {rough_duration(chosen.total)} and " if chosen.total else ""
         return f"choose m = {chosen.sub_gcns} with the parameters in {where}, {taken}{size(chosen.memory)}: {why}"
 
@@ -158,7 +165,9 @@ def make_plan(
     first, half = runs[0], stores[0] == "disk" and config.store_precision == "bf16"
     batch, theta = first.expected.sizes(first.seen), first.theta // 2 if half else first.theta
     sampler = describe(first.config.sampler)
-    return Plan(sizes, batch, first.full, theta, resources, options, totals, phased, sampler, narrow)
+    split = [width for dim, width in enumerate(config.model.hidden, 1) if dim in config.partitioned_dims]
+    suited = chosen_sub_gcns(sizes.nodes, max(split, default=1))
+    return Plan(sizes, batch, first.full, theta, resources, options, totals, phased, sampler, narrow, suited)
 
 
 def _option(memory: Memory, speed: Speed | None) -> Option:
