@@ -44,7 +44,7 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--model own_net.py:two": "called as two(3, (8, 8), 3), fails (TypeError: ",
     "--model own_net.py:nothing": "cannot be imported",
     "--model own_net.py:number": "int: expected a function of (in_features, hidden, classes)",
-    "--model own_net.py:linear": "no layers today",
+    "--model own_net.py:linear": "called as linear(3, (8, 8), 3), fails (RuntimeError: no layers today): it has to",
     "--model pipe.py:build": "it is no regular file",
     f"--method local-sgd {CLUSTERS} --partition-dims 1": "the method is local-sgd, which splits nothing",
     "--phases 8:2,colour=red": "is not a phase",

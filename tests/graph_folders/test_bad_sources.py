@@ -28,6 +28,7 @@ LINES = [
     ("edges", 17, "3,1.5", "edges.csv: an edge goes from 1.5 to 3.0; expected node numbers"),
     ("edges", 17, "3,x", "edges.csv, line 17: source: Could not convert string"),
     ("edges", 17, "3", "edges.csv, line 17: Expected Number of Columns: 2 Found: 1"),
+    ("edges", 17, "3,1\r", "edges.csv: some lines end in LF and others in CR LF, or a quote is not doubled; make them"),
     ("edges", 1, "from,to", "the columns are from, to; expected source and target alone"),
     ("edges", 1, "source,source", "the columns are source; expected source and target alone"),
     ("nodes", 9, "7,1,0.5,nan,1,train", "nodes.csv: x[7, 1] is nan"),

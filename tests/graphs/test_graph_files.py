@@ -95,11 +95,14 @@ def test_wrong_values_name_the_file(tmp_path: Path) -> None:
     npz(tmp_path / "g.npz", val=np.array([1, 2]), train=np.array([0, 1]))
     refuses(tmp_path / "g.npz", "train and val share 1 nodes")
     without_store, of_a_list = as_data(SMALL), as_data(SMALL)
+    (looked_at := as_data(SMALL)).node_attrs()  # as transforms do; it keeps what it has found
     without_store.__dict__["_store"], of_a_list.__dict__["_store"] = None, [1, 2]
     for content, said in (
         (Data(x=torch.ones(3, 2)), "the Data has no edge_index, y, train_mask, val_mask; expected"),
         ({"x": torch.ones(2)}, "the data is a dict; expected"),
-        ((Data(), None), "the data is a tuple; expected"),
+        ((Data(), None), "the data is a tuple; expected a torch_geometric.data.Data: for a label of each graph see "),
+        (Data(x=SMALL.x, edge_label=SMALL.y), "for links see examples/link_prediction.py"),
+        (looked_at, "write it with torch.save(Data.from_dict(data.to_dict()), path)"),
         (torch.ones(3), "the data is a Tensor; expected"),
         (without_store, "cannot be read"),
         (of_a_list, "cannot be read"),

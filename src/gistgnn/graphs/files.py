@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, printable, reason
 from gistgnn.graphs.checks import EDGE_DATA, check_edges, check_features, check_room, check_table, naming
-from gistgnn.graphs.graph import DATA_KEYS, Graph
+from gistgnn.graphs.graph import DATA_KEYS, Graph, require_data
 from gistgnn.graphs.hetero import from_hetero
 from gistgnn.storage.whole_files import reading, replacing
 
@@ -86,10 +86,9 @@ def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
             data = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # its text advises to load the file all the same
         what = "holds Python objects other than a Data of plain tensors, which are never unpickled"
-        raise InputError(f"{what}; write it with torch.save(Data(...), path)") from error
+        raise InputError(f"{what}; write it with torch.save(Data.from_dict(data.to_dict()), path)") from error
     data = from_hetero(data) if type(data) is HeteroData else data
-    if type(data) is not Data:
-        raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
+    require_data(data)
     found = {key: value for key, value in data(*keys) if value is not None}
     for key, value in found.items():
         if not isinstance(value, (Tensor, list, tuple)):
@@ -114,7 +113,7 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
         if not is_npz:
             from torch_geometric.data import Data
 
-            values = read_pt(path, (*DATA_KEYS, *EDGE_DATA))
+            values = read_pt(path, (*DATA_KEYS, *EDGE_DATA, "edge_label"))
             return Graph.from_pyg(Data(**values), name=name, partial=partial)
         may_lack = _KEYS[3:] if partial else _KEYS[5:]
         arrays: dict[str, Any] = dict.fromkeys(may_lack, ())

@@ -131,15 +131,7 @@ class Graph:
         It has ``x``, ``edge_index``, ``y``, ``train_mask`` and ``val_mask``, as for `build`. It may have ``test_mask``,
         ``edge_weight``, ``edge_attr`` and ``edge_type``.
         """
-        from torch_geometric.data import Data, Dataset, HeteroData
-
-        if isinstance(data, HeteroData):
-            hint = "call gistgnn.graphs.from_hetero on it, or give it to GIST.fit"
-            raise InputError(f"the data is a HeteroData; expected a Data: {hint}")
-        if not isinstance(data, Data):
-            several = isinstance(data, (list, tuple, Dataset))
-            hint = ": for a label of each graph see examples/graph_classification.py" if several else ""
-            raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data{hint}")
+        require_data(data)
         values: dict[str, Any] = {key: getattr(data, key, None) for key in DATA_KEYS}
         wanted = DATA_KEYS[:3] if partial else DATA_KEYS[:5]
         if missing := [key for key in wanted if values[key] is None]:
@@ -222,6 +214,19 @@ SPLIT_SEED = 2020
 def masks_of(split: Any) -> dict[str, Any]:
     """Return the mask of every split: [N], by name, for the numbers of `SPLITS`: [N], a tensor or an array."""
     return {name: split == number for name, number in SPLITS.items()}
+
+
+def require_data(data: Any) -> None:
+    """Refuse what is no `torch_geometric.data.Data`, and say what to do."""
+    from torch_geometric.data import Data, Dataset, HeteroData
+
+    if isinstance(data, HeteroData):
+        hint = "call gistgnn.graphs.from_hetero on it, or give it to GIST.fit"
+        raise InputError(f"the data is a HeteroData; expected a Data: {hint}")
+    if not isinstance(data, Data):
+        several = isinstance(data, (list, tuple, Dataset))
+        hint = ": for a label of each graph see examples/graph_classification.py" if several else ""
+        raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data{hint}")
 
 
 def draw_split(num_nodes: int, train: int, val: int) -> tuple[Tensor, Tensor, Tensor]:

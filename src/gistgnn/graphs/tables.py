@@ -123,6 +123,9 @@ def _said(text: str) -> str:
     """Return DuckDB's message on one line, with the file and line of a CSV error, and without its advice."""
     file, line = re.search(r"^  file = (.+)$", text, re.M), re.search(r"CSV Error on Line: (\d+)", text)
     text = re.sub(r"^[A-Z][\w -]* Error: ", "", text)
+    if file and "invalid state" in text:
+        alike = f"make them alike, such as by: sed -i 's/\\r$//' {file[1]}"
+        return printable(f"{file[1]}: some lines end in LF and others in CR LF, or a quote is not doubled; {alike}")
     if not file or not line:
         return printable(" ".join(text.split("\n\n")[0].split()))
     what = re.search(r'Error when converting column "(.*)"\. (.*)', text)

@@ -39,10 +39,13 @@ def call_own(
     """Return the model of a function of the user's own, as the command line calls it."""
     try:
         model: nn.Module = own(features, hidden, classes, **args)
-    except TypeError as error:
+    except InputError:
+        raise
+    except Exception as error:  # a user's function may raise anything
         said = "".join(f", {name}={value!r}" for name, value in args.items())
         called = f"called as {name.rpartition(':')[2]}({features}, {hidden}, {classes}{said})"
         expected = "expected a function of (in_features, hidden, classes), where hidden is a tuple of widths"
+        expected = expected if isinstance(error, TypeError) else "it has to build a model of any widths"
         raise InputError(f"the model {name}, {called}, fails ({reason(error)}): {expected}") from error
     return model
 
