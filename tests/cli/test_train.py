@@ -47,6 +47,32 @@ def test_the_first_round_comes_without_what_it_does_not_need(tmp_path: Path) -> 
     assert done.stdout == "torch\n"
 
 
+NET = """
+from torch.nn import Linear, Sequential
+from torch_geometric.nn import SAGEConv
+class Net(Sequential):
+    def forward(self, x, edge_index):
+        return self[1](self[0](x, edge_index).relu())
+build = lambda features, hidden, classes: Net(SAGEConv(features, *hidden), Linear(*hidden, classes))
+"""
+LATER = """
+import sys
+from gistgnn.cli.main import main
+main(sys.argv[1:])
+print("torch_geometric.nn" in sys.modules, "torch._dynamo.eval_frame" in sys.modules)
+import torch
+print(torch._dynamo.OptimizedModule.__name__)
+"""
+
+
+def test_a_layer_of_pyg_does_not_bring_all_that_pyg_imports(tmp_path: Path, own_graph: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    train = ("train", "--dataset", own_graph, "--model", "net.py:build", "--hidden", 8, "--epochs", 4, "--out", "run")
+    words = [sys.executable, "-c", LATER, *map(str, train)]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["True False", "OptimizedModule"]
+
+
 def test_a_run_leaves_a_result_and_a_model(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
     record = as_json(*QUICK, "--no-standardise")
     assert record == json.loads((tmp_path / "run/result.json").read_text())

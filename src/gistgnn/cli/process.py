@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gistgnn.errors import GistError, InputError, printable
@@ -164,6 +164,19 @@ def load_torch(module: str = "torch", title: str = "") -> None:
     task, slow = f"starting: {title}" if title else "starting", "torch" not in sys.modules
     with spinner(task, shown=leads(), logged=bool(title) and slow), ending_at_once():
         import_module(module)
+    # PyG imports torch._dynamo, which takes as long as torch, for a check of compiled models.
+    sys.modules.setdefault("torch._dynamo", Later("torch._dynamo"))
+
+
+class Later(ModuleType):
+    """Stands for a slow module, which is imported when something asks for what it holds."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":  # as `inspect` asks of all modules
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)
 
 
 @contextmanager
