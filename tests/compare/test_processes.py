@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from gistgnn.compare import many_runs
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
+from gistgnn.utils.console import TaskProgress
 from tests.helpers.fitting import quiet
 from tests.helpers.refusals import refused
 
@@ -42,6 +44,12 @@ def test_an_error_ends_all_and_what_was_finished_stays(tmp_path: Path, monkeypat
         store.run_all(runs, "runs")
     assert [store.get(run) is not None for run in runs] == [True, False, False]
     assert set(multiprocessing.active_children()) <= before
+    order: list[str] = []  # the time that is left does not count the server's imports
+    monkeypatch.setattr(many_runs, "start_server", lambda: order.append("server"))
+    monkeypatch.setattr(TaskProgress, "__enter__", lambda self: order.append("clock"))
+    with pytest.raises(InputError, match="lr is -1"):
+        store.run_all(runs, "runs")
+    assert order == ["server", "clock"]
 
 
 def test_others_go_on_after_one_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +76,9 @@ def kill_one() -> threading.Thread:
     return killer
 
 
-def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path) -> None:
+def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after one of them was killed."""
+    monkeypatch.setattr(many_runs, "start_server", lambda: None)  # its process is none of a run
     wanted = [config(1, seed=1), config(1), config(2), config(2, "ensemble")]
     store = RunStore(tmp_path, "data")
     killer = kill_one()

@@ -6,7 +6,9 @@ from html import unescape
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
+from gistgnn.report.charts import Chart, Series, _draw
 from gistgnn.report.names import summary
 from gistgnn.report.pages import comparison_page, experiment_page, run_page
 from gistgnn.utils.formats import duration, size
@@ -123,24 +125,35 @@ def test_the_median_of_the_coverage_is_of_parameters() -> None:
         assert says in words_of_run(coverage={"rounds": 7, "parameters": 5, "counts": counts})
 
 
+def test_the_axis_of_rounds_has_whole_numbers() -> None:
+    axes = Figure().subplots()
+    _draw(axes, Chart("", "rounds", "%", [Series("Θ", range(18), [1.0] * 18)], stems=True))
+    assert all(tick == int(tick) for tick in axes.get_xticks())
+
+
 def test_what_was_chosen_is_shown() -> None:
     """Of a budget: m, ζ, rates, phases; its copies train everything, and what lies between them is zero."""
     config = run_record()["config"]
     phases = [{"sub_gcns": 2, "epochs": epochs, "copies": True, "lr": None, "schedule": None} for epochs in (4, 8.0)]
     chosen = {**config["training"], "phases": phases, "lr": 0.005, "schedule": "cosine", "cross_weights": "zero"}
+    config |= {"sub_gcns": 1, "sampler": {"name": "auto"}, "standardise": None}
     record = run_record(
-        config={**config, "sub_gcns": 1, "training": {**config["training"], "local_steps": None, "budget": 20.0}},
+        config={**config, "training": {**config["training"], "local_steps": None, "budget": 20.0}},
+        batches={"clusters": 20, "clusters_per_batch": 10},
+        standardised=True,
         budget={"training": chosen, "reason": "m = 2, one part of width 128 trains"},
         local_steps=[29, 29],
         coverage={"rounds": 20, "parameters": 5, "counts": {"0": 0.65, "20": 0.35}},
     )
-    words = plain(run_page(record))
+    words = unescape(plain(run_page(record)))
     for part in (
         "(ζ = 29)",
         "learning rate 0.005, cosine",
         "chosen m = 2, one part of width 128 trains",
         "65.00 % lie between blocks and are zero: the model is narrow models side by side. Of the others, the median "
         "parameter was trained in 20 of 20 rounds, the average one in 20.",
+        '"sampler": { "name": "clusters", "clusters": 20, "clusters_per_batch": 10 }',
+        '"standardise": true',
     ):
         assert part in words
     assert "never trained" not in words

@@ -12,7 +12,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from gistgnn.utils.formats import finite_or_nan, number
 
@@ -131,6 +131,8 @@ def _set_ticks(axes: Axes, chart: Chart) -> None:
         axes.set_xscale("log")
         apart = len(x) <= 8 and all(high >= 1.3 * low for low, high in itertools.pairwise(x))
         axes.xaxis.set_major_locator(FixedLocator(x) if apart else LogLocator())
+    elif chart.stems:  # of numbers of rounds
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))

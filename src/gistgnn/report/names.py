@@ -54,12 +54,17 @@ def sub_gcns_name(record: dict[str, Any]) -> str:
 
 
 def settings_used(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a run with the settings of training that were used, also where they were chosen."""
-    config = record["config"]
+    """Return the configuration of a run with the settings that were used, also where they were chosen."""
+    config, sampler = record["config"], record["config"].get("sampler")
+    if sampler and sampler["name"] == "auto":
+        batches = record.get("batches") or {}
+        counts = {name: batches[name] for name in ("clusters", "clusters_per_batch") if name in batches}
+        sampler = {**sampler, "name": "clusters" if counts else "full", **counts}
     chosen = (record.get("budget") or config)["training"]
     training = {**config["training"], **chosen, "local_steps": _one_or_all(record["local_steps"])}
     every = [phase["sub_gcns"] for phase in training.get("phases") or [config]]
-    return {**config, "sub_gcns": _one_or_all(every), "training": training}
+    used = {"sampler": sampler, "standardise": record.get("standardised", config.get("standardise"))}
+    return {**config, "sub_gcns": _one_or_all(every), "training": training, **used}
 
 
 def _one_or_all(values: list[int]) -> int | list[int]:
