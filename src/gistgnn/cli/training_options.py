@@ -99,8 +99,8 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     options.add_data_options(parser, default="digits")
     group = parser.add_argument_group
     add = partial(options.add_fields, special=_CHOSEN)
-    names = ("name", "args", "hidden", "dropout", "norm", "activation", "heads", "attention_dropout")
-    add(group("model"), ModelConfig, *names)
+    of_model = ("name", "args", "hidden", "dropout", "norm", "activation", "heads", "attention_dropout")
+    add(group("model"), ModelConfig, *of_model)
     _add_gist_options(group("GIST"), several)
     batches = group("batches")
     text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "

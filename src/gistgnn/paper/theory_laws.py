@@ -181,7 +181,8 @@ def _added(problem: Problem, draws: int, seeds: int, **settings: Any) -> dict[st
 def _rounds(problem: Problem, d_1: int, sub_gcns: int, rounds: int, seeds: int, **settings: Any) -> list[int | None]:
     """Return after how many rounds the mean error is `SHARE` of the first, or None; and how many were trained."""
     gists = [theory.make_gist(problem, d_1, sub_gcns, seed) for seed in range(seeds)]
-    errors = sum(theory.train(gist, problem, rounds, **settings) for gist in gists).tolist()
+    total: Any = sum(theory.train(gist, problem, rounds, **settings) for gist in gists)
+    errors = total.tolist()
     return [next((t for t, error in enumerate(errors) if error <= SHARE * errors[0]), None), rounds]
 
 
