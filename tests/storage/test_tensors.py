@@ -12,24 +12,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from gistgnn.nn import GraphSAGE
+from gistgnn.storage import tensors as stored
 from gistgnn.storage import tensors as tensor_files
-from gistgnn.storage.tensors import (
-    DTYPES,
-    allocate,
-    assign,
-    check_digest,
-    map_tensors,
-    read_tensors,
-    temporary_tensors,
-    write_tensors,
-)
 from gistgnn.utils.tensors import row_pieces
 from tests.helpers.fitting import same
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples
 
 F = 5
-shapes_and_types = st.tuples(st.lists(st.integers(0, 5), max_size=3), st.sampled_from(list(DTYPES.values())))
+shapes_and_types = st.tuples(st.lists(st.integers(0, 5), max_size=3), st.sampled_from(list(stored.DTYPES.values())))
 
 
 @examples
@@ -39,24 +30,24 @@ def test_what_is_written_is_read_and_mapped(
 ) -> None:
     tensors = {f"t.{i}": (torch.randn(shape) * 50).to(dtype) for i, (shape, dtype) in enumerate(kinds)}
     path = tmp_path_factory.getbasetemp() / "any.safetensors"
-    write_tensors(path, tensors)
-    assert same(read_tensors(path, ""), tensors)
+    stored.write_tensors(path, tensors)
+    assert same(stored.read_tensors(path, ""), tensors)
     assert same(load_file(path), tensors)
     path.unlink()
-    allocate(path, {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
-    mapped = map_tensors(path)
+    stored.allocate(path, {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
+    mapped = stored.map_tensors(path)
     assert same(mapped, {name: torch.zeros_like(tensor) for name, tensor in tensors.items()})
     for name, tensor in tensors.items():
         mapped[name].copy_(tensor)
     assert same(load_file(path), tensors)
-    assert same(map_tensors(path), tensors)
+    assert same(stored.map_tensors(path), tensors)
 
 
 def test_a_tensor_that_was_read_is_apart_from_the_file(tmp_path: Path) -> None:
     """A change of it does not reach the file, nor the file's replacement the tensor."""
-    write_tensors(tmp_path / "t", {"a": torch.ones(3)})
-    read_tensors(tmp_path / "t", "")["a"].zero_()
-    found = read_tensors(tmp_path / "t", "")["a"]
+    stored.write_tensors(tmp_path / "t", {"a": torch.ones(3)})
+    stored.read_tensors(tmp_path / "t", "")["a"].zero_()
+    found = stored.read_tensors(tmp_path / "t", "")["a"]
     save_file({"a": torch.zeros(3)}, tmp_path / "other")
     (tmp_path / "other").replace(tmp_path / "t")
     assert found.tolist() == [1, 1, 1]
@@ -64,18 +55,21 @@ def test_a_tensor_that_was_read_is_apart_from_the_file(tmp_path: Path) -> None:
 
 def test_tied_and_turned_tensors_are_written(tmp_path: Path) -> None:
     one = torch.randn(3, 4)
-    write_tensors(tmp_path / "t", {"a": one, "b": one, "turned": one.t()})
+    stored.write_tensors(tmp_path / "t", {"a": one, "b": one, "turned": one.t()})
     assert same(load_file(tmp_path / "t"), {"a": one, "b": one, "turned": one.t()})
 
 
 def test_what_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
-    for use in (lambda path: check_digest(path, "", "do it again"), lambda path: read_tensors(path, "do it again")):
+    for use in (
+        lambda path: stored.check_digest(path, "", "do it again"),
+        lambda path: stored.read_tensors(path, "do it again"),
+    ):
         with refused(str(tmp_path / "missing"), "No such file", "do it again"):
             use(tmp_path / "missing")
     with refused("'w' is torch.complex64, expected one of torch.float64", "convert it"):
-        write_tensors(tmp_path / "t", {"w": torch.zeros(2, dtype=torch.complex64)})
+        stored.write_tensors(tmp_path / "t", {"w": torch.zeros(2, dtype=torch.complex64)})
     with pytest.raises(IsADirectoryError):  # the library's error is the system's
-        write_tensors(tmp_path, {"a": torch.ones(3)})
+        stored.write_tensors(tmp_path, {"a": torch.ones(3)})
 
 
 def test_a_full_disk_is_said_before_pages_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +78,7 @@ def test_a_full_disk_is_said_before_pages_are_written(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with refused("No space left on device", "make room"):
-        temporary_tensors({"a": (torch.Size([3]), torch.float32)}, tmp_path)
+        stored.temporary_tensors({"a": (torch.Size([3]), torch.float32)}, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,7 +103,7 @@ def test_a_module_takes_its_tensors(large: int, monkeypatch: pytest.MonkeyPatch)
     assert "up.weight" not in given
     with torch.device("meta"):
         empty = Tied()
-    found = assign(empty, given, "the file")
+    found = stored.assign(empty, given, "the file")
     assert found.up.weight is found.down.weight
     assert found.up.weight.requires_grad
     assert (found.up.weight.data_ptr() == model.up.weight.data_ptr()) == (large == 1)
@@ -127,7 +121,7 @@ def test_the_tensors_of_another_model_are_refused() -> None:
         (plain, tensors, "the file holds 'convs.0.bias', the model does not"),
     ):
         with refused(said):
-            assign(module, some, "the file")
+            stored.assign(module, some, "the file")
 
 
 @given(st.integers(0, 50), st.integers(0, 9), st.integers(1, 40))

@@ -7,37 +7,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from gistgnn.theory import (
-    Bound,
-    Problem,
-    ProvedBound,
-    check,
-    complete,
-    expected_initial_error,
-    least_eigenvalue,
-    limit_error_term,
-    make_gist,
-    predict,
-    recommended_step,
-    ring,
-    train,
-    train_round,
-)
+from gistgnn import theory
 from gistgnn.theory.model import kernel_drift, start_without_error
 from tests.helpers.refusals import refused
 from tests.theory.test_round_lemmas import disagreement
 
-NO_KERNEL = ring(8, 8, jumps=(1,))  # λ_0 = 0
+NO_KERNEL = theory.ring(8, 8, jumps=(1,))  # λ_0 = 0
 
 
 @pytest.mark.parametrize(("m", "zeta"), [(1, 2), (2, 4), (3, 2)])
 def test_what_is_proved_holds_in_every_round(m: int, zeta: int) -> None:
-    p, d_1, rounds = complete(6), 2**15, 8
-    eta, lambda_0 = recommended_step(p, m), least_eigenvalue(p, m)
-    gist = make_gist(p, d_1, m, seed=m)
-    traces = [train_round(gist, p, zeta, eta) for _ in range(rounds)]
+    p, d_1, rounds = theory.complete(6), 2**15, 8
+    eta, lambda_0 = theory.recommended_step(p, m), theory.least_eigenvalue(p, m)
+    gist = theory.make_gist(p, d_1, m, seed=m)
+    traces = [theory.train_round(gist, p, zeta, eta) for _ in range(rounds)]
     drift = kernel_drift(p, traces, d_1)
-    bound = ProvedBound(lambda_0, drift, eta, zeta)
+    bound = theory.ProvedBound(lambda_0, drift, eta, zeta)
     V = [trace.deviation() for trace in traces]
     errors = [float((p.y - output).norm()) for output in (traces[0].before, *(trace.after for trace in traces))]
     for t in range(rounds):
@@ -53,15 +38,17 @@ def test_what_is_proved_holds_in_every_round(m: int, zeta: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_measured_error_stays_under_the_theorems_bound(seed: int) -> None:
-    bases = [complete(4 + seed % 3, seed), ring(5 + seed % 4, 6, seed), ring(9, 9, seed, (1,))]
+    bases = [theory.complete(4 + seed % 3, seed), theory.ring(5 + seed % 4, 6, seed), theory.ring(9, 9, seed, (1,))]
     base, m, zeta, d_1, rounds = bases[seed % 3], 2 + seed % 3, 1 + seed % 4, 512, 6
-    assert all(assumption.holds for assumption in check(base, m))
-    eta = recommended_step(base, m)
-    runs = torch.stack([train(make_gist(base, d_1, m, s), base, rounds, zeta, eta) for s in range(5)]).mean(dim=0)
-    start = expected_initial_error(base, m)
+    assert all(assumption.holds for assumption in theory.check(base, m))
+    eta = theory.recommended_step(base, m)
+    runs = torch.stack(
+        [theory.train(theory.make_gist(base, d_1, m, s), base, rounds, zeta, eta) for s in range(5)]
+    ).mean(dim=0)
+    start = theory.expected_initial_error(base, m)
     assert start <= float(base.y.abs().max()) ** 2 * base.n + base.d / m**2 * base.mass  # Lemma init_error_bound
     for printed in (True, False):
-        bound = Bound(base, m, zeta, eta, d_1, printed=printed)
+        bound = theory.Bound(base, m, zeta, eta, d_1, printed=printed)
         assert 0 < bound.contraction < 1
         assert all(float(runs[t]) <= bound.at(t, start) for t in range(1, rounds + 1))
     assert runs[-1] < runs[0]
@@ -69,20 +56,20 @@ def test_the_measured_error_stays_under_the_theorems_bound(seed: int) -> None:
 
 def test_the_error_lemma_fails_at_large_width() -> None:
     """ι_0 of y = 0 tends to a positive number; what the lemma allows does not reach it, for any γ."""
-    base, zeta = complete(3), 2
+    base, zeta = theory.complete(3), 2
 
     def falls(m: int, d_1: int, seeds: int) -> tuple[dict[str, float], Tensor, Tensor]:
         """The limits; what every seed's round measures, and what the lemma allows it for γ = 0.9."""
-        eta, lambda_0 = recommended_step(base, m) / 4, least_eigenvalue(base, m)
-        p = Problem(base.x, base.edge_index, torch.zeros(base.n, dtype=torch.float64))
-        bound, measured, allowed = Bound(p, m, zeta, eta, d_1, gamma=0.9, printed=True), [], []
+        eta, lambda_0 = theory.recommended_step(base, m) / 4, theory.least_eigenvalue(base, m)
+        p = theory.Problem(base.x, base.edge_index, torch.zeros(base.n, dtype=torch.float64))
+        bound, measured, allowed = theory.Bound(p, m, zeta, eta, d_1, gamma=0.9, printed=True), [], []
         for seed in range(seeds):
-            trace = train_round(make_gist(p, d_1, m, seed), p, zeta, eta)
+            trace = theory.train_round(theory.make_gist(p, d_1, m, seed), p, zeta, eta)
             begin, end = (float(disagreement(trace.outputs[:, k])) / m**2 for k in (0, zeta))
             measured.append(begin - end)
             local = float(trace.local_errors(p.y)[:, :zeta].sum())
             allowed.append(eta * 0.9 * lambda_0 / (2 * m) * local + bound.round_error)
-        return limit_error_term(p, m, zeta, eta), torch.tensor(measured), torch.tensor(allowed)
+        return theory.limit_error_term(p, m, zeta, eta), torch.tensor(measured), torch.tensor(allowed)
 
     limit, measured, _ = falls(3, 3 * 2**11, 100)
     spread = float(measured.std()) / math.sqrt(len(measured))
@@ -96,13 +83,13 @@ def test_the_error_lemma_fails_at_large_width() -> None:
 @pytest.mark.parametrize("from_zero", [True, False])
 def test_the_error_lemma_fails_for_every_y_once_the_error_is_small(from_zero: bool) -> None:
     """ι_t is at least (2/γ)(2 − ηλ_0) times what the lemma allows as d_1 → ∞, for y = ŷ(0), and for ±1 in the end."""
-    base, m, zeta, d_1 = complete(6), 2, 3, 2**14
-    eta, lambda_0 = recommended_step(base, m), least_eigenvalue(base, m)
-    gist, p = start_without_error(base, d_1, m, 5) if from_zero else (make_gist(base, d_1, m, 5), base)
-    train(gist, p, 0 if from_zero else 25, zeta, eta)
+    base, m, zeta, d_1 = theory.complete(6), 2, 3, 2**14
+    eta, lambda_0 = theory.recommended_step(base, m), theory.least_eigenvalue(base, m)
+    gist, p = start_without_error(base, d_1, m, 5) if from_zero else (theory.make_gist(base, d_1, m, 5), base)
+    theory.train(gist, p, 0 if from_zero else 25, zeta, eta)
     fall, allowed = 0.0, 0.0
     for _ in range(10):
-        trace = train_round(gist, p, zeta, eta)
+        trace = theory.train_round(gist, p, zeta, eta)
         assert float((p.y - trace.before).norm()) < 0.1 * trace.deviation()
         fall += float(disagreement(trace.outputs[:, 0]) - disagreement(trace.outputs[:, zeta])) / m**2
         allowed += eta * lambda_0 / (2 * m) * float(trace.local_errors(p.y)[:, :zeta].sum())  # γ = 1
@@ -110,12 +97,12 @@ def test_the_error_lemma_fails_for_every_y_once_the_error_is_small(from_zero: bo
 
 
 def test_the_bounds_are_those_of_the_paper_and_of_its_proof() -> None:
-    square, m, zeta, eta, d_1, gamma = complete(7), 3, 4, 0.6, 1000, 0.25
+    square, m, zeta, eta, d_1, gamma = theory.complete(7), 3, 4, 0.6, 1000, 0.25
     # one more feature that is zero, so that d is not n
-    p = Problem(torch.cat([square.x, torch.zeros(7, 1).double()], dim=1), square.edge_index, square.y)
-    n, d, mass, lambda_0 = 7, 8, 28.0, least_eigenvalue(p, m)
+    p = theory.Problem(torch.cat([square.x, torch.zeros(7, 1).double()], dim=1), square.edge_index, square.y)
+    n, d, mass, lambda_0 = 7, 8, 28.0, theory.least_eigenvalue(p, m)
     assert p.mass == pytest.approx(mass)
-    printed, right = (Bound(p, m, zeta, eta, d_1, gamma, printed=flag) for flag in (True, False))
+    printed, right = (theory.Bound(p, m, zeta, eta, d_1, gamma, printed=flag) for flag in (True, False))
     shrunk = (1 - eta * lambda_0 / 2) ** zeta
     alpha = (1 - gamma) * (1 - shrunk)
     for bound in (printed, right):
@@ -131,18 +118,18 @@ def test_the_bounds_are_those_of_the_paper_and_of_its_proof() -> None:
 
 
 def test_values_that_no_bound_takes() -> None:
-    p = complete(6)
-    bound: dict[str, Any] = {"sub_gcns": 2, "local_steps": 1, "step_size": recommended_step(p, 2), "d_1": 100}
+    p = theory.complete(6)
+    bound: dict[str, Any] = {"sub_gcns": 2, "local_steps": 1, "step_size": theory.recommended_step(p, 2), "d_1": 100}
     for call, parts in (
-        (lambda: Bound(p, **{**bound, "gamma": 1.5}), ("gamma is 1.5",)),
-        (lambda: Bound(p, **{**bound, "step_size": 1e6}), ("step_size is 1e+06", "recommended_step")),
-        (lambda: Bound(p, **{**bound, "gamma": 1e-320}), ("beyond what a float64 holds",)),
-        (lambda: predict(p, 2, 0, 9), ("local_steps is 0",)),
-        (lambda: predict(p, 2, 1, 1), ("width is 1",)),
-        (lambda: Bound(NO_KERNEL, **bound), ("λ_0 is 0", "check")),
-        (lambda: ProvedBound(0.03, 0.01, 5000.0, 1), ("step_size is 5000",)),
-        (lambda: ProvedBound(0.1, 0.5, 0.1, 1), ("ρ is 0.5",)),
-        (lambda: train_round(make_gist(p, 64, 2), p, 0, 0.1), ("local_steps is 0",)),
+        (lambda: theory.Bound(p, **{**bound, "gamma": 1.5}), ("gamma is 1.5",)),
+        (lambda: theory.Bound(p, **{**bound, "step_size": 1e6}), ("step_size is 1e+06", "recommended_step")),
+        (lambda: theory.Bound(p, **{**bound, "gamma": 1e-320}), ("beyond what a float64 holds",)),
+        (lambda: theory.predict(p, 2, 0, 9), ("local_steps is 0",)),
+        (lambda: theory.predict(p, 2, 1, 1), ("width is 1",)),
+        (lambda: theory.Bound(NO_KERNEL, **bound), ("λ_0 is 0", "check")),
+        (lambda: theory.ProvedBound(0.03, 0.01, 5000.0, 1), ("step_size is 5000",)),
+        (lambda: theory.ProvedBound(0.1, 0.5, 0.1, 1), ("ρ is 0.5",)),
+        (lambda: theory.train_round(theory.make_gist(p, 64, 2), p, 0, 0.1), ("local_steps is 0",)),
     ):
         with refused(*parts):
             call()

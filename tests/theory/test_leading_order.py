@@ -3,19 +3,7 @@
 import pytest
 import torch
 
-from gistgnn.theory import (
-    LeadingOrder,
-    complete,
-    expected_initial_error,
-    least_eigenvalue,
-    limit_error,
-    limit_kernel,
-    measure_added_error,
-    predicted_error,
-    recommended_step,
-    ring,
-    train,
-)
+from gistgnn import theory
 from gistgnn.theory.model import start_without_error
 from gistgnn.theory.problem import greatest_eigenvalue, output_covariance
 from tests.helpers.refusals import refused
@@ -23,11 +11,11 @@ from tests.helpers.refusals import refused
 
 @pytest.mark.parametrize("zeta", [1, 3])
 def test_it_is_the_sum_of_its_definition(zeta: int) -> None:
-    p, m, d_1, samples = ring(6, 4), 3, 500, 64
-    eta = recommended_step(p, m)
-    computed = LeadingOrder.of(p, d_1, m, zeta, eta, samples=samples)
+    p, m, d_1, samples = theory.ring(6, 4), 3, 500, 64
+    eta = theory.recommended_step(p, m)
+    computed = theory.LeadingOrder.of(p, d_1, m, zeta, eta, samples=samples)
     theta = torch.randn(p.d, samples, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    Q = torch.eye(p.n, dtype=torch.float64) - eta * limit_kernel(p, m)
+    Q = torch.eye(p.n, dtype=torch.float64) - eta * theory.limit_kernel(p, m)
     S = output_covariance(p)
     N = torch.zeros(p.n, p.n, dtype=torch.float64)
     for neuron in theta.T:
@@ -41,53 +29,55 @@ def test_it_is_the_sum_of_its_definition(zeta: int) -> None:
     C = N.clone()
     for _ in range(4000):  # C = Q^ζ C Q^ζ + N
         C = N + torch.linalg.matrix_power(Q, zeta) @ C @ torch.linalg.matrix_power(Q, zeta)
-    assert (1 - eta * least_eigenvalue(p, m)) ** (2 * zeta * 4000) < 1e-9
+    assert (1 - eta * theory.least_eigenvalue(p, m)) ** (2 * zeta * 4000) < 1e-9
     assert computed.remaining == pytest.approx(float(C.trace()), rel=1e-6)
 
 
 def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
-    p, rounds = complete(6), 60
-    eta, initial = recommended_step(p, 2), expected_initial_error(p, 2)
-    computed = predicted_error(p, 1000, 2, 3, eta, rounds)
-    added = LeadingOrder.of(p, 1000, 2, 3, eta)
+    p, rounds = theory.complete(6), 60
+    eta, initial = theory.recommended_step(p, 2), theory.expected_initial_error(p, 2)
+    computed = theory.predicted_error(p, 1000, 2, 3, eta, rounds)
+    added = theory.LeadingOrder.of(p, 1000, 2, 3, eta)
     assert float(computed[0]) == pytest.approx(initial)
-    assert float(computed[1] - limit_error(p, 2, 3, eta, 1)[1]) == pytest.approx(added.added)
+    assert float(computed[1] - theory.limit_error(p, 2, 3, eta, 1)[1]) == pytest.approx(added.added)
     assert float(computed[-1]) == pytest.approx(added.remaining)
-    alone = predicted_error(p, 1000, 1, 3, recommended_step(p, 1), rounds)
-    assert torch.equal(alone, limit_error(p, 1, 3, recommended_step(p, 1), rounds))
-    torch.testing.assert_close(limit_error(p, 1, 3, eta, 4), limit_error(p, 1, 1, eta, 12)[::3])
+    alone = theory.predicted_error(p, 1000, 1, 3, theory.recommended_step(p, 1), rounds)
+    assert torch.equal(alone, theory.limit_error(p, 1, 3, theory.recommended_step(p, 1), rounds))
+    torch.testing.assert_close(theory.limit_error(p, 1, 3, eta, 4), theory.limit_error(p, 1, 1, eta, 12)[::3])
 
 
 def test_training_ends_where_it_says() -> None:
-    p, d_1, seeds = complete(6), 4096, 10
-    eta = recommended_step(p, 2)
-    left = [float(train(*start_without_error(p, d_1, 2, seed), 30, 1, eta)[15:].mean()) for seed in range(seeds)]
+    p, d_1, seeds = theory.complete(6), 4096, 10
+    eta = theory.recommended_step(p, 2)
+    left = [float(theory.train(*start_without_error(p, d_1, 2, seed), 30, 1, eta)[15:].mean()) for seed in range(seeds)]
     error = torch.tensor(left).std() / seeds**0.5
-    expected = LeadingOrder.of(p, d_1, 2, 1, eta).remaining
+    expected = theory.LeadingOrder.of(p, d_1, 2, 1, eta).remaining
     assert error < 0.2 * expected
     assert abs(torch.tensor(left).mean() - expected) <= 3 * error
 
 
 def test_the_ends_of_its_settings() -> None:
-    p = complete(6)
-    many = LeadingOrder.of(p, 1000, 2, 10**9, recommended_step(p, 2), samples=10)  # no more memory or time
+    p = theory.complete(6)
+    many = theory.LeadingOrder.of(
+        p, 1000, 2, 10**9, theory.recommended_step(p, 2), samples=10
+    )  # no more memory or time
     assert 0 <= many.added < 1e-20
     with refused("λ_0 is 0"):
-        LeadingOrder.of(ring(8, 8, jumps=(1,)), 100, 2, 1, 0.1)
+        theory.LeadingOrder.of(theory.ring(8, 8, jumps=(1,)), 100, 2, 1, 0.1)
     with refused("step_size is", "2 / λ_max"):
-        LeadingOrder.of(p, 100, 2, 1, 2.0 / greatest_eigenvalue(p, 2))
+        theory.LeadingOrder.of(p, 100, 2, 1, 2.0 / greatest_eigenvalue(p, 2))
 
 
 def test_what_a_round_adds_is_what_the_leading_order_says() -> None:
-    p, d_1 = complete(6), 1024
-    eta = recommended_step(p, 2)
+    p, d_1 = theory.complete(6), 1024
+    eta = theory.recommended_step(p, 2)
     for width, zeta in ((2048, 1), (4096, 8)):
-        measured = measure_added_error(p, width, 2, zeta, eta, draws=25, seeds=8)
-        assert measured == pytest.approx(LeadingOrder.of(p, width, 2, zeta, eta).added, rel=0.25)
-    one, two, four = (measure_added_error(p, d_1, 2, zeta, eta / 400, draws=15, seeds=4) for zeta in (1, 2, 4))
+        measured = theory.measure_added_error(p, width, 2, zeta, eta, draws=25, seeds=8)
+        assert measured == pytest.approx(theory.LeadingOrder.of(p, width, 2, zeta, eta).added, rel=0.25)
+    one, two, four = (theory.measure_added_error(p, d_1, 2, zeta, eta / 400, draws=15, seeds=4) for zeta in (1, 2, 4))
     assert one < two < four
     assert four / one == pytest.approx(16.0, rel=0.05)  # ζ², while ηζ is small: the bound has ζ
-    assert measure_added_error(p, d_1, 1, 2, eta, draws=2, seeds=2) < 1e-25  # one sub-GCN
+    assert theory.measure_added_error(p, d_1, 1, 2, eta, draws=2, seeds=2) < 1e-25  # one sub-GCN
     # where the sub-GCNs train until they fit y, they agree: with large steps it falls
-    many, single = (measure_added_error(p, d_1, 2, zeta, eta, draws=5, seeds=2) for zeta in (32, 1))
+    many, single = (theory.measure_added_error(p, d_1, 2, zeta, eta, draws=5, seeds=2) for zeta in (32, 1))
     assert many < 0.1 * single

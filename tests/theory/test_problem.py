@@ -8,36 +8,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gistgnn.theory import (
-    Problem,
-    check,
-    complete,
-    exponent,
-    in_basis_of_rows,
-    least_eigenvalue,
-    limit_kernel,
-    make_gist,
-    measure_kernel_distance,
-    ring,
-    train_round,
-)
+from gistgnn import theory
 from gistgnn.theory.assumptions import degree_balance, smallest_angle
 from gistgnn.theory.problem import aggregation, gram, kernel, limit_gram, output_gram, secant_kernel
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
 
-def names_that_fail(p: Problem) -> set[str]:
-    return {assumption.name for assumption in check(p, 2) if not assumption.holds}
+def names_that_fail(p: theory.Problem) -> set[str]:
+    return {assumption.name for assumption in theory.check(p, 2) if not assumption.holds}
 
 
 def test_each_assumption_fails_where_it_has_to() -> None:
-    p = ring(8, 5)
-    assert not names_that_fail(p) | names_that_fail(complete(6)) | names_that_fail(ring(9, 9, jumps=(1,)))
-    assert names_that_fail(ring(8, 8, jumps=(1,))) == {"λ_min(Ā) ≠ 0", "λ_0 > 0"}  # an even ring is bipartite
-    assert names_that_fail(Problem(3.0 * p.x, p.edge_index, p.y)) == {"‖x_i‖ ≤ (1 − ε) / 2", "‖x̂_i‖ ≤ 1"}
-    edges = ring(5, 4, jumps=(1,)).edge_index
-    isolated = Problem(torch.full((6, 4), 0.01).double(), edges, torch.zeros(6).double())
+    p = theory.ring(8, 5)
+    assert not names_that_fail(p) | names_that_fail(theory.complete(6)) | names_that_fail(theory.ring(9, 9, jumps=(1,)))
+    assert names_that_fail(theory.ring(8, 8, jumps=(1,))) == {"λ_min(Ā) ≠ 0", "λ_0 > 0"}  # an even ring is bipartite
+    assert names_that_fail(theory.Problem(3.0 * p.x, p.edge_index, p.y)) == {"‖x_i‖ ≤ (1 − ε) / 2", "‖x̂_i‖ ≤ 1"}
+    edges = theory.ring(5, 4, jumps=(1,)).edge_index
+    isolated = theory.Problem(torch.full((6, 4), 0.01).double(), edges, torch.zeros(6).double())
     assert isolated.degrees.tolist() == [2, 2, 2, 2, 2, 0]
     failed = names_that_fail(isolated)
     assert "balanced degrees" in failed
@@ -46,7 +34,7 @@ def test_each_assumption_fails_where_it_has_to() -> None:
     x_hat[1] = 2.0 * x_hat[0]
     x = torch.linalg.solve(p.a_bar, x_hat)
     assert smallest_angle(x) > 1e-3  # no parallel rows of X, which does not give the property of X̂
-    assert {"no parallel x̂_i", "λ_0 > 0"} <= names_that_fail(Problem(x, p.edge_index, p.y))
+    assert {"no parallel x̂_i", "λ_0 > 0"} <= names_that_fail(theory.Problem(x, p.edge_index, p.y))
     x_hat[1] = 0.0
     assert smallest_angle(x_hat) == 0.0
 
@@ -76,20 +64,22 @@ def test_the_spectrum_of_the_aggregation_matrix(n: int, seed: int, isolated: boo
 
 
 def test_lambda_0_is_bounded_by_the_square_of_the_least_eigenvalue_not_by_it() -> None:
-    p = complete(3)  # a triangle: the eigenvalues of Ā are 2, 1/2, 1/2
+    p = theory.complete(3)  # a triangle: the eigenvalues of Ā are 2, 1/2, 1/2
     of_a = float(torch.linalg.eigvalsh(p.a_bar)[0])
     of_h = float(torch.linalg.eigvalsh(limit_gram(p.x_hat, 2))[0])
     assert of_a == pytest.approx(0.5)
-    assert least_eigenvalue(p, 2) == pytest.approx(of_h * of_a**2, rel=1e-9)
+    assert theory.least_eigenvalue(p, 2) == pytest.approx(of_h * of_a**2, rel=1e-9)
     for seed in range(20):
-        q = ring(8, 5, seed)
+        q = theory.ring(8, 5, seed)
         of_a = float(torch.linalg.eigvalsh(q.a_bar)[0])
-        assert least_eigenvalue(q, 2) >= float(torch.linalg.eigvalsh(limit_gram(q.x_hat, 2))[0]) * of_a**2 - 1e-14
+        assert (
+            theory.least_eigenvalue(q, 2) >= float(torch.linalg.eigvalsh(limit_gram(q.x_hat, 2))[0]) * of_a**2 - 1e-14
+        )
 
 
 def test_a_complete_graph_s_rows_are_orthogonal_and_its_kernel_is_known() -> None:
     for n in (3, 4, 7):
-        p = complete(n)
+        p = theory.complete(n)
         assert p.degrees.tolist() == [n - 1] * n
         torch.testing.assert_close(p.x_hat @ p.x_hat.T, torch.eye(n).double() * p.x_hat[0].square().sum())
         assert float(p.spectrum[0] / p.spectrum[-1]) == pytest.approx((1 - 1 / (n - 1)) ** 2 / 4)
@@ -97,10 +87,10 @@ def test_a_complete_graph_s_rows_are_orthogonal_and_its_kernel_is_known() -> Non
 
 def test_a_graph_s_classes_are_its_targets() -> None:
     graph = tiny_graph()
-    p = Problem.from_graph(graph)
+    p = theory.Problem.from_graph(graph)
     assert p.y.unique().tolist() == [-1.0, 0.0, 1.0]
     assert p.x.dtype == p.y.dtype == torch.float64
-    checks = {c.name: c for c in check(graph)}
+    checks = {c.name: c for c in theory.check(graph)}
     assert checks["bounded targets"].value == 1.0
     assert not checks["‖x̂_i‖ ≤ 1"].holds
     assert checks["balanced degrees"].value == degree_balance(p.degrees)[0]
@@ -110,13 +100,13 @@ def test_what_is_no_problem() -> None:
     x, y, edges = torch.eye(3).double(), torch.zeros(3).double(), torch.tensor([[0, 1], [1, 0]])
     graph = tiny_graph()
     for make, parts in (
-        (lambda: Problem(x.float(), edges, y), ("x is [3, 3] torch.float32", "float64")),
-        (lambda: Problem(x, edges, y[:, None]), ("y is [3, 1]", "[n] float64")),
-        (lambda: Problem(x, edges, y[:2]), ("y is [2]", "[3]")),
-        (lambda: Problem(x, torch.tensor([[0, 1, 2], [1, 2, 1]]), y), ("0 -> 1", "undirected")),
-        (lambda: ring(2), ("n is 2", "at least 3")),
-        (lambda: Problem.from_graph(graph, torch.zeros(3)), ("y is [3]", "[24]")),
-        (lambda: Problem.from_graph(tiny_graph(multi_label=True)), ("give y",)),
+        (lambda: theory.Problem(x.float(), edges, y), ("x is [3, 3] torch.float32", "float64")),
+        (lambda: theory.Problem(x, edges, y[:, None]), ("y is [3, 1]", "[n] float64")),
+        (lambda: theory.Problem(x, edges, y[:2]), ("y is [2]", "[3]")),
+        (lambda: theory.Problem(x, torch.tensor([[0, 1, 2], [1, 2, 1]]), y), ("0 -> 1", "undirected")),
+        (lambda: theory.ring(2), ("n is 2", "at least 3")),
+        (lambda: theory.Problem.from_graph(graph, torch.zeros(3)), ("y is [3]", "[24]")),
+        (lambda: theory.Problem.from_graph(tiny_graph(multi_label=True)), ("give y",)),
     ):
         with refused(*parts):
             make()
@@ -125,13 +115,13 @@ def test_what_is_no_problem() -> None:
 @given(st.integers(5, 9), st.integers(1, 40), st.integers(0, 99))
 @settings(max_examples=20, deadline=None)
 def test_a_basis_of_the_rows_of_x_leaves_what_training_depends_on(n: int, d: int, seed: int) -> None:
-    p = ring(n, d, seed)
+    p = theory.ring(n, d, seed)
     if seed % 2:
         p = replace(p, x=p.x[torch.arange(n) // 2])  # equal rows: X has not full rank
-    same = in_basis_of_rows(p)
+    same = theory.in_basis_of_rows(p)
     assert same.d == min(n, d)
     torch.testing.assert_close(same.x @ same.x.T, p.x @ p.x.T)
-    torch.testing.assert_close(limit_kernel(same, 2), limit_kernel(p, 2))
+    torch.testing.assert_close(theory.limit_kernel(same, 2), theory.limit_kernel(p, 2))
 
 
 def test_the_diagonal_and_parallel_rows_are_exact() -> None:
@@ -143,14 +133,14 @@ def test_the_diagonal_and_parallel_rows_are_exact() -> None:
 
 @pytest.mark.parametrize("m", [1, 4])
 def test_finite_kernels_converge_with_the_root_of_the_width(m: int) -> None:
-    p, widths = ring(8, 5), [64, 256, 1024]
-    assert abs(exponent(widths, [measure_kernel_distance(p, d_1, m, 60) for d_1 in widths]) + 0.5) <= 0.1
+    p, widths = theory.ring(8, 5), [64, 256, 1024]
+    assert abs(theory.exponent(widths, [theory.measure_kernel_distance(p, d_1, m, 60) for d_1 in widths]) + 0.5) <= 0.1
 
 
 def test_kernels_of_the_sub_gcns_add_up_and_do_not_have_the_papers_scale() -> None:
-    p, m, d_1 = ring(8, 5), 3, 600
+    p, m, d_1 = theory.ring(8, 5), 3, 600
     theta = torch.randn(p.d, d_1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    blocks = [block for (block,) in make_gist(p, d_1, m).blocks(0)]
+    blocks = [block for (block,) in theory.make_gist(p, d_1, m).blocks(0)]
     parts = sum(kernel(p, theta[:, block], d_1) for block in blocks)
     torch.testing.assert_close(parts, kernel(p, theta, d_1), rtol=1e-12, atol=1e-14)
     limit = limit_gram(p.x_hat, m)
@@ -158,8 +148,8 @@ def test_kernels_of_the_sub_gcns_add_up_and_do_not_have_the_papers_scale() -> No
 
 
 def test_a_step_changes_the_output_by_its_secant_kernel_exactly() -> None:
-    p, m, d_1, eta = ring(8, 5), 2, 64, 0.3
-    trace = train_round(make_gist(p, d_1, m), p, 3, eta)
+    p, m, d_1, eta = theory.ring(8, 5), 2, 64, 0.3
+    trace = theory.train_round(theory.make_gist(p, d_1, m), p, 3, eta)
     for outputs, weights in zip(trace.outputs, trace.weights, strict=True):
         for k in range(3):
             G = secant_kernel(p, weights[k], weights[k + 1], d_1)

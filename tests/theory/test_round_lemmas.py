@@ -7,18 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gistgnn.theory import (
-    Problem,
-    complete,
-    expected_initial_error,
-    global_weights,
-    least_eigenvalue,
-    make_gist,
-    measure_contraction,
-    recommended_step,
-    ring,
-    train_round,
-)
+from gistgnn import theory
 from gistgnn.theory.bounds import proof_step
 from gistgnn.theory.model import global_output, kernel_drift
 
@@ -28,13 +17,13 @@ def disagreement(outputs: torch.Tensor) -> torch.Tensor:
     return (outputs[:, None] - outputs[None]).square().sum() / 2
 
 
-def expected_deviation(problem: Problem, theta: torch.Tensor, m: int) -> float:
+def expected_deviation(problem: theory.Problem, theta: torch.Tensor, m: int) -> float:
     """E‖ŷ(t) − ŷ^(j)(t, 0)‖² over the masks, given Θ_t [d, d_1]: (m−1)/(m² d_1) ‖Ā σ(X̂Θ)‖_F² exactly (ours)."""
     hidden = problem.a_bar @ (problem.x_hat @ theta).relu()
     return float(hidden.square().sum()) * (m - 1) / (m**2 * theta.shape[1])
 
 
-def movement_bound(problem: Problem, step_size: float, local_errors: torch.Tensor, d_1: int) -> float:
+def movement_bound(problem: theory.Problem, step_size: float, local_errors: torch.Tensor, d_1: int) -> float:
     """2η √(n / d_1) Σ_k ‖y − ŷ^(j)(t, k)‖, how far a neuron moves at most in a round (Lemma local_converge)."""
     return 2.0 * step_size * math.sqrt(problem.n / d_1) * float(local_errors.sqrt().sum())
 
@@ -50,8 +39,8 @@ def relative(a: torch.Tensor, b: torch.Tensor) -> float:
 def test_both_lemmas_hold_exactly_with_the_mean_and_fail_with_the_sum(
     n: int, d: int, m: int, seed: int, steps: int
 ) -> None:
-    p = ring(n, d, seed)
-    round_ = train_round(make_gist(p, 40, m, seed), p, steps, 0.05)
+    p = theory.ring(n, d, seed)
+    round_ = theory.train_round(theory.make_gist(p, 40, m, seed), p, steps, 0.05)
     start, end = round_.outputs[:, 0], round_.outputs[:, -1]
     error = (p.y - round_.after).square().sum()
     deviation = (round_.before - start).square().sum()
@@ -65,46 +54,48 @@ def test_both_lemmas_hold_exactly_with_the_mean_and_fail_with_the_sum(
 
 
 def test_one_sub_gcn_is_gradient_descent_on_the_whole_gcn() -> None:
-    p = ring(8, 5)
-    gist = make_gist(p, 30, 1)
-    theta, a = global_weights(gist).requires_grad_(), gist.model().a
-    round_ = train_round(gist, p, 4, 0.1)
+    p = theory.ring(8, 5)
+    gist = theory.make_gist(p, 30, 1)
+    theta, a = theory.global_weights(gist).requires_grad_(), gist.model().a
+    round_ = theory.train_round(gist, p, 4, 0.1)
     for _ in range(4):
         output = p.a_bar @ (p.x_hat @ theta).relu() @ a / math.sqrt(30)
         # the gradient as the paper writes it: half of that of the squared error
         (full,) = torch.autograd.grad((p.y - output).square().sum(), theta)
         theta = (theta - 0.1 * full / 2).detach().requires_grad_()
-    torch.testing.assert_close(global_weights(gist), theta.detach(), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(theory.global_weights(gist), theta.detach(), rtol=1e-12, atol=1e-14)
     assert set(a.tolist()) == {-1.0, 1.0}
     assert torch.equal(gist.model().a, a)
     torch.testing.assert_close(round_.after, global_output(gist, p))
 
 
 def test_sub_gcns_deviate_from_the_gcn_as_expected_and_are_it_in_the_mean() -> None:
-    p, m, draws = ring(8, 5), 3, 150
-    gist = make_gist(p, 100, m)
-    theta, a = global_weights(gist), gist.model().a
+    p, m, draws = theory.ring(8, 5), 3, 150
+    gist = theory.make_gist(p, 100, m)
+    theta, a = theory.global_weights(gist), gist.model().a
     hidden = p.a_bar @ (p.x_hat @ theta).relu() * a / 10
     outputs = torch.stack([hidden[:, gist.blocks(t)[0][0]].sum(dim=1) for t in range(draws)])
     squares = (outputs - global_output(gist, p)).square().sum(dim=1)
     assert abs(squares.mean() - expected_deviation(p, theta, m)) <= 3 * squares.std() / math.sqrt(draws)
     off = (outputs.mean(dim=0) - global_output(gist, p)).abs()
     assert bool((off <= 4 * outputs.std(dim=0) / math.sqrt(draws)).all())
-    starts = torch.stack([global_output(make_gist(p, 30, 2, seed), p) for seed in range(30)])
+    starts = torch.stack([global_output(theory.make_gist(p, 30, 2, seed), p) for seed in range(30)])
     errors = (p.y - starts).square().sum(dim=1)
-    assert abs(errors.mean() - expected_initial_error(p, 2)) <= 3 * errors.std() / math.sqrt(30)
+    assert abs(errors.mean() - theory.expected_initial_error(p, 2)) <= 3 * errors.std() / math.sqrt(30)
 
 
 def test_local_training_contracts_as_the_lemma_says_where_its_conditions_hold() -> None:
     for m in (2, 3):
-        measured = measure_contraction(complete(6, m), 4096, m, 5, seeds=2)
+        measured = theory.measure_contraction(theory.complete(6, m), 4096, m, 5, seeds=2)
         assert measured["trained"] == 2 * m
         assert measured["met"] >= m
         assert measured["slowest"] <= measured["factor"] < 1
-    assert math.isnan(measure_contraction(complete(6), 2, 2, 2, seeds=1)["slowest"])  # kernels of one neuron
-    p, d_1 = complete(6), 4096  # and no neuron moves further than is allowed
-    gist, eta = make_gist(p, d_1, 2), proof_step(p, 2)
-    start, trace = global_weights(gist), train_round(gist, p, 5, eta)
+    assert math.isnan(
+        theory.measure_contraction(theory.complete(6), 2, 2, 2, seeds=1)["slowest"]
+    )  # kernels of one neuron
+    p, d_1 = theory.complete(6), 4096  # and no neuron moves further than is allowed
+    gist, eta = theory.make_gist(p, d_1, 2), proof_step(p, 2)
+    start, trace = theory.global_weights(gist), theory.train_round(gist, p, 5, eta)
     for j, (block,) in enumerate(gist.blocks(0)):
         moved = max(float((theta - start[:, block]).norm(dim=0).max()) for theta in trace.weights[j])
         assert 0 < moved <= movement_bound(p, eta, trace.local_errors(p.y)[j, :-1], d_1)
@@ -112,29 +103,29 @@ def test_local_training_contracts_as_the_lemma_says_where_its_conditions_hold() 
 
 @pytest.mark.parametrize("m", [2, 3])
 def test_at_the_recommended_step_local_training_contracts_by_the_square(m: int) -> None:
-    p, d_1 = complete(6), 16384
-    eta, lambda_0 = recommended_step(p, m), least_eigenvalue(p, m)
+    p, d_1 = theory.complete(6), 16384
+    eta, lambda_0 = theory.recommended_step(p, m), theory.least_eigenvalue(p, m)
     assert eta > 1000 * proof_step(p, m)
-    round_ = train_round(make_gist(p, d_1, m), p, 6, eta)
+    round_ = theory.train_round(theory.make_gist(p, d_1, m), p, 6, eta)
     assert kernel_drift(p, [round_], d_1) <= lambda_0 / 2
     errors = round_.local_errors(p.y)
     assert bool((errors[:, 1:] <= (1 - eta * lambda_0 / 2) ** 2 * errors[:, :-1]).all())
     # far above it the lemma's conclusion fails: the step is what keeps it
-    large = train_round(make_gist(p, d_1, m), p, 3, 3 * eta).local_errors(p.y)
+    large = theory.train_round(theory.make_gist(p, d_1, m), p, 3, 3 * eta).local_errors(p.y)
     assert bool((large[:, 1:] > large[:, :-1]).any())
 
 
-def nearly_parallel(y: torch.Tensor) -> Problem:
-    base = ring(8, 5)
+def nearly_parallel(y: torch.Tensor) -> theory.Problem:
+    base = theory.ring(8, 5)
     x = 0.01 * base.x
     x[:, 0] = 0.5
-    return Problem(x / (2.0 * x.norm(dim=1, keepdim=True)), base.edge_index, y)
+    return theory.Problem(x / (2.0 * x.norm(dim=1, keepdim=True)), base.edge_index, y)
 
 
 def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:
     """‖ŷ(k+1) − ŷ(k)‖² <= 4η² ‖Ā²‖_{1,1} ‖y − ŷ(k)‖² fails for nearly parallel rows; with n it holds."""
     p, eta = nearly_parallel(torch.ones(8, dtype=torch.float64) * 50), 1e-4
-    trace = train_round(make_gist(p, 4096, 1), p, 1, eta)
+    trace = theory.train_round(theory.make_gist(p, 4096, 1), p, 1, eta)
     outputs, (before, after) = trace.outputs[0], trace.weights[0]
     moved = float((outputs[1] - outputs[0]).square().sum() / (p.y - outputs[0]).square().sum())
     assert 1.5 * 4 * eta**2 * p.mass < moved <= 4 * eta**2 * p.mass * p.n
@@ -147,7 +138,7 @@ def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:
 
 
 def test_the_printed_deviation_of_sub_gcns_fails_at_its_largest_radius() -> None:
-    p, m, d_1 = nearly_parallel(ring(8, 5).y), 2, 20000
+    p, m, d_1 = nearly_parallel(theory.ring(8, 5).y), 2, 20000
     start = torch.randn(p.d, d_1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     theta = start.clone()
     theta[0] += 0.5  # every neuron moves by R = 1/2
