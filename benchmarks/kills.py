@@ -1,15 +1,17 @@
-"""Kills runs at random times, resumes them, and compares the final model with an uninterrupted run's model.
+"""Kills runs at random times, resumes them, and compares what they make with what an unbroken run makes.
 
     python -m benchmarks.kills --kills 20                     # one process with Θ on disk; another process resumes
+    python -m benchmarks.kills --kills 20 --disk              # convert, partition, training from the disk
     python -m benchmarks.kills --kills 20 --ranks 4           # one of four ranks; torchrun starts them again
     python -m benchmarks.kills --kills 20 --ranks 4 --then 2  # all four ranks at half time; two ranks resume
 
-Without ranks, a run is resumed and killed again until it ends. With ranks, every run is killed once.
+Without ranks, each command is killed (SIGKILL) up to three times before it may end. With ranks, it is killed once.
 """
 
 import argparse
 import contextlib
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -20,12 +22,20 @@ from pathlib import Path
 
 import psutil
 
-TRAIN = ["train", "--model", "graphsage", "--sub-gcns", "8", "--optimizer-state", "carry", "--evaluate-every", "2"]
-ALONE = ["--epochs", "48", "--local-steps", "1", "--store", "disk"]
-RANKS = ["--epochs", "8000", "--local-steps", "5", "--store", "sharded", "--checkpoint-every", "3"]
+WIDE = "train --model graphsage --sub-gcns 8 --optimizer-state carry --evaluate-every 2 --hidden {hidden} {hidden}"
+SAVED = "--out {folder}/run --resume"
+ALONE = {"run": f"{WIDE} --epochs 48 --local-steps 1 --store disk {SAVED}"}
+RANKS = {"run": f"{WIDE} --epochs 8000 --local-steps 5 --store sharded --checkpoint-every 3 {SAVED}"}
+DISK = {
+    "graph": "convert synthetic:papers100m@0.002 {folder}/graph --memory 1",
+    "clusters": "partition --dataset {folder}/graph --clusters 100 --method stream --memory 2 --out {folder}/clusters",
+    "run": "train --dataset {folder}/clusters --sampler clusters --model graphsage --hidden 64 64 --sub-gcns 2 "
+    f"--epochs 4 --local-steps 5 --checkpoint-every 1 {SAVED}",
+}
 
 
 def main() -> None:
+    """Run the commands unbroken, then with kills until there are enough, and compare what they have made."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kills",
         description=__doc__.split("\n")[0],
@@ -34,63 +44,74 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--hidden", type=int, default=3072, metavar="D", help="width of both layers")
     parser.add_argument("--seed", type=int, default=0, help="seed of the times")
+    parser.add_argument("--disk", action="store_true", help="convert, partition and train from the disk")
     parser.add_argument("--ranks", type=int, default=0, metavar="W", help="ranks; 0: one process without torchrun")
     parser.add_argument("--then", type=int, metavar="W", help="kill all ranks at half time and resume with W ranks")
     parser.add_argument("--folder", type=Path, default=Path("runs/kills"))
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    shutil.rmtree(options.folder, ignore_errors=True)
-    options.folder.mkdir(parents=True)
     rng, killed, different = random.Random(options.seed), 0, 0
-    words = [*TRAIN, *(RANKS if options.ranks else ALONE), "--hidden", *[str(options.hidden)] * 2, "--resume"]
-    started = time.perf_counter()
-    run = launch(words, options.folder / "whole", options.ranks)
-    if run.wait():
-        raise SystemExit((options.folder / "whole.log").read_text())
-    length, whole = time.perf_counter() - started, digest(options.folder / "whole")
-    print(f"uninterrupted: {length:.1f} s", flush=True)
+    commands = DISK if options.disk else RANKS if options.ranks else ALONE
+    chain = {made: words.format(folder=options.folder, hidden=options.hidden) for made, words in commands.items()}
+    shutil.rmtree(options.folder, ignore_errors=True)
+    lengths = {made: seconds(words, options.folder / made, options.ranks) for made, words in chain.items()}
+    whole = {made: digest(options.folder / made) for made in chain}
+    print("unbroken: " + ", ".join(f"{made} {length:.1f} s" for made, length in lengths.items()), flush=True)
     while killed < options.kills:
-        out = options.folder / "cut"
-        shutil.rmtree(out, ignore_errors=True)
-        if options.then:
-            after = halved(words, out, options.ranks, options.then, length * rng.uniform(0.4, 0.6))
-        elif options.ranks:
-            after = one_rank_less(words, out, options.ranks, length * rng.uniform(0.05, 0.95), rng)
-        else:
-            after = to_its_end(words, out, rng, length)
-        killed, different = killed + len(after), different + (digest(out) != whole)
-        print(f"killed after {', '.join(after)}: {'the same' if digest(out) == whole else 'ANOTHER'} model", flush=True)
-    print(f"{killed} kills, {different} runs with another model")
+        shutil.rmtree(options.folder)
+        for made, words in chain.items():
+            after = with_kills(words, options.folder / made, lengths[made], options, rng)
+            left = [path.name for path in options.folder.glob(".gistgnn-*")]
+            same = digest(options.folder / made) == whole[made] and not left
+            killed, different = killed + len(after), different + (not same)
+            print(f"{made}: killed after {', '.join(after) or 'nothing'}: "
+                  f"{'the same' if same else f'ANOTHER, left behind: {left}'}", flush=True)  # fmt: skip
+    print(f"{killed} kills, {different} results that differ")
     sys.exit(different > 0)
 
 
-def launch(words: list[str], out: Path, ranks: int) -> "subprocess.Popen[bytes]":
-    """Start a run. Its output goes to a file beside its directory."""
+def launch(words: str, out: Path, ranks: int) -> "subprocess.Popen[bytes]":
+    """Start a command. Its output goes to a file beside what it makes."""
     own = Path(sys.executable)
     start = [str(own.with_name("gistgnn"))]
     if ranks:
         restarts = ["--nproc-per-node", str(ranks), "--max-restarts", "5"]
         start = [str(own.with_name("torchrun")), "--standalone", *restarts, "-m", "gistgnn"]
+    out.parent.mkdir(parents=True, exist_ok=True)
     with out.with_suffix(".log").open("wb") as log:
-        return subprocess.Popen([*start, *words, "--out", str(out)], stdout=log, stderr=log)
+        return subprocess.Popen([*start, *words.split()], stdout=log, stderr=log)
 
 
-def to_its_end(words: list[str], out: Path, rng: random.Random, length: float) -> list[str]:
-    """Run and kill repeatedly until the run ends by itself. Return the times of the kills."""
+def seconds(words: str, out: Path, ranks: int) -> float:
+    """Run a command to its end; return the seconds."""
+    start = time.perf_counter()
+    if launch(words, out, ranks).wait():
+        failed(out)
+    return time.perf_counter() - start
+
+
+def with_kills(words: str, out: Path, length: float, options: argparse.Namespace, rng: random.Random) -> list[str]:
+    """Run a command with kills to its end; return when it was killed."""
+    if options.then:
+        return halved(words, out, options.ranks, options.then, length * rng.uniform(0.4, 0.6))
+    if options.ranks:
+        return one_rank_less(words, out, options.ranks, length * rng.uniform(0.05, 0.95), rng)
     after: list[str] = []
     while True:
-        process, patience = launch(words, out, 0), rng.uniform(4, 4 + 0.7 * length)
+        process, patience = launch(words, out, 0), rng.uniform(0.15, 1.0) * length
         try:
-            status = process.wait(patience)
+            status = process.wait(patience if len(after) < 3 else None)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             after.append(f"{patience:.1f} s")
-            continue
+            if "--resume" in words or not out.exists():
+                continue
+            return after  # all was written already, and the same command would be refused
         return after if not status else failed(out)
 
 
-def one_rank_less(words: list[str], out: Path, ranks: int, patience: float, rng: random.Random) -> list[str]:
+def one_rank_less(words: str, out: Path, ranks: int, patience: float, rng: random.Random) -> list[str]:
     """Kill one rank after some seconds; torchrun starts all ranks again."""
     process = launch(words, out, ranks)
     time.sleep(patience)
@@ -104,7 +125,7 @@ def one_rank_less(words: list[str], out: Path, ranks: int, patience: float, rng:
     return [f"{patience:.1f} s (rank {rank}, {where})"] if not process.wait() else failed(out)
 
 
-def halved(words: list[str], out: Path, ranks: int, fewer: int, patience: float) -> list[str]:
+def halved(words: str, out: Path, ranks: int, fewer: int, patience: float) -> list[str]:
     """Kill all ranks after some seconds and resume with fewer ranks."""
     process = launch(words, out, ranks)
     time.sleep(patience)
@@ -134,8 +155,13 @@ def failed(out: Path) -> list[str]:
     raise SystemExit(out.with_suffix(".log").read_text())
 
 
-def digest(out: Path) -> str:
-    return hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
+def digest(made: Path) -> str:
+    """Return a digest of the model of a run, or of the arrays that a folder's manifest names."""
+    found, manifest = hashlib.sha256(), made / "manifest.json"
+    names = json.loads(manifest.read_text())["arrays"] if manifest.exists() else {}
+    for path in [made / f"{name}.npy" for name in sorted(names)] or [made / "model.safetensors"]:
+        found.update(path.name.encode() + path.read_bytes())
+    return found.hexdigest()
 
 
 if __name__ == "__main__":
