@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def logged() -> Iterator[list[str]]:
-    """The messages that are logged in the block, from level INFO on."""
+def logged(least: int = logging.INFO) -> Iterator[list[str]]:
+    """The messages that are logged in the block, from a level on."""
     messages: list[str] = []
     logger, handler = logging.getLogger("gistgnn"), logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(least)
     try:
         yield messages
     finally:

@@ -257,20 +257,21 @@ def note_doubts(graph: Graph) -> None:
     if not graph.test.any():
         log.info(f"{graph.name} has no test nodes: there are no test scores")
     share = _reversed_share(graph.edges)
-    if share is not None and share < _FEW:
-        log.info(
+    if share is not None and share < _FEW:  # a warning, which Python shows without a set-up
+        log.warning(
             f"{share:.0%} of the edges of {graph.name} have a reverse edge: messages go from source to target alone; "
             "if the graph is undirected, give both directions (gistgnn convert --undirected, or "
             "torch_geometric.transforms.ToUndirected)"
         )
     if graph.multi_label and graph.num_classes > 1 and bool((graph.y.sum(dim=1) == 1).all()):
-        log.info("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")
+        log.warning("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")
     if graph.multi_label or graph.regression:
         return
     there = torch.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes) > 0
     if missing := (~there).nonzero().flatten().tolist():
         shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        log.info(f"no node has class {shown}: the model has {graph.num_classes} outputs; number the classes from 0 on")
+        outputs = f"the model has {graph.num_classes} outputs; number the classes from 0 on"
+        log.warning(f"no node has class {shown}: {outputs}")
 
 
 def _reversed_share(edges: CSR) -> float | None:
