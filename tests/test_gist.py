@@ -141,10 +141,10 @@ def test_a_round_gives_plain_modules_and_leaving_it_aggregates() -> None:
         assert same(theta(gist), before)
     assert not same(theta(gist), before)
     for own, sub in zip(round_.blocks, round_, strict=True):
-        new = gist.theta.tensors["convs.1.weight"][own[1]][:, own[0]]
+        new = gist.theta.place.tensors["convs.1.weight"][own[1]][:, own[0]]
         assert torch.equal(new, named_tensors(sub)["convs.1.weight"])
     shared = torch.stack([named_tensors(sub)["convs.2.bias"] for sub in round_]).mean(0)
-    torch.testing.assert_close(gist.theta.tensors["convs.2.bias"], shared.detach())
+    torch.testing.assert_close(gist.theta.place.tensors["convs.2.bias"], shared.detach())
 
 
 def test_a_new_round_starts_without_gradients() -> None:
@@ -206,6 +206,6 @@ def test_carry_where_only_one_sub_gcn_took_steps(trained: int) -> None:
                 sub(GRAPH.x).square().sum().backward()
                 optimizer.step()
         own, other = round_.blocks[trained][0], round_.blocks[1 - trained][0]
-    kept = gist.theta.moments["moments/hidden.weight/exp_avg_sq"]
+    kept = gist.theta.place.moments["moments/hidden.weight/exp_avg_sq"]
     assert kept[own].any()
     assert not kept[other].any()

@@ -91,7 +91,7 @@ class GIST(GlobalModel):
         partition: "balanced" or "categorical" (see `Partition`).
         seed: initial parameters, blocks and dropout follow from it.
         device: where the sub-GCNs train.
-        store: where Θ is: "memory", "host", "sharded" over the ranks, or a `Store`.
+        store: where Θ is: "memory", "host", "sharded" (in memory, by rows over the ranks), or a `Store`.
         ranks: the processes that train the model together (see docs/how-to/workers.md); None: this one alone.
         axis_names: the names of the axes in messages about the partition; None: axis 0, axis 1, ...
 

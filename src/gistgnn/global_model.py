@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pkgutil import resolve_name
 from typing import Any, Literal, TypedDict
 
 import torch
@@ -125,8 +124,15 @@ class GlobalModel:
 
     def resume(self) -> None:
         """Resume from the Θ that an earlier process has left in the store's folder, after its last round."""
-        self._theta = resolve_name(self.store.place.home).reopen(self.store, self._spec)
-        self.next_round = self._theta.round
+        if not self._reopen():
+            where = self.store.folder or self.store.kind
+            raise InputError(f"there is no Θ to resume in {where}: resume from a checkpoint, or give its folder")
+
+    def _reopen(self) -> bool:
+        """Open the Θ that an earlier process has left; False: there is none."""
+        if found := Theta.reopen(self.store, self._spec, self.ranks):
+            self._theta, self.next_round = found, found.place.round
+        return found is not None
 
     def blocks(self, draw: int) -> list[Blocks]:
         """The blocks of every sub-GCN in a draw; in the paper's method, round t has draw t."""
@@ -194,22 +200,22 @@ class GlobalModel:
         if training.averages:
             zero = training.cross_weights == "zero"
             self._mean = Mean.of(self._full_spec, self.partition.split, self.input_axis, zero=zero)
-        if resumed and self.store.place.holds == "disk":
-            self.resume()
+        if resumed and self._reopen():
             return
-        if self.next_round or self._mean or init is not None or self._begins_with_given:
+        if resumed or self.next_round or self._mean or init is not None or self._begins_with_given:
             gains = self._mean.gains(self._partition_of(first).sub_gcns) if self._mean and init is None else {}
-            self._theta = self._make_theta(replace(self._spec, gains=gains, init=init), anew=self._theta is not None)
+            self._theta = self._make_theta(
+                replace(self._spec, gains=gains, init=init), anew=resumed or self._theta is not None
+            )
             self._begins_with_given = init is not None
             self.next_round = 0
         if training.cross_weights == "zero" and not resumed:
             self.begin_round(first).begin_as_narrow_models(self._full_spec)
-            self.next_round = self.theta.round = 0
+            self.next_round = self.theta.place.round = 0
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         require_theta_fits(spec, self.store, self.ranks.count)
-        theta: Theta = resolve_name(self.store.place.home).make(self.store, spec, self.ranks, replace=anew)
-        return theta
+        return Theta.make(self.store, spec, self.ranks, replace=anew)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
         """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""

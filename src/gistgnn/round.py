@@ -47,9 +47,9 @@ class Round:
     ) -> None:
         self.number, self.blocks = number, blocks
         self._theta, self._make, self._input_axis, self._scales = theta, make, input_axis, scales or {}
-        self.streams, self.keeps_moments = theta.streams, keeps_moments or len(blocks) == 1
+        self.streams, self.keeps_moments = theta.place.streams, keeps_moments or len(blocks) == 1
         if fresh:
-            theta.forget_moments()
+            theta.place.forget_moments()
         dealt = theta.begin(number, blocks)
         # Every rank trains the original itself, and writes it to the copies that are dealt to the rank.
         self._written = {0: dealt} if copies and dealt else {i: [i] for i in dealt}
@@ -131,7 +131,7 @@ class Round:
             theta.wait_for_reader()
         except GistError as error:
             failure = error
-        every = theta.exchange.agree(losses, failure, theta.trained)
+        every = theta.agree(losses, failure)
         means = [every[i] for i in sorted(every)]
         mean = sum(means) / len(means) if means else 0.0
         theta.commit(mean)

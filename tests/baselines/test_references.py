@@ -57,7 +57,7 @@ def test_local_sgd_averages_full_models_after_every_zeta_steps(workers: int) -> 
     else:
         alone = make("gist", 1)
         fit(alone)
-        assert all(torch.equal(t, gist.theta.tensors[n]) for n, t in alone.theta.tensors.items())
+        assert all(torch.equal(t, gist.theta.place.tensors[n]) for n, t in alone.theta.place.tensors.items())
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

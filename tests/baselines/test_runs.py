@@ -83,7 +83,7 @@ def train_all(ranks: Ranks) -> list[dict[str, Any]]:
         ranks.traffic = Traffic()
         gist, result = fitted(case, ranks)
         every = {"communication": result.communication, "history": result.history, "test": result.test}
-        every["theta"] = gist.theta.tensors.copy() if case[0] == "data-parallel" else None
+        every["theta"] = gist.theta.place.tensors.copy() if case[0] == "data-parallel" else None
         found.append({**left(result), **every} if ranks.leads else every)
     return found
 
@@ -113,7 +113,7 @@ def test_ranks_end_as_one_process_does() -> None:
 
 def test_what_a_worker_sends_in_a_round() -> None:
     traffic = {method: fit(make(method, 4)).traffic for method in METHODS}
-    theta = sum(p.nbytes for p in make("gist", 1).theta.tensors.values())
+    theta = sum(p.nbytes for p in make("gist", 1).theta.place.tensors.values())
     assert traffic["local-sgd"] == {"workers": 4, "bytes_per_round": pytest.approx(2 * 3 / 4 * theta)}
     assert traffic["data-parallel"] == {"workers": 4, "bytes_per_step": pytest.approx(2 * 3 / 4 * theta)}
     assert traffic["ensemble"] == {"workers": 4}

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cuda
 MODELS = [f"{name} {norm} 2" for name in OURS for norm in ("layer", "batch")]
 MODELS += [f"pyg {name} {norm} cat" for name in PYG for norm in ("layer_norm", "batch_norm")]
 MODELS += list(USERS)
-ALONE = [name for name, place in STORES.items() if not place.shared]  # one process can use them
+ALONE = list(STORES)
 RUN_BY_ALL = ("gat layer 2", "gcn batch 2", "pyg gcn layer_norm cat")
 SAMPLED = [{"sampler": SAMPLERS[name](**own), "epochs": 12} for name, own in SAMPLING.items()]
 ADAM = {"optimizer": "adam", "momentum": 0.0, "lr": 1e-4}
@@ -55,7 +55,7 @@ def resumed(devices: list[str], kind: str, folder: Path, dropout: float = 0.0, *
         fit(gist, callbacks=stop, saving=Saving(folder / "checkpoints", resume=True), **options)
         found = left(gist)
         if kind == "disk":
-            gist.theta.close()  # type: ignore[attr-defined]
+            gist.theta.place.close()  # type: ignore[attr-defined]
     return found
 
 

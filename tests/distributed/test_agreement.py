@@ -50,7 +50,7 @@ CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by wha
     "seed is 0 on rank 0 and 1 on rank 2": {"seed": 1},
     "hidden is [8, 8] on rank 0 and [8, 6] on rank 2": {"widths": (8, 6)},
     "whole is [] on rank 0 and [1] on rank 2": {"whole": 1},
-    "store is 'memory' on rank 0 and 'sharded' on rank 2": {"store": "sharded"},
+    "share is 'whole' on rank 0 and 'rows' on rank 2": {"store": "sharded"},
     "model is 'GCN' on rank 0 and 'GraphSAGE' on rank 2": {"build": OURS["graphsage"]},
     "dropout is 0.0 on rank 0 and 0.1 on rank 2": {"build": lambda widths: OURS["gcn"](widths, dropout=0.1)},
     # The graph.

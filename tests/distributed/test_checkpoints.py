@@ -15,7 +15,7 @@ from tests.helpers.refusals import refused
 from tests.helpers.resuming import after
 
 from .launch import on_ranks
-from .test_equality import CARRY, joined, left, same
+from .test_equality import CARRY, joined, left, placed, same
 from .test_equality import fitted as trained
 
 M = 4
@@ -28,14 +28,23 @@ RUNS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     "phases": (MODEL, (8, 12), PHASES),
 }
 # W and the store before and after the stop; W = 0 is a single process without ranks.
-CHANGES = [((4, "sharded"), (2, "sharded")), ((3, "sharded"), (0, "memory")), ((0, "memory"), (3, "sharded"))]
+CHANGES = [
+    ((4, "sharded"), (2, "disk rows")),
+    ((3, "disk rows"), (0, "memory")),
+    ((0, "host"), (3, "disk")),
+    ((2, "disk"), (3, "host rows")),
+    ((3, "disk rows"), (3, "disk rows")),
+]
 Where = tuple[int, str]
+BY_ROWS = ("sharded", "disk rows", "host rows")
+ROUNDS = 1000  # more than there are
 
 
-def fitted(name: str, ranks: Ranks | None, store: str, **options: Any) -> dict[str, Any]:
+def fitted(name: str, ranks: Ranks | None, store: str, folder: Path | None = None, **options: Any) -> dict[str, Any]:
     """Six rounds of two steps, scored after each, with moments that are carried; nine in phases."""
     model, widths, own = RUNS[name]
-    return left(*trained((model, widths, M, {"epochs": 11 * M, **CARRY, **own, **options}), store, ranks))
+    case = (model, widths, M, {"epochs": 11 * M, **CARRY, **own, **options})
+    return left(*trained(case, placed(store, folder), ranks))
 
 
 @cache
@@ -44,10 +53,11 @@ def unbroken(name: str) -> dict[str, Any]:
 
 
 def work(ranks: Ranks | None, store: str, folder: Path, stop: int) -> list[dict[str, Any]]:
-    return [
-        fitted(name, ranks, store, callbacks=after(stop), saving=Saving(folder / name, every=2, resume=True))
-        for name in RUNS
-    ]
+    def to(name: str) -> dict[str, Any]:
+        saving = Saving(folder / name, every=2, resume=True)
+        return {"callbacks": after(stop), "runner": "in-turn" if stop < ROUNDS else "auto", "saving": saving}
+
+    return [fitted(name, ranks, store, folder / f"{name}-theta", **to(name)) for name in RUNS]
 
 
 def run(where: Where, folder: Path, stop: int) -> list[dict[str, Any]]:
@@ -61,7 +71,7 @@ def whole(own: list[dict[str, Any]], store: str) -> dict[str, Any]:
     """What is left of one run, which all ranks know alike."""
     assert all(rest(each) == rest(own[0]) for each in own)
     tensors = [each["tensors"] for each in own]
-    return {**own[0], "tensors": joined(tensors) if store == "sharded" else tensors[0]}
+    return {**own[0], "tensors": joined(tensors) if store in BY_ROWS else tensors[0]}
 
 
 def rest(own: dict[str, Any]) -> list[Any]:
@@ -73,8 +83,13 @@ def test_a_run_goes_on_with_other_ranks_and_another_store(tmp_path: Path, before
     run(before, tmp_path, 3)
     for name in RUNS:
         names = [place.name for place in Checkpoints(tmp_path / name).whole()]
-        assert names == ["round-00000002", "round-00000003"]
-    found = run(then, tmp_path, 1000)
+        assert names[-2:] == ["round-00000002", "round-00000003"]
+    found = run(then, tmp_path, ROUNDS)
+    count, store = then  # no files of the stores before
+    folders = {f"rows-{rank:05}-of-{count:05}" for rank in range(count)} if store == "disk rows" else {""}
+    assert {path.name.partition(".")[2] for path in tmp_path.glob("*-theta*")} == (
+        folders if "disk" in store else set()
+    )
     for name, own in zip(RUNS, found, strict=True):
         expected = unbroken(name)
         same(own["tensors"], expected["tensors"])

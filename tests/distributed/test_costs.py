@@ -33,7 +33,7 @@ def test_what_is_sent_is_what_the_formula_says(count: int, store: str, state: st
     said, sharded = found[0], store == "sharded"
     assert (said["ranks"], said["rounds"]) == (count, ROUNDS)
     assert sum(said["sent"]) == sum(said["received"])
-    expected = costs(theta, slices, count, 2, sharded=sharded)
+    expected = costs(theta, slices, count, 2, copies=None if sharded else count)
     assert said["formula"] == pytest.approx(vars(expected))
     mean = sum(said["sent"]) / count
     assert mean == pytest.approx(expected.gist, rel=0.04)  # the rows that a rank owns itself are random

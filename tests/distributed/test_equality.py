@@ -1,6 +1,8 @@
 """Wherever the sub-GCNs train and Θ lies, it ends up the same, bit for bit."""
 
 from functools import cache
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,10 @@ from torch import Tensor
 from gistgnn import GIST
 from gistgnn.distributed import Ranks, load_on_ranks
 from gistgnn.fit.result import Result
+from gistgnn.runners.registry import RUNNERS
 from gistgnn.sampling import ClusterSampling, LadiesSampling, SaintWalkSampling
 from gistgnn.settings import Phase
-from gistgnn.theta.memory import InMemory
-from gistgnn.theta.sharded import Sharded
+from gistgnn.theta.registry import SHARES, STORES, Store
 from tests.helpers.edges import MODELS as EDGE_MODELS
 from tests.helpers.edges import edge_graph, only
 from tests.helpers.fitting import quiet
@@ -43,10 +45,19 @@ CASES: list[Case] = [
 ]
 
 
-def fitted(case: Case, store: str = "memory", ranks: Ranks | None = None, device: str = "cpu") -> tuple[GIST, Result]:
+def placed(name: str, folder: Path | None = None) -> Store:
+    """The store of a place and an exchange, such as "disk rows"; without one, whole."""
+    kind, _, share = name.partition(" ")
+    return Store.in_run(kind, folder, share=share or "whole")
+
+
+def fitted(
+    case: Case, store: Store | str = "memory", ranks: Ranks | None = None, device: str = "cpu"
+) -> tuple[GIST, Result]:
     model, widths, m, options = case
     build, own = every_model()[model]
-    gist = GIST(build, widths[0] if isinstance(own, int) else widths, m, store=store, ranks=ranks, device=device)
+    given = store if isinstance(store, Store) else placed(store)
+    gist = GIST(build, widths[0] if isinstance(own, int) else widths, m, store=given, ranks=ranks, device=device)
     given = {**SETTINGS, **options}
     if "phases" in given:
         del given["epochs"]
@@ -56,11 +67,10 @@ def fitted(case: Case, store: str = "memory", ranks: Ranks | None = None, device
 def left(gist: GIST, result: Result) -> dict[str, Any]:
     """What a rank has of Θ, its moments and the best Θ, and what it knows of the run."""
     theta = gist.theta
-    assert isinstance(theta, (InMemory, Sharded))
-    parts = {"theta": theta.tensors, "best": theta.best}
+    parts = {"theta": theta.place.tensors, "best": theta.place.values(best=True)}
     tensors = {f"{kind}/{name}": tensor.clone() for kind, own in parts.items() for name, tensor in own.items()}
-    tensors |= {key: value for key, value in theta.moments.items() if not key.endswith("/step")}
-    steps = {key: float(value) for key, value in theta.moments.items() if key.endswith("/step")}
+    tensors |= {key: value for key, value in theta.place.moments.items() if not key.endswith("/step")}
+    steps = {key: float(value) for key, value in theta.place.moments.items() if key.endswith("/step")}
     return {"tensors": tensors, "steps": steps, "history": quiet(result.history), "test": result.test}
 
 
@@ -69,12 +79,12 @@ def alone(number: int) -> dict[str, Any]:
     return left(*fitted(CASES[number]))
 
 
-def train_all(ranks: Ranks, store: str) -> list[dict[str, Any]]:
-    return [left(*fitted(case, store, ranks)) for case in CASES]
+def train_all(ranks: Ranks, store: str, folder: Path) -> list[dict[str, Any]]:
+    return [left(*fitted(case, placed(store, folder / str(k)), ranks)) for k, case in enumerate(CASES)]
 
 
 def joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return {name: torch.cat([part[name].reshape(-1) for part in parts]) for name in parts[0]}
 
 
 def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
@@ -83,16 +93,37 @@ def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         assert torch.equal(found[name].view(tensor.shape), tensor), name
 
 
-@pytest.mark.parametrize(("count", "store"), [(1, "sharded"), (2, "memory"), (3, "memory"), (4, "sharded")])
-def test_any_number_of_ranks_trains_the_same_theta(count: int, store: str) -> None:
-    every = on_ranks(count, train_all, store)
+@pytest.mark.parametrize(("count", "store"), [(1, "sharded"), (2, "disk rows"), (3, "memory"), (4, "host rows")])
+def test_any_number_of_ranks_trains_the_same_theta(count: int, store: str, tmp_path: Path) -> None:
+    every = on_ranks(count, train_all, store, tmp_path)
     for k, case in enumerate(CASES):
         expected, own = alone(k), [found[k] for found in every]
         for key in ("steps", "history", "test"):
             assert all(each[key] == expected[key] for each in own), (case, key)
         tensors = [each["tensors"] for each in own]
-        for found in [joined(tensors)] if store == "sharded" else tensors:
+        for found in tensors if store == "memory" else [joined(tensors)]:
             same(found, expected["tensors"])
+
+
+def everywhere(ranks: Ranks, folder: Path) -> dict[str, list[Any]]:
+    """The model of every place and exchange, by runner."""
+    found = dict[str, list[Any]]()
+    for runner, kind, share in product(RUNNERS, STORES, SHARES):
+        case = ("gcn batch 2", (9, 10), 5, {**CARRY, "runner": runner})
+        model = fitted(case, placed(f"{kind} {share}", folder / f"{runner}-{kind}-{share}"), ranks)[1].model
+        if ranks.leads:
+            found.setdefault(runner, []).append({name: value.tolist() for name, value in model.state_dict().items()})
+    return found
+
+
+def test_every_place_with_every_exchange_and_runner_gives_the_same_model(tmp_path: Path) -> None:
+    """That of one process; the fused runner's differs from it by rounding, as other sub-GCNs are fused."""
+    model = fitted(("gcn batch 2", (9, 10), 5, CARRY))[1].model
+    alone = {name: value.tolist() for name, value in model.state_dict().items()}
+    found, _ = on_ranks(2, everywhere, tmp_path)
+    for runner, models in found.items():
+        assert len(models) == 6
+        assert all(model == (models[0] if runner == "fused" else alone) for model in models), runner
 
 
 SAMPLED = {"ladies": LadiesSampling(8, (6, 6)), "saint-rw": SaintWalkSampling(batch_size=9, walk_length=2)}

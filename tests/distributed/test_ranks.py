@@ -43,23 +43,21 @@ def refusals(ranks: Ranks) -> str:
         GIST(build, (8,), 1, ranks=ranks)
     with refused("sub_gcns is 1, fewer than the 2 ranks"):
         GIST(build, (8,), 4, ranks=ranks).fit(tiny_graph(), phases=(Phase(1, 4),), progress=False)
-    with refused("the store is host, but there are ranks: use memory or sharded"):
-        GIST(build, (8,), 2, store="host", ranks=ranks)
     gist = GIST(OURS["graphsage"], (9, 10), 4, store="sharded", ranks=ranks)
-    before = {name: rows.clone() for name, rows in gist.theta.tensors.items()}  # type: ignore[attr-defined]
+    before = {name: rows.clone() for name, rows in gist.theta.place.tensors.items()}  # type: ignore[attr-defined]
     round_ = gist.begin_round()
     if ranks.rank == 1:
         with torch.no_grad():
             named_tensors(round_.subs[0])["convs.1.bias"].fill_(float("nan"))
     with pytest.raises(DivergedError) as caught:
         round_.aggregate({ranks.rank: 0.5})
-    assert all(torch.equal(rows, before[name]) for name, rows in gist.theta.tensors.items())  # type: ignore[attr-defined]
+    assert all(torch.equal(rows, before[name]) for name, rows in gist.theta.place.tensors.items())  # type: ignore[attr-defined]
     assert caught.value.relayed
     return str(caught.value)
 
 
 def test_all_ranks_refuse_what_does_not_go_together_and_hear_of_one_that_diverged() -> None:
-    with refused("the store is sharded, but there are no ranks", "torchrun"):
+    with refused("share is rows, but there are no ranks", "torchrun"):
         GIST(OURS["gcn"], (8,), 2, store="sharded")
     first, second = on_ranks(2, refusals)
     assert first == second

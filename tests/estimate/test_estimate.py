@@ -25,7 +25,6 @@ from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Phase, Training
-from gistgnn.theta.memory import InMemory
 from gistgnn.utils.process_memory import held_bytes
 from tests.graph_folders.folders import some_graph
 from tests.helpers.clustered_folders import make_clustered
@@ -71,8 +70,7 @@ def test_sizes_are_those_of_real_sub_gcns(
     run = config(name, tuple(hidden), m, norm=norm, partitioned=partitioned)
     [phase], gist = RunShape(run, SIZES).phases, run.trainer(F, C)
     subs = list(gist.begin_round())
-    assert isinstance(gist.theta, InMemory)
-    assert RunShape(run, SIZES).theta == sum(tensor.nbytes for tensor in gist.theta.tensors.values())
+    assert RunShape(run, SIZES).theta == sum(tensor.nbytes for tensor in gist.theta.place.tensors.values())
     assert RunShape(run, SIZES).full == sum(p.numel() for p in gist.model().parameters())
     assert phase.parameters == [sum(p.numel() for p in sub.parameters()) for sub in subs]
     assert phase.slices == [sum(tensor.nbytes for tensor in sub.state_dict().values()) for sub in subs]
@@ -124,7 +122,7 @@ def test_files_and_the_host_take_the_parameters_out_of_memory() -> None:
     assert plan(half, SIZES, "disk").theta == theta // 2
     wide = replace(wide, device="cuda")
     memory, host = (option(wide, SIZES, store, gpu=2**40).peaks for store in ("memory", "host"))
-    assert host["cuda"] < memory["cuda"] - 3 * theta
+    assert host["cuda"] < memory["cuda"] - 2 * theta  # the model is there while it is scored
     assert host["cpu"] > memory["cpu"]
 
 

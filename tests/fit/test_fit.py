@@ -110,7 +110,7 @@ def test_divergence_keeps_theta_from_before_the_round(m: int, round_number: int,
         assert same(before, theta(gist))
         assert caught.value.round_number == caught.value.result.progress.rounds == round_number
         assert same({n: t.detach() for n, t in named_tensors(caught.value.result.model).items()}, before)
-    assert all(bool(torch.isfinite(t).all()) for t in gist.theta.tensors.values())
+    assert all(bool(torch.isfinite(t).all()) for t in gist.theta.place.tensors.values())
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -161,7 +161,7 @@ def test_products_are_halved_and_all_else_is_not(runner: str) -> None:
         ]
     assert (True, torch.bfloat16) in seen
     assert {kind for training, kind in seen if not training} == {torch.float32}  # scores are not halved
-    kept = [*theta(gist).values(), *gist.theta.moments.values()]
+    kept = [*theta(gist).values(), *gist.theta.place.moments.values()]
     assert {tensor.dtype for tensor in kept if tensor.is_floating_point()} == {torch.float32}
     assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.1)
     assert losses["bf16"] != losses["float32"]

@@ -191,4 +191,4 @@ def test_a_loss_that_is_not_finite_names_the_first_sub_gcn(runner: str) -> None:
     assert runner != "in-turn" or losses.keys() == {0, 1, 2}  # the others are not trained for nothing
     with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
         round_.aggregate(losses)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.place.tensors.items())

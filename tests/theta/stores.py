@@ -18,7 +18,7 @@ def store(kind: str, folder: Path, precision: str = "float32") -> Store:
 
 def values(theta: Theta) -> dict[str, Tensor]:
     """Parameters, buffers and moments."""
-    found = {**theta.tensors, **{key.removeprefix(MOMENTS): value for key, value in theta.moments.items()}}
+    found = {**theta.place.tensors, **{key.removeprefix(MOMENTS): value for key, value in theta.place.moments.items()}}
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 
 

@@ -99,7 +99,7 @@ def test_a_disk_that_fails_costs_the_round_at_most(
         shaken(gist, before, torch.optim.Adam)
         done = not fails_at(at, call, lambda gist=gist: shaken(gist, 1, torch.optim.Adam), monkeypatch)
         if not before:
-            gist.next_round = gist.theta.round
+            gist.next_round = gist.theta.place.round
             shaken(gist, 2 - gist.next_round, torch.optim.Adam)
         again = make(store=store("disk", folder))
         again.resume()

@@ -130,9 +130,9 @@ def test_with_weights_between_blocks_the_full_model_stays_when_m_changes(
     gist = begun(name, widths, Phase(4, 1), seed)
     training = Training(phases=(Phase(4, 1), Phase(m, 1)))
     gist._begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
-    before = {name: tensor.clone() for name, tensor in gist.theta.tensors.items()}  # type: ignore[attr-defined]
+    before = {name: tensor.clone() for name, tensor in gist.theta.place.tensors.items()}  # type: ignore[attr-defined]
     gist.begin_round(Schedule(training, 1, 1).plan(1)).aggregate()
-    for key, tensor in gist.theta.tensors.items():  # type: ignore[attr-defined]
+    for key, tensor in gist.theta.place.tensors.items():  # type: ignore[attr-defined]
         torch.testing.assert_close(tensor, before[key], rtol=1e-12, atol=0)
 
 

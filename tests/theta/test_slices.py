@@ -16,8 +16,8 @@ from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GAT, GCN, GraphSAGE
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import Batch, forward
-from gistgnn.theta.memory import InMemory
 from gistgnn.theta.slices import fill, give_moments, name_of, trained_tensors
+from gistgnn.theta.theta import Theta
 from tests.helpers.fitting import same
 from tests.helpers.models import C, F, Stack, built, every_model, layout_of, tiny_graph
 from tests.helpers.reference import merged, slice_of, zeroed
@@ -29,7 +29,7 @@ class Split(NamedTuple):
 
     layout: Layout
     features: tuple[int, ...]
-    theta: InMemory
+    theta: Theta
     blocks: list[Blocks]
     subs: list[nn.Module]
 
@@ -37,7 +37,9 @@ class Split(NamedTuple):
 def split(name: str, features: tuple[int, ...], m: int, whole: set[int], kind: str, seed: int) -> Split:
     layout = layout_of(name)
     full = built(name, features, seed)
-    theta = InMemory(layout, layout.widths(features), {n: t.detach().clone() for n, t in named_tensors(full).items()})
+    theta = Theta.of_tensors(
+        layout, layout.widths(features), {n: t.detach().clone() for n, t in named_tensors(full).items()}
+    )
     blocks = Partition(features, m, whole=whole, kind=kind, seed=seed).blocks(0)
     subs = [built(name, [len(b) for b in own], seed + 1) for own in blocks]
     for i in theta.begin(0, blocks):
@@ -45,7 +47,7 @@ def split(name: str, features: tuple[int, ...], m: int, whole: set[int], kind: s
     return Split(layout, features, theta, blocks, subs)
 
 
-def put(theta: InMemory, blocks: list[Blocks], subs: list[nn.Module], optimizers: Sequence[Any] = ()) -> None:
+def put(theta: Theta, blocks: list[Blocks], subs: list[nn.Module], optimizers: Sequence[Any] = ()) -> None:
     for i in theta.begin(0, blocks):
         theta.keep(i, trained_tensors(subs[i], optimizers[i] if optimizers else None))
     theta.commit(0.0)
@@ -78,25 +80,25 @@ def test_take_and_put_do_what_the_definition_says(data: st.DataObject) -> None:
     case = data.draw(splits(data.draw(st.sampled_from(list(every_model()))), 5))
     before = case.theta.copy()
     put(case.theta, case.blocks, case.subs)
-    assert all(torch.equal(case.theta.tensors[n], before[n]) for n in before)
+    assert all(torch.equal(case.theta.place.tensors[n], before[n]) for n in before)
     for i, sub in enumerate(case.subs):
         for n, tensor in named_tensors(sub).items():
             assert torch.equal(tensor, slice_of(case.layout, n, before[n], case.blocks[i], case.features))
         move(sub, i)
-    assert all(torch.equal(case.theta.tensors[n], old) for n, old in before.items())  # the slices are copies
+    assert all(torch.equal(case.theta.place.tensors[n], old) for n, old in before.items())  # the slices are copies
     put(case.theta, case.blocks, case.subs)
     for n, old in before.items():
         values = [named_tensors(sub)[n].detach() for sub in case.subs]
         expected = merged(case.layout, n, old, values, case.blocks, case.features)
-        exact = case.theta.slices.disjoint(n, case.blocks)
+        exact = case.theta.place.slices.disjoint(n)
         torch.testing.assert_close(
-            case.theta.tensors[n], expected, rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6
+            case.theta.place.tensors[n], expected, rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6
         )
 
 
 def test_flags_are_not_averaged() -> None:
     flags = {"flag": torch.tensor(True), "mask": torch.tensor([True, False, True, False])}
-    theta = InMemory(
+    theta = Theta.of_tensors(
         Layout({"flag": (), "mask": ((Segment(0),),)}, (1,)), (4,), {n: f.clone() for n, f in flags.items()}
     )
     subs = [nn.Module(), nn.Module()]
@@ -104,7 +106,7 @@ def test_flags_are_not_averaged() -> None:
         sub.register_buffer("flag", flags["flag"])
         sub.register_buffer("mask", flags["mask"][own])
     put(theta, [(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], subs)
-    assert same(theta.tensors, flags)
+    assert same(theta.place.tensors, flags)
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -141,19 +143,19 @@ def test_moments_are_sliced_and_merged_as_the_parameters(data: st.DataObject, na
             for parameter in sub.parameters():
                 parameter.grad = torch.randn_like(parameter)
             opt.step()  # in place: Θ's moments are copied
-        assert all(torch.equal(case.theta.moments[key], value) for key, value in kept.items())
+        assert all(torch.equal(case.theta.place.moments[key], value) for key, value in kept.items())
         put(case.theta, blocks, subs, optimizers)
         states = [trained_tensors(sub, opt) for sub, opt in zip(subs, optimizers, strict=True)]
         for key in (key for key in states[0] if key.startswith("moments/")):
-            found = case.theta.moments[key]
+            found = case.theta.place.moments[key]
             if key.endswith("/step"):
                 assert found == number + 1
                 continue
-            old = kept.get(key, torch.zeros_like(case.theta.tensors[name_of(key)]))
+            old = kept.get(key, torch.zeros_like(case.theta.place.tensors[name_of(key)]))
             expected = merged(layout, name_of(key), old, [s[key] for s in states], blocks, case.features)
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
             kept[key] = found.clone()
-    assert bool(case.theta.moments) == (optimizer != "sgd")
+    assert bool(case.theta.place.moments) == (optimizer != "sgd")
 
 
 def test_a_module_that_does_not_fit_is_refused() -> None:
@@ -166,7 +168,7 @@ def test_a_module_that_does_not_fit_is_refused() -> None:
     ):
         with refused(*parts):
             fill(GCN(F, widths, classes), case.theta.slice_of(0))
-    assert all(torch.equal(case.theta.tensors[n], before[n]) for n in before)
+    assert all(torch.equal(case.theta.place.tensors[n], before[n]) for n in before)
 
 
 # The definition: a sub-GCN is the full model in which everything outside its blocks is zero.
@@ -197,7 +199,7 @@ def test_a_sub_gcn_is_the_full_model_with_the_rest_zero(
     full = build(widths).double().eval()
     for tensor in named_tensors(full).values():
         tensor.detach().normal_()
-    theta = InMemory(layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()})
+    theta = Theta.of_tensors(layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()})
     x = torch.randn(12, widths[0], dtype=torch.float64)
     batch = Batch(x, graph.edge_index, graph.y, graph.train)
     blocks = Partition(widths, m, whole=whole, seed=seed).blocks(0)
@@ -206,7 +208,7 @@ def test_a_sub_gcn_is_the_full_model_with_the_rest_zero(
         sub = build(tuple(len(b) for b in own)).double().eval()
         fill(sub, theta.slice_of(i))
         found = forward(sub, batch.select_columns(own[0]))
-        rest_zero = zeroed(layout, theta.tensors, own, widths)
+        rest_zero = zeroed(layout, theta.place.tensors, own, widths)
         with torch.no_grad():
             for n, tensor in named_tensors(full).items():
                 tensor.copy_(rest_zero[n])

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn import GIST
-from gistgnn.distributed import Ranks
 from gistgnn.layout.axes import named_tensors
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.settings import Phase, Training
 from gistgnn.storage import tensors
-from tests.distributed.launch import on_ranks
 from tests.helpers.fitting import same
 from tests.helpers.models import OURS, C, F
 from tests.helpers.reference import held_positions
@@ -40,7 +38,7 @@ def between(gist: GIST, name: str, plan: RoundPlan) -> Tensor:
     tensor = values(gist.theta)[name]
     outside = torch.ones_like(tensor, dtype=torch.bool)
     for blocks in gist._partition_of(plan).blocks(plan.draw):
-        rows = [held_positions(dim, blocks, gist.theta.slices.features) for dim in gist.layout.dims[name]]
+        rows = [held_positions(dim, blocks, gist.theta.place.slices.features) for dim in gist.layout.dims[name]]
         outside[torch.meshgrid(*map(torch.tensor, rows), indexing="ij")] = False
     return tensor[outside]
 
@@ -49,7 +47,7 @@ def between(gist: GIST, name: str, plan: RoundPlan) -> Tensor:
 def test_zero_cross_weights_make_narrow_models_side_by_side(model: str, copies: bool) -> None:
     own = training(4, "zero", copies=copies)
     gist = begun(GIST(lambda w: OURS[model](w, norm="batch"), (8, 12), 4, seed=3), own)
-    assert (gist.next_round, gist.theta.round) == (0, 0)
+    assert (gist.next_round, gist.theta.place.round) == (0, 0)
     for name in ("convs.0.weight", "convs.1.weight"):
         assert not between(gist, name, first(own)).count_nonzero()
     subs = gist.begin_round(replace(first(own), copies=False)).subs
@@ -125,12 +123,6 @@ def test_theta_begins_alike_everywhere(model: str, kind: str, tmp_path: Path, mo
     assert same(memory, host)
     assert same(memory, disk)
     assert [path.name for path in tmp_path.iterdir()] == ["theta"]
-    one, other = on_ranks(2, rows_of, model, kind)
-    assert same({n: torch.cat([one[n], other[n]]).view(t.shape) for n, t in memory.items()}, memory)
 
 
 BUILDS: dict[str, Any] = {"gcn": OURS["gcn"], "masked": Masked}
-
-
-def rows_of(ranks: Ranks, model: str, kind: str) -> dict[str, Tensor]:
-    return values(begun(GIST(BUILDS[model], (8, 9), 2, store="sharded", ranks=ranks), training(2, kind)).theta)

@@ -117,7 +117,7 @@ def test_a_round_that_breaks_off_or_diverges_leaves_theta_as_it_was(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("tape",), ["store is 'tape'", "memory, host, disk, sharded"]),
+        (("tape",), ["store is 'tape'", "memory, host, disk"]),
         (("disk",), ["store is disk", "no folder"]),
         (("memory", Path("x")), ["store is memory", "disk"]),
         (("host", None, "bf16"), ["bf16", "host"]),

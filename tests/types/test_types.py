@@ -14,7 +14,7 @@ from gistgnn import GIST
 from gistgnn.partition import KINDS
 from gistgnn.runners.registry import RUNNERS, RunnerName
 from gistgnn.sampling.registry import FULL, SAMPLERS, SamplerName
-from gistgnn.theta.registry import STORES, StoreName
+from gistgnn.theta.registry import SHARDED, STORES, StoreName
 from gistgnn.training.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName
 from tests.examples.test_examples import PROGRAM
 from tests.helpers.fitting import gcn
@@ -47,7 +47,7 @@ def test_the_names_for_type_checkers_are_those_of_the_registries() -> None:
     assert list(NAMES.values()) == [get_args(literal) for literal in literals]
     assert get_args(RunnerName) == tuple(RUNNERS)
     assert get_args(SamplerName) == (FULL, *SAMPLERS)
-    assert get_args(StoreName) == tuple(name for name, place in STORES.items() if place.holds != "disk")
+    assert get_args(StoreName) == (*(name for name, place in STORES.items() if place.holds != "disk"), SHARDED)
     parameter = inspect.signature(GIST).parameters["partition"]
     assert get_args(parameter.annotation) == KINDS
 

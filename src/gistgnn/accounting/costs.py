@@ -19,7 +19,7 @@ from gistgnn.partition import Partition
 from gistgnn.sampling import Sampling, expected_batch
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.registry import Place, Store
+from gistgnn.theta.registry import Store
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes
 
@@ -49,18 +49,17 @@ def moments_of(training: Training) -> int:
 
 
 def memory_of(
-    graph: Graph, training: Training, place: Place, device: torch.device, ranks: World, theta: int, slices: list[int]
+    graph: Graph, training: Training, store: Store, device: torch.device, ranks: World, theta: int, slices: list[int]
 ) -> dict[str, int]:
     """Bytes that a process holds from the beginning of a run to its end, by what holds them."""
     # Sub-GCNs count with gradients and the optimiser's state; Θ, the best Θ and moments where the device holds them.
-    moments, own = moments_of(training), slices[ranks.rank :: ranks.count] or slices
+    place, moments, own = store.place, moments_of(training), slices[ranks.rank :: ranks.count] or slices
     held = {"graph": graph.held_bytes}
     if place.holds == "device" or (place.holds == "host" and device.type == "cpu"):
-        share = ranks.count if place.shared else 1
+        share = ranks.count if store.share == "rows" else 1
         carried = moments * theta if training.keeps_moments or len(slices) == 1 else 0
         held |= {"theta": theta // share, "best": theta // share, "moments": carried // share}
-    one_at_a_time = place.streams and not place.shared
-    return {**held, "sub_gcns": (2 + moments) * (max(own) if one_at_a_time else sum(own))}
+    return {**held, "sub_gcns": (2 + moments) * (max(own) if place.streams else sum(own))}
 
 
 def round_costs(
@@ -68,7 +67,7 @@ def round_costs(
 ) -> Costs:
     """Bytes that a worker sends in a round, with each sub-GCN on its own worker and Θ shared out to the workers."""
     carried = moments_of(training) if training.keeps_moments and sub_gcns > 1 else 0
-    return costs(theta, (1 + carried) * sum(slices), workers, local_steps, sharded=True)
+    return costs(theta, (1 + carried) * sum(slices), workers, local_steps)
 
 
 def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
@@ -84,8 +83,8 @@ def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
         # The memory that this process holds may be that of a Θ that is replaced.
         held = psutil.Process().memory_info().rss if where.type == "cpu" else torch.cuda.memory_allocated(where)
         there = available_bytes(where) + int(held)
-        needed = needed // ranks if place.shared else needed
-        advice += "" if place.shared else ", or keep the parameters in files, by the store disk"
+        needed = needed // ranks if store.share == "rows" else needed
+        advice += ", or keep the parameters in files, by the store disk"
     if needed > there:
         raise _too_large(f"the model of widths {spec.widths}", needed, where, there, advice)
 

@@ -17,16 +17,17 @@ from gistgnn.fit.prepare import Variant
 from gistgnn.gist import GIST
 from gistgnn.global_model import WorkerOptions
 from gistgnn.layout.axes import Build
-from gistgnn.partition import Blocks
 from gistgnn.round import Round
 from gistgnn.runners.registry import Losses
 from gistgnn.sampling import Batch, Sampler, arguments, multiplying
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
+from gistgnn.theta.exchange import Exchange
+from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.slices import THETA, Trained
-from gistgnn.theta.theta import Exchange, Theta
+from gistgnn.theta.theta import Theta
 from gistgnn.utils.checks import check_count
 from gistgnn.utils.random_streams import torch_stream
 
@@ -161,7 +162,10 @@ class Mirror(Exchange):
         weighted = [(loss, weight) for (loss, _), weight in zip(every, weights, strict=True) if loss is not None]
         return {0: statistics.fmean(*zip(*weighted, strict=True))} if weighted else {}
 
-    def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
+    def members(self, sub_gcns: int) -> list[int]:
+        return list(range(sub_gcns))
+
+    def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return the model of this rank, with the running statistics of rank 0."""
         for key in (f"{THETA}{name}" for name in self._buffers):
             if key in trained[0]:
@@ -170,7 +174,7 @@ class Mirror(Exchange):
                 trained[0][key] = values
         return trained
 
-    def communication(self, theta_bytes: int, local_steps: int) -> dict[str, Any]:
+    def communication(self, place: InMemory, theta_bytes: int, local_steps: int) -> dict[str, Any]:
         """What the ranks have exchanged so far; the bytes of gradients, which torch exchanges, by the formula."""
-        traffic = communication(self.ranks, theta_bytes, local_steps, sharded=False)
+        traffic = communication(self.ranks, theta_bytes, local_steps, copies=self.ranks.count)
         return {**traffic, "received": traffic["sent"], "by_formula": True}

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from gistgnn.distributed import Alone, Ranks, World
+from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
 from gistgnn.evaluation.scores import Predictions, evaluation_mode
 from gistgnn.fit.prepare import Variant
@@ -18,11 +18,10 @@ from gistgnn.global_model import TrainerOptions
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build, Layout
 from gistgnn.nn.gnn import EnsembleModel, members_of
-from gistgnn.partition import Blocks
-from gistgnn.theta.between_ranks import BetweenRanks
+from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.slices import MOMENTS, THETA, Trained, name_of, value_of
+from gistgnn.theta.model_spec import ModelSpec, TensorSpec
+from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, name_of, value_of
 from gistgnn.theta.theta import Theta
 from gistgnn.training.metric import Metric
 
@@ -31,12 +30,10 @@ from gistgnn.training.metric import Metric
 class Members(InMemory):
     """The tensors of m sub-GCNs, their moments and bests, named members.I.NAME as in an `EnsembleModel`."""
 
-    def __init__(
-        self, layout: Layout, widths: Sequence[int], members: Sequence[Mapping[str, Tensor]], ranks: World
-    ) -> None:
+    def __init__(self, layout: Layout, widths: Sequence[int], members: Sequence[Mapping[str, Tensor]]) -> None:
         tensors = {_named(i, name): tensor for i, own in enumerate(members) for name, tensor in own.items()}
-        exchange = SendToLeader(ranks, members) if isinstance(ranks, Ranks) else None
-        super().__init__(layout, widths, tensors, exchange=exchange)
+        specs = {name: TensorSpec(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+        super().__init__(Slices(layout, widths, specs), tensors)
         self.names = list(members[0])
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
@@ -56,7 +53,7 @@ class Members(InMemory):
     def keep_best_of(self, i: int) -> None:
         self.best |= {_named(i, name): tensor.clone() for name, tensor in self.slice_of(i).items()}
 
-    def _write(self, trained: Mapping[int, Trained]) -> None:
+    def _merge(self, trained: Mapping[int, Trained]) -> None:
         for i, sub in trained.items():
             for key, value in sub.items():
                 if key.startswith(THETA):
@@ -65,17 +62,16 @@ class Members(InMemory):
                     self.moments[f"{MOMENTS}{_named(i, key.removeprefix(MOMENTS))}"] = value.clone()
 
 
-class SendToLeader(BetweenRanks):
-    """Sends every trained member to rank 0, which knows from `members` what shapes to expect."""
+class SendToLeader(Exchange):
+    """Sends every trained member to rank 0."""
 
-    def __init__(self, ranks: Ranks, members: Sequence[Mapping[str, Tensor]]) -> None:
-        super().__init__(ranks)
-        self._members = [{name: t.detach().to("meta") for name, t in own.items()} for own in members]
+    ranks: Ranks
 
-    def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
+    def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return this rank's members; rank 0 returns all."""
         found, zero = dict(trained), torch.tensor(0.0)
-        for i, member in enumerate(self._members):
+        for i in range(len(place.slices.blocks)):
+            member = place.slice_of(i)
             keys, sender = [*(f"{THETA}{name}" for name in member), *self.keys, *self.counters], i % self.ranks.count
             if sender and self.ranks.rank == sender:
                 for key in keys:
@@ -100,12 +96,12 @@ class EnsembleScorer(Scorer):
 
     def __init__(self, running: Running, graph: Graph, metric: Metric) -> None:
         super().__init__(running, graph, metric)
-        assert isinstance(running.theta, Members)
-        self._theta = running.theta
+        assert isinstance(running.theta.place, Members)
+        self._members = running.theta.place
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
     def _score(self, stand_in: nn.Module | None) -> Scored:
-        if self._theta.best and not self._best:  # a resumed run
+        if self._members.best and not self._best:  # a resumed run
             for i, member in enumerate(members_of(self._running.best())):
                 logits = self._logits(member)
                 self._best[i] = self._validation(logits), logits
@@ -117,7 +113,7 @@ class EnsembleScorer(Scorer):
             score = self._validation(logits)
             if self.metric.better(score, self._best[i][0] if i in self._best else None):
                 self._best[i] = score, logits
-                self._theta.keep_best_of(i)
+                self._members.keep_best_of(i)
         self.passes.append(seconds)
         first, *others = (logits for _, logits in self._best.values())
         return self._table(self._predictions(sum(others, start=first) / len(self._best)))
@@ -176,6 +172,7 @@ class Ensemble(GIST):
         return EnsembleModel([self.build(each[0] if self.shared else each) for each in widths])
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
-        full = InMemory.make(self.store, self._full_spec, Alone())
+        full = Theta.make(self.store, self._full_spec, Alone())
         members = [{name: t.clone() for name, t in full.slice_of(i).items()} for i in full.begin(0, self.blocks(0))]
-        return Members(self.layout, self.widths, members, self.ranks)
+        kind = SendToLeader if isinstance(self.ranks, Ranks) else Exchange
+        return Theta(Members(self.layout, self.widths, members), kind(self.ranks))

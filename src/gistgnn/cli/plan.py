@@ -33,9 +33,14 @@ def add_parser(commands: Any) -> None:
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     group = parser.add_argument_group("plan")
     add = group.add_argument
-    alone = [name for name, place in STORES.items() if not place.shared]
     default = ["memory", "disk"]
-    add("--store", choices=alone, nargs="+", default=default, help="where the parameters lie (default: memory disk)")
+    add(
+        "--store",
+        choices=list(STORES),
+        nargs="+",
+        default=default,
+        help="where the parameters lie (default: memory disk)",
+    )
     options.add_shared(group, "--memory")
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: train nothing")

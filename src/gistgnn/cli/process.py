@@ -47,9 +47,9 @@ def leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def world_size() -> int:
-    """Return the number of ranks that torchrun has started."""
-    count = os.environ.get("WORLD_SIZE", "1") if "RANK" in os.environ else "1"
+def world_size(name: str = "WORLD_SIZE") -> int:
+    """Return the number of ranks that torchrun has started; "LOCAL_WORLD_SIZE": on this machine."""
+    count = os.environ.get(name, "1") if "RANK" in os.environ else "1"
     return int(count) if count.isdigit() else 1
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.process import Stop, join_ranks, leads, own_directory, say, stopping
+from gistgnn.cli.process import Stop, join_ranks, leads, own_directory, say, stopping, world_size
 from gistgnn.cli.training_options import (
     add_training_options,
     config_from_args,
@@ -24,6 +24,7 @@ from gistgnn.cli.training_options import (
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
 from gistgnn.fit.loggers import LOGGERS, require_loggers, start_logger
 from gistgnn.runs.config import RunConfig
+from gistgnn.sampling.registry import AUTO
 from gistgnn.utils.formats import NBSP, plural
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def _run(args: argparse.Namespace) -> int:
     args.log = [*dict.fromkeys(args.log or ())]
     if leads():
         require_loggers(args.log)
-    config = config_from_args(args, given_sub_gcns(args), args.store, title_of(args))
+    store = RunConfig.store if args.store == AUTO else args.store
+    config = config_from_args(args, given_sub_gcns(args), store, title_of(args))
     from gistgnn.utils.process_memory import limit_memory
 
     if config.device == "cpu":
@@ -78,6 +80,7 @@ def _run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: ExitStack) -> int:
     """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
     # `folder` frees the folder of the run, and stops handling signals, when all is written.
+    from gistgnn.estimate import PLACES
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
     from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, trained_tensors, write_run
@@ -90,6 +93,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     if args.resume and (finished := ranks.lead(lambda: finished_run(out, config))):
         return _report(finished, out, args.json, shown=first)
 
+    config = _placed(args, config, out, ranks)
     with spinner(f"reading {config.dataset}", shown=first):
         init = ranks.together(lambda: trained_tensors(Path(config.init)) if config.init else None)
         graph, scale = ranks.load(lambda: _read_graph(args, config, out, init, check=not ranks.several))
@@ -99,6 +103,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     ranks.lead(lambda: callbacks.extend(start_logger(name, out, settings, folder) for name in args.log))
     stop = folder.enter_context(stopping(args.grace))
     split = "" if args.budget or args.phases else f", m = {config.sub_gcns}"
+    split += f", parameters in {PLACES[config.store]}"
     said = f"{title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to {out}"
     prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more
     callbacks += [prepared, InterruptWhen(stop)]
@@ -170,10 +175,22 @@ def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -
     from gistgnn.fit.identity import flat_settings
     from gistgnn.graphs import find
 
-    names = ("resume", "overwrite", "log", "checkpoint_every", "max_seconds", "budget")
+    names = ("resume", "overwrite", "log", "checkpoint_every", "max_seconds", "budget", "store")
     own = {name: getattr(args, name) for name in names}
     dataset = config.dataset if find(config.dataset) else "a file"  # which may lie elsewhere on another machine
     require_same(ranks, {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **own}})
+
+
+def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "World") -> RunConfig:
+    """Let Θ lie in the first place in which it fits on every rank, unless the user has said where."""
+    from gistgnn.estimate import PLACES, Resources, chosen_store
+
+    if args.store != AUTO:
+        return config
+    here = Resources.here(config.device, out, args.memory, ranks.count, world_size("LOCAL_WORLD_SIZE"))
+    places = list(PLACES)
+    needed = max(ranks.gather(places.index(chosen_store(config, sizes_of(args), here))))
+    return replace(config, store=places[needed])
 
 
 def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:

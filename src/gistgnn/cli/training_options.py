@@ -35,6 +35,7 @@ from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
 from gistgnn.settings import LONGEST_ROUND, SHORTEST_ROUND, Phase, Training
+from gistgnn.theta.registry import SHARDED, STORES
 from gistgnn.utils.checks import described
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
@@ -68,6 +69,7 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     "sub_gcns": dict(default=None, shown=f"{SUB_GCNS}; {_LARGE} so that they are {WIDE} wide, up to {MOST_SUB_GCNS}"),
     "name": dict(flag="--model", dest="model", type=known_model),
     "args": dict(flag="--model-args", dest="model_args", type=options.keyword, nargs="+", shown=None),
+    "store": dict(choices=(AUTO, *STORES, SHARDED), default=AUTO, shown="auto: the first in which it fits"),
     "hidden": dict(shown=" ".join(map(str, ModelConfig.hidden))),
     "partitioned": dict(flag="--partition-dims", shown="every hidden one"),
     "standardise": dict(default=None, shown="unless they are words"),
@@ -131,7 +133,7 @@ def _add_gist_options(group: "Options", several: str) -> None:
     text = "a run in phases with different m: sub-GCNs and epochs, then what differs from the other options: copies "
     text += "(one sub-GCN trains for all), lr=X, schedule=S, redraw=K; such as 8:20,copies 8:40 1:2,lr=0.0003"
     group.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=text)
-    add(RunConfig, "partitioned", "runner", *(() if several else ("store", "store_precision")))
+    add(RunConfig, "partitioned", "runner", *(() if several else ("store", "share", "store_precision")))
 
 
 def parse_phase(text: str) -> Phase:

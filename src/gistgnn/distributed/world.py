@@ -88,20 +88,20 @@ class Costs:
     local_sgd: float  # Θ, averaged once
 
 
-def costs(theta: int, slices: float, ranks: int, local_steps: int, *, sharded: bool) -> Costs:
+def costs(theta: int, slices: float, ranks: int, local_steps: int, *, copies: int | None = None) -> Costs:
     """Count the bytes that W ranks send in a round of ζ steps; `theta` and all `slices` (with moments) are in bytes.
 
-    With Θ sharded, the owners of a slice send it to the rank that trains it, and get it back: all ranks send
-    2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m entries: section 2.3. With all of Θ on every
-    rank, a trained slice goes to W - 1 ranks. An average over all ranks is a ring's: 2 (W - 1)/W |Θ| for each rank.
+    With rows of Θ on every rank, the owners of a slice send it to the rank that trains it, and get it back: all ranks
+    send 2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m entries: section 2.3. With several `copies`
+    of all of Θ, a trained slice goes to all but one. An average over all ranks is a ring's: 2 (W - 1)/W |Θ| for each.
     """
     others = (ranks - 1) / ranks
-    gist = 2 * others * slices / ranks if sharded else others * slices
+    gist = 2 * others * slices / ranks if copies is None else (copies - 1) * slices / ranks
     average = 2 * others * theta
     return Costs(gist, local_steps * average, average)
 
 
-def communication(ranks: World, theta: int, local_steps: int, *, sharded: bool) -> dict[str, Any]:
+def communication(ranks: World, theta: int, local_steps: int, *, copies: int | None) -> dict[str, Any]:
     """Gather the traffic of all ranks since the run began; all ranks call this. For the arguments see `costs`."""
     # Of every rank its mean per round of "sent" and "received" (bytes), "seconds" (exchanging) and "waited" (evaluation
     # included). "formula": the bytes that a rank sends by `costs`; "read": bytes of Θ that rank 0 has read in all.
@@ -114,6 +114,6 @@ def communication(ranks: World, theta: int, local_steps: int, *, sharded: bool) 
         "ranks": ranks.count,
         "rounds": own.rounds,
         **{name: [each / rounds for each in every] for name, every in zip(names, means, strict=True)},
-        "formula": asdict(costs(theta, own.slices / rounds, ranks.count, local_steps, sharded=sharded)),
+        "formula": asdict(costs(theta, own.slices / rounds, ranks.count, local_steps, copies=copies)),
         "read": sum(read),
     }

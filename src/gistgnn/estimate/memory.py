@@ -34,15 +34,19 @@ class Resources:
     gpu: int | None  # memory of the run's GPU, or None where the run is on the CPU
     disk: int  # room for the run's files, with what the Θ of a resumed run holds already
     base: int  # what the process holds already
+    ranks: int = 1  # W, the processes that train together; all sizes are those of one of them, but for the disk
 
     @classmethod
-    def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> "Resources":
+    def here(
+        cls, device: str, out: Path | None = None, memory: int | None = None, ranks: int = 1, local: int = 1
+    ) -> "Resources":
         """Return what this process can have now for a run in ``out``, with ``memory`` in place of what is free."""
+        # `local` of the ranks share the memory of this machine.
         base, disk = held_bytes() + _LOADED, free_disk((out or Path()) / THETA)
-        host = available_bytes(torch.device("cpu")) + base
+        host = available_bytes(torch.device("cpu")) // local + base
         if torch.device(device).type == "cuda":
-            return cls(host, memory or available_bytes(torch.device(device)), disk, base)
-        return cls(memory or host, None, disk, base)
+            return cls(host, memory or available_bytes(torch.device(device)), disk, base, ranks)
+        return cls(memory or host, None, disk, base, ranks)
 
     @property
     def device(self) -> str:
@@ -74,10 +78,11 @@ class Memory:
         self.activations = max(sum(run.activations(phase, sub) for sub in subs), 8 * matrix * len(subs))
         self.method = run.config.evaluation.method
         self.evaluation, files = self._evaluation(held)
+        moved = run.theta if self._streams and self._device == "cuda" else 0  # the model, which is scored there
         stages = {
             "loading": graph + Counter({self._device: loading}),
             "training": held + Counter({self._device: self.activations}),
-            "evaluation": held + Counter({self._device: self.evaluation, DISK: files}),
+            "evaluation": held + Counter({self._device: self.evaluation + moved, DISK: files}),
             "saving": held + Counter({self.home: self._theta}),
         }
         self.stage = max(stages, key=lambda stage: stages[stage][self._device])
@@ -125,11 +130,13 @@ class Memory:
 
     def _parameters(self) -> Held:
         """Return what Θ, the best Θ, moments, the model that is scored and the sub-GCNs with gradients take."""
-        phase = self.phase
+        phase, ranks = self.phase, self.resources.ranks
+        rows = ranks if self.run.config.share == "rows" else 1
+        shares = 1 if self.home == DISK else rows  # files of all ranks may lie on one disk
         moments = 4 * self.run.full * phase.moments * (sum(phase.carried) > 0)
-        held = Counter({self.home: 2 * self._theta + moments})
-        slices, carried = phase.slices[: phase.trained], phase.carried[: phase.trained]
-        states = [4 * (1 + phase.moments) * count for count in phase.parameters[: phase.trained]]
+        held = Counter({self.home: (2 * self._theta + moments) // shares})
+        slices, carried = phase.slices[: phase.trained : ranks], phase.carried[: phase.trained : ranks]
+        states = [4 * (1 + phase.moments) * count for count in phase.parameters[: phase.trained : ranks]]
         if self.fused:
             training = 2 * sum(slices) + sum(states) + sum(carried)
         elif self.together:
@@ -140,7 +147,9 @@ class Memory:
         else:
             training = sum(slices) + max(states) + sum(carried) - max(carried)
         held[self._device] += training + (0 if self._streams else self.run.theta)
-        held[self.home] += (sum(phase.slices) + sum(phase.carried)) * self._streams  # trained slices wait where Θ is
+        waiting = sum(phase.slices) + sum(phase.carried)  # trained slices wait where Θ is
+        own = waiting if self._streams else waiting - waiting // ranks
+        held[self.home] += own if rows == 1 else 3 * waiting // rows  # what is taken, trained, and received
         if self.home != DISK:
             held[DISK] += _CHECKPOINTS * (2 * self._theta + moments)
         return held

@@ -22,9 +22,9 @@ from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import rough_duration, size
 from gistgnn.utils.process_memory import peak_memory_bytes
 
-PLANNED = [name for name, place in STORES.items() if not place.shared]  # the stores that one process can use
+PLANNED = list(STORES)
 _SUB_GCNS = (1, 2, 4, 8, 16)  # and 32, where a run does not fit
-_PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
+PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
 _SCORED = "scored best on our graphs of this size"
@@ -107,16 +107,16 @@ class Plan:
             short = next(each for each in own if self.phased or each.sub_gcns == least.sub_gcns)
             lacks = " and ".join(_LACKING[place] for place in short.lacking) + "; "
             lacks += "give it more sub-GCNs, or " if self.phased else ""
-            said = f"with the parameters in {_PLACES[least.store]}, {short.name} lacks {lacks}make --hidden smaller"
+            said = f"with the parameters in {PLACES[least.store]}, {short.name} lacks {lacks}make --hidden smaller"
             return f"nothing fits: {said}, or train by --sampler clusters{batches}"
-        where = f"{_PLACES[chosen.store]} (--store {chosen.store})"
+        where = f"{PLACES[chosen.store]} (--store {chosen.store})"
         if self.phased:
             return f"every phase fits with the parameters in {where}"
         why = f"it {_SCORED}"
         if chosen.sub_gcns != self.suited:
             why = f"of the m that fit, it is nearest to m = {self.suited}, which {_SCORED}"
         if chosen.store != self.totals[0].store:
-            why = f"no m fits with the parameters in {_PLACES[self.totals[0].store]}"
+            why = f"no m fits with the parameters in {PLACES[self.totals[0].store]}"
         others = [each for each in self.totals if each.fits and each.store == chosen.store]
         fastest = min(others, key=lambda total: total.total)
         if chosen.total > _CLEARLY * fastest.total:
@@ -204,6 +204,15 @@ def _total(phases: Sequence[Option]) -> Option:
 
 def _plan_of(config: RunConfig, sizes: GraphSizes, resources: Resources) -> Plan:
     return make_plan(config, sizes, resources, [config.sub_gcns], [config.store], timed=False)
+
+
+def chosen_store(config: RunConfig, sizes: GraphSizes, resources: Resources) -> str:
+    """The first place in which Θ fits by the plan; "memory" where none does, or where the plan knows too little."""
+    if config.store_precision != "float32":
+        return DISK
+    known = config.method in ("gist", "local-sgd") and not config.model.own  # others hold all of it in memory
+    planned = (replace(config.planned, store=store) for store in (PLANNED if known else ()))
+    return next((each.store for each in planned if _plan_of(each, sizes, resources).totals[0].fits), PLANNED[0])
 
 
 def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources, stores: Sequence[str] = PLANNED) -> None:

@@ -66,7 +66,7 @@ class Fit(Run):
         counted = (gist._full_spec, gist.partition, sizes, setup.sampling, setup.evaluation)
         self._operations = Operations(*counted, inductive=setup.inductive)
         self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, gist.workers, self._operations)
-        resumed = setup.saving is not None and setup.saving.resumes
+        resumed = self._ranks.lead(lambda: setup.saving is not None and setup.saving.resumes)
         gist._begin_run(self._training, self.schedule.plan(0), resumed=resumed, init=setup.init)
         self._running = Running(gist.theta, gist._spec)
         self._scorer = setup.variant.scorer(self._running, graph, setup.metric)
@@ -86,8 +86,10 @@ class Fit(Run):
                 self._restore(self._saver)
             self._round_begun = time.perf_counter()
             self._call("on_fit_begin")
-            if self.gist.theta.round > self.progress.rounds:  # the run was killed before it could record the last round
-                self.after_round(self.schedule.plan(self.progress.rounds), self.gist.theta.loss)
+            if (
+                self.gist.theta.place.round > self.progress.rounds
+            ):  # the run was killed before it could record the last round
+                self.after_round(self.schedule.plan(self.progress.rounds), self.gist.theta.place.loss)
             self.gist.next_round = self.progress.rounds
             self._warn_of_untrained()
             self._open = stack.pop_all()
@@ -163,7 +165,7 @@ class Fit(Run):
         """Return the result of the run as far as it has come."""
         gist, setup, progress = self.gist, self._setup, self.progress
         plan = self.schedule.plan(max(progress.rounds - 1, 0))
-        partition, place = gist._partition_of(plan), gist.store.place
+        partition = gist._partition_of(plan)
         theta, slices = theta_bytes(gist._spec), slice_bytes(gist._full_spec, partition.sizes(plan.draw))
         workers = gist.workers
         costs = round_costs(plan.training, gist.sub_gcns, workers, plan.local_steps, theta=theta, slices=slices)
@@ -173,10 +175,10 @@ class Fit(Run):
             interrupted=self.interrupted,
             peak_memory_bytes=peak_memory_bytes(gist.device),
             evaluation=self._scorer.description,
-            communication=gist.theta.exchange.communication(theta, plan.local_steps),
+            communication=gist.theta.exchange.communication(gist.theta.place, theta, plan.local_steps),
             inference_seconds=statistics.median(passes) if (passes := self._scorer.passes) else None,
             traffic={"workers": workers, **setup.variant.traffic(costs)},
-            memory=memory_of(setup.graph, plan.training, place, gist.device, gist.ranks, theta, slices),
+            memory=memory_of(setup.graph, plan.training, gist.store, gist.device, gist.ranks, theta, slices),
             partition=partition.describe(plan.draw),
             coverage=coverage_of(gist._full_spec, gist.partition, self.schedule.draws(progress.rounds)),
             batches=self.sampler.facts,
@@ -212,7 +214,7 @@ class Fit(Run):
             if better or self._scorer.latest_counts:
                 progress.best, progress.best_round = progress.last, progress.rounds
                 progress.classes = self._scorer.classes
-                self.gist.theta.keep_best()
+                self.gist.theta.place.keep_best()
             entry: dict[str, Any] = {
                 "round": progress.rounds,
                 "epoch": plan.epoch,

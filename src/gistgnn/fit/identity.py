@@ -43,6 +43,7 @@ def settings_of(setup: Setup) -> dict[str, Any]:
         "standardise": setup.scaling is not None,
         "evaluation": asdict(setup.evaluation),
         "store": gist.store.kind,
+        "share": gist.store.share,
     }
 
 
@@ -119,6 +120,7 @@ def require_same_models(
         "input_axis": gist.input_axis,
         "seed": gist.seed,
         "store": gist.store.kind,
+        "share": gist.store.share,
         "the default type of torch": str(torch.get_default_dtype()),
         "saving": None,
     }

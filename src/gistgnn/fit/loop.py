@@ -81,13 +81,13 @@ class Loop:
             own: dict[str, Any] = {"rounds": rounds, "validate": "missing" if validate is None else "given"}
             own |= {"higher_is_better": higher_is_better, "evaluate_every": evaluate_every, "patience": patience}
             require_same_models(gist, saving, own)
-        if saving and saving.resumes and gist.store.place.holds == "disk":
-            gist.resume()
+        if saving and gist.ranks.lead(lambda: saving.resumes) and not gist._reopen():
+            gist._theta = gist._make_theta(gist._spec, anew=True)  # which the checkpoint fills
         self._running = Running(gist.theta, gist._spec)
         self._saver = saving and Saver(gist.theta, gist.ranks, saving, identity_of_model(gist, saving))
         if self._saver and (state := self._saver.begin()):
             self.progress = state
-            state.rounds = gist.next_round = gist.theta.round  # of Θ on disk, perhaps one later
+            state.rounds = gist.next_round = gist.theta.place.round  # of Θ on disk, perhaps one later
             state.stopped_early = False  # the patience may be longer now
 
     def best_model(self) -> nn.Module:
@@ -129,5 +129,5 @@ class Loop:
         state.evaluations_since_best += 1
         if self._metric.better(score, state.best_score):
             state.best_score, state.best_round, state.evaluations_since_best = score, state.rounds, 0
-            self._gist.theta.keep_best()
+            self._gist.theta.place.keep_best()
         state.stopped_early = self._patience is not None and state.evaluations_since_best >= self._patience

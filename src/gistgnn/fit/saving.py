@@ -50,8 +50,9 @@ class Saving:
         return self.resume and Checkpoints(self.path).newest() is not None
 
 
-# Where Θ is sharded, every rank writes its own rows, and the checkpoint is whole when the next round has ended, because
-# all ranks exchange messages then. Otherwise it is whole as soon as it is written. Only the same `run` resumes from it.
+# Where ranks hold rows of Θ, every rank writes its own, and the checkpoint is whole when the next round has ended,
+# because all ranks exchange messages then. Otherwise it is whole as soon as it is written. Only the same `run` resumes
+# from it.
 class Saver:
     """Writes checkpoints in the background while the next round trains: Θ does not change until that round ends."""
 
@@ -94,7 +95,7 @@ class Saver:
         """After a round, save the state if a checkpoint is due; after the last one, wait until it is on disk."""
         every, theta = self._saving.every, self._theta
         due = every is not None and progress.rounds % every == 0
-        if (last or theta.lasts or due) and theta.shard is not None:
+        if (last or theta.place.lasts or due) and theta.shard is not None:
             state = plain(vars(progress))  # the original changes in the next round
             work = (progress.rounds, state, theta.checkpoint(), theta.shard)
             theta.reading(self._background.submit(self._write, *work))
@@ -122,11 +123,13 @@ class Saver:
             self._ranks.lead(lambda: self._complete(rounds, state))
 
     def _write(self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int) -> None:
-        if not self._theta.lasts:
+        if not self._theta.place.lasts:
             self._checkpoints.write(rounds, parts, shard)
         if self._theta.shards == 1:
             self._complete(rounds, state)
 
     def _complete(self, rounds: int, state: dict[str, Any]) -> None:
-        files = 0 if self._theta.lasts else self._theta.shards
-        self._checkpoints.complete(rounds, state, self._run, files, self._theta.files_id)
+        theta, place = self._theta, self._theta.place
+        files = 0 if place.lasts else theta.shards
+        self._checkpoints.complete(rounds, state, self._run, files, place.files_id, place.folders)
+        theta.is_saved()

@@ -16,7 +16,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.settings import PRECISIONS, Training
-from gistgnn.theta.registry import STORES
+from gistgnn.theta.registry import SHARDED, SHARES, STORES
 from gistgnn.training.names import find_named
 from gistgnn.utils.checks import LARGEST_SEED, WIDEST, Setting, check_settings
 
@@ -152,13 +152,23 @@ class RunConfig:
         str,
         Setting(
             f"where Θ lies between rounds; {'; '.join(f'{name}: {place.help}' for name, place in STORES.items())}",
-            choices=STORES,
+            choices=(*STORES, SHARDED),
         ),
     ] = "memory"
+    share: Annotated[
+        str,
+        Setting(
+            "what a rank of torchrun holds of Θ: all of it, or 1/W of its rows; --store sharded is memory by rows",
+            choices=SHARES,
+        ),
+    ] = "whole"
     store_precision: Annotated[str, Setting("type of the numbers in the files of disk", choices=PRECISIONS)] = "float32"
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.store == SHARDED:
+            object.__setattr__(self, "store", "memory")
+            object.__setattr__(self, "share", "rows")
 
     def as_dict(self) -> dict[str, Any]:
         from gistgnn.sampling import describe
@@ -174,7 +184,7 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """What distinguishes this run from others, as JSON; where Θ lies and how it is evaluated exactly do not."""
         fields: dict[str, Any] = json.loads(json.dumps(self.as_dict()))
-        del fields["evaluation"], fields["store"]
+        del fields["evaluation"], fields["store"], fields["share"]
         if self.method == "gist":  # older records of GIST name no method
             del fields["method"]
         return {**fields, "evaluation": how} if (how := self.evaluation.approximation) else fields
@@ -238,7 +248,7 @@ class RunConfig:
             **options,
             seed=self.seed,
             device=self.device,
-            store=Store.in_run(self.store, out / THETA if out else None, self.store_precision),
+            store=Store.in_run(self.store, out / THETA if out else None, self.store_precision, self.share),
             ranks=ranks,
             axis_names=[f"d_{dim}" for dim in range(first, layers + 1)],
         )

@@ -27,7 +27,7 @@ from gistgnn.storage.checkpoints import Checkpoints, require_same_run
 from gistgnn.storage.json_files import read_json
 from gistgnn.storage.tensors import assign, check_digest, read_tensors
 from gistgnn.storage.whole_files import reading
-from gistgnn.theta import disk
+from gistgnn.theta.folder import every_folder, remove
 from gistgnn.utils.formats import plural
 from gistgnn.utils.machine import provenance, usable_device
 
@@ -47,7 +47,8 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> dict[str, 
     record = write_result(out, record, model)
     if not record.get("interrupted"):
         Checkpoints(out / CHECKPOINTS).remove()
-        disk.remove(out / THETA)
+        for folder in every_folder(out / THETA):
+            remove(folder)
     return record
 
 
@@ -64,8 +65,8 @@ def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
     elif (out / RESULT).exists() and not resume:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
     if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
-        for left in (THETA, f"{THETA}.tmp"):
-            disk.remove(out / left)
+        for folder in every_folder(out / THETA):
+            remove(folder)
     if not resume:
         (out / ID).unlink(missing_ok=True)
 

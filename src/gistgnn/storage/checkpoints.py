@@ -7,8 +7,9 @@ ranks. state.json is written last: without it the checkpoint is incomplete, and 
 
 import contextlib
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -36,6 +37,7 @@ class _Manifest(msgspec.Struct):
     state: dict[str, Any]  # how far the run has come
     run: dict[str, Any]  # its settings
     theta: str | None  # the id of Θ's own files; None: Θ is in the checkpoint
+    folders: list[str] = []  # of Θ's own files, relative to that of the checkpoints
     version: Literal[4] = 4  # of this form
 
 
@@ -93,16 +95,19 @@ class Checkpoints:
             sync(place)
 
     def complete(
-        self, rounds: int, state: dict[str, Any], run: dict[str, Any], files: int, theta: str | None = None
-    ) -> None:
+        self, rounds: int, state: dict[str, Any], run: dict[str, Any], files: int, theta: str | None = None,
+        folders: Sequence[Path] = (),
+    ) -> None:  # fmt: skip
         """Complete a checkpoint once all ranks have written their `files`, and remove all but the last two."""
-        # Only a run with the same settings `run` can resume from it. `theta` is the id of Θ's files, if Θ is on disk.
+        # Only a run with the same settings `run` can resume from it. `theta` and `folders` are the id and the folders
+        # of Θ's files, if Θ is on disk.
         place = self.place(rounds)
         names = sorted(path.name for path in place.glob("*.safetensors"))
         if len(names) != files:
             said = f"the checkpoint {place} has the files of {len(names)} ranks, expected {files}"
             raise InputError(f"{said}: put it where all machines see the same files")
-        write_json(place / _STATE, _Manifest(names, state, run, theta))
+        beside = [os.path.relpath(folder, self.folder) for folder in folders]
+        write_json(place / _STATE, _Manifest(names, state, run, theta, beside))
         for old in self.whole()[:-KEPT]:
             _remove(old)
 
@@ -131,6 +136,7 @@ class Checkpoint:
         manifest = read_json(place / _STATE, _Manifest, self._advice)
         require_same_run(place, manifest.run, run)
         self._state, self.theta, files = manifest.state, manifest.theta, sorted(manifest.files)
+        self.folders = [Path(os.path.normpath(place.parent.absolute() / name)) for name in manifest.folders]
         for name in files[share[0] :: share[1]]:
             check_digest(place / name, name.removesuffix(".safetensors").rpartition("-")[2], self._advice)
         self.shapes = dict[str, torch.Size]()
@@ -138,8 +144,12 @@ class Checkpoint:
         for path in (place / name for name in files):
             with reading(path, self._advice), safe_open(path, "pt") as file:  # of another rank it may be damaged
                 for name, (first, shape) in json.loads(file.metadata()["rows"]).items():
-                    self.shapes[name] = torch.Size(shape)
-                    self._pieces.setdefault(name, []).append((first, file.get_tensor(name)))
+                    self.add(name, Part(file.get_tensor(name), torch.Size(shape), first))
+
+    def add(self, name: str, part: Part) -> None:
+        """Add rows of a tensor, after those before them."""
+        self.shapes[name] = part.shape
+        self._pieces.setdefault(name, []).append((part.first, part.tensor))
 
     def state_as(self, kind: type[T]) -> T:
         try:

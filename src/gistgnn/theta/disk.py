@@ -2,161 +2,245 @@
 
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import torch
 from torch import Tensor, nn
 
 from gistgnn.distributed import World
-from gistgnn.errors import InputError
+from gistgnn.errors import GistError, InputError
 from gistgnn.partition import Blocks
-from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import read_json, write_json
-from gistgnn.storage.tensors import LargeTensorsInFiles, allocate, assign, map_tensors, read_tensors, write_tensors
-from gistgnn.storage.whole_files import remove_files, remove_leftovers, replacing, sync, writing
+from gistgnn.storage.tensors import allocate, assign, map_tensors, read_tensors, write_tensors
+from gistgnn.storage.whole_files import remove_leftovers, replacing, sync, writing
+from gistgnn.theta.folder import BEST, PARAMETERS, RESUME, ROUND, START_AGAIN, STATE, State, homes_and_folder, write_new
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.model_spec import ModelSpec, check_shapes
+from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import MOMENTS, Trained, merge_shared, name_of, values_by_key
+from gistgnn.theta.slices import BEST as BEST_KEY
+from gistgnn.theta.slices import MOMENTS, Slices, Trained, is_counter, merge_shared, name_of, values_by_key
 
-PARAMETERS, BEST, STATE, ROUND = "parameters.safetensors", "best.safetensors", "theta.json", "round"
 _SHARED, _BLOCKS = "shared.safetensors", "blocks/"
-_START_AGAIN = "this Θ cannot be used: start the run again"
-_RESUME = "make room, or choose another disk; the state before is kept, and the run can be resumed from it"
 
 
-class State(msgspec.Struct):
-    """What theta.json holds."""
-
-    run: str  # the id of these files
-    round: int = 0  # how many rounds are over
-    loss: float = 0.0  # of the last one
-    pending: bool = False  # the last round is in its files, and may not be in Θ
-    counters: dict[str, float] = {}  # the step counts of the moments, by key
-    moments: list[str] = []  # the names of the files of the moments
-    version: Literal[3] = 3  # of this form
-
-
-# The trained sub-GCNs of a round are written into files of their own. theta.json says that the round is over: this
-# commits it. Then the values are copied into Θ. A process that is killed before the commit leaves Θ as it was; after
-# one that is killed later, they are copied again when Θ is next opened. So a round is in Θ whole or not.
+# The trained sub-GCNs of a round are written into files of their own, and a new theta.json beside them. When all ranks
+# have done so, each moves it to its place: this commits the round. Then the values are copied into Θ. A process that is
+# killed before the commit leaves Θ as it was; after one that is killed later, they are copied again when Θ is next
+# opened; and a rank that was killed before its commit makes it then, if another rank has. So a round is in Θ whole or
+# not. Of ranks that share a copy of Θ one writes, `leads`.
 class OnDisk(InMemory):
     """Θ in safetensors files that are mapped into memory. A damaged folder, or another model's, is an InputError."""
 
     lasts = True
 
-    def __init__(self, spec: ModelSpec, folder: Path) -> None:
-        self.folder, self._lock = folder, FolderLock(folder, beside=True)
-        self._state = read_json(folder / STATE, State, _START_AGAIN)
-        super().__init__(spec.layout, spec.widths, self._map(PARAMETERS), streams=True)
-        advice = "it is of another model; give it another folder"
-        check_shapes(self.specs, spec.tensor_specs(), f"{folder}", "this model", advice)
-        self.moments = {key: value for name in self._state.moments for key, value in self._map(name).items()}
-        if other := [key for key in self.moments if not key.startswith(MOMENTS) or name_of(key) not in self.specs]:
-            raise InputError(f"{folder} has moments of '{other[0]}', which this model has not; {_START_AGAIN}")
+    def __init__(
+        self, slices: Slices, folder: Path, ranks: World, homes: Sequence[int] = (0,), newest: int = 0
+    ) -> None:
+        super().__init__(slices, {}, streams=True, homes=homes)
+        self.folder, self._ranks, self._leads = folder, ranks, homes[ranks.rank] == ranks.rank
+        self._lock = ranks.together(lambda: FolderLock(folder, beside=True) if self._leads else None)
+        ranks.together(self._open)
+        found = ranks.gather([self._state.run, self._state.round, str(folder.absolute())])
+        newest = max(newest, *(number for _, number, _ in found), 0)
+        self._lead(lambda: self._settle(newest))
+        if len({run for run, *_ in found}) > 1 or self._state.round < newest:
+            raise InputError(f"{folder} and the folders of other ranks are not of the same run; {START_AGAIN}")
         self.files_id = self._state.run
-        if self._state.pending:
-            self._write_round()
-        self._take_state()
-        self._remove_leftovers()
+        self.folders = [*map(Path, dict.fromkeys(name for *_, name in found))]
+        if slices.share[1] == 1:  # every copy has all of it
+            self.folders = self.folders[:1]
 
     @classmethod
-    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> "OnDisk":
-        folder = store.folder
-        assert folder is not None
-        with FolderLock(folder, beside=True):
+    def make(cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False) -> "OnDisk":
+        homes, folder = homes_and_folder(store, slices.share, ranks)
+        run = ranks.lead(lambda: secrets.token_hex(16))  # a run's settings may not be known yet
+
+        def write() -> FolderLock | None:
+            if homes[ranks.rank] != ranks.rank:
+                return None
+            lock = FolderLock(folder, beside=True)
             if not replace and folder.exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
-            write_new(folder, spec, half=store.precision == "bf16")
-            return cls(spec, folder)
+            write_new(folder, spec, slices, State(run, share=slices.share), half=store.precision == "bf16")
+            return lock
+
+        lock = ranks.together(write)
+        place = cls(slices, folder, ranks, homes)
+        if lock:
+            lock.free()
+        return place
 
     @classmethod
-    def reopen(cls, store: Store, spec: ModelSpec) -> "OnDisk":
-        assert store.folder is not None
-        if not store.folder.exists():
-            raise InputError(f"there is no Θ to resume in {store.folder}: give the folder of an earlier run")
-        return cls(spec, store.folder)
+    def reopen(cls, store: Store, slices: Slices, ranks: World) -> "OnDisk | None":
+        homes, folder = homes_and_folder(store, slices.share, ranks)
+        return cls(slices, folder, ranks, homes) if all(ranks.gather(folder.exists())) else None
 
-    def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
-        if self._state.pending:  # writing it has failed
-            self._write_round()
-        with writing(self.folder / ROUND, _RESUME) as place:
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir()
-        return super().begin(number, blocks)
+    def begin(self) -> None:
+        self.failure = None
+
+        def clear() -> None:
+            if self._state.pending:  # writing it has failed
+                self._write_round()
+            with writing(self.folder / ROUND, RESUME) as place:
+                shutil.rmtree(place, ignore_errors=True)
+                place.mkdir()
+
+        self._lead(clear)
+
+    def hold(
+        self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
+    ) -> dict[str, Tensor]:
+        """Write tensors into a file of the round, and return them mapped."""
+        own = {} if blocks is None else {f"{_BLOCKS}{axis}": each for axis, each in enumerate(blocks)}
+        try:
+            path = self._write_file(f"{name}.safetensors", {**tensors, **own})
+            found = read_tensors(path, START_AGAIN)
+        except GistError as error:
+            if not self._ranks.several:
+                raise
+            self.failure = self.failure or error  # the others wait for this rank, which tells them later
+            return tensors
+        return {key: found[key] for key in tensors}
 
     def forget_moments(self) -> None:
         super().forget_moments()
-        if files := self._state.moments:
+        files = self._state.moments
+
+        def forget() -> None:
             self._change_state(counters={}, moments=[])  # first: a kill in the middle of the removal leaves no half
             for name in files:
                 (self.folder / name).unlink(missing_ok=True)
 
-    def keep(self, i: int, trained: Trained) -> None:
-        """Write a trained sub-GCN into a file of the round."""
-        blocks = {f"{_BLOCKS}{axis}": own for axis, own in enumerate(self._blocks[i])}
-        self._write_file(f"{i:05}.safetensors", {**trained, **blocks})
+        if files:
+            self._lead(forget)
 
     def keep_best(self) -> None:
-        with replacing(self.folder / BEST) as path:
-            shutil.copyfile(self.folder / PARAMETERS, path)
+        def copy() -> None:
+            with replacing(self.folder / BEST) as path:
+                shutil.copyfile(self.folder / PARAMETERS, path)
 
-    def commit(self, loss: float) -> None:
+        self._lead(copy)
+
+    def write(self, number: int, loss: float, trained: Mapping[int, Trained]) -> None:
         """Commit the round, then write it into Θ (subAgg)."""
-        values, counts = values_by_key(self._read_round(), self.specs)
-        counters = self._state.counters | {key: float(value) for key, value in counts.items()}
         known = dict(self.moments)
         try:
-            files = [*self._state.moments, *self._make_moments(values)]
-            shared = [key for key in values if not self.slices.disjoint(name_of(key), self._blocks)]
-            self._write_file(_SHARED, {key: self._mean(key, values[key]) for key in shared})
-            self._change_state(round=self.number + 1, loss=loss, pending=True, counters=counters, moments=files)
+            self._lead(lambda: self._prepare(number, loss))
+            self._lead(self._commit)
         except BaseException:
-            self.moments = known  # theta.json does not name a new file of moments: it is made again
+            if self._state.round <= number:
+                self.moments = known  # theta.json does not name a new file of moments: it is made again
             raise
-        del values
-        self._write_round()
+        self._lead(self._write_round)
 
-    def checkpoint(self) -> dict[str, Part]:
-        """Nothing: Θ is in its files after every round."""
-        return {}
+    def values(self, *, best: bool) -> dict[str, Tensor]:
+        path = self.folder / BEST
+        return read_tensors(path, START_AGAIN) if best and path.exists() else self.tensors
 
-    def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Check that Θ is the one after these rounds, or after one more: a kill may come before scores are saved."""
-        if saved.theta != self.files_id:
-            raise InputError(
-                f"{self.folder} is of another run than the checkpoint beside it: put back the folder of this run, or "
-                "start again"
+    def fill(self, keys: Mapping[str, torch.Size], saved: Callable[[str], Tensor], rounds: int, loss: float) -> None:
+        specs = self.slices.specs
+
+        def copy() -> None:
+            counters = (
+                k
+                for k, shape in keys.items()
+                if is_counter(k, torch.empty(shape, device="meta"), specs[name_of(k)].shape)
             )
-        if self.round not in (rounds, rounds + 1):
-            raise InputError(
-                f"{self.folder} has been through {self.round} rounds, the checkpoint beside it through {rounds}: "
-                "they are not of the same run; start again"
-            )
+            counts = {key: float(saved(key)) for key in counters}
+            files = self._make_moments([key for key in keys if key not in counts])
+            for key in keys:
+                if not key.startswith(BEST_KEY) and key not in counts:
+                    self.target(key).copy_(saved(key))
+            if best := [key for key in keys if key.startswith(BEST_KEY)]:
+                with replacing(self.folder / BEST) as path:
+                    path.unlink()
+                    allocate(path, {name: (own.shape, own.dtype) for name, own in self.tensors.items()})
+                    tensors = map_tensors(path)
+                    for key in best:
+                        tensors[name_of(key)].copy_(saved(key))
+            for name in (PARAMETERS, *files):
+                sync(self.folder / name)
+            self._change_state(round=rounds, loss=loss, counters=counts, moments=files)
+
+        self.forget_moments()
+        self._lead(copy)
+        self._take_state()
 
     def close(self) -> None:
-        self._lock.free()
+        if self._lock:
+            self._lock.free()
 
-    def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
+    def model(self, spec: ModelSpec, *, best: bool, module: nn.Module | None) -> nn.Module:
         """The full model, whose large weights are mapped: a change of them does not reach Θ."""
         path = self.folder / BEST
         path = path if best and path.exists() else self.folder / PARAMETERS
-        return assign(spec.on_meta(), read_tensors(path, _START_AGAIN), str(path)).to(spec.device)
+        return assign(spec.on_meta(), read_tensors(path, START_AGAIN), str(path)).to(spec.device)
+
+    def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
+        return self.model(spec, best=False, module=None)
+
+    def _lead(self, work: Callable[[], None]) -> None:
+        """Do some work on the files where this rank leads; all ranks wait, raise its error, and see what is new."""
+        self._ranks.together(work if self._leads else lambda: None)
+        if not self._leads:
+            self._open()
+
+    def _open(self) -> None:
+        """Read the state, and map the files that it names."""
+        self._state = read_json(self.folder / STATE, State, START_AGAIN)
+        self.tensors, specs = self._map(PARAMETERS), self.slices.own_specs()
+        check_shapes(
+            self.tensors, specs, f"{self.folder}", "this model", "it is of another model; give it another folder"
+        )
+        self.moments = {key: value for name in self._state.moments for key, value in self._map(name).items()}
+        if other := [key for key in self.moments if not key.startswith(MOMENTS) or name_of(key) not in specs]:
+            raise InputError(f"{self.folder} has moments of '{other[0]}', which this model has not; {START_AGAIN}")
+        self._take_state()
+
+    def _settle(self, newest: int) -> None:
+        """Finish the last round, of which some ranks' may be in the files alone; remove what was not finished."""
+        if self._state.round < newest and (self.folder / ROUND / STATE).exists():
+            self._commit()
+            self._open()
+        if self._state.pending:
+            self._write_round()
+        shutil.rmtree(self.folder / ROUND, ignore_errors=True)
+        for path in self.folder.glob("moments-*"):
+            if path.name not in self._state.moments:
+                path.unlink(missing_ok=True)
+        remove_leftovers(self.folder)
+
+    def _prepare(self, number: int, loss: float) -> None:
+        """Write all that the round needs to be committed beside its sub-GCNs."""
+        if self.failure:
+            raise self.failure
+        values, counts = values_by_key(self._read_round(), self.slices.specs)
+        counters = self._state.counters | {key: float(value) for key, value in counts.items()}
+        files = [*self._state.moments, *self._make_moments(values)]
+        shared = (key for key in values if not self.slices.disjoint(name_of(key)))
+        self._write_file(_SHARED, {key: self._mean(key, values[key]) for key in shared})
+        changes = {"round": number + 1, "loss": loss, "pending": True, "counters": counters, "moments": files}
+        write_json(self.folder / ROUND / STATE, msgspec.structs.replace(self._state, **changes))
+
+    def _commit(self) -> None:
+        with writing(self.folder, RESUME) as folder:
+            (folder / ROUND / STATE).replace(folder / STATE)
+            sync(folder)
+        self._state = read_json(self.folder / STATE, State, START_AGAIN)
 
     def _write_round(self) -> None:
         """Copy the committed round into Θ. Doing so again gives the same Θ."""
-        values, _ = values_by_key(self._read_round(), self.specs)
-        shared = read_tensors(self.folder / ROUND / _SHARED, _START_AGAIN)
+        values, _ = values_by_key(self._read_round(), self.slices.specs)
+        shared = read_tensors(self.folder / ROUND / _SHARED, START_AGAIN)
         for key, own in values.items():
             if key in shared:
-                self._target(key).copy_(shared[key])
+                self.target(key).copy_(shared[key])
             else:
-                self.slices.merge(name_of(key), self._blocks, self._target(key), self._cuts, own)
-        with writing(self.folder, _RESUME) as folder:
+                self.slices.merge(name_of(key), self.target(key), own)
+        with writing(self.folder, RESUME) as folder:
             for name in (PARAMETERS, *self._state.moments):
                 sync(folder / name)
         self._change_state(pending=False)
@@ -168,17 +252,17 @@ class OnDisk(InMemory):
         self.moments |= {key: torch.tensor(count) for key, count in self._state.counters.items()}
 
     def _read_round(self) -> list[Trained]:
-        """Map the round's sub-GCNs, and set the blocks to theirs."""
-        subs = [read_tensors(path, _START_AGAIN) for path in sorted((self.folder / ROUND).glob("?????.safetensors"))]
+        """Map the round's sub-GCNs, and open the round with their blocks."""
+        subs = [read_tensors(path, START_AGAIN) for path in sorted((self.folder / ROUND).glob("?????.safetensors"))]
         axes = range(len(self.slices.features))
-        self._open_blocks([tuple(sub.pop(f"{_BLOCKS}{axis}") for axis in axes) for sub in subs])
+        self.slices.open([tuple(sub.pop(f"{_BLOCKS}{axis}") for axis in axes) for sub in subs])
         return subs
 
     def _mean(self, key: str, values: Sequence[Tensor]) -> Tensor:
         """The new value of a tensor of which several sub-GCNs hold the same entries."""
-        before = self._target(key)
+        before = self.target(key)
         wide = before.float() if before.dtype == torch.bfloat16 else before.clone()
-        merge_shared(wide, [cuts[name_of(key)] for cuts in self._cuts], values)
+        merge_shared(wide, [cuts[name_of(key)] for cuts in self.slices.held], values)
         return wide
 
     def _make_moments(self, keys: Iterable[str]) -> list[str]:
@@ -187,60 +271,29 @@ class OnDisk(InMemory):
         if not new:
             return []
         name = f"moments-{len(self._state.moments)}.safetensors"
-        with writing(self.folder / name, _RESUME) as path:
+        with writing(self.folder / name, RESUME) as path:
             path.unlink(missing_ok=True)  # left by a killed process
-            allocate(path, {key: self.specs[name_of(key)] for key in new})
+            specs = {name: TensorSpec(own.shape, own.dtype) for name, own in self.tensors.items()}
+            allocate(path, {key: specs[name_of(key)] for key in new})
         self.moments |= self._map(name)
         return [name]
 
     def _map(self, name: str) -> dict[str, Tensor]:
-        return read_tensors(self.folder / name, _START_AGAIN, shared=True)
+        return read_tensors(self.folder / name, START_AGAIN, shared=True)
 
-    def _write_file(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        with writing(self.folder / ROUND / name, _RESUME) as path:
+    def _write_file(self, name: str, tensors: Mapping[str, Tensor]) -> Path:
+        with writing(self.folder / ROUND / name, RESUME) as path:
             try:
                 write_tensors(path, tensors)
             except OSError:
-                shutil.rmtree(path.parent, ignore_errors=True)  # frees room on the disk
+                if not self._ranks.several:
+                    shutil.rmtree(path.parent, ignore_errors=True)  # frees room on the disk
                 raise
+        return path
 
     def _change_state(self, **changes: object) -> None:
         state = msgspec.structs.replace(self._state, **changes)
         write_json(self.folder / STATE, state)
-        with writing(self.folder, _RESUME) as folder:
+        with writing(self.folder, RESUME) as folder:
             sync(folder)
         self._state = state
-
-    def _remove_leftovers(self) -> None:
-        """Remove what a killed process was about to write."""
-        shutil.rmtree(self.folder / ROUND, ignore_errors=True)
-        for path in self.folder.glob("moments-*"):
-            if path.name not in self._state.moments:
-                path.unlink(missing_ok=True)
-        remove_leftovers(self.folder)
-
-
-def remove(folder: Path) -> None:
-    """Remove the files of a Θ from a folder, and the folder if nothing else is in it."""
-    remove_files(folder / ROUND, "?????.safetensors", _SHARED)
-    remove_files(folder, STATE, PARAMETERS, BEST, "moments-*.safetensors")
-
-
-def write_new(folder: Path, spec: ModelSpec, *, half: bool) -> None:
-    """Write the model's initial values into a folder, in place of what is there; `half`: in bfloat16."""
-    temporary = folder.with_name(folder.name + ".tmp")
-    try:
-        with writing(folder, _RESUME):
-            remove(temporary)
-            temporary.mkdir(parents=True)
-            allocate(temporary / PARAMETERS, spec.tensor_specs(half=half))
-            tensors = map_tensors(temporary / PARAMETERS)
-            with LargeTensorsInFiles(temporary):
-                for name, value in spec.initial_tensors().items():
-                    tensors[name].copy_(value)
-            sync(temporary / PARAMETERS)
-            write_json(temporary / STATE, State(secrets.token_hex(16)))  # a run's settings may not be known yet
-            remove(folder)
-            temporary.rename(folder)
-    finally:
-        remove(temporary)

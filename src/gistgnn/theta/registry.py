@@ -1,6 +1,7 @@
-"""The places where Θ can lie, and the store that a user chooses. A new place is a file with a subclass of `Theta`.
+"""The places where Θ can lie, how ranks share it, and the store that a user chooses.
 
-It needs an entry here, too. This module imports nothing slow: the command line reads it.
+A new place is a file with a subclass of `InMemory`, a new exchange one with a subclass of `Exchange`. Both need an
+entry here. This module imports nothing slow: the command line reads it.
 """
 
 import os
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from gistgnn.distributed import World
 
 StoreName = Literal["memory", "host", "sharded"]
-"""The places that need no folder."""
+"""The places that need no folder, and "memory" by rows."""
 
 
 @dataclass(frozen=True)
@@ -27,21 +28,22 @@ class Place:
     help: str  # where Θ is, for the command line
     holds: str = "device"  # which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk"
     streams: bool = False  # one sub-GCN is on the device at a time; otherwise all of them
-    ranks: bool = False  # several ranks can use it
-    shared: bool = False  # every rank holds 1/W of Θ, so one process cannot use it; otherwise a rank holds all of Θ
 
 
 _ONE = "one sub-GCN at a time"
 _MEMORY, _DISK = "gistgnn.theta.memory:InMemory", "gistgnn.theta.disk:OnDisk"
-_SHARDED = "gistgnn.theta.sharded:Sharded"
 
 STORES = {
-    "memory": Place(_MEMORY, "on the device, with all sub-GCNs of a round", ranks=True),
+    "memory": Place(_MEMORY, "on the device, with all sub-GCNs of a round"),
     "host": Place(_MEMORY, f"in the host's memory, with {_ONE} on the device", holds="host", streams=True),
     "disk": Place(_DISK, f"in files in the run's folder, with {_ONE} in memory", holds="disk", streams=True),
-    "sharded": Place(_SHARDED, "by rows over the ranks", streams=True, ranks=True, shared=True),
 }
 """The places by name."""
+
+SHARES = {"whole": "gistgnn.theta.exchange:Exchange", "rows": "gistgnn.theta.rows:Rows"}
+"""The exchanges by name, as "module:Class": every rank holds all of Θ, or 1/W of the rows of every tensor."""
+
+SHARDED = "sharded"  # another name of the place "memory" with the exchange "rows"
 
 
 @dataclass(frozen=True)
@@ -50,21 +52,28 @@ class Store:
 
     Args:
         kind: a name in `gistgnn.theta.registry.STORES`. "memory": on the device where the sub-GCNs train, all m of them
-            at once; with several ranks, all of Θ on each. "host": in the host's memory, one sub-GCN at a time on the
-            device. "disk": in files, one sub-GCN at a time in memory. "sharded": by rows over the ranks of a run.
-        folder: of the files; it holds nothing else.
+            at once. "host": in the host's memory, one sub-GCN at a time on the device. "disk": in files, one sub-GCN at
+            a time in memory. "sharded": in memory, by rows.
+        folder: of the files; it holds nothing else. Ranks with files of their own have them in folders beside it.
         precision: of the numbers in the files, "float32" or "bf16"; sub-GCNs train in float32 all the same.
+        share: what a rank holds: "whole", all of Θ; or "rows", 1/W of the rows of every tensor.
     """
 
     kind: str = "memory"
     folder: Path | None = None
     precision: str = "float32"
+    share: str = "whole"
     place: Place = field(init=False, repr=False)  # the entry in the registry
 
     def __post_init__(self) -> None:
         check_kind("store", self.kind, str, f"one of {', '.join(STORES)}")
+        if self.kind == SHARDED:
+            object.__setattr__(self, "kind", "memory")
+            object.__setattr__(self, "share", "rows")
         if self.kind not in STORES:
             raise InputError(f"store is {shown(self.kind)}, expected one of {', '.join(STORES)}")
+        if self.share not in SHARES:
+            raise InputError(f"share is {shown(self.share)}, expected one of {', '.join(SHARES)}")
         object.__setattr__(self, "place", STORES[self.kind])
         if self.precision not in PRECISIONS:
             expected = f"expected one of {', '.join(PRECISIONS)}"
@@ -81,20 +90,17 @@ class Store:
             raise InputError(f"the store's precision is {self.precision}, but the store is {self.kind}: use disk")
 
     @classmethod
-    def in_run(cls, kind: str, run_folder: Path | None, precision: str = "float32") -> "Store":
+    def in_run(cls, kind: str, run_folder: Path | None, precision: str = "float32", share: str = "whole") -> "Store":
         """The store of a run: its files, if it has files, lie in the run's folder."""
         place = STORES.get(kind)
-        return cls(kind, run_folder if place and place.holds == "disk" else None, precision)
+        return cls(kind, run_folder if place and place.holds == "disk" else None, precision, share)
 
     def check_ranks(self, ranks: "World", workers: int, name: str) -> None:
         """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the user calls these."""
         if not ranks.several:
-            if self.place.shared:
-                raise InputError(f"the store is {self.kind}, but there are no ranks: start by torchrun, or use memory")
+            if self.share == "rows":
+                raise InputError("share is rows, but there are no ranks: start by torchrun, or use whole")
             return
-        if not self.place.ranks:
-            known = " or ".join(name for name, place in STORES.items() if place.ranks)
-            raise InputError(f"the store is {self.kind}, but there are ranks: use {known}")
         if workers < ranks.count:
             raise InputError(
                 f"{name} is {workers}, fewer than the {ranks.count} ranks, each of which trains one at least: start "

@@ -5,6 +5,7 @@ moments/NAME/KEY is the optimiser's state KEY of a parameter, best/NAME is a ten
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import torch
@@ -13,26 +14,51 @@ from torch.optim import Optimizer
 
 from gistgnn.layout.axes import Layout, Widths, named_tensors
 from gistgnn.partition import Blocks
+from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.theta.model_spec import TensorSpec, check_shapes
 from gistgnn.utils.tensors import to_device
 
 THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
 
 Cut = tuple[Tensor | None, ...]  # for every dimension the chosen positions, ascending; None: all of them
-Cuts = Mapping[str, Cut]  # of a sub-GCN, by the name of the tensor
 Trained = dict[str, Tensor]  # the tensors of a sub-GCN and its moments, by key
 ByKey = dict[str, list[Tensor]]  # a tensor of each sub-GCN, by key
 
 
+@dataclass(frozen=True)
+class Piece:
+    """The part of a sub-GCN's slice of a tensor that lies in one share of the rows."""
+
+    rows: slice  # of the sub-GCN's slice
+    cut: Cut  # the same entries as a cut of the share
+    shape: torch.Size
+
+
 # An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 class Slices:
-    """The slices that blocks cut out of every tensor of a model."""
+    """The slices that blocks cut out of every tensor of a model, and out of the rows that a rank holds.
 
-    def __init__(self, layout: Layout, widths: Sequence[int]) -> None:
-        self.layout = layout
+    Args:
+        layout, widths: of the model.
+        specs: of its tensors, by name; trained sub-GCNs have these types.
+        share: which of how many shares of the rows the rank holds.
+    """
+
+    def __init__(
+        self, layout: Layout, widths: Sequence[int], specs: Mapping[str, TensorSpec], share: tuple[int, int] = (0, 1)
+    ) -> None:
+        self.layout, self.widths, self.specs, self.share = layout, widths, specs, share
         self.features: Widths = layout.features(widths)
+        self.open([])
 
-    def cuts(self, blocks: Blocks) -> dict[str, Cut]:
+    def open(self, blocks: Sequence[Blocks]) -> None:
+        """Begin a round with these sub-GCNs: find their entries in the tensors, and in what the rank holds of them."""
+        self.blocks, self.cuts = list(blocks), list(map(self.cuts_of, blocks))
+        self.held = self.cuts
+        if self.share[1] > 1:
+            self.held = [{n: self.piece(n, cut, self.share[0]).cut for n, cut in own.items()} for own in self.cuts]
+
+    def cuts_of(self, blocks: Blocks) -> dict[str, Cut]:
         """The positions of the blocks in each dimension of every tensor, by name; None: all of the dimension."""
         split, found = self._split(blocks), dict[str, Cut]()
         for name, dims in self.layout.dims.items():
@@ -42,24 +68,80 @@ class Slices:
             )
         return found
 
-    def disjoint(self, name: str, blocks: Sequence[Blocks]) -> bool:
+    def disjoint(self, name: str) -> bool:
         """Whether no two sub-GCNs hold the same entry: some dimension lies along partitioned axes only."""
-        split = self._split(blocks[0])
-        return len(blocks) == 1 or any(dim and all(s.axis in split for s in dim) for dim in self.layout.dims[name])
+        split = self._split(self.blocks[0])
+        return len(self.blocks) == 1 or any(dim and all(s.axis in split for s in dim) for dim in self.layout.dims[name])
 
     def _split(self, blocks: Blocks) -> set[int]:
         """The axes of which a sub-GCN does not hold all features."""
         return {axis for axis, block in enumerate(blocks) if len(block) < self.features[axis]}
 
-    def merge(
-        self, name: str, blocks: Sequence[Blocks], target: Tensor, cuts: Sequence[Cuts], values: Sequence[Tensor]
-    ) -> None:
-        """Write the values of a round's sub-GCNs into a tensor; entries that several hold are averaged over them."""
-        if self.disjoint(name, blocks):
-            for own, value in zip(cuts, values, strict=True):
+    def merge(self, name: str, target: Tensor, values: Sequence[Tensor]) -> None:
+        """Write the values of the round's sub-GCNs into the rank's rows; entries that several hold are averaged."""
+        if self.disjoint(name):
+            for own, value in zip(self.held, values, strict=True):
                 scatter(target, own[name], value)
         else:
-            merge_shared(target, [own[name] for own in cuts], values)
+            merge_shared(target, [own[name] for own in self.held], values)
+
+    def owned(self, name: str, share: int) -> range:
+        """The rows of a tensor in a share, as `torch.chunk` deals them; a single number is a row of share 0."""
+        rows = (*self.specs[name].shape, 1)[0]
+        each = -(-rows // self.share[1])
+        return range(min(share * each, rows), min((share + 1) * each, rows))
+
+    def own_rows(self, name: str, tensor: Tensor) -> Tensor:
+        """This rank's rows of a whole tensor, which share its memory; the tensor where the rank holds all of it."""
+        own = self.owned(name, self.share[0])
+        return tensor if self.share[1] == 1 else tensor.view(-1, *tensor.shape[1:])[own.start : own.stop]
+
+    def own_specs(self, *, half: bool = False) -> dict[str, TensorSpec]:
+        """The shapes and types of what this rank holds; `half` turns floating-point types into bfloat16."""
+        return {
+            name: TensorSpec(
+                self.own_rows(name, torch.empty(spec.shape, device="meta")).shape,
+                torch.bfloat16 if half and spec.dtype.is_floating_point else spec.dtype,
+            )
+            for name, spec in self.specs.items()
+        }
+
+    def piece(self, name: str, cut: Cut, share: int) -> Piece:
+        """The part of a sub-GCN's slice of a tensor that lies in a share."""
+        shape = self.specs[name].shape
+        if self.share[1] == 1:
+            return Piece(slice(None), cut, shape_of(shape, cut))
+        own, (chosen, *columns) = self.owned(name, share), cut or (None,)
+        if chosen is None:
+            rows, places = slice(own.start, own.stop), None
+        else:
+            first, last = torch.searchsorted(chosen, torch.tensor([own.start, own.stop], device=chosen.device)).tolist()
+            rows, places = slice(first, last), chosen[first:last] - own.start
+        others = (n if p is None else len(p) for n, p in zip(shape[1:], columns, strict=True))
+        return Piece(rows, (places, *columns), torch.Size((rows.stop - rows.start, *others)))
+
+    def part(self, key: str, tensor: Tensor) -> Part | None:
+        """What the rank writes of a tensor that it holds into a checkpoint; share 0 has the step counts."""
+        if self.share[1] == 1:
+            return Part.whole(tensor)
+        if not tensor.dim():
+            return Part.whole(tensor) if not self.share[0] else None
+        if not tensor.numel():
+            return None
+        shape = self.specs[name_of(key)].shape
+        own = tensor if shape else tensor.view(())
+        return Part(own, shape, self.owned(name_of(key), self.share[0]).start)
+
+    def saved_part(self, saved: Checkpoint, key: str) -> Tensor:
+        """What this rank holds of a tensor in a checkpoint."""
+        name, shape = name_of(key), saved.shapes[key]
+        if self.share[1] == 1:
+            return saved.tensor(key)
+        if not shape:
+            whole = saved.tensor(key)
+            return whole if is_counter(key, whole, self.specs[name].shape) else self.own_rows(name, whole)
+        own = self.owned(name, self.share[0])
+        return saved.rows(key, own.start, own.stop)
 
 
 def shape_of(full: torch.Size, cut: Cut) -> torch.Size:

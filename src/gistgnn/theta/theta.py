@@ -1,9 +1,10 @@
 """The global parameters Θ: sub-GCNs take their slices from it (subGCNs) and write them back (subAgg)."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
 
 import torch
 from torch import Tensor, nn
@@ -13,73 +14,62 @@ from gistgnn.errors import GistError, InputError
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
+from gistgnn.storage.json_files import read_json
+from gistgnn.storage.tensors import assign
+from gistgnn.theta.disk import OnDisk
+from gistgnn.theta.exchange import Exchange, Losses
+from gistgnn.theta.folder import BEST, START_AGAIN, STATE, State, remove
+from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes
-from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import BEST, THETA, Cut, Slices, Trained, name_of
-
-Losses = dict[int, float]  # sub-GCN -> mean over its steps
+from gistgnn.theta.registry import SHARES, Store
+from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, name_of
 
 
-class Exchange:
-    """One process trains all sub-GCNs. A subclass deals them to ranks (see `gistgnn.theta.between_ranks`)."""
-
-    def __init__(self, ranks: World | None = None) -> None:
-        self.ranks = ranks or Alone()
-
-    def members(self, sub_gcns: int) -> list[int]:
-        """The sub-GCNs that this process trains, of m."""
-        return list(range(sub_gcns))
-
-    def agree(self, losses: Losses, error: GistError | None, trained: Mapping[int, Trained]) -> Losses:
-        """Merge the losses of all processes' sub-GCNs; if a process has an error, raise the first on all of them."""
-        if error:
-            raise error
-        return losses
-
-    def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
-        """Return the sub-GCNs that this process writes into its copy of Θ: its own ones, and those it receives."""
-        return trained
-
-    def communication(self, theta_bytes: int, local_steps: int) -> dict[str, Any] | None:
-        """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for one process."""
-        return None
-
-
-class Theta(ABC):
+class Theta:
     """The parameters and buffers of the global model, and the optimiser's moments where they are carried.
 
-    A subclass says where they lie; its `Exchange` says who trains the sub-GCNs. One round is open at a time: `begin`
-    opens it, `load` and `keep` take slices out and hold what has been trained, `commit` writes it into Θ. Until then Θ
-    is what it was. A new place for Θ is a subclass in a file of its own and an entry in `gistgnn.theta.registry`.
+    Its place says where this rank's part lies, its exchange who trains the sub-GCNs and how their slices get there.
+    One round is open at a time: `begin` opens it, `slice_of` and `keep` take slices out and hold what has been trained,
+    `commit` writes it into Θ. Until then Θ is what it was.
     """
 
-    streams: bool = False  # a round holds one sub-GCN at a time; otherwise all of them
-    lasts: bool = False  # Θ is on disk after every round, so the rest of a run's state has to be saved then, too
-    shards: int = 1  # how many processes write a checkpoint together
-    files_id: str | None = None  # of Θ's files, by which a checkpoint knows them; None: Θ has no files
-
-    def __init__(
-        self, layout: Layout, widths: Sequence[int], specs: Mapping[str, TensorSpec], exchange: Exchange | None = None
-    ) -> None:
-        self.slices, self.specs = Slices(layout, widths), specs
-        self.exchange = exchange or Exchange()
-        # What this process holds of parameters and buffers, by name; of carried moments, by key; of the best Θ, if any.
-        self.tensors, self.moments, self.best = dict[str, Tensor](), dict[str, Tensor](), dict[str, Tensor]()
-        self.round, self.loss = 0, 0.0  # the next round's number t, and the mean loss of the last one
+    def __init__(self, place: InMemory, exchange: Exchange) -> None:
+        self.place, self.exchange = place, exchange
         self.number = -1  # of the open round
         self.trained: dict[int, Trained] = {}  # the sub-GCNs of this process that the open round has kept
-        self._open_blocks([])
+        self._taken: dict[int, Trained] = {}  # those that other ranks have sent, before they train
         self._reader: Future[None] | None = None
+        self._sources: list[Path] = []  # the folders of another Θ, from which this one has been restored
 
     @classmethod
-    @abstractmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> "Theta":
         """Make Θ with the model's initial values; `replace`: in place of an older Θ in the store's folder."""
+        slices, exchange = _shared(store, spec, ranks)
+        return cls(_place(store).make(store, spec, slices, ranks, replace=replace), exchange)
 
     @classmethod
-    def reopen(cls, store: Store, spec: ModelSpec) -> "Theta":
-        """Open the Θ that an earlier process has left; raise InputError if there is no whole one of this model."""
-        raise InputError(f"there is no Θ to resume in {store.kind}: resume from a checkpoint")
+    def reopen(cls, store: Store, spec: ModelSpec, ranks: World) -> "Theta | None":
+        """Open the Θ that an earlier process has left; None: nothing is there. Another model's is an InputError."""
+        slices, exchange = _shared(store, spec, ranks)
+        place = _place(store).reopen(store, slices, ranks)
+        return cls(place, exchange) if place else None
+
+    @classmethod
+    def of_tensors(cls, layout: Layout, widths: Sequence[int], tensors: Mapping[str, Tensor]) -> "Theta":
+        """A Θ in the memory of one process, with tensors that are not copied."""
+        specs = {name: TensorSpec(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+        return cls(InMemory(Slices(layout, widths, specs), tensors), Exchange(Alone()))
+
+    @property
+    def specs(self) -> dict[str, TensorSpec]:
+        """The shape of every tensor of the full model, and the type in which it is held."""
+        tensors = self.place.tensors
+        return {name: TensorSpec(spec.shape, tensors[name].dtype) for name, spec in self.place.slices.specs.items()}
+
+    @property
+    def shards(self) -> int:
+        """How many processes write a checkpoint together."""
+        return 1 if self.place.lasts else self.place.slices.share[1]
 
     @property
     def shard(self) -> int | None:
@@ -90,81 +80,84 @@ class Theta(ABC):
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t, and forget one that was open; return the sub-GCNs that this process trains."""
         self.number, self.trained = number, {}
-        self._open_blocks(blocks)
+        self.place.begin()
+        self.place.slices.open(blocks)
+        self._taken = self.exchange.take(self.place)
         return self.exchange.members(len(blocks))
 
-    def _open_blocks(self, blocks: Sequence[Blocks]) -> None:
-        self._blocks = list(blocks)
-        self._cuts: list[dict[str, Cut]] = list(map(self.slices.cuts, blocks))  # of every sub-GCN, by name
-
-    @abstractmethod
     def slice_of(self, i: int) -> dict[str, Tensor]:
         """The slice of Θ that belongs to sub-GCN i, by name."""
+        if i not in self._taken:
+            return self.place.slice_of(i)
+        return {name: self._taken[i][f"{THETA}{name}"] for name in self.place.slices.specs}
 
-    @abstractmethod
     def moments_of(self, i: int) -> dict[str, Tensor]:
         """A copy of the moments of sub-GCN i's slice, by key; those that Θ holds."""
-
-    def forget_moments(self) -> None:
-        """Drop all moments: those of the next round's sub-GCNs begin anew."""
-        self.moments = {}
+        if i not in self._taken:
+            return self.place.moments_of(i)
+        counters = {key: value.clone() for key, value in self.place.moments.items() if not value.dim()}
+        return {key: value.clone() for key, value in self._taken[i].items() if key.startswith(MOMENTS)} | counters
 
     def keep(self, i: int, trained: Trained) -> None:
-        """Hold a trained sub-GCN until the end of the round; copied to where Θ is, because its module is used again."""
-        devices = {name: tensor.device for name, tensor in self.tensors.items()}
-        self.trained[i] = {key: value.to(devices[name_of(key)], copy=True) for key, value in trained.items()}
+        """Hold a trained sub-GCN until the end of the round; copied to where Θ is, where its module is used again."""
+        name, blocks = f"{self.exchange.own}{i:05}", None if self.exchange.own else self.place.slices.blocks[i]
+        self.trained[i] = self.place.hold(name, trained, blocks, reused=self.place.streams)
 
-    @abstractmethod
+    def agree(self, losses: Losses, error: GistError | None) -> Losses:
+        """Merge the losses of all ranks' sub-GCNs; if a rank has an error, raise the first on all of them."""
+        return self.exchange.agree(losses, error or self.place.failure, self.trained)
+
     def commit(self, loss: float) -> None:
         """Write the round into Θ (subAgg). Entries that several sub-GCNs hold are averaged over them."""
+        self.place.write(self.number, loss, self.exchange.give(self.place, self.trained))
+        self.trained, self._taken = {}, {}
 
     def copy(self) -> dict[str, Tensor]:
-        return {name: tensor.clone() for name, tensor in self.tensors.items()}
-
-    def keep_best(self) -> None:
-        """Keep a copy of Θ as the best one."""
-        self.best = self.copy()
+        return {name: tensor.clone() for name, tensor in self.place.tensors.items()}
 
     def checkpoint(self) -> dict[str, Part]:
         """This process's part of the tensors from which Θ, its moments and the best Θ are restored, not copied."""
-        every = {f"{THETA}{name}": tensor for name, tensor in self.tensors.items()} | self.moments
-        every |= {f"{BEST}{name}": tensor for name, tensor in self.best.items()}
-        parts = ((key, self._part(key, tensor)) for key, tensor in every.items())
-        return {key: part for key, part in parts if part is not None}
+        parts = ((key, self.place.slices.part(key, tensor)) for key, tensor in self.place.every().items())
+        return {} if self.place.lasts else {key: part for key, part in parts if part is not None}
 
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Resume after some rounds from a checkpoint; any store may have written it."""
-        shapes = {name_of(key): shape for key, shape in saved.shapes.items() if key.startswith(THETA)}
-        held = {name: TensorSpec(shape, torch.float32) for name, shape in shapes.items()}
-        if not held:
-            raise InputError(
-                "the checkpoint holds no parameters: the run keeps them in its own files; resume with --store disk, or "
-                "start again"
-            )
-        check_shapes(held, self.specs, "the checkpoint", "this model", "start again")
-        self.round = rounds
-        for key in saved.shapes:
-            name, value = name_of(key), self._saved_part(saved, key)
-            if key.startswith(THETA):
-                self.tensors[name].copy_(value)
-                continue
-            # torch's optimisers count their steps on the host.
-            value = value.to("cpu" if key.endswith("/step") else self.tensors[name].device, copy=True)
-            if key.startswith(BEST):
-                self.best[name] = value
-            else:
-                self.moments[key] = value
+        """Resume after some rounds from a checkpoint; any place and any number of ranks may have written it."""
+        place, slices, loss = self.place, self.place.slices, self.place.loss
+        if saved.theta is not None and saved.theta == place.files_id:
+            if place.round not in (rounds, rounds + 1):  # a kill may come before scores are saved
+                raise InputError(
+                    f"{place.folders[0]} has been through {place.round} rounds, the checkpoint beside it through "
+                    f"{rounds}: they are not of the same run; start again"
+                )
+            return
+        if saved.theta is not None:
+            rounds, loss = _add_files(saved, slices, self.exchange.ranks, rounds)
+            self._sources = saved.folders
+        shapes = ((name_of(key), shape) for key, shape in saved.shapes.items() if key.startswith(THETA))
+        held = {name: TensorSpec(shape, torch.float32) for name, shape in shapes}
+        check_shapes(held, slices.specs, "the checkpoint", "this model", "start again")
+        place.fill(saved.shapes, partial(slices.saved_part, saved), rounds, loss)
 
-    @abstractmethod
+    def is_saved(self) -> None:
+        """Remove the files of another Θ, from which this one has been restored: a checkpoint no longer needs them."""
+        while self._sources:
+            remove(self._sources.pop())
+
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
         """The full model with Θ's parameters (`best`: the best ones), in evaluation mode; all ranks call this."""
-        # Parameters in memory are copied; large ones in files are mapped. Where Θ is sharded, rank 0 collects them, and
-        # other ranks get a model without values. `module` is one of `running_model`, which may be filled again.
+        # Parameters in memory are copied; large ones in files are mapped. Where ranks hold rows, rank 0 collects them,
+        # and other ranks get a model without values. `module` is one of `running_model`, which may be filled again.
+        if (found := self.exchange.collected(self.place, best=best)) is None:
+            return self.place.model(spec, best=best, module=module)
+        full = spec.on_meta()
+        return assign(full, found, "Θ").to(spec.device) if self.exchange.ranks.leads else full
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         """The full model on its device with the parameters that Θ has now; on ranks other than 0 without values."""
         # All ranks call this. `module` is that of the last call, which may be filled again.
-        return self.full_model(spec)
+        if self.place.slices.share[1] > 1:
+            return self.full_model(spec)
+        return self.place.running_model(spec, module) if self.exchange.ranks.leads else spec.on_meta()
 
     def reading(self, reader: Future[None]) -> None:
         """Tell that a thread reads Θ: the next round is written when the thread is done."""
@@ -176,19 +169,46 @@ class Theta(ABC):
         if reader:
             reader.result()
 
-    def _target(self, key: str) -> Tensor:
-        """What this process holds of a tensor or moment; a moment that is carried for the first time begins at zero."""
-        own = self.tensors[name_of(key)]
-        if key.startswith(THETA):
-            return own
-        if key not in self.moments:
-            self.moments[key] = torch.zeros_like(own)
-        return self.moments[key]
 
-    def _part(self, key: str, tensor: Tensor) -> Part | None:
-        """What this process writes of a tensor into a checkpoint."""
-        return Part.whole(tensor)
+def _place(store: Store) -> type[InMemory]:
+    found: type[InMemory] = resolve_name(store.place.home)
+    return found
 
-    def _saved_part(self, saved: Checkpoint, key: str) -> Tensor:
-        """What this process takes of a tensor in a checkpoint."""
-        return saved.tensor(key)
+
+def _shared(store: Store, spec: ModelSpec, ranks: World) -> tuple[Slices, Exchange]:
+    kind: type[Exchange] = resolve_name(SHARES[store.share])
+    return Slices(spec.layout, spec.widths, spec.tensor_specs(), kind.share(ranks)), kind(ranks)
+
+
+def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> tuple[int, float]:
+    """Add the files of a Θ to the checkpoint that names them; return the rounds that it has been through, and the loss.
+
+    Other ranks have written them, or ranks with another store.
+    """
+
+    def settle() -> None:
+        """Finish the last round in all of the files."""
+        if missing := [folder for folder in saved.folders if not folder.exists()]:
+            raise InputError(f"{missing[0]} is gone, which holds the parameters: put it back, or start again")
+        states = [read_json(folder / STATE, State, START_AGAIN) for folder in saved.folders]
+        newest = max(state.round for state in states)
+        for state, folder in zip(states, saved.folders, strict=True):
+            if state.run != saved.theta or newest not in (rounds, rounds + 1):
+                said = f"{folder} is of another run than the checkpoint beside it"
+                raise InputError(f"{said}: put back the folder of this run, or start again")
+            OnDisk(_share(slices, state), folder, Alone(), newest=newest).close()
+
+    ranks.lead(settle)
+    for folder in saved.folders:
+        own = _share(slices, read_json(folder / STATE, State, START_AGAIN))
+        files = OnDisk(own, folder, Alone(), homes=[-1])  # which another process may read as well
+        if (folder / BEST).exists():
+            files.best = files.values(best=True)
+        for key, tensor in files.every().items():
+            if part := own.part(key, tensor):
+                saved.add(key, part)
+    return files.round, files.loss
+
+
+def _share(slices: Slices, state: State) -> Slices:
+    return Slices(slices.layout, slices.widths, slices.specs, state.share)
