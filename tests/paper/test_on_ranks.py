@@ -19,6 +19,7 @@ from gistgnn.paper.appendix_b import LocalSgdTable
 from gistgnn.paper.large_graphs import COLUMNS, RunGroup
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.table2 import Amazon2M, Reddit
+from gistgnn.paper.table3 import UltraWide
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
@@ -118,6 +119,20 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> No
         assert record["train_seconds"] == max(workers["train_seconds"]) > max(workers["step_seconds"]) > 0
         assert 0 < max(workers["exchange_seconds"]) < record["train_seconds"]
     assert {path.name for path in tmp_path.rglob("*") if path.is_dir()} == {"ranks-2"}  # no checkpoints
+
+
+def train_wide(ranks: Ranks, wide: UltraWide, out: Path) -> bool:
+    return wide.train_on_ranks(ranks, out, "data", lambda: False)
+
+
+def test_widths_that_do_not_fit_on_one_device_train_on_ranks(tmp_path: Path) -> None:
+    """One device holds its model; each rank holds half of the rows of Θ, on the host."""
+    wide = UltraWide.at("small", datasets=("digits",), widths=(16,), sub_gcns=(1, 2), epochs=1, clusters=10)
+    assert on_ranks(2, train_wide, wide, tmp_path) == [True, True]
+    rows = wide.run(RunStore(tmp_path / "runs", "data", trains=False)).rows
+    assert [(row[2], row[4]) for row in rows] == [("–", "–"), ("2", "2")]
+    kept = (json.loads(path.read_text())["config"] for path in sorted(tmp_path.rglob("*.json")))
+    assert [(one["store"], one["share"]) for one in kept] == [("memory", "whole"), ("host", "rows")]
 
 
 def test_what_more_ranks_have_trained_with_every_seed_counts(tmp_path: Path) -> None:

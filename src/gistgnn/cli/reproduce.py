@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 COMMON = ("datasets+", "seeds", "epochs")
 
-_ALONE = [name for name, place in STORES.items() if not place.shared]
 _DEVICE_MEMORY = "a run that takes more of its device, by the plan, is out of memory (default: 32GB; small: 1.75GB)"
 
 
@@ -39,7 +38,11 @@ OPTIONS: dict[str, dict[str, Any]] = {  # by the experiment's attribute: what ar
     "clusters_per_batch": {"metavar": "Q", "help": "in a batch"},
     "nodes": {"metavar": "N", "help": "how many nodes of a data set"},
     "models": {"type": str, "choices": ("graphsage", "gat"), "help": "models"},
-    "store": {"type": str, "choices": _ALONE, "help": "where the parameters lie (default: memory)"},
+    "store": {
+        "type": str,
+        "choices": list(STORES),
+        "help": "where the parameters lie (default: host, and with one device memory)",
+    },
     "device_memory": {"type": options.memory_size, "metavar": "SIZE", "help": _DEVICE_MEMORY},
 }
 
@@ -112,9 +115,6 @@ def _experiment(args: argparse.Namespace) -> "Experiment":
 
 def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> int:
     """Train what is missing; return the number of the signal that has stopped it, or 0."""
-    from gistgnn.paper.large_graphs import GroupedExperiment
-
-    assert isinstance(experiment, GroupedExperiment)
     with stopping(args.grace) as stop:
         if experiment.train_on_ranks(ranks, args.out, args.data_root, stop):
             return 0

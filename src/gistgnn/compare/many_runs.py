@@ -99,8 +99,12 @@ class RunStore:
 
     def _resume(self, config: RunConfig, callbacks: Sequence[Callback] = ()) -> Record:
         """Train one run in this process, from its last checkpoint if there is one."""
-        graph, out = load(config.dataset, self.data_root), self._path(config).with_suffix(".theta")
+        graph, out = load(config.dataset, self.data_root), self.theta(config)
         return train_run(config, graph, self.data_root, out, callbacks=callbacks, saving=self.saving(config))[1]
+
+    def theta(self, config: RunConfig) -> Path:
+        """Return the folder of a run whose parameters lie on disk."""
+        return self._path(config).with_suffix(".theta")
 
     def measured(self, name: str, settings: Any, measure: Callable[[], Any]) -> Any:
         """Return a measurement, made unless it is finished; `settings` are all that it depends on, as JSON."""
@@ -224,8 +228,8 @@ class RunsOnRanks:
     def train(self, runs: Sequence[RunConfig], seeds: int, label: str) -> bool:
         """Train the runs that are missing, with every seed; False: `stop` has ended one, and the same call resumes."""
         ranks, every = self._ranks, sorted({run.sub_gcns for run in runs if run.sub_gcns > 1})
-        if every[-1] < ranks.count:
-            error = InputError(f"there are {ranks.count} ranks, but m is at most {every[-1]}: start as many ranks as m")
+        if (most := max(every, default=1)) < ranks.count:
+            error = InputError(f"there are {ranks.count} ranks, but m is at most {most}: start as many ranks as m")
             error.relayed = True
             raise error
         if small := ", ".join(str(m) for m in every if m < ranks.count):
@@ -284,8 +288,8 @@ class RunsOnRanks:
     def _train(
         self, config: RunConfig, graph: Graph, store: RunStore, stop: Callable[[], bool], ranks: World | None = None
     ) -> tuple[Result, Record]:
-        callbacks, saving = [InterruptWhen(stop)], store.saving(config)
-        return train_run(config, graph, store.data_root, ranks=ranks, callbacks=callbacks, saving=saving)
+        hooks: dict[str, Any] = {"callbacks": [InterruptWhen(stop)], "saving": store.saving(config)}
+        return train_run(config, graph, store.data_root, store.theta(config), ranks, **hooks)
 
     def _graph(self, config: RunConfig) -> Graph:
         return self._ranks.load(lambda: load(config.dataset, self._alone.data_root))

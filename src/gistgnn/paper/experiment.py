@@ -2,14 +2,16 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from gistgnn.compare import Record, Row, RunStore, as_markdown
+from gistgnn.compare import Record, Row, RunsOnRanks, RunStore, as_markdown
+from gistgnn.distributed import World
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.report import REPORT, Chart, Series, experiment_page, write_report
+from gistgnn.runs import RunConfig
 from gistgnn.utils import describe_machine
 
 RECORD, RUNS = "experiment.json", "runs"
@@ -92,6 +94,15 @@ class Experiment(ABC):
     @abstractmethod
     def run(self, store: RunStore) -> Outcome:
         """Train the missing runs; return what all runs show."""
+
+    def runs_on_ranks(self, ranks: World, store: RunStore) -> list[RunConfig]:
+        """Return the runs that ranks train together; all ranks call this."""
+        return []
+
+    def train_on_ranks(self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]) -> bool:
+        """Train what is missing of baselines and runs on ranks; all ranks call this. False if `stop` ended it."""
+        store = RunStore(out / RUNS, data_root)
+        return RunsOnRanks(store, ranks, stop).train(self.runs_on_ranks(ranks, store), self.seeds, self.name)
 
     def reproduce(self, out: Path, store: RunStore, command: str) -> Outcome:
         """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory."""

@@ -2,16 +2,15 @@
 
 import statistics
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from gistgnn import Training
-from gistgnn.compare import Record, Row, RunsOnRanks, RunStore, compare, records_on_ranks, rows_of, speedup, with_seeds
+from gistgnn.compare import Record, Row, RunStore, compare, records_on_ranks, rows_of, speedup, with_seeds
 from gistgnn.distributed import World
 from gistgnn.graphs import find
-from gistgnn.paper.experiment import RUNS, Claim, Experiment, Outcome, Verdict
+from gistgnn.paper.experiment import Claim, Experiment, Outcome, Verdict
 from gistgnn.report import COSTLY, Chart
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -155,10 +154,8 @@ class GroupedExperiment(Experiment):
         names = [(run.method, run.sub_gcns) for run in runs]
         return RunGroup([Line(name, rows[0], alone.get(i), workers.get(i)) for i, name in enumerate(names)])
 
-    def train_on_ranks(self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]) -> bool:
-        """Train what is missing of baselines and runs on ranks; all ranks call this. False if `stop` ended it."""
-        runs = [run for group in self.groups().values() for run in group]
-        return RunsOnRanks(RunStore(out / RUNS, data_root), ranks, stop).train(runs, self.seeds, self.name)
+    def runs_on_ranks(self, ranks: World, store: RunStore) -> list[RunConfig]:
+        return [run for group in self.groups().values() for run in group]
 
     def run(self, store: RunStore) -> Outcome:
         groups = {key: self._measure(runs, store) for key, runs in self.groups().items()}

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from gistgnn.compare import Row, RunStore, compare
+from gistgnn.compare import Record, Row, RunStore, by_seeds, records_on_ranks, rows_of, with_seeds
+from gistgnn.distributed import World
 from gistgnn.estimate import Resources, make_plan
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import GraphSizes, find, load
@@ -24,8 +25,9 @@ from gistgnn.utils import duration, mean_sd, plural, size
 EVALUATIONS = 6  # per run: scoring the whole graph takes longer than many steps
 PARTS, FEWEST_PARTS = 5000, 4  # of Amazon2M, for evaluation; of a smaller graph, in proportion
 DEVICE_MEMORY = 32 * 2**30  # of the paper's devices, V100 of 32 GB (appendix A.2)
+HOST_MEMORY = 256 * 10**9  # beside eight of them; the paper does not say how much it had
 PLACES = {"cpu": "memory", "cuda": "GPU memory", "disk": "room on the disk"}
-COLUMNS = ("data set", "L", "m", "d", "F1", "time", "memory by plan", "paper: F1", "time")
+COLUMNS = ("data set", "L", "m", "d", "ranks", "F1", "time", "memory by plan", "paper: F1", "time")
 
 FACTOR = 8  # "widths as high as 32K (i.e., 8x beyond the capacity of a single GPU)"
 DOUBLE_M, SOONER = 2, 1.86  # "With GIST (m = 2), ... (i.e., a 1.86x speedup) using d = 8192"
@@ -38,9 +40,14 @@ class UltraWideCell:
     """A width with an m: what the plan says of its run, and what the run has shown."""
 
     needed: int  # bytes of the device
-    fits: bool  # in the memory of the experiment's device
+    fits: bool  # in the memory of the experiment's device, and of its host
     lacking: str = ""  # what this machine has too little of for the run; "": nothing
     row: Row | None = None  # the run, scored by the mean F1 of the parts; None: it was not started
+    ranks: int = 1  # that trained it at the same time
+
+    @property
+    def runs(self) -> bool:
+        return self.fits and not self.lacking
 
 
 Size = tuple[int, int]  # m and d
@@ -50,14 +57,17 @@ Rows = Mapping[Size, Row]  # of one data set and L; a run that did not fit is mi
 # `layers` are every L, the number of hidden layers. A run may take `device_memory` bytes of the device.
 @dataclass(frozen=True)
 class UltraWide(Experiment):
-    """Table 3; see `Experiment`. Epochs are split over the sub-GCNs, and Θ lies in `store`."""
+    """Table 3; see `Experiment`. Epochs are split over the sub-GCNs.
+
+    Θ lies in `store`. None: in the host's memory, as the authors have it; with one device in the device's.
+    """
 
     layers: tuple[int, ...] = (2,)
     widths: tuple[int, ...] = TABLE3_WIDTHS
     sub_gcns: tuple[int, ...] = (1, 2, 4, 8)
     local_steps: int = 5000
     clusters: int | None = None
-    store: str = "memory"
+    store: str | None = None
     device_memory: int = DEVICE_MEMORY
 
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -82,39 +92,66 @@ class UltraWide(Experiment):
     def config(self, dataset: str, layers: int, width: int, m: int) -> RunConfig:
         settings = self.epochs, self.local_steps, self.device, "in-turn", EVALUATIONS, self.clusters
         run = large_run(dataset, graphsage(width, layers), m, *settings)
-        return replace(run, evaluation=Evaluation("parts", parts=parts_of(dataset)), store=self.store)
+        store = self.store or ("host" if m > 1 else "memory")
+        return replace(run, evaluation=Evaluation("parts", parts=parts_of(dataset)), store=store)
+
+    def runs_on_ranks(self, ranks: World, store: RunStore) -> list[RunConfig]:
+        """Return the runs that fit; each rank holds 1/W of the rows of Θ. Rank 0 plans them."""
+
+        def fitting() -> list[tuple[Any, ...]]:
+            planned = ((*key, self._planned(*key, store)) for key in itertools.product(self.datasets, self.layers))
+            return [(*key, d, m) for *key, cells in planned for (m, d), each in cells.items() if each.runs]
+
+        runs = [self.config(*key) for key in ranks.lead(fitting)]
+        return [replace(run, share="rows" if run.sub_gcns > 1 else "whole") for run in runs]
 
     def _train(self, dataset: str, layers: int, store: RunStore) -> Mapping[Size, UltraWideCell]:
-        known = find(dataset)
-        sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(dataset, store.data_root))
-        cells: dict[Size, UltraWideCell] = {}
+        cells = self._planned(dataset, layers, store)
         for width in self.widths:
             configs = {m: self.config(dataset, layers, width, m) for m in sorted(self.sub_gcns)}
-            planned = {m: self._plan(config, sizes, store) for m, config in configs.items()}
-            for m in [m for m, cell in planned.items() if not cell.fits]:
-                store.left_out(configs.pop(m), f"{size(planned[m].needed)}, OOM in {size(self.device_memory)}")
-            configs = {m: config for m, config in configs.items() if store.rehearses or not planned[m].lacking}
-            rows, records = compare(store, list(configs.values()), self.seeds, self.name) if configs else ([], [])
-            for m, row, seeds in zip(configs, rows, records, strict=True):
-                by_parts = tuple(100 * (record["test"] or {}).get("f1_parts", 0.0) for record in seeds)
-                planned[m] = replace(planned[m], row=replace(row, score=by_parts))
-            cells |= {(m, width): cell for m, cell in planned.items()}
+            for m in [m for m in configs if not cells[m, width].fits]:
+                needed, room = size(cells[m, width].needed), size(self.device_memory)
+                store.left_out(configs.pop(m), f"{needed}, OOM in {room}")
+            configs = {m: config for m, config in configs.items() if store.rehearses or cells[m, width].runs}
+            for m, own in self._records(configs, store).items():
+                [row], key = rows_of([own]), (m, width)
+                by_parts = tuple(100 * (record["test"] or {}).get("f1_parts", 0.0) for record in own)
+                ranks = own[0].get("workers", {}).get("ranks", 1)
+                cells[key] = replace(cells[key], row=replace(row, score=by_parts), ranks=ranks)
         return cells
 
+    def _records(self, configs: Mapping[int, RunConfig], store: RunStore) -> dict[int, list[Record]]:
+        """Train the runs that are missing; return the records of all by m, those of ranks if they trained the run."""
+        repeated = {m: with_seeds([run], self.seeds) for m, run in configs.items()}
+        found = {m: own for m, runs in repeated.items() if (own := records_on_ranks(store, runs))}
+        alone = [m for m, runs in repeated.items() if m not in found and store.offers(runs)]
+        records = store.run_all(with_seeds([configs[m] for m in alone], self.seeds), self.name) if alone else []
+        return found | dict(zip(alone, by_seeds(records, self.seeds), strict=True))
+
+    def _planned(self, dataset: str, layers: int, store: RunStore) -> dict[Size, UltraWideCell]:
+        """Plan every m and width."""
+        known = find(dataset)
+        sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(dataset, store.data_root))
+        every = [(m, width) for width in self.widths for m in sorted(self.sub_gcns)]
+        return {(m, d): self._plan(self.config(dataset, layers, d, m), sizes, store) for m, d in every}
+
     def _plan(self, config: RunConfig, sizes: GraphSizes, store: RunStore) -> UltraWideCell:
-        """Plan a run within the device's memory, and compare the plan with what this machine has."""
-        device = "cpu" if self.device == "cpu" else "cuda"
+        """Plan a run within the paper's device, or at the small scale within this one; and within this machine."""
         within, here = (Resources.here(self.device, store.directory, room) for room in (self.device_memory, None))
-        option = make_plan(config, sizes, within, [config.sub_gcns], [self.store], timed=False).options[0]
-        short = next((place for place, room in here.limits.items() if option.peaks[place] > room), None)
-        lacking = f"; here {size(here.limits[short])} of {PLACES[short]}" if short else ""
-        return UltraWideCell(option.peaks[device], device not in option.lacking, lacking)
+        if self.scale == "full":
+            within = replace(within, host=HOST_MEMORY, gpu=self.device_memory)
+        option, own = (
+            make_plan(config, sizes, room, [config.sub_gcns], [config.store], timed=False).options[0]
+            for room in (within, here)
+        )
+        lacking = "".join(f"; here {size(here.limits[place])} of {PLACES[place]}" for place in own.lacking[:1])
+        return UltraWideCell(option.peaks[within.device], not {"cpu", within.device} & {*option.lacking}, lacking)
 
     def _line(self, dataset: str, layers: int, key: Size, cell: UltraWideCell) -> list[str]:
         m, d = key
-        measured = ["not run" if cell.fits else "OOM", "–"]
+        measured = ["–", "not run" if cell.fits else "OOM", "–"]
         if row := cell.row:
-            measured = [mean_sd(row.score), duration(row.time)]
+            measured = ["–" if cell.ranks == 1 else str(cell.ranks), mean_sd(row.score), duration(row.time)]
         plan = f"{size(cell.needed)}{cell.lacking if cell.fits else ''}"
         known = dict(zip(TABLE3_WIDTHS, TABLE3.get((layers, m), ()), strict=False))
         paper = ["OOM", "–"] if d in known and not known[d] else paper_cells(known.get(d), "{:.2f} h")
@@ -151,13 +188,15 @@ class UltraWide(Experiment):
 
     def _note(self) -> str:
         room, parts = size(self.device_memory), ", ".join(f"{parts_of(name)} of {name}" for name in self.datasets)
+        where = f"--store {self.store}" if self.store else "with m = 1 on the device"
         paper = "" if self.scale == "full" else " The paper's numbers are for Amazon2M itself, 400 epochs, ζ = 5000."
         return (
             f"GraphSAGE, {self.epochs} epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout "
             f"0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on test nodes in percent, at the best "
             f"validation score, the micro-F1 of all validation nodes together (parts: {parts}). OOM: by the plan, the "
-            "run takes "
-            f"more than {room} of the device (--store {self.store}). not run: it does not fit on this machine. "
+            f"run takes more than {room} of the device, or {size(HOST_MEMORY)} of its host's memory, where the "
+            f"parameters are ({where}). not run: it does not fit on this machine. Ranks trained at the same time; the "
+            "time is that of the slowest. "
             f"{describe_clusters(self.datasets, self.clusters)}. Times are of "
             f"training on one machine; the paper has 8 V100.{paper}"
         )
