@@ -74,7 +74,6 @@ def every_blocks(gist: GIST) -> Iterator[list[Blocks]]:
 def test_one_round_is_the_mean_over_all_possible_blocks(
     model: str, widths: int | tuple[int, ...], m: int, kind: str, options: Any
 ) -> None:
-    """Of two rounds, because the sizes of a single draw's blocks are known."""
     gist = GIST(every_model()[model][0], widths, m, partition=kind, **options)
     found = shares(coverage.coverage_of(gist._full_spec, gist.partition, Counter({((None, 1),): 2})))
     possible = [held_in(gist, [blocks]).get(1, 0.0) for blocks in every_blocks(gist)]
@@ -107,7 +106,6 @@ def phased(draw: st.DrawFn) -> Training:
 @given(training=st.composite(phased)(), model=st.sampled_from(["gcn none 2", "residual", "copies of the whole"]))
 @settings(max_examples=8, deadline=None)
 def test_phases_agree_with_many_runs(training: Training, model: str) -> None:
-    """Of kept, nested and redrawn blocks."""
     build, widths = every_model()[model]
     gist = GIST(build, 12 if isinstance(widths, int) else (12,) * len(widths), 4)
     schedule, runs, sums = Schedule(training, 1, 4), 40, Counter[int]()

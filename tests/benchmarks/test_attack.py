@@ -64,7 +64,6 @@ def test_a_case_that_hangs_or_fails_is_found(tmp_path: Path) -> None:
 
 
 def test_every_option_of_every_command_is_tried() -> None:
-    """The options are those of the parsers, so that a new one is tried as well."""
     assert {"--epochs", "--lr", "--fanout"} <= {name for a in actions_of("train") for name in a.option_strings}
     commands = {command.split()[0] for command in COMMANDS}
     assert sum(share for share, _ in KINDS.values()) == 100

@@ -123,7 +123,6 @@ def test_every_setting_is_a_command() -> None:
 
 
 def test_a_frontier_that_was_stopped_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its runs are invented here; the commands are parsed above."""
     commands: list[tuple[object, ...]] = []
 
     def trained(*words: object) -> dict[str, Any]:

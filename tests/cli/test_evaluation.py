@@ -146,7 +146,6 @@ def test_several_labels_and_files_that_do_not_fit(cli: Cli, as_json: Json, tmp_p
 
 
 def test_the_model_of_a_run_scales_features_as_training_did(cli: Cli, as_json: Json, tmp_path: Path) -> None:
-    """They are of very different sizes, one of them constant. To predict, they need neither labels nor splits."""
     graph = arrays()
     graph["x"] = np.column_stack([graph["x"] * [1e3, 1, 1e-3] + [5, 0, 0], np.full(40, 0.1)]).astype(np.float32)
     np.savez(tmp_path / "own.npz", **graph)

@@ -97,7 +97,6 @@ def test_train_refuses_what_cannot_fit_and_says_what_would(tmp_path: Path, capsy
 def test_train_refuses_what_the_disk_cannot_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not Θ alone: the best one and the moments have to have room, too."""
     train = ("train", *WIDE, "--sub-gcns", 4, "--epochs", 1, "--store", "disk", "--out", tmp_path / "run")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * THETA))
     said = f"of the disk, {2 * THETA / 2**20:.3g} MiB are free there: make room, choose another --out, or add --store-p"

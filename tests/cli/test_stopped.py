@@ -168,7 +168,6 @@ def test_metis_does_not_outlive_the_run(tmp_path: Path) -> None:
 def test_a_round_that_is_too_long_is_lost_and_the_checkpoint_stays(
     cli: Cli, tmp_path: Path, begun: Callable[..., Process]
 ) -> None:
-    """Beside the result of a run that it replaces."""
     assert cli(*SHORT, "--out", "run").returncode == 0
     process = begun("--overwrite", "--local-steps", 20, "--epochs", 100_000, "--grace", 0.001)
     assert "did not end within 0.001 s" in stop(process, signal.SIGUSR1)

@@ -40,7 +40,6 @@ GIST(lambda widths: GCN(64, widths, 10), (16,)).fit(load("digits"), epochs=4, ca
 
 
 def test_the_first_round_comes_without_what_it_does_not_need(tmp_path: Path) -> None:
-    """That the first line comes before torch, `test_stopped` shows."""
     others = ("sklearn", "pandas", "torch._dynamo", "matplotlib", "torch_geometric", "scipy.stats", "duckdb")
     words = [sys.executable, "-c", FIRST_ROUND, "torch", *others]
     done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
@@ -135,7 +134,6 @@ def test_a_way_to_train(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path
 
 
 def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
-    """Beside what a run without a checkpoint has left, which is in nobody's way."""
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/theta.json").write_text("{")
     train = (*QUICK, "--store", "disk")

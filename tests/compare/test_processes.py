@@ -77,7 +77,6 @@ def kill_one() -> threading.Thread:
 
 
 def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after one of them was killed."""
     monkeypatch.setattr(many_runs, "start_server", lambda: None)  # its process is none of a run
     wanted = [config(1, seed=1), config(1), config(2), config(2, "ensemble")]
     store = RunStore(tmp_path, "data")

@@ -57,7 +57,6 @@ def waits_of(model: str, runner: str, sampler: Sampler, steps: int) -> int:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_no_step_waits(runner: str, model: str) -> None:
-    """The losses are fetched at the end of a round, once for each sub-GCN."""
     full = FullGraph(whole_graph(GRAPH.to("cuda:0")))
     few, many = (waits_of(model, runner, full, steps) for steps in (1, 3))
     assert few == many <= M

@@ -79,7 +79,6 @@ def test_nothing_constant_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> 
 def test_any_budget_gives_the_whole_and_uses_the_announced_disk_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files have no names, so that a kill leaves none."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     class Counting(NodeFeatures):

@@ -157,7 +157,6 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    """`tests/cli/test_options.py` has the range of every field."""
     for number in (1.5, True, 10**5000):
         with refused("epochs is"):
             Training(number)  # type: ignore[arg-type]

@@ -26,10 +26,7 @@ def make(width: int = WIDE, **options: Any) -> GIST:
 
 
 class Machine:
-    """A machine on which a step takes the time that `step` says, whatever else goes on.
-
-    A part that is tried has the score that `scores` says for its m.
-    """
+    """A machine on which a step takes the time that `step` says; the parts that are tried have the scores given."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float], scores: Sequence[float] = ()
@@ -133,9 +130,7 @@ def test_a_run_ends_with_its_budget(machine: MakeMachine, step: Callable[[int, f
     assert 9 <= clock.now <= 11
     assert result.history[-1]["lr"] < 0.1 * Training.lr, "the rate falls to the end, which moves with the time"
     lengths = [phase["epochs"] for phase in phases_of(result)]
-    assert lengths[:-1] == [lengths[0] * 2**k for k in range(len(lengths) - 1)], (
-        "cycles double; the last takes the rest"
-    )
+    assert lengths[:-1] == [lengths[0] * 2**k for k in range(len(lengths) - 1)]  # cycles double
     assert result.history[-1]["epoch"] == pytest.approx(sum(lengths))
 
 

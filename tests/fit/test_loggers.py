@@ -67,7 +67,6 @@ def test_tensorboard_is_given_it_once_with_the_settings(tmp_path: Path) -> None:
 def test_the_command_line_starts_ends_and_survives_a_logger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: int | None
 ) -> None:
-    """It fails in a step, or at the end."""
     begun, ended, shown = list[Any](), list[int](), list[Any]()
 
     def log(entry: dict[str, Any], step: int) -> None:

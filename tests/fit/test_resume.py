@@ -89,7 +89,6 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("every", "options"), [(1, {"epochs": 600, "patience": 2}), (ROUNDS, {})])
 def test_resuming_a_finished_run_returns_it(tmp_path: Path, every: int, options: dict[str, Any]) -> None:
-    """It was killed after its last checkpoint and before its result was written."""
     path = tmp_path / "checkpoints"
     expected = run(None, saving=Saving(path, every=every), **options)
     assert expected["rest"][-2] == bool(options)
@@ -109,7 +108,6 @@ def test_without_resume_a_run_begins_anew(tmp_path: Path) -> None:
 
 
 def test_the_best_model_survives_the_interruption(tmp_path: Path) -> None:
-    """The best score came before the interruption and is not reached again."""
     path = tmp_path / "checkpoints"
     options = {"epochs": 60, "lr": 0.3, "evaluate_every": 1, "local_steps": 1, "m": 2}
     expected = run(None, **options)

@@ -50,7 +50,6 @@ def test_any_graph_comes_back_from_any_file(form: str, graph: Graph, steps: int)
 
 
 def test_forms_of_text(tmp_path: Path) -> None:
-    """A folder of files; blank lines, quotes and a byte order mark; edges that are repeated."""
     graph = some_graph()
     edges, nodes = csv_tables(graph, tmp_path)
     header, *rows = edges.read_text().splitlines()

@@ -139,7 +139,6 @@ def test_the_cache_is_read_first(monkeypatch: pytest.MonkeyPatch, cache_folder: 
 
 
 def test_a_damaged_or_foreign_file_in_the_cache_is_replaced(quick_metis: None) -> None:
-    """A node that moves to another cluster would change the result in silence."""
     clusters = cluster(ring(), 60, 5)
     assert clusters.path
     others = [cluster(ring(30), 30, 5).path, cluster(ring(), 60, 50).path]

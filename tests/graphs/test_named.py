@@ -179,7 +179,6 @@ def test_ogb_s_files_are_parsed_once(tmp_path: Path, cache_folder: Path, monkeyp
     [("cora", (140, 500, 1000)), ("citeseer", (120, 500, 1000)), ("amazon-computers", (8251, 2750, 2751))],
 )
 def test_real_graphs_are_as_the_table_says(name: str, splits: tuple[int, int, int], shared_data: Path) -> None:
-    """Of data that a clone lacks: it compares the figures of the table with the real files."""
     before = listing(shared_data)
     graph, info = load(name, shared_data), DATASETS[name]
     assert listing(shared_data) == before

@@ -35,7 +35,6 @@ def plain_attend(features: Tensor, scores: Tensor, pattern: CSR, factors: Tensor
 @examples
 @given(graphs(), places(3))
 def test_attention_is_the_plain_one(together: int, graph: tuple[Tensor, int], dims: tuple[int | None, ...]) -> None:
-    """Also where only one head fits into a product, and for many sub-GCNs."""
     pattern, nodes = Adjacency(*graph).attention, graph[1]
 
     def ours(source: Tensor, target: Tensor, features: Tensor) -> Tensor:
@@ -65,7 +64,6 @@ def test_dynamic_scores_are_the_plain_ones(piece: int, graph: tuple[Tensor, int]
 @examples
 @given(st.integers(0, 6), st.integers(1, 4), st.integers(0, 12), st.sampled_from([1.0, 1e3]))
 def test_rows_without_entries_and_rectangles(rows: int, more: int, entries: int, size: float) -> None:
-    """Rows may be empty, or there may be none. Scores may be too large for exp."""
     shape = rows, rows + more
     row, col = (torch.randint(max(n, 1), (entries if rows else 0,)) for n in shape)
     pattern, _ = CSR.from_entries(row, col, shape)
@@ -98,7 +96,6 @@ def test_dropout_of_weights_of_every_sub_gcn() -> None:
 
 @pytest.mark.parametrize("size", [39.9, -39.9])
 def test_the_largest_scores_without_a_shift_are_accurate(size: float) -> None:
-    """In float32, forward and backward, also for a row whose scores are all small."""
     pattern = Adjacency(random_graph(6, 20, 1), 6).attention
     scores = torch.randn(2, pattern.num_edges).clamp(-1, 1)
     scores[:, ::2], scores[:, : int(pattern.rowptr[1])] = size, -size

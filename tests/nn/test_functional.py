@@ -65,7 +65,6 @@ def test_norm_and_relu_are_those_of_torch(norm: nn.Module) -> None:
     ids=["layer", "affine", "none"],
 )
 def test_dropout_follows_norm_and_relu(norm: nn.Module, dim: int | None) -> None:
-    """What is kept is scaled, about a share p is dropped, and the gradient is that of the kept features."""
     torch.manual_seed(0)
     x, p = torch.randn(K, 40, 50, dtype=torch.float64, requires_grad=True), 0.3
     norm = norm.double()

@@ -126,7 +126,6 @@ def test_self_loops_are_found_in_the_same_places_where_their_number_is_known(loo
 @settings(max_examples=80)
 @given(graphs(), st.booleans())
 def test_the_operators_are_pyg_s(graph: tuple[Tensor, int], weighted: bool) -> None:
-    """Of graphs with self-loops, repeated edges and, where they are weighted, weights of 0."""
     edges, nodes = graph
     drawn = torch.rand(edges.shape[1], generator=torch.Generator().manual_seed(nodes), dtype=torch.float64)
     weight = (5 * drawn - 1).clamp(min=0) if weighted else None

@@ -41,7 +41,6 @@ def table(out: Path) -> list[dict[str, str]]:
 def test_one_page_has_the_times_of_one_device_and_of_a_worker(
     tmp_path: Path, reproduced: Callable[[str], Path]
 ) -> None:
-    """A real torchrun, after a run of one process in the same folder."""
     out = Path(shutil.copytree(reproduced("local-sgd"), tmp_path / "out"))
     alone = table(out)
     assert "ranks" not in alone[0]
@@ -126,7 +125,6 @@ def train_wide(ranks: Ranks, wide: UltraWide, out: Path) -> bool:
 
 
 def test_widths_that_do_not_fit_on_one_device_train_on_ranks(tmp_path: Path) -> None:
-    """One device holds its model; each rank holds half of the rows of Θ, on the host."""
     wide = UltraWide.at("small", datasets=("digits",), widths=(16,), sub_gcns=(1, 2), epochs=1, clusters=10)
     assert on_ranks(2, train_wide, wide, tmp_path) == [True, True]
     rows = wide.run(RunStore(tmp_path / "runs", "data", trains=False)).rows

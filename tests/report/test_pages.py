@@ -132,7 +132,6 @@ def test_the_axis_of_rounds_has_whole_numbers() -> None:
 
 
 def test_what_was_chosen_is_shown() -> None:
-    """Of a budget: m, ζ, rates, phases; its copies train everything, and what lies between them is zero."""
     config = run_record()["config"]
     phases = [{"sub_gcns": 2, "epochs": epochs, "copies": True, "lr": None, "schedule": None} for epochs in (4, 8.0)]
     chosen = {**config["training"], "phases": phases, "lr": 0.005, "schedule": "cosine", "cross_weights": "zero"}

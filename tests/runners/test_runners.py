@@ -132,7 +132,6 @@ def test_a_sub_gcn_trained_alone_is_the_same() -> None:
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_dropout_differs_by_round_sub_gcn_and_seed(runner: str) -> None:
-    """The sub-GCNs hold the same parameters, and part at the first step."""
 
     def left(number: int, seed: int) -> list[list[list[float]]]:
         gist = GIST(lambda w: OURS["gcn"](w, dropout=0.5), (9, 7), 2, whole=[0, 1])

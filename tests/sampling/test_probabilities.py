@@ -12,20 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gistgnn.graphs import CSR
-from gistgnn.sampling import (
-    Batch,
-    FastGCNSampling,
-    LadiesSampling,
-    SaintEdgeSampling,
-    SaintNodeSampling,
-    SaintWalkSampling,
-)
+from gistgnn.sampling import Batch, FastGCNSampling, LadiesSampling, SaintEdgeSampling, SaintNodeSampling
 from gistgnn.subtrain import loss_of
 from tests.sampling import reference
 from tests.sampling.reference import SAMPLERS, Mean, converges, features, layers_of, nodes_of, random_graph
 
 SAINT = {"saint-node": SAMPLERS["saint-node"], "saint-edge": SAMPLERS["saint-edge"]}
-SAINT["saint-rw"] = SaintWalkSampling(batch_size=5, sample_coverage=20_000)
+SAINT["saint-rw"] = replace(SAMPLERS["saint-rw"], batch_size=5, sample_coverage=20_000)
 FOUR = torch.tensor([2, 7, 11, 20])  # outputs
 
 

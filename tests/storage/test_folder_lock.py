@@ -63,7 +63,6 @@ def test_a_lock_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_locked_is_refused(tmp_path: Path) -> None:
-    """A file in place of the folder; a link in place of the lock, which is not followed."""
     (tmp_path / "mine").write_text("precious")
     with refused("cannot write", "mine/run"):
         FolderLock(tmp_path / "mine/run")

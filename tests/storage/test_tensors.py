@@ -44,7 +44,6 @@ def test_what_is_written_is_read_and_mapped(
 
 
 def test_a_tensor_that_was_read_is_apart_from_the_file(tmp_path: Path) -> None:
-    """A change of it does not reach the file, nor the file's replacement the tensor."""
     stored.write_tensors(tmp_path / "t", {"a": torch.ones(3)})
     stored.read_tensors(tmp_path / "t", "")["a"].zero_()
     found = stored.read_tensors(tmp_path / "t", "")["a"]

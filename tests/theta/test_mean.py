@@ -96,7 +96,6 @@ seeds = st.integers(0, 99)
 @examples
 @given(exact, three_widths, st.sampled_from([1, 2, 3, 4, 8]), seeds)
 def test_the_full_model_is_the_mean_of_its_sub_gcns(name: str, widths: list[int], m: int, seed: int) -> None:
-    """At the beginning and after training, for blocks of any sizes."""
     gist = begun(name, widths, Phase(m, 2, redraw_every=0), seed)
     for _ in range(3):
         assert close(output(gist.model()), sum(outputs(gist, m)) / m)
@@ -139,7 +138,6 @@ def test_with_weights_between_blocks_the_full_model_stays_when_m_changes(
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(COPIED), st.tuples(*[st.integers(2, 5)] * 3), st.sampled_from([2, 3, 4, 6]), seeds)
 def test_copies_are_one_narrow_model(name: str, sizes: tuple[int, ...], m: int, seed: int) -> None:
-    """Whatever m is next: also with layer norm and attention."""
     widths = [units * m * size for units, size in zip(layout_of(name).units, sizes, strict=False)]
     gist = begun(name, widths, Phase(m, 3, copies=True), seed)
     for _ in range(3):

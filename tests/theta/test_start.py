@@ -68,7 +68,6 @@ def test_zero_cross_weights_make_narrow_models_side_by_side(model: str, copies: 
 
 @pytest.mark.parametrize(("kind", "m"), [("random", 8), ("zero", 2)])
 def test_the_sub_gcns_begin_with_the_scale_of_narrow_models(kind: str, m: int) -> None:
-    """Glorot's and torch's initial values depend on the width."""
     gist = begun(GIST(OURS["graphsage"], (256, 256), m, seed=1), training(m, kind))
     sub, narrow = gist.begin_round(first(training(m, kind))).subs[0], OURS["graphsage"]((256 // m, 256 // m))
     for name in ("convs.1.weight", "convs.2.weight"):
@@ -101,7 +100,6 @@ class Masked(nn.Module):
 
 @pytest.mark.parametrize("kind", ["random", "zero"])
 def test_buffers_between_blocks_are_scaled_like_weights(kind: str) -> None:
-    """Those of floating-point numbers; a mask, a count and an index have no scale."""
     own = training(2, kind)
     gist = begun(GIST(Masked, (8, 8), 2), own)
     assert bool(between(gist, "mix", first(own)).count_nonzero()) == (kind == "random")
@@ -114,7 +112,6 @@ def test_buffers_between_blocks_are_scaled_like_weights(kind: str) -> None:
 
 @pytest.mark.parametrize(("model", "kind"), [("gcn", "zero"), ("masked", "random")])
 def test_theta_begins_alike_everywhere(model: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where large initial values lie in temporary files, as they do on disk."""
     monkeypatch.setattr(tensors, "LARGE", 1)
     memory, host, disk = (
         values(begun(GIST(BUILDS[model], (8, 9), 2, store=store(place, tmp_path)), training(2, kind)).theta)

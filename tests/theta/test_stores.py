@@ -51,7 +51,6 @@ def test_every_store_gives_the_same_theta(name: str, data: st.DataObject, tmp_pa
     [("host", 3, "fused", "reset"), ("disk", 1, "in-turn", "carry"), ("disk", 3, "fused", "carry")],
 )
 def test_training_ends_alike(tmp_path: Path, m: int, kind: str, runner: str, optimizer_state: str) -> None:
-    """Also the best Θ, which a rate that ruins the model leaves behind."""
     options: dict[str, Any] = {"runner": runner, "optimizer_state": optimizer_state, "epochs": 40, "lr": 0.4}
     options["evaluate_every"] = 1
     plain, other = make(m), make(m, store=store(kind, tmp_path))
