@@ -29,7 +29,7 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--device tpu9": "device is 'tpu9'",
     f"--device cuda:{HUGE}": "expected cpu, cuda or cuda:N",
     "--partition-dims 3": "d_3 cannot be partitioned",
-    "--store-precision bf16": "bf16, but the store is memory: use disk",
+    "--store memory --store-precision bf16": "bf16, but the store is memory: use disk",
     "--out file/run": "cannot write file/run",
     "--resume --overwrite": "--resume and --overwrite are both given",
     "--max-seconds soon": "'soon' is not a time",

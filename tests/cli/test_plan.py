@@ -81,7 +81,8 @@ def test_train_refuses_what_cannot_fit_and_says_what_would(tmp_path: Path, capsy
     held = held_bytes()  # by this process, beside which the run has to fit
     for step in range(1, 40):
         limit = (held + step * 2**26) / 2**30
-        status = run("train", *WIDE, "--sub-gcns", 1, "--epochs", 1, "--out", tmp_path / "run", "--memory", limit)
+        words = ("train", *WIDE, "--sub-gcns", 1, "--epochs", 1, "--out", tmp_path / "run", "--memory", limit)
+        status = run(*words, "--store", "memory")
         out, err = capsys.readouterr()
         if not status or ": --sub-gcns 2 would fit" in err:
             break
