@@ -33,7 +33,7 @@ FIRST_EPOCHS, FIRST_STEPS = 4, (60, 600)  # of the first cycle; the steps are li
 TRIAL, LEAST = 0.025, 20  # of the time, for the steps of a trial; and the steps that it has at least
 NEAR = 0.02  # of a score: a wider part that is so much worse after a trial is as good in the end
 ROUNDS = 20  # in a run, about; the time is checked after each
-SCORED_EVERY = 5  # rounds between evaluations, which the end of each cycle has as well
+SCORED_EVERY = 5  # rounds between evaluations of copies; the end of a cycle always has one
 TIMED = 3  # steps that are timed
 SPARED = 0.02  # of the time, for what comes after the last round
 
@@ -173,7 +173,7 @@ def with_cycles(
         schedule="cosine",
         redraw_every=0,
         cross_weights="zero" if sub_gcns > 1 else "random",
-        evaluate_every=SCORED_EVERY,
+        evaluate_every=SCORED_EVERY if copies else ROUNDS,  # a narrow part stands in for its copies
     )
 
 
