@@ -33,11 +33,8 @@ from gistgnn.utils.console import TaskProgress, show_log
 from gistgnn.utils.machine import describe_machine
 
 CHECKPOINT_EVERY = 10  # rounds
-
+Record = dict[str, Any]  # what result.json holds of a run
 log = logging.getLogger(__name__)
-
-Record = dict[str, Any]
-"""What result.json holds of a run."""
 
 
 class RunStore:
