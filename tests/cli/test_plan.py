@@ -46,6 +46,9 @@ def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert ": it scored best on our graphs of this size" in plan["advice"]
     plan = planned(capsys, *WIDE, "--sub-gcns", 1, "--no-measure")
     assert "of the m that fit, it is nearest to m = 4, which scored best" in plan["advice"]
+    ranks = planned(capsys, *WIDE, "--store", "host", "--ranks", 4, "--share", "rows")["options"]
+    assert [each["sub_gcns"] for each in ranks] == [4, 8, 16]
+    assert all(each["machine"] == 4 * each["peaks"]["cpu"] and not each["seconds"] for each in ranks)
     # What fits goes by the memory. Far from every limit: this process takes 20 MB more or less from call to call.
     plan = planned(capsys, *sizes, "--memory", 100)
     one, four, _, mapped = (option["peaks"]["cpu"] for option in plan["options"])

@@ -1,11 +1,11 @@
 """`torchrun -m gistgnn train`, as a user calls it."""
 
 import json
+import re
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ def assert_one_model(*folders: Path) -> None:
 
 def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert run_command(tmp_path, *TRAIN, *CARRY, "--out", "alone").returncode == 0
-    options = (*TRAIN, *CARRY, "--out", "ranks", "--store", "sharded")
+    options = (*TRAIN, *CARRY, "--out", "ranks", "--share", "rows")
     process = start(words(2, *options, "--json"), tmp_path)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -45,10 +45,18 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert said["rounds"] == record["rounds"]
     assert sum(said["sent"]) == sum(said["received"]) > 0
     assert {path.name for path in ranks.iterdir()} == {path.name for path in alone.iterdir()}
-    again = run_ranks(tmp_path, 2, *options)
-    assert all(rank.returncode for rank in again)
-    said = [line for rank in again for line in rank.stderr.splitlines() if line.startswith("gistgnn: error")]
-    assert said == ["gistgnn: error: ranks already holds a result: choose another --out, or add --overwrite"]
+    for given, refusal in (
+        ((), "ranks already holds a result: choose another --out, or add --overwrite"),
+        (
+            ("--out", "new", "--memory", 0.1),
+            "m = 4 needs .* of memory on each of 2 ranks .*, 102 MiB are available: .*",
+        ),
+    ):
+        again = run_ranks(tmp_path, 2, *options, *given)
+        assert [rank.returncode for rank in again] == [2, 2]
+        [said] = [line for rank in again for line in rank.stderr.splitlines() if line.startswith("gistgnn: error")]
+        assert re.fullmatch(f"gistgnn: error: {refusal}", said)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_signal_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
@@ -79,19 +87,13 @@ def test_a_rank_with_wrong_options_tells_the_others(tmp_path: Path, options: tup
     assert second.stderr.count("error: ") == 1
 
 
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A port on which a program listens that says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
 @pytest.mark.parametrize(("rank", "listens"), [(0, True), (1, True), (1, False)])
-def test_ranks_that_cannot_meet_say_so_in_one_line(tmp_path: Path, port: int, rank: int, listens: bool) -> None:
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port if listens else port - 1)}
-    own = (*TRAIN, "--timeout", 2, "--out", "run")
-    process = start_command(tmp_path, *own, **where, RANK=str(rank), WORLD_SIZE="2")
-    lines = process.communicate(timeout=40)[1].splitlines()
+def test_ranks_that_cannot_meet_say_so_in_one_line(tmp_path: Path, rank: int, listens: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it says nothing
+        port = server.getsockname()[1] - (not listens)
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": "2"}
+        process = start_command(tmp_path, *TRAIN, "--timeout", 2, "--out", "run", **where)
+        lines = process.communicate(timeout=40)[1].splitlines()
     said = [line for line in lines if not line.startswith("gistgnn: starting")]
     assert (process.returncode, len(said)) == (2, 1)
     assert "the other ranks cannot be reached within --timeout 2" in said[0]

@@ -33,18 +33,14 @@ def add_parser(commands: Any) -> None:
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     group = parser.add_argument_group("plan")
     add = group.add_argument
-    default = ["memory", "disk"]
-    add(
-        "--store",
-        choices=list(STORES),
-        nargs="+",
-        default=default,
-        help="where the parameters lie (default: memory disk)",
-    )
+    default, text = ["memory", "disk"], "where the parameters lie (default: memory disk)"
+    add("--store", choices=list(STORES), nargs="+", default=default, help=text)
+    text = "plan for W ranks of torchrun on one machine; sizes are a rank's, and there are no times"
+    add("--ranks", type=options.count, default=1, metavar="W", help=text)
     options.add_shared(group, "--memory")
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: train nothing")
-    options.add_fields(group, RunConfig, "store_precision", "seed")
+    options.add_fields(group, RunConfig, "share", "store_precision", "seed")
     options.add_shared(group, "--device", "--json")
 
 
@@ -55,11 +51,11 @@ def _run(args: argparse.Namespace) -> int:
     if args.budget:
         return _choose(args)
     config = config_from_args(args, given_sub_gcns(args) if args.phases else 1)
-    resources = Resources.here(config.device, args.out, args.memory)
-    sizes = sizes_of(args)
+    resources = Resources.here(config.device, args.out, args.memory, args.ranks, args.ranks, started=False)
+    sizes, timed = sizes_of(args), args.timed and args.ranks == 1
     with spinner("planning", shown=not args.json):
         epochs = partial(chosen_epochs, sizes.nodes) if args.epochs is None and not args.phases else None
-        plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, epochs, timed=args.timed)
+        plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, epochs, timed=timed)
     if args.json:
         return options.print_json(plan.as_dict())
     _print_graph(plan)
@@ -105,18 +101,18 @@ def _print_graph(plan: "Plan") -> None:
 
 
 def _print_options(plan: "Plan") -> None:
-    memory, time = [], []
+    memory, time, most = [], [], _most(plan)
     for each in plan.options:
         first = (f"{each.sub_gcns}", each.store)
         memory.append((*first, *_held(each, each.slice, each.training, each.activations, each.evaluation)))
         time += [(*first, *_times(each.seconds))] if each.seconds else []
-    _table(_MEMORY, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", "peak", "disk"), memory)
+    _table(_MEMORY, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", *most), memory)
     if time:
         _table("time, an estimate", ("m", "store", *_TIMES[:-1], "whole run"), time)
 
 
 def _print_phases(plan: "Plan") -> None:
-    memory, time = [], []
+    memory, time, most = [], [], _most(plan)
     for total in plan.totals:
         for each in (option for option in plan.options if option.store == total.store):
             first = (f"{each.number}", f"{each.sub_gcns}", "yes" if each.copies else "", each.store)
@@ -127,7 +123,7 @@ def _print_phases(plan: "Plan") -> None:
         moved = sum(each.rounds * each.moved_by_all for each in plan.options if each.store == total.store)
         time.append((*every, f"{total.rounds}", size(moved), *_times(total.seconds)))
     first = ("phase", "m", "copies", "store")
-    _table(_MEMORY, (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
+    _table(_MEMORY, (*first, "", "sub-GCN", "trained", *most), memory)
     title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
     _table(title, (*first, "rounds", "moves", *_TIMES), time)
 
@@ -158,12 +154,18 @@ def _times(seconds: Mapping[str, float] | None) -> list[str]:
 
 
 def _held(planned: "Option", *sizes: int) -> list[str]:
-    """Return whether it fits, some sizes, and the most that memory and the disk hold."""
-    return ["fits" if planned.fits else "too large", *map(size, (*sizes, planned.memory, planned.peaks["disk"]))]
+    """Return whether it fits, some sizes, and the most that memory, the disk and the host's memory hold."""
+    peaks = (*sizes, planned.memory, planned.peaks["disk"], planned.machine)
+    return ["fits" if planned.fits else "too large", *map(size, peaks)]
+
+
+def _most(plan: "Plan") -> tuple[str, ...]:
+    """The columns of peaks; what several ranks hold of the host's memory together is one more."""
+    return ("peak", "disk", *([f"{plan.resources.local} ranks"] * (plan.resources.local > 1)))
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> None:
     from gistgnn.utils.console import print_table
 
     print()
-    print_table(title, columns, [list(row) for row in rows], left=["store"])
+    print_table(title, columns, [list(row)[: len(columns)] for row in rows], left=["store"])

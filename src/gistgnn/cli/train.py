@@ -96,7 +96,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     config = _placed(args, config, out, ranks)
     with spinner(f"reading {config.dataset}", shown=first):
         init = ranks.together(lambda: trained_tensors(Path(config.init)) if config.init else None)
-        graph, scale = ranks.load(lambda: _read_graph(args, config, out, init, check=not ranks.several))
+        graph, scale = ranks.load(lambda: _read_graph(args, config, init))
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     callbacks, settings = list[Any](), plain(config.as_dict())
@@ -182,15 +182,19 @@ def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -
 
 
 def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "World") -> RunConfig:
-    """Let Θ lie in the first place in which it fits on every rank, unless the user has said where."""
-    from gistgnn.estimate import PLACES, Resources, chosen_store
+    """Let Θ lie in the first place in which it fits on every rank, unless the user has said where.
 
-    if args.store != AUTO:
-        return config
+    Refuse a run that needs more memory or disk than there is, before the graph is read if possible.
+    """
+    from gistgnn.estimate import PLACES, Resources, chosen_store, require_room
+
     here = Resources.here(config.device, out, args.memory, ranks.count, world_size("LOCAL_WORLD_SIZE"))
-    places = list(PLACES)
-    needed = max(ranks.gather(places.index(chosen_store(config, sizes_of(args), here))))
-    return replace(config, store=places[needed])
+    if args.store == AUTO:
+        places = list(PLACES)
+        own = ranks.together(lambda: places.index(chosen_store(config, sizes_of(args), here)))
+        config = replace(config, store=places[max(ranks.gather(own))])
+    ranks.together(lambda: require_room(config, sizes_of(args), here))
+    return config
 
 
 def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
@@ -202,16 +206,11 @@ def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
 
 
 def _read_graph(
-    args: argparse.Namespace, config: RunConfig, out: Path, init: "Mapping[str, Tensor] | None", *, check: bool
+    args: argparse.Namespace, config: RunConfig, init: "Mapping[str, Tensor] | None"
 ) -> "tuple[Graph, Standardisation | None]":
     """Return the graph, and how its features were scaled."""
-    # `check`: refuse a run that needs more memory or disk than this machine has, before the graph is read if possible.
-    from gistgnn.estimate import Resources, require_room
     from gistgnn.graphs import Standardisation
 
-    if check:
-        here = Resources.here(config.device, out, args.memory)
-        require_room(config, sizes_of(args), here)
     graph = graph_of(args)
     scale = Standardisation.choose(config.standardise, graph, init)
     return scale.graph(graph) if scale else graph, scale

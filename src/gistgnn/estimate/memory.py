@@ -35,18 +35,22 @@ class Resources:
     disk: int  # room for the run's files, with what the Θ of a resumed run holds already
     base: int  # what the process holds already
     ranks: int = 1  # W, the processes that train together; all sizes are those of one of them, but for the disk
+    local: int = 1  # of these on this machine, whose memory they share
 
     @classmethod
     def here(
-        cls, device: str, out: Path | None = None, memory: int | None = None, ranks: int = 1, local: int = 1
-    ) -> "Resources":
+        cls, device: str, out: Path | None = None, memory: int | None = None, ranks: int = 1, local: int = 1,
+        *, started: bool = True,
+    ) -> "Resources":  # fmt: skip
         """Return what this process can have now for a run in ``out``, with ``memory`` in place of what is free."""
-        # `local` of the ranks share the memory of this machine.
-        base, disk = held_bytes() + _LOADED, free_disk((out or Path()) / THETA)
-        host = available_bytes(torch.device("cpu")) // local + base
-        if torch.device(device).type == "cuda":
-            return cls(host, memory or available_bytes(torch.device(device)), disk, base, ranks)
-        return cls(memory or host, None, disk, base, ranks)
+        # `started`: the other ranks run already, so what they hold is no longer free.
+        base, disk, where = held_bytes() + _LOADED, free_disk((out or Path()) / THETA), torch.device(device)
+        free = available_bytes(torch.device("cpu"))
+        host = free // local + base if started else (free + base) // local
+        if where.type != "cuda":
+            return cls(memory or host, None, disk, base, ranks, local)
+        gpu = available_bytes(where) // (1 if where.index is None else local)  # a GPU with a number serves all of them
+        return cls(host, memory or gpu, disk, base, ranks, local)
 
     @property
     def device(self) -> str:
@@ -67,6 +71,8 @@ class Memory:
         self.home = {"device": self._device, "host": "cpu"}.get(STORES[store].holds, DISK)  # the place of Θ
         half = self.home == DISK and run.config.store_precision == "bf16"
         self._theta = run.theta // 2 if half else run.theta
+        self._rows = resources.ranks if run.config.share == "rows" else 1  # shares of Θ
+        self._shares = 1 if self.home == DISK else self._rows  # files of all ranks may lie on one disk
         several, runner = phase.trained > 1 and run.shares_batches, run.config.runner
         self.fused = several and runner == "fused"
         # Whether all sub-GCNs take a step on a batch before the next batch.
@@ -83,7 +89,7 @@ class Memory:
             "loading": graph + Counter({self._device: loading}),
             "training": held + Counter({self._device: self.activations}),
             "evaluation": held + Counter({self._device: self.evaluation + moved, DISK: files}),
-            "saving": held + Counter({self.home: self._theta}),
+            "saving": held + Counter({self.home: self._theta // self._shares}),
         }
         self.stage = max(stages, key=lambda stage: stages[stage][self._device])
         most = {place: max(each[place] for each in stages.values()) for place in resources.limits}
@@ -130,11 +136,9 @@ class Memory:
 
     def _parameters(self) -> Held:
         """Return what Θ, the best Θ, moments, the model that is scored and the sub-GCNs with gradients take."""
-        phase, ranks = self.phase, self.resources.ranks
-        rows = ranks if self.run.config.share == "rows" else 1
-        shares = 1 if self.home == DISK else rows  # files of all ranks may lie on one disk
+        phase, ranks, rows = self.phase, self.resources.ranks, self._rows
         moments = 4 * self.run.full * phase.moments * (sum(phase.carried) > 0)
-        held = Counter({self.home: (2 * self._theta + moments) // shares})
+        held = Counter({self.home: (2 * self._theta + moments) // self._shares})
         slices, carried = phase.slices[: phase.trained : ranks], phase.carried[: phase.trained : ranks]
         states = [4 * (1 + phase.moments) * count for count in phase.parameters[: phase.trained : ranks]]
         if self.fused:

@@ -18,7 +18,7 @@ from gistgnn.fit.budget import NARROWEST
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling, chosen_sampling, describe
-from gistgnn.theta.registry import STORES
+from gistgnn.theta.registry import SHARES, STORES, check_workers
 from gistgnn.utils.formats import rough_duration, size
 from gistgnn.utils.process_memory import peak_memory_bytes
 
@@ -57,6 +57,7 @@ class Option:
     phased: bool  # it is a phase of a run
     local_steps: int  # ζ
     seconds: dict[str, float] | None  # of a step, a round, an epoch, an evaluation, and of all of them
+    machine: int  # what the ranks of one machine hold of its memory together
 
     @property
     def memory(self) -> int:
@@ -141,10 +142,12 @@ def make_plan(
     timed: bool = True,
 ) -> Plan:
     """Plan a run for several m and stores of Θ, or its phases, which have their own m, for several stores."""
-    # The m of `config` is ignored. `sub_gcns` None: 1, 2, 4, 8 and 16, as far as the widths allow. `epochs` returns the
-    # epochs of each m; None: all have those of `config`. `timed` trains a few rounds of every m.
-    runs, phased = list[RunShape](), bool(config.training.phases)
-    for m in [config.sub_gcns] if phased else sub_gcns or _SUB_GCNS:
+    # The m of `config` is ignored. `sub_gcns` None: 1, 2, 4, 8 and 16, as far as widths and ranks allow. `epochs` gives
+    # the epochs of each m; None: all have those of `config`. `timed` trains a few rounds of every m.
+    runs, phased, ranks = list[RunShape](), bool(config.training.phases), resources.ranks
+    default = sorted(m for m in {*_SUB_GCNS, ranks} if m >= ranks)
+    for m in [config.sub_gcns] if phased else sub_gcns or default:
+        check_workers(ranks, m, "sub_gcns")
         try:
             training = replace(config.training, epochs=epochs(m)) if epochs else config.training
             run = replace(config, sub_gcns=m, training=training)
@@ -185,6 +188,7 @@ def _option(memory: Memory, speed: Speed | None) -> Option:
         phase=memory.stage, number=phase.number, copies=first.copies, epochs=phase.epochs,
         phased=bool(run.config.training.phases), local_steps=first.local_steps,
         seconds=speed.seconds(memory, sum(moved)) if speed else None,
+        machine=memory.resources.local * memory.peaks["cpu"],
     )  # fmt: skip
 
 
@@ -199,6 +203,7 @@ def _total(phases: Sequence[Option]) -> Option:
         rounds=sum(each.rounds for each in phases),
         evaluations=sum(each.evaluations for each in phases),
         seconds={"total": sum(seconds)} if seconds else None,
+        machine=max(each.machine for each in phases),
     )
 
 
@@ -225,11 +230,12 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources, sto
     short = option.lacking[0]
     run = option.name if method == "gist" else f"{method}, {option.name},"
     needed, there = size(option.peaks[short]), size(resources.limits[short])
+    each = f" on each of {resources.ranks} ranks" if resources.ranks > 1 else ""
     if short == DISK:
         half = STORES[config.store].holds == "disk" and config.store_precision == "float32"
         ways = f"choose another --out{', or add --store-precision bf16' if half else ''}"
         raise InputError(f"{run} needs {needed} of the disk, {there} are free there: make room, {ways}")
-    where = f"{_LACKING[short]} (in its {option.phase} {'stage' if option.phased else 'phase'})"
+    where = f"{_LACKING[short]}{each} (in its {option.phase} {'stage' if option.phased else 'phase'})"
     ways = _advice(config, sizes, resources, method, stores)
     raise InputError(f"{run} needs {needed} of {where}, {there} are available: {ways}; --memory GIB allows more")
 
@@ -245,12 +251,14 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: 
     """Say what would fit; for other methods than GIST m does not decide it."""
     own, phased = config.sub_gcns, bool(config.training.phases)
     stores = [store for store in stores if STORES[store].holds != "host" or config.device != "cpu"]
-    for store in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
-        for m in dict.fromkeys((own, *(() if phased else (*_SUB_GCNS, 32)))):
-            with suppress(InputError):  # more sub-GCNs than features
-                if _plan_of(replace(config, sub_gcns=m, store=store), sizes, resources).totals[0].fits:
-                    changed = [f"--sub-gcns {m}"] * (not phased) + [f"--store {store}"] * (store != config.store)
-                    return f"{' '.join(changed)} would fit"
+    stores = stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else []
+    shares = list(SHARES)[list(SHARES).index(config.share) :] if resources.ranks > 1 else [config.share]
+    counts = dict.fromkeys((own, *(() if phased else (*_SUB_GCNS, 32))))
+    for store, share, m in product(stores, shares, counts):
+        with suppress(InputError):  # more sub-GCNs than features, or fewer than ranks
+            if _plan_of(replace(config, sub_gcns=m, store=store, share=share), sizes, resources).totals[0].fits:
+                changed = [f"--sub-gcns {m}"] * (not phased) + [f"--store {store}"] * (store != config.store)
+                return f"{' '.join(changed + [f'--share {share}'] * (share != config.share))} would fit"
     sampling = chosen_sampling(config.sampler, sizes.nodes)
     by_clusters = isinstance(sampling, ClusterSampling)
     ways = ["give this phase more sub-GCNs"] * phased + ["make --hidden smaller"]

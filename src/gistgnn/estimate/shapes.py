@@ -64,7 +64,7 @@ class RunShape:
         config = replace(config, sampler=chosen_sampling(config.sampler, sizes.nodes))
         self.config, self.sizes = config, sizes
         if other is None:
-            alike = replace(config, store="memory", store_precision="float32", device="cpu")
+            alike = replace(config, store="memory", share="whole", store_precision="float32", device="cpu")
             self._gist = alike.trainer(sizes.features, sizes.classes)
         else:
             self._gist = copy(other._gist)

@@ -101,8 +101,13 @@ class Store:
             if self.share == "rows":
                 raise InputError("share is rows, but there are no ranks: start by torchrun, or use whole")
             return
-        if workers < ranks.count:
-            raise InputError(
-                f"{name} is {workers}, fewer than the {ranks.count} ranks, each of which trains one at least: start "
-                f"fewer ranks, or raise {name}"
-            )
+        check_workers(ranks.count, workers, name)
+
+
+def check_workers(ranks: int, workers: int, name: str) -> None:
+    """Refuse ranks that are more than the workers; `name` is what the user calls these."""
+    if workers < ranks:
+        raise InputError(
+            f"{name} is {workers}, fewer than the {ranks} ranks, each of which trains one at least: start fewer ranks, "
+            f"or raise {name}"
+        )
