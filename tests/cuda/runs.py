@@ -34,8 +34,8 @@ def make(
     """A new run of a model of `every_model`; with ``dropout``, of one of ours with batch norm."""
     build, widths = every_model()[model]
     if dropout:
-        build, widths = (lambda w: OURS[model.split()[0]](w, dropout=dropout, norm="batch")), (9, 10)
-    widths = 10 if isinstance(widths, int) else tuple(range(9, 9 + len(widths)))
+        build, widths = (lambda w: OURS[model.split()[0]](w, dropout=dropout, norm="batch")), (39, 40)
+    widths = 40 if isinstance(widths, int) else tuple(range(39, 39 + len(widths)))
     return GIST(build, widths, m, device=device, store=store(kind, folder or Path()))
 
 

@@ -37,7 +37,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
     *((model, {}) for model in MODELS),
     *((model, {"runner": runner}) for model in RUN_BY_ALL for runner in RUNNERS),
     *(("gcn batch 2", {"kind": kind, "momentum": 0.0}) for kind in ALONE),
-    *(("gcn batch 2", {"kind": kind, "optimizer": "adamw", "momentum": 0.0, "lr": 1e-4}) for kind in ALONE),
+    *(("gcn layer 2", {"kind": kind, "optimizer": "adamw", "momentum": 0.0, "lr": 1e-4}) for kind in ALONE),
     *(("graphsage layer 2", options) for options in OPTIONS),
 ]
 

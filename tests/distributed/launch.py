@@ -1,5 +1,6 @@
 """Ranks of a run on this machine, each a process of its own."""
 
+import multiprocessing
 import os
 import pickle
 import socket
@@ -18,7 +19,8 @@ def on_ranks(count: int, work: Callable[..., Any], *args: Any, only: Sequence[in
     An error of a rank is raised here. Where others die, `only` names the ranks that are listened to. `options` are of
     `Ranks`.
     """
-    context, given = ready(), (work, args, {"device": "cpu", "timeout": 60, **options})
+    context: Any = multiprocessing.get_context("spawn") if "device" in options else ready()  # CUDA refuses forks
+    given = (work, args, {"device": "cpu", "timeout": 60, **options})
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         told = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}

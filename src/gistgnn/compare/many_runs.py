@@ -171,8 +171,8 @@ def start_server() -> None:
 
 @cache
 def _context() -> ForkServerContext | SpawnContext:
-    """How processes start: forked from a server that has imported torch, or spawned on Windows."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
+    """How processes start: forked from a server that has imported torch, or spawned on Windows and beside a GPU."""
+    if "forkserver" not in multiprocessing.get_all_start_methods() or torch.cuda.is_available():  # CUDA refuses forks
         return multiprocessing.get_context("spawn")
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["gistgnn.compare.many_runs", "torch._dynamo"])

@@ -11,9 +11,9 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.utils.tensors import checksum, to_device
 
-# torch warns when a process makes its first CSR tensor. Make it here, under a filter: changing the filters around a
-# later product would affect other threads.
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
+# torch warns when a process makes its first CSR tensor; before 2.13 of checks too, even where they are declined. Make
+# it here, under a filter: changing the filters around a later product would affect other threads.
+warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)", category=UserWarning)
 torch.sparse_csr_tensor([0], [], [], (0, 0), device="cpu", check_invariants=False)
 
 _PIECE = 2**22  # entries that are read at once
