@@ -43,9 +43,10 @@ def trained(graph: Graph, options: argparse.Namespace, run: dict[str, Any]) -> d
         lambda widths: GCN(graph.num_features, widths, graph.num_classes, dropout=options.dropout, norm="layer"),
         (width, width), m, seed=run["seed"],
     )  # fmt: skip
+    sampling = ClusterSampling(options.clusters, 1, method="random", batches="independent" if m > 1 else "shared")
     kept: dict[str, Any] = {"redraw_every": 0, "cross_weights": "zero"} if method == "parts" else {}
     result = gist.fit(
-        graph, "each", sampler=ClusterSampling(options.clusters, 1, method="random"), inductive=True, progress=False,
+        graph, "each", sampler=sampling, inductive=True, progress=False,
         epochs=run["epochs"], lr=run["lr"], schedule="cosine", optimizer_state="carry", evaluate_every=LONG,
         local_steps=options.local_steps if method in ("gist", "local-sgd") else LONG, **kept,
     )  # fmt: skip

@@ -54,7 +54,8 @@ def choose(setup: "Setup", sampler: Sampler, seconds: float) -> dict[str, Any]:
     steps = max(round((1 - SPARED) * left / timed[m]), 1)
     width = " x ".join(str(partition.features[axis] // m) for axis in partition.split)
     copied = f"m = {m}, one part of width {width} trains and is copied"
-    what = f"m = {m}, every rank trains a part of width {width}" if apart else copied if m > 1 else "ordinary training"
+    own = f"m = {m}, every rank trains a part of width {width} on batches of its own"
+    what = own if apart else copied if m > 1 else "ordinary training"
     epochs = math.floor(steps / sampler.steps_per_epoch * 10) / 10
     tried = (f", {abs(scores[each]):.3g} in a trial" if each in scores else "" for each in timed)
     times = "; ".join(f"m = {each}: {duration(timed[each])}{trial}" for each, trial in zip(timed, tried, strict=True))

@@ -256,6 +256,8 @@ class Fit(Run):
             chosen = ranks.lead(lambda: choose(self._setup, self.sampler, left))
             log.info("%s", chosen["reason"])
         self._training = self._training.like(chosen["training"])
+        if any(phase.sub_gcns > 1 and not phase.copies for phase in self._training.phases):  # parts that never meet
+            self.sampler = self.sampler.apart()
         self._clock = Clock(max(end - time.perf_counter(), 0.0))
         return chosen
 

@@ -77,6 +77,10 @@ class Sampler(ABC):
         """Return the sampler of sub-GCN i: this one, or one with other batches where they are independent."""
         return self
 
+    def apart(self) -> Self:
+        """Return the same sampler with independent batches, if its batches are random."""
+        return self
+
 
 class FullGraph(Sampler):
     """Full-batch training (c = 1 in Algorithm 1): every step sees the whole graph, and an epoch is one step."""
@@ -153,6 +157,9 @@ class RandomBatches(Sampler):
 
     def for_sub_gcn(self, i: int) -> Self:
         return self._changed(_stream=(i,)) if self._independent else self
+
+    def apart(self) -> Self:
+        return self._changed(_independent=True)
 
     @abstractmethod
     def _drawn(self, first_step: int, steps: int) -> Iterator[Any]:
