@@ -9,7 +9,7 @@ from benchmarks.readme_picture import COLOURS, draw
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_picture_has_every_run_of_the_results_and_colours_for_both_modes(tmp_path: Path) -> None:
+def test_the_picture_has_every_run_and_colours_for_both_modes(tmp_path: Path) -> None:
     measured = json.loads((ROOT / "docs/images/accuracy-against-time.json").read_text())
     draw(measured, tmp_path / "picture.svg")
     text = (tmp_path / "picture.svg").read_text()
@@ -17,7 +17,3 @@ def test_the_picture_has_every_run_of_the_results_and_colours_for_both_modes(tmp
     assert "prefers-color-scheme: dark" in text
     assert not any(placeholder in text for placeholder in COLOURS)
     assert not re.search(r"<(?:image|script|link)\b", text)
-    results = (ROOT / "benchmarks/RESULTS.md").read_text()
-    for run in measured["runs"]:
-        row = f"| {run['sub_gcns']} | {run['epochs']} | {run['accuracy']:.2f} | {run['seconds']:.1f} |"
-        assert row in results
