@@ -6,13 +6,14 @@ seed; the rate with the best mean validation score is shown, and beside it the b
 
 import argparse
 import itertools
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -84,11 +85,9 @@ def random_split(graph: Graph, train: int, seed: int) -> Graph:
     """Return the graph with `train` training nodes, 500 validation and 1,000 test nodes, uniformly at random."""
     labelled = (graph.y >= 0).nonzero().flatten()
     order = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
-    masks = []
-    for nodes in order.split([train, VALIDATION, TEST, len(order) - train - VALIDATION - TEST])[:3]:
-        mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    masks = torch.zeros(3, graph.num_nodes, dtype=torch.bool)
+    for mask, nodes in zip(masks, order.tensor_split(np.cumsum([train, VALIDATION, TEST]).tolist()), strict=False):
         mask[nodes] = True
-        masks.append(mask)
     return replace(graph, train=masks[0], val=masks[1], test=masks[2])
 
 
@@ -98,8 +97,6 @@ def measure(setting: Setting, lr: float, seed: int, graph: Graph) -> dict[str, f
     run = setting.config(lr, seed)
     gist: GIST = run.trainer(graph.num_features, graph.num_classes)
     result = run.fit(gist, graph, progress=False)
-    assert result.test is not None
-    assert result.validation is not None
     return {
         "test": 100 * result.test["accuracy"],
         "validation": 100 * result.validation["accuracy"],
@@ -122,25 +119,8 @@ def line(setting: Setting, found: Mapping[float, Sequence[Mapping[str, float]]])
     ]
 
 
-def settings_of(args: argparse.Namespace) -> list[Setting]:
-    """Return every combination of the options."""
-    return [
-        Setting(args.dataset, *combination, epochs=args.epochs)
-        for combination in itertools.product(
-            args.rows,
-            args.training,
-            args.norm,
-            [word == "yes" for word in args.projected],
-            args.train_nodes,
-            args.weight_decay,
-            args.local_steps,
-            args.optimizer,
-        )
-    ]
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's options; each of them takes several values."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Print the table as Markdown; most options take several values, and every combination is a line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", choices=PAPER, default="citeseer")
     parser.add_argument("--rows", nargs="+", type=int, choices=range(len(ROWS)), default=[0], help="of Table 1, from 0")
@@ -156,25 +136,16 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--data-root", default="data")
     parser.add_argument("--out", type=Path, required=True, help="a folder for finished runs, which are kept")
-    return parser
-
-
-def main(words: Sequence[str] | None = None) -> None:
-    """Print the table as Markdown."""
-    args = make_parser().parse_args(words)
-    graph = load(args.dataset, args.data_root)
-
-    def work(setting: Setting, lr: float, seed: int) -> Callable[[], dict[str, float]]:
-        return lambda: measure(setting, lr, seed, graph)
-
-    settings, seeds = settings_of(args), range(args.seeds)
-    wanted: dict[str, Any] = {}
-    for setting, lr, seed in itertools.product(settings, args.lr, seeds):
-        arguments = {**vars(setting), "lr": lr, "seed": seed}
-        wanted[f"run {json.dumps(arguments)}"] = arguments, work(setting, lr, seed)
-    found = dict(zip(wanted, RunStore(args.out, "data").measured(wanted, args.dataset).values(), strict=True))
-    records = iter(found.values())
-    rows = [line(setting, {lr: [next(records) for _ in seeds] for lr in args.lr}) for setting in settings]
+    args = parser.parse_args(words)
+    graph, store, rows = load(args.dataset, args.data_root), RunStore(args.out, args.data_root), []
+    several = args.rows, args.training, args.norm, [word == "yes" for word in args.projected], args.train_nodes
+    for values in itertools.product(*several, args.weight_decay, args.local_steps, args.optimizer):
+        setting = Setting(args.dataset, *values, epochs=args.epochs)
+        found: dict[float, list[Any]] = {lr: [] for lr in args.lr}
+        for lr, seed in itertools.product(args.lr, range(args.seeds)):
+            work = partial(measure, setting, lr, seed, graph)
+            found[lr].append(store.measured("setting", {**vars(setting), "lr": lr, "seed": seed}, work))
+        rows.append(line(setting, found))
     print(table([*COLUMNS, *SCORES], rows))
 
 
