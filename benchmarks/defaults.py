@@ -33,18 +33,14 @@ RUNS: dict[str, list[str]] = {
 
 def row(dataset: str, name: str, records: list[dict[str, Any]]) -> str:
     """Return a row of the table: scores in per cent, mean and standard deviation over the seeds."""
-    best, last = (
-        [run["test"]["accuracy"] * 100 for run in records],
-        [run["last"]["test"]["accuracy"] * 100 for run in records],
-    )
-    first = records[0]
+    last = [run["last"] for run in records]
+    scores = [mean_sd([100 * run["test"]["accuracy"] for run in runs]) for runs in (records, last)]
     shares = [run["coverage"]["counts"].get("0", 0.0) for run in records]
-    values = (mean_sd(best), mean_sd(last), f"{first['rounds']}", f"{100 * fmean(shares):.1f}")
+    values = (*scores, f"{records[0]['rounds']}", f"{100 * fmean(shares):.1f}")
     return f"| {dataset} | {name} | {' | '.join(values)} |"
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Train what is not yet in the folder, and print the table as Markdown."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.defaults", description=__doc__)
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=list(DATASETS))
     parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))

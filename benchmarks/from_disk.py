@@ -33,15 +33,25 @@ KINDS = ("memory", "warm", "cold")
 
 def main() -> None:
     """Measure, and print the table."""
-    options = parse()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.from_disk", description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("folder", type=Path)
+    add("--model", choices=MODELS, default="graphsage")
+    add("--width", type=int, default=256, help="of the two hidden layers of the full model")
+    add("--sub-gcns", type=int, default=4)
+    add("--per-batch", type=int, default=10, help="clusters in a batch")
+    add("--steps", type=int, default=40, help="ζ, of a round")
+    add("--no-precompute", dest="precompute", action="store_false", help="without Āx of the whole graph")
+    add("--repeat", type=int, default=3)
+    add("--threads", type=int, default=1)
+    options = parser.parse_args()
     torch.set_num_threads(options.threads)
     stored = load(options.folder)
     if stored.cluster_ptr is None:
         raise SystemExit(f"{options.folder} has no clusters: make it by `gistgnn partition --out`")
     setting = f"{options.model} of width {options.width}, m = {options.sub_gcns}, {options.per_batch} clusters a batch"
-    print(
-        f"# Rounds from the disk\n\n{on(describe_machine(options.threads, 'cpu'))}; {stored}; {setting}\n", flush=True
-    )
+    machine = on(describe_machine(options.threads, "cpu"))
+    print(f"# Rounds from the disk\n\n{machine}; {stored}; {setting}\n", flush=True)
     held = in_memory(stored)
     rounds: dict[str, list[tuple[float, int]]] = {kind: [] for kind in KINDS}
     for _ in range(options.repeat):
@@ -65,10 +75,7 @@ def trained(graph: Graph, options: argparse.Namespace, forget: Callable[[], None
     watch = Rounds(forget)
 
     def build(widths: Any) -> nn.Module:
-        made: nn.Module = MODELS[options.model](
-            graph.num_features, widths, graph.num_classes, norm="layer", dropout=0.5
-        )
-        return made
+        return MODELS[options.model](graph.num_features, widths, graph.num_classes, norm="layer", dropout=0.5)
 
     sampler = ClusterSampling(len(graph.cluster_ptr) - 1, options.per_batch, precompute=options.precompute)
     GIST(build, (width, width), options.sub_gcns).fit(
@@ -79,11 +86,7 @@ def trained(graph: Graph, options: argparse.Namespace, forget: Callable[[], None
 
 
 class Rounds(Stopwatch):
-    """Measures one round after a first one, and what is read from the disk in it.
-
-    Args:
-        forget: called between the two.
-    """
+    """Measures one round after a first one, and what is read from the disk in it; `forget` is called between them."""
 
     def __init__(self, forget: Callable[[], None] | None) -> None:
         super().__init__(1)
@@ -112,26 +115,6 @@ def report(rounds: dict[str, list[tuple[float, int]]]) -> str:
         read = statistics.median(read for _, read in rounds[kind])
         rows.append([kind, number(statistics.median(seconds)), number(ratio), number(read / 1e9)])
     return table(["a round", "s", "of that in memory", "GB from the disk"], rows)
-
-
-def parse() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.from_disk",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("folder", type=Path)
-    add("--model", choices=MODELS, default="graphsage")
-    add("--width", type=int, default=256, help="of the two hidden layers of the full model")
-    add("--sub-gcns", type=int, default=4)
-    add("--per-batch", type=int, default=10, help="clusters in a batch")
-    add("--steps", type=int, default=40, help="ζ, of a round")
-    add("--no-precompute", dest="precompute", action="store_false", help="without Āx of the whole graph")
-    add("--repeat", type=int, default=3)
-    add("--threads", type=int, default=1)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -92,17 +92,10 @@ def point_of(setting: Setting, results: Sequence[dict[str, Any]]) -> Point:
 
 
 class Frontier:
-    """The best score that runs reach within a time, interpolated in the logarithm of time.
-
-    Args:
-        runs: (seconds, score) of each.
-
-    Attributes:
-        points: the runs that no other run equals in less or equal time, from short to long.
-    """
+    """The best score that runs, (seconds, score), reach within a time, interpolated in the logarithm of time."""
 
     def __init__(self, runs: Iterable[tuple[float, float]]) -> None:
-        self.points: list[tuple[float, float]] = []
+        self.points: list[tuple[float, float]] = []  # no other run equals them in less or equal time; ascending
         for seconds, score in sorted(runs, key=lambda run: (run[0], -run[1])):
             if not self.points or score > self.points[-1][1]:
                 self.points.append((seconds, score))
@@ -160,10 +153,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.frontier", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.frontier", description=__doc__.split("\n")[0])
     add = parser.add_argument
     add("--ordinary", type=int, nargs="+", default=[5, 10, 20], metavar="EPOCHS")
     add("--lr", type=float, nargs="+", default=[0.001, 0.003, 0.01], help="of ordinary and of narrow training")

@@ -27,32 +27,27 @@ ROOT = Path(__file__).parents[1]
 GIB = 2**30
 SAGE = ("--model", "graphsage", "--norm", "layer", "--dropout", "0.2", "--sampler", "clusters")
 RANDOM = ("--cluster-method", "random")
+REDDIT = ("--dataset", "synthetic:reddit@0.1", "--clusters", "150", "--hidden")
+AMAZON = ("--dataset", "synthetic:amazon2m@0.02", "--clusters", "300", "--hidden")
+ON_HOST = "--dataset synthetic:amazon2m@0.004 --clusters 60 --hidden 32768 32768 --store host --local-steps 6 "
+ON_HOST += "--evaluation parts --parts 60"
 # What is trained for an epoch, and at which m. ζ is that of the paper's tables 2 and 3.
 SHAPES: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
-    "Reddit's shape, 256": (
-        (1, 8),
-        ("--dataset", "synthetic:reddit@0.1", *SAGE, "--clusters", "150", "--hidden", "256", "256"),
-    ),
-    "Amazon2M's shape, 400": (
-        (1, 8),
-        ("--dataset", "synthetic:amazon2m@0.02", *SAGE, "--clusters", "300", "--hidden", "400", "400"),
-    ),
-    "Amazon2M's shape, 4096": (
-        (1, 8),
-        ("--dataset", "synthetic:amazon2m@0.02", *SAGE, "--clusters", "300", "--hidden", "4096", "4096"),
-    ),
-    "32,768, Θ on the host": (
-        (8,),
-        ("--dataset", "synthetic:amazon2m@0.004", *SAGE, "--clusters", "60", "--hidden", "32768", "32768",
-         "--store", "host", "--local-steps", "6", "--evaluation", "parts", "--parts", "60"),
-    ),
-}  # fmt: skip
+    "Reddit's shape, 256": ((1, 8), (*SAGE, *REDDIT, "256", "256")),
+    "Amazon2M's shape, 400": ((1, 8), (*SAGE, *AMAZON, "400", "400")),
+    "Amazon2M's shape, 4096": ((1, 8), (*SAGE, *AMAZON, "4096", "4096")),
+    "32,768, Θ on the host": ((8,), (*SAGE, *ON_HOST.split())),
+}
 SMALL = {"tiny": ((1, 2), ("--dataset", "digits", *SAGE, "--clusters", "20", "--hidden", "16", "16"))}
 
 
 def main() -> None:
     """Run all of it, and write the page after each part."""
-    options = parse()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("GPU.md"), metavar="FILE")
+    parser.add_argument("--small", action="store_true", help="tiny sizes, to try the code; give --out another file")
+    options = parser.parse_args()
     if not (torch.cuda.is_available() or options.small):
         raise SystemExit("torch finds no GPU here: run this where there is one, or try the code by --small")
     parts = [f"# On a GPU\n\n{machine(options.device)}", f"## Tests\n\n{tests(options)}"]
@@ -120,15 +115,6 @@ def epoch(words: list[str], more: list[Any], device: str) -> list[str]:
     peak, m = result["peak_memory_bytes"], more[more.index("--sub-gcns") + 1]
     gibibytes = (f"{value / GIB:.2f}" for value in (peak, planned))
     return [number(result["train_seconds"] / m), *gibibytes, f"{planned / peak:.2f}"]
-
-
-def parse() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("GPU.md"), metavar="FILE")
-    parser.add_argument("--small", action="store_true", help="tiny sizes, to try the code; give --out another file")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

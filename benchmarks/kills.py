@@ -36,11 +36,7 @@ DISK = {
 
 def main() -> None:
     """Run the commands unbroken, then with kills until there are enough, and compare what they have made."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.kills",
-        description=__doc__.split("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--hidden", type=int, default=3072, metavar="D", help="width of both layers")
     parser.add_argument("--seed", type=int, default=0, help="seed of the times")

@@ -24,7 +24,10 @@ GROUPS = Path("/sys/fs/cgroup/memory")
 
 def main() -> None:
     """Run the command, and print a line on standard error."""
-    options = parse()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peak_memory", description=__doc__)
+    parser.add_argument("--cgroup", type=float, metavar="GIB", help="limit of the control group")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
     started, anonymous, mapped = time.perf_counter(), 0, 0
     with group(options.cgroup) as tasks:
         process = subprocess.Popen(options.command, preexec_fn=lambda: tasks and tasks.write_text(str(os.getpid())))
@@ -71,14 +74,6 @@ def group(gibibytes: float | None) -> Iterator[Path | None]:
         yield folder / "cgroup.procs"
     finally:
         folder.rmdir()
-
-
-def parse() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peak_memory", description=__doc__)
-    parser.add_argument("--cgroup", type=float, metavar="GIB", help="limit of the control group")
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -15,27 +15,9 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.nn import Linear
 
-from benchmarks.pyg_nets import (
-    TYPES,
-    C,
-    Call,
-    D,
-    EdgeUpdate,
-    F,
-    LastOf,
-    Net,
-    NetOfFeatures,
-    NetOfTypes,
-    NetOfWeights,
-    NodeUpdate,
-    Typed,
-    plain,
-)
+from benchmarks.pyg_nets import NETS, TYPES, C, Call, D, EdgeUpdate, F, LastOf, NodeUpdate, Typed, plain
 
 POSITIONS = slice(0, 3)  # columns of x
-
-
-NETS = {"": Net, "edge_weight": NetOfWeights, "edge_attr": NetOfFeatures, "edge_type": NetOfTypes}
 
 
 @dataclass(frozen=True)
@@ -73,10 +55,6 @@ def _how(kind: str, data: str) -> str:
     return f"{kind}, `{data}`" if data else kind
 
 
-def _mlp(*sizes: int) -> nn.Module:
-    return nn.Sequential(Linear(sizes[0], sizes[1]), nn.ReLU(), Linear(sizes[1], sizes[-1]))
-
-
 def _with_first(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor, *data: Tensor) -> Any:
     return layer(h, h, edge_index, *data)  # x_0 is the input of the layer here
 
@@ -87,14 +65,6 @@ def _with_positions(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor) 
 
 def _with_normals(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor) -> Any:
     return layer(h, x[:, POSITIONS], x[:, 3:6], edge_index)
-
-
-def _of_points(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor) -> Any:
-    return layer(h, x[:, POSITIONS])
-
-
-def _without_edges(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor) -> Any:
-    return layer(h)
 
 
 def _first_output(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor, *data: Tensor) -> Any:
@@ -126,7 +96,7 @@ LAYERS: dict[str, Case] = {
     "ChebConv": stack(partial(pyg.ChebConv, K=3), "edge_weight"),
     "SAGEConv": stack(pyg.SAGEConv),
     "GraphConv": stack(pyg.GraphConv, "edge_weight"),
-    "GravNetConv": between(lambda w: pyg.GravNetConv(w, w, 3, 4, 5), call=_without_edges),
+    "GravNetConv": between(lambda w: pyg.GravNetConv(w, w, 3, 4, 5), call=lambda layer, h, *_: layer(h)),
     "GatedGraphConv": between(lambda w: pyg.GatedGraphConv(w, 2), "edge_weight"),
     "ResGatedGraphConv": stack(partial(pyg.ResGatedGraphConv, edge_dim=D), "edge_attr"),
     "GATConv": stack(partial(pyg.GATConv, edge_dim=D), "edge_attr"),
@@ -153,8 +123,8 @@ LAYERS: dict[str, Case] = {
     "NNConv with two widths": three(lambda a, b: pyg.NNConv(a, b, Linear(D, a * b)), "edge_attr"),
     "CGConv": between(partial(pyg.CGConv, dim=D), "edge_attr"),
     "EdgeConv": stack(lambda a, b: pyg.EdgeConv(Linear(2 * a, b))),
-    "DynamicEdgeConv": stack(lambda a, b: pyg.DynamicEdgeConv(Linear(2 * a, b), 4), call=_without_edges),
-    "XConv": stack(lambda a, b: pyg.XConv(a, b, 3, 4), call=_of_points),
+    "DynamicEdgeConv": stack(lambda a, b: pyg.DynamicEdgeConv(Linear(2 * a, b), 4), call=lambda layer, h, *_: layer(h)),
+    "XConv": stack(lambda a, b: pyg.XConv(a, b, 3, 4), call=lambda layer, h, x, _: layer(h, x[:, POSITIONS])),
     "PPFConv": between(lambda w: pyg.PPFConv(Linear(w + 4, w)), call=_with_normals),
     "FeaStConv": stack(pyg.FeaStConv),
     "PointTransformerConv": stack(
@@ -194,16 +164,8 @@ LAYERS: dict[str, Case] = {
 }
 
 
-def _of_three(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Any:
-    return layer(h, edge_index, edge_attr)[0]
-
-
 def _in_place(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor) -> Any:
     return layer(h.clone(), edge_index)  # it frees its input
-
-
-def _reversible(w: int) -> nn.Module:
-    return pyg.GroupAddRev(pyg.SAGEConv(w // 2, w // 2), num_groups=2)
 
 
 BASIC = {"GCN": pyg.models.GCN, "GraphSAGE": pyg.models.GraphSAGE, "GIN": pyg.models.GIN, "GAT": pyg.models.GAT}
@@ -213,9 +175,9 @@ MODELS: dict[str, Case] = {
     **{name: model(lambda w, kind=kind: kind(F, w, 2, C)) for name, kind in BASIC.items()},
     "MLP": model(lambda w: pyg.models.MLP([F, w, C])),
     "JumpingKnowledge": Case(LastOf, 8, "after two GCNConv"),
-    "MetaLayer": between(lambda w: pyg.MetaLayer(EdgeUpdate(w), NodeUpdate(w)), "edge_attr", _of_three),
+    "MetaLayer": between(lambda w: pyg.MetaLayer(EdgeUpdate(w), NodeUpdate(w)), "edge_attr", _first_output),
     "DeepGCNLayer": between(lambda w: pyg.DeepGCNLayer(pyg.GCNConv(w, w), pyg.LayerNorm(w), nn.ReLU())),
-    "GroupAddRev": between(_reversible, call=_in_place),
+    "GroupAddRev": between(lambda w: pyg.GroupAddRev(pyg.SAGEConv(w // 2, w // 2), num_groups=2), call=_in_place),
     "GraphUNet": model(lambda w: pyg.models.GraphUNet(F, w, C, 2)),
     "AttentiveFP": model(lambda w: pyg.models.AttentiveFP(F, w, C, D, 2, 2)),
     "RECT_L": model(lambda w: pyg.models.RECT_L(F, w)),

@@ -34,32 +34,20 @@ class Net(nn.Module):
         return h
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return the scores of every node: [N, C]."""
         return self.run(x, edge_index)
 
 
-class NetOfWeights(Net):
-    """Layers that take the weights of edges."""
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:  # type: ignore[override]
-        """Return the scores of every node: [N, C]."""
-        return self.run(x, edge_index, edge_weight)
+def _net_of(forward: Callable[..., Any]) -> type[Net]:
+    """Return the class of layers that take edge data: a forward's arguments say which."""
+    return type("Net", (Net,), {"forward": forward})
 
 
-class NetOfFeatures(Net):
-    """Layers that take the features of edges."""
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:  # type: ignore[override]
-        """Return the scores of every node: [N, C]."""
-        return self.run(x, edge_index, edge_attr)
-
-
-class NetOfTypes(Net):
-    """Layers that take the types of edges."""
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:  # type: ignore[override]
-        """Return the scores of every node: [N, C]."""
-        return self.run(x, edge_index, edge_type)
+NETS = {
+    "": Net,
+    "edge_weight": _net_of(lambda self, x, edge_index, edge_weight: self.run(x, edge_index, edge_weight)),
+    "edge_attr": _net_of(lambda self, x, edge_index, edge_attr: self.run(x, edge_index, edge_attr)),
+    "edge_type": _net_of(lambda self, x, edge_index, edge_type: self.run(x, edge_index, edge_type)),
+}
 
 
 class LastOf(nn.Module):
@@ -71,7 +59,6 @@ class LastOf(nn.Module):
         self.jump, self.out = pyg.JumpingKnowledge("cat"), Linear(2 * width, C)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return the scores of every node: [N, C]."""
         first = self.convs[0](x, edge_index).relu()
         return self.out(self.jump([first, self.convs[1](first, edge_index).relu()]))
 
@@ -84,7 +71,6 @@ class EdgeUpdate(nn.Module):
         self.net = Linear(2 * width + D, D)
 
     def forward(self, src: Tensor, dst: Tensor, edge_attr: Tensor, u: Any, batch: Any) -> Tensor:
-        """Return new features of the edges."""
         return self.net(torch.cat([src, dst, edge_attr], dim=1))
 
 
@@ -96,7 +82,6 @@ class NodeUpdate(nn.Module):
         self.net, self.mean = Linear(width + D, width), pyg.MeanAggregation()
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, u: Any, batch: Any) -> Tensor:
-        """Return new features of the nodes."""
         received = self.mean(edge_attr, edge_index[1], dim_size=len(x))
         return self.net(torch.cat([x, received], dim=1))
 
@@ -109,5 +94,4 @@ class Typed(nn.Module):
         self.layer, self.out = layer, Linear(width, C)
 
     def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
-        """Return the scores of the nodes of one type."""
         return self.out(self.layer(x_dict, edge_index_dict)["node"])

@@ -33,7 +33,17 @@ Samples = dict[tuple[str, str], list[float]]  # milliseconds of a step, by (whos
 
 def main() -> None:
     """Measure, and print a row for every setting."""
-    options = parse()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pyg_speed", description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--data-root", default="data")
+    add("--models", nargs="+", default=["gcn", "graphsage"], choices=["gcn", "graphsage"])
+    add("--widths", type=int, nargs="+", default=[256, 1024])
+    add("--sub-gcns", type=int, nargs="+", default=[2, 8], metavar="M")
+    add("--per-batch", type=int, default=10, metavar="Q", help=f"of {CLUSTERS} clusters in a batch")
+    add("--local-steps", type=int, default=10)
+    add("--repeat", type=int, default=6, help="turns")
+    add("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
     logging.getLogger("gistgnn").setLevel(logging.ERROR)  # the runs are short, and leave parameters untrained
     machine = describe_machine(torch.get_num_threads(), "cpu")
     print(f"# PyG's models and ours\n\n{on(machine)}\n\n{table(HEAD, [])}", flush=True)
@@ -85,21 +95,6 @@ def ratio(mine: Sequence[float], theirs: Sequence[float]) -> str:
     ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
     low, median, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     return f"{median:.2f} ({low:.2f}–{high:.2f})"
-
-
-def parse() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pyg_speed", description=__doc__.split("\n")[0])
-    add = parser.add_argument
-    add("--data-root", default="data")
-    add("--models", nargs="+", default=["gcn", "graphsage"], choices=["gcn", "graphsage"])
-    add("--widths", type=int, nargs="+", default=[256, 1024])
-    add("--sub-gcns", type=int, nargs="+", default=[2, 8], metavar="M")
-    add("--per-batch", type=int, default=10, metavar="Q", help=f"of {CLUSTERS} clusters in a batch")
-    add("--local-steps", type=int, default=10)
-    add("--repeat", type=int, default=6, help="turns")
-    add("--json", type=Path, metavar="FILE")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

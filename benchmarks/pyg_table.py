@@ -10,6 +10,7 @@ import copy
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import torch
@@ -79,11 +80,7 @@ def graph() -> Graph:
 
 
 def attempt(case: Case) -> Outcome:
-    """Train a module's model by GIST with two sub-GCNs, fused where that is possible.
-
-    Raises:
-        RuntimeError: it trained, but a parameter along a hidden axis was never changed.
-    """
+    """Train a module's model by GIST with two sub-GCNs, fused where that is possible."""
     torch.manual_seed(0)
     messages = _Messages()
     logger = logging.getLogger("gistgnn")
@@ -154,15 +151,7 @@ def page(rows: dict[str, list[str]]) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """Wrap a paragraph at 120 characters."""
-    if text.startswith(("|", "#", "-")):
-        return text
-    lines = [""]
-    for word in text.split():
-        if len(lines[-1]) + len(word) >= 120:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
+    return text if text.startswith(("|", "#", "-")) else fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def main() -> None:

@@ -31,7 +31,17 @@ svg { --ink: #24292f; --grid: #d8dee4; --card: #ffffff; --first: #0b6bcb; --seco
 
 def main() -> None:
     """Train, unless `--draw-only` is given, and draw."""
-    options = parse()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.readme_picture", description=__doc__)
+    add = parser.add_argument
+    images = Path("docs/images")
+    add("--data-root", type=Path, default=Path("../shared/data"))
+    add("--epochs", type=int, nargs="+", default=[3, 5, 10, 20, 40], help="of ordinary training")
+    add("--gist-epochs", type=int, nargs="+", default=[30, 60, 120], help="of GIST, m = 8")
+    add("--threads", type=int, default=os.cpu_count())
+    add("--json", type=Path, default=images / "accuracy-against-time.json", help="where the measurements go")
+    add("--picture", type=Path, default=images / "accuracy-against-time.svg")
+    add("--draw-only", action="store_true", help="draw the measurements that are in --json")
+    options = parser.parse_args()
     if not options.draw_only:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(measure(options), indent=1) + "\n")
@@ -103,21 +113,6 @@ def caption(machine: dict[str, Any]) -> str:
     """Return the hardware and the settings in one line."""
     threads = f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''}"
     return f"{machine['cpu']}, {threads}. Each dot is one finished run with a cosine schedule; one seed, rate 0.01."
-
-
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.readme_picture", description=__doc__)
-    add = parser.add_argument
-    images = Path("docs/images")
-    add("--data-root", type=Path, default=Path("../shared/data"))
-    add("--epochs", type=int, nargs="+", default=[3, 5, 10, 20, 40], help="of ordinary training")
-    add("--gist-epochs", type=int, nargs="+", default=[30, 60, 120], help="of GIST, m = 8")
-    add("--threads", type=int, default=os.cpu_count())
-    add("--json", type=Path, default=images / "accuracy-against-time.json", help="where the measurements go")
-    add("--picture", type=Path, default=images / "accuracy-against-time.svg")
-    add("--draw-only", action="store_true", help="draw the measurements that are in --json")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -67,7 +67,10 @@ def gat(in_features, hidden, classes):
 
 def main() -> None:
     """Train, write the digests, and compare them."""
-    options = parse()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.same_models", description=__doc__)
+    parser.add_argument("digests", type=Path, help="the file to write")
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="digests of another commit")
+    options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -104,14 +107,6 @@ def command(words: list[str], ranks: bool = False) -> None:
     done = subprocess.run([sys.executable, *start, "-m", "gistgnn", *words], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"gistgnn {' '.join(words)}\n{done.stdout}{done.stderr}")
-
-
-def parse() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.same_models", description=__doc__)
-    parser.add_argument("digests", type=Path, help="the file to write")
-    parser.add_argument("--compare", type=Path, metavar="FILE", help="digests of another commit")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

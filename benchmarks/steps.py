@@ -38,11 +38,7 @@ Step = Callable[[], list[float]]  # trains, and returns the seconds of each step
 
 
 class Stopwatch(Callback):
-    """Measures the seconds of every round but the first, which loads code; ends the run after some rounds.
-
-    Args:
-        rounds: that are measured.
-    """
+    """Measures the seconds of every round but the first, which loads code; ends the run after `rounds` of them."""
 
     def __init__(self, rounds: int) -> None:
         self.seconds: list[float] = []
@@ -62,16 +58,7 @@ class Stopwatch(Callback):
 def seconds_of_rounds(
     graph: Graph, build: Callable[[Any], nn.Module], widths: Any, m: int, rounds: int, **options: Any
 ) -> list[float]:
-    """Train by `GIST.fit` and return the seconds of each round.
-
-    Args:
-        graph: the graph.
-        build: the model, of its widths.
-        widths: of the hidden layers.
-        m: the number of sub-GCNs.
-        rounds: how many are measured, after one that is not.
-        **options: of `GIST` ("device", "store") and of `fit`.
-    """
+    """Train by `GIST.fit` and return the seconds of each round; `options` are of `GIST` (device, store) and `fit`."""
     watch = Stopwatch(rounds)
     own = {name: options.pop(name) for name in ("device", "store") if name in options}
     epochs = NEVER * m  # the stopwatch ends the run
@@ -143,12 +130,10 @@ def gist_rounds(graph: Graph, model: str, width: int, m: int, runner: str, optio
     """Return a run of `GIST.fit`; the seconds are those of a step of one sub-GCN."""
     heads = {"heads": HEADS} if model == "gat" else {}
     each, zeta = width // heads.get("heads", 1), options.local_steps
+    fixed: dict[str, Any] = {"dropout": DROPOUT, "norm": "layer", **heads}
 
     def build(widths: Any) -> nn.Module:
-        made: nn.Module = MODELS[model](
-            graph.num_features, widths, graph.num_classes, dropout=DROPOUT, norm="layer", **heads
-        )
-        return made
+        return MODELS[model](graph.num_features, widths, graph.num_classes, **fixed)
 
     def train() -> list[float]:
         seconds = seconds_of_rounds(
@@ -166,8 +151,7 @@ def contenders(graph: Graph, model: str, width: int, options: argparse.Namespace
     steps = options.rounds * options.local_steps
     found: dict[str, Step] = {}
     for layout in ("edge_index", "CSR"):
-        loop = pyg_loop(graph, model, width, layout, steps, options.device, options.precision)
-        found[f"PyG, {layout}"] = loop
+        found[f"PyG, {layout}"] = pyg_loop(graph, model, width, layout, steps, options.device, options.precision)
     found["m=1"] = gist_rounds(graph, model, width, 1, "auto", options)
     for m in options.sub_gcns:
         for runner in ("in-turn", "auto", "fused"):
@@ -228,7 +212,6 @@ def main() -> None:
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__.split("\n")[0])
     add = parser.add_argument
     add("--model", choices=("graphsage", "gcn", "gat"), default="graphsage")

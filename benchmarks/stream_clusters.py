@@ -91,11 +91,7 @@ def one(options: argparse.Namespace) -> dict[str, float]:
 
 
 class Watched:
-    """Watches the memory of this process and of METIS's, 50 times a second.
-
-    Attributes:
-        peak: bytes of both, less what this process had at the start.
-    """
+    """Watches the memory of this process and of METIS's: `peak` is of both, less what this one had at the start."""
 
     def __enter__(self) -> "Watched":
         self.peak, self._held, self._over = 0, psutil.Process().memory_info().rss, threading.Event()

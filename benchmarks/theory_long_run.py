@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tables import table
 from gistgnn.theory import (
     LeadingOrder,
     Problem,
@@ -41,17 +42,8 @@ def train_fast(
 
     It keeps Z = X̂Θ in place of Θ: a step changes z_r by η a_r / √d_1 X̂X̂' I_r Ā (y − ŷ^(j)). Θ_0, a and the blocks are
     those of `make_gist`. The numbers: the error ‖y − ŷ(t)‖²; Σ_r ‖h_r‖², where h_r is what neuron r adds to mŷ; the
-    share of the pairs of a neuron and a node in which the neuron is off; the largest ‖G^(j)(t) − G^∞‖.
-
-    Args:
-        problem: the graph, X and y.
-        d_1: the width.
-        m: the number of sub-GCNs.
-        step_size: η.
-        rounds: T.
-        seed: the seed of Θ_0, a and the blocks.
-        from_zero: whether y is ŷ(0).
-        every: compute the fourth number every so many rounds, else it is nan; 0 is never.
+    share of the pairs of a neuron and a node in which the neuron is off; the largest ‖G^(j)(t) − G^∞‖, computed every
+    `every` rounds, else nan (0: never). With `from_zero` y is ŷ(0).
     """
     gist = make_gist(problem, d_1, m, seed)
     z = np.ascontiguousarray((problem.x_hat @ global_weights(gist)).T.numpy())  # [d_1, n]
@@ -121,14 +113,6 @@ def drift_rows(problem: Problem) -> Iterator[list[str]]:
         yield [f"{d_1:,}", name_of(from_zero), f"{first:.2f}", f"{reached:,.0f}", f"{reached / d_1:.2g}"]
 
 
-def print_table(title: Sequence[str], rows: Iterator[list[str]]) -> None:
-    """Print a Markdown table row by row."""
-    for row in (title, ["---"] * len(title)):
-        print(f"| {' | '.join(row)} |", flush=True)
-    for row in rows:
-        print(f"| {' | '.join(row)} |", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=4)
@@ -137,9 +121,8 @@ def main() -> None:
     started, problem = time.monotonic(), complete(6)
     looks = [t for t in LOOKS if t <= args.rounds]
     titles = ("d_1", "y", "rounds", "rounds / d_1", "error", "… predicted", "ratio", "Σ‖h_r‖²", "neurons off")
-    print_table(titles, error_rows(problem, args.seeds, looks))
-    print()
-    print_table(("d_1", "y", "ρ/λ_0 at the start", "rounds to ρ = λ_0", "… / d_1"), drift_rows(problem))
+    print(table(titles, error_rows(problem, args.seeds, looks)), flush=True)
+    print("\n" + table(("d_1", "y", "ρ/λ_0 at the start", "rounds to ρ = λ_0", "… / d_1"), drift_rows(problem)))
     print(f"\n{args.seeds} seeds, {time.monotonic() - started:.0f} s")
 
 
