@@ -88,6 +88,7 @@ def test_parts_are_not_narrower_than_they_may_be_and_have_copies() -> None:
     ("seconds", "ranks", "scores", "tried", "chosen"),
     [
         (1, 1, [], [], 4),  # too short for a trial: the narrowest
+        (7, 1, [], [], 2),  # or the widest that has 300 steps
         (40, 1, [0.5, 0.7, 0.6], [4, 2, 1], 2),  # the best
         (40, 1, [0.7, 0.5, 0.9], [4, 2], 4),  # the third is not tried: it is slower still
         (40, 1, [0.7, 0.69, 0.69], [4, 2, 1], 1),  # wider ones that are near gain more from a longer training

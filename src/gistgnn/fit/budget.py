@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from gistgnn.global_model import GlobalModel
 
 NARROWEST = 128  # features of a part; narrower ones learn worse, and are not faster by much
-FIRST_EPOCHS, FIRST_STEPS = 4, (60, 600)  # of the first cycle; the steps are limits
+FIRST_EPOCHS, FIRST_STEPS = 12, (60, 1000)  # of the first cycle; the steps are limits
 TRIAL, LEAST = 0.025, 20  # of the time, for the steps of a trial; and the steps that it has at least
-NEAR = 0.02  # of a score: a wider part that is so much worse after a trial is as good in the end
+NEAR = 0.1  # of a score: a wider part that is so much worse after a trial is as good in the end
+ENOUGH_EPOCHS, ENOUGH_STEPS = 10, 300  # with fewer a part learns less than a narrower one with more
 ROUNDS = 20  # in a run, about; the time is checked after each
-SCORED_EVERY = 5  # rounds between evaluations of copies; the end of a cycle always has one
+SCORED = 0.5  # epochs that take as long as an evaluation, about
 TIMED = 3  # steps that are timed
 SPARED = 0.02  # of the time, for what comes after the last round
 
@@ -47,10 +48,13 @@ def choose(setup: "Setup", sampler: Sampler, seconds: float) -> dict[str, Any]:
     keep_freed_memory()  # as a run does
     timed, scores = trials(setup, sampler, seconds)
     near = [m for m in scores if is_near(scores[m], max(scores.values()))]
+    if len(scores) < 2:  # there was no time to compare
+        near = [m for m in timed if seconds / timed[m] >= enough(sampler)]
     partition, ranks = setup.gist.partition, setup.gist.ranks.count
     apart = ranks > 1 and ranks in near  # every rank trains a part of its own, which costs no time
     m = ranks if apart else min(near, default=max(timed))  # the widest of them
-    left = max(seconds - (time.perf_counter() - begun), 0.0)
+    scored = SCORED * sampler.steps_per_epoch * timed[m]  # the last evaluation
+    left = max(seconds - (time.perf_counter() - begun) - scored, 0.0)
     steps = max(round((1 - SPARED) * left / timed[m]), 1)
     width = " x ".join(str(partition.features[axis] // m) for axis in partition.split)
     copied = f"m = {m}, one part of width {width} trains and is copied"
@@ -66,6 +70,7 @@ def choose(setup: "Setup", sampler: Sampler, seconds: float) -> dict[str, Any]:
         "reason": f"{what}: {epochs:g} epochs fit into the time; a step of one part takes {times}",
         "step_seconds": {str(each): value for each, value in timed.items()},
         "scores": {str(each): value for each, value in scores.items()},
+        "evaluation_seconds": scored,
     }
 
 
@@ -75,13 +80,20 @@ def trials(setup: "Setup", sampler: Sampler, seconds: float) -> tuple[dict[int, 
     scores: dict[int, float] = {}
     for m in candidates(setup.gist):  # the narrowest first
         timed[m] = step_seconds(setup.gist, sampler, setup.training, m)
-        steps = int(TRIAL * seconds / timed[m])
-        if steps < LEAST or sampler.steps_per_epoch > 3 * steps:  # an evaluation takes about a third of an epoch
+        if seconds / timed[m] < enough(sampler):
             break
+        steps = int(TRIAL * seconds / timed[m])
+        if steps < LEAST or SCORED * sampler.steps_per_epoch > steps:  # an evaluation takes about half an epoch
+            continue
         scores[m] = score(setup, trained(setup.gist, sampler, setup.training, m, steps))
         if not is_near(scores[m], max(scores.values())):
             break  # a wider one is slower still
     return timed, scores
+
+
+def enough(sampler: Sampler) -> int:
+    """Return the steps that a part needs for a good score."""
+    return max(ENOUGH_EPOCHS * sampler.steps_per_epoch, ENOUGH_STEPS)
 
 
 def is_near(score: float, best: float) -> bool:
@@ -174,7 +186,7 @@ def with_cycles(
         schedule="cosine",
         redraw_every=0,
         cross_weights="zero" if sub_gcns > 1 else "random",
-        evaluate_every=SCORED_EVERY if copies else ROUNDS,  # a narrow part stands in for its copies
+        evaluate_every="auto",
     )
 
 

@@ -258,7 +258,7 @@ class Fit(Run):
         self._training = self._training.like(chosen["training"])
         if any(phase.sub_gcns > 1 and not phase.copies for phase in self._training.phases):  # parts that never meet
             self.sampler = self.sampler.apart()
-        self._clock = Clock(max(end - time.perf_counter(), 0.0))
+        self._clock = Clock(max(end - time.perf_counter() - chosen.get("evaluation_seconds", 0.0), 0.0))
         return chosen
 
     def _keep_to_budget(self, clock: Clock, plan: RoundPlan) -> RoundPlan:
