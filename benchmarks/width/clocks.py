@@ -31,6 +31,7 @@ METHODS: dict[str, type[GIST]] = dict.fromkeys(("ordinary", "parts", "gist"), GI
 METHODS |= {"ensemble": Ensemble, "local-sgd": LocalSGD, "data-parallel": DataParallel}
 WHOLE = ("local-sgd", "data-parallel")  # methods of which every worker trains the full model
 TIMED, TIMINGS = 2, (1003, 1002, 1001)  # epochs of a timed run, and the seeds of three
+TOGETHER = 10  # clusters in a batch: random ones, so that batches differ from epoch to epoch
 LONG = 10**9  # steps of a round that ends with the run
 GIGABIT = 125e6  # bytes a second
 
@@ -43,7 +44,8 @@ def trained(graph: Graph, options: argparse.Namespace, run: dict[str, Any]) -> d
         lambda widths: GCN(graph.num_features, widths, graph.num_classes, dropout=options.dropout, norm="layer"),
         (width, width), m, seed=run["seed"],
     )  # fmt: skip
-    sampling = ClusterSampling(options.clusters, 1, method="random", batches="independent" if m > 1 else "shared")
+    clusters = options.clusters * TOGETHER
+    sampling = ClusterSampling(clusters, TOGETHER, "random", batches="independent" if m > 1 else "shared")
     kept: dict[str, Any] = {"redraw_every": 0, "cross_weights": "zero"} if method == "parts" else {}
     result = gist.fit(
         graph, "each", sampler=sampling, inductive=True, progress=False,
@@ -111,7 +113,7 @@ def parse() -> argparse.Namespace:
     add("--lr", type=float, nargs="+", default=[0.005])
     add("--dropout", type=float, default=0.1)
     add("--local-steps", type=int, default=50, help="ζ of gist and local SGD")
-    add("--clusters", type=int, required=True, help="c; a batch is one of them")
+    add("--clusters", type=int, required=True, help="batches in an epoch")
     add("--seeds", type=int, nargs="+", default=[0])
     add("--runs", type=Path, default=Path("runs/clocks.json"), help="the file of finished runs")
     parser.set_defaults(loaded=None)
