@@ -115,8 +115,7 @@ class Training:
         Setting("step divides the rate by 10 at 50 % and 75 % of the run", choices=NAMES["schedule"]),
     ] = "constant"
     optimizer_state: Annotated[
-        Literal["reset", "carry"],
-        Setting("a new optimiser in every round, or moments that travel with the parameters"),
+        Literal["reset", "carry"], Setting("a new optimiser in every round, or moments that travel with the parameters")
     ] = "reset"
     precision: Annotated[Literal["float32", "bf16"], Setting("of dense products; parameters are float32")] = "float32"
     clip_norm: Annotated[float | None, Setting("largest norm of a sub-GCN's gradient", "C", above=True, below=1e30)] = (

@@ -73,8 +73,10 @@ def _evaluate(args: argparse.Namespace) -> int:
     load_torch()
     from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import is_file, load, load_file
+    from gistgnn.report.names import score_keys, score_name
     from gistgnn.runs.run_folder import choose_device
     from gistgnn.sampling import check_fits, whole_graph
+    from gistgnn.utils.console import print_table
 
     config, record, model, evaluation, root = _load(args)
     name = args.dataset or config.dataset
@@ -91,7 +93,10 @@ def _evaluate(args: argparse.Namespace) -> int:
     scores = evaluate(model, graph, evaluation=inference)
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
-    _print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())
+    keys = score_keys(scores.values())
+    cells = [[name, *(f"{own[key]:.4f}" for key in keys)] for name, own in scores.items()]
+    title = f"{args.directory} on {graph.name}{_by_parts(inference.describe())}"
+    print_table(title, ["", *map(score_name, keys)], cells, left=[""])
     return 0
 
 
@@ -112,15 +117,6 @@ def _by_parts(evaluation: Mapping[str, Any]) -> str:
     """Return how an evaluation, as in result.json, is approximate; empty: it is exact."""
     sample = f"{evaluation['sample']} of " if "sample" in evaluation else ""
     return "" if evaluation["exact"] else f" (approximate, by {sample}{evaluation['parts']} parts)"
-
-
-def _print_scores(title: str, rows: Mapping[str, Mapping[str, float]], evaluation: Mapping[str, Any]) -> None:
-    from gistgnn.report.names import score_keys, score_name
-    from gistgnn.utils.console import print_table
-
-    keys = score_keys(rows.values())
-    cells = [[name, *(f"{scores[key]:.4f}" for key in keys)] for name, scores in rows.items()]
-    print_table(f"{title}{_by_parts(evaluation)}", ["", *map(score_name, keys)], cells, left=[""])
 
 
 def _predict(args: argparse.Namespace) -> int:

@@ -79,7 +79,12 @@ def _run(args: argparse.Namespace) -> int:
     from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
 
     if args.rehearse:
-        return _rehearse(args)
+        refuse_torchrun("--rehearse tries every setting")
+        from gistgnn.paper.rehearsal import rehearse
+
+        with own_directory(args.out):
+            print(rehearse(_experiment(args), args.data_root, shlex.join(["gistgnn", *sys.argv[1:]])))
+        return 0
     if not EXPERIMENTS[args.experiment].ranks:
         known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
         refuse_torchrun(f"{args.experiment} trains", f"; torchrun is for {known}")
@@ -91,15 +96,6 @@ def _run(args: argparse.Namespace) -> int:
         if ranks.several and (number := _train_on_ranks(experiment, args, ranks)):
             return 128 + number
         ranks.lead(lambda: _show(experiment, args, ranks))
-    return 0
-
-
-def _rehearse(args: argparse.Namespace) -> int:
-    refuse_torchrun("--rehearse tries every setting")
-    from gistgnn.paper.rehearsal import rehearse
-
-    with own_directory(args.out):
-        print(rehearse(_experiment(args), args.data_root, shlex.join(["gistgnn", *sys.argv[1:]])))
     return 0
 
 

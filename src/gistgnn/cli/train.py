@@ -11,16 +11,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
+from gistgnn.cli import training_options as given
 from gistgnn.cli.process import Stop, join_ranks, leads, own_directory, say, stopping, world_size
-from gistgnn.cli.training_options import (
-    add_training_options,
-    config_from_args,
-    given_sub_gcns,
-    graph_of,
-    seconds_left,
-    sizes_of,
-    title_of,
-)
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
 from gistgnn.fit.loggers import LOGGERS, require_loggers, start_logger
 from gistgnn.runs.config import RunConfig
@@ -46,7 +38,7 @@ def add_parser(commands: Any) -> None:
         "gistgnn train --dataset mine.npz --budget 10min",
         common=(*options.MOST_USED, "--budget", "--lr", "--seed", "--out", "--resume", "--overwrite", "--json"),
     )  # fmt: skip
-    add_training_options(parser)
+    given.add_training_options(parser)
     group = parser.add_argument_group("run")
     add = group.add_argument
     options.add_fields(group, RunConfig, "seed", "init")
@@ -68,7 +60,7 @@ def _run(args: argparse.Namespace) -> int:
     if leads():
         require_loggers(args.log)
     store = RunConfig.store if args.store == AUTO else args.store
-    config = config_from_args(args, given_sub_gcns(args), store, title_of(args))
+    config = given.config_from_args(args, given.given_sub_gcns(args), store, given.title_of(args))
     from gistgnn.utils.process_memory import limit_memory
 
     if config.device == "cpu":
@@ -104,7 +96,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     stop = folder.enter_context(stopping(args.grace))
     split = "" if args.budget or args.phases else f", m = {config.sub_gcns}"
     split += f", parameters in {PLACES[config.store]}"
-    said = f"{title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to {out}"
+    said = f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to {out}"
     prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more
     callbacks += [prepared, InterruptWhen(stop)]
     saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
@@ -130,8 +122,8 @@ def _fit(
 
     try:
         # What is left of a budget, which began with the process; result.json has all of it.
-        left = replace(config, training=replace(config.training, budget=seconds_left(config.training.budget)))
-        return left.fit(gist, graph, max_seconds=seconds_left(max_seconds), **hooks), None
+        left = replace(config, training=replace(config.training, budget=given.seconds_left(config.training.budget)))
+        return left.fit(gist, graph, max_seconds=given.seconds_left(max_seconds), **hooks), None
     except DivergedError as error:
         return error.result, error
     except (MemoryError, RuntimeError) as error:
@@ -191,9 +183,9 @@ def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "Worl
     here = Resources.here(config.device, out, args.memory, ranks.count, world_size("LOCAL_WORLD_SIZE"))
     if args.store == AUTO:
         places = list(PLACES)
-        own = ranks.together(lambda: places.index(chosen_store(config, sizes_of(args), here)))
+        own = ranks.together(lambda: places.index(chosen_store(config, given.sizes_of(args), here)))
         config = replace(config, store=places[max(ranks.gather(own))])
-    ranks.together(lambda: require_room(config, sizes_of(args), here))
+    ranks.together(lambda: require_room(config, given.sizes_of(args), here))
     return config
 
 
@@ -211,7 +203,7 @@ def _read_graph(
     """Return the graph, and how its features were scaled."""
     from gistgnn.graphs import Standardisation
 
-    graph = graph_of(args)
+    graph = given.graph_of(args)
     scale = Standardisation.choose(config.standardise, graph, init)
     return scale.graph(graph) if scale else graph, scale
 

@@ -235,7 +235,8 @@ def _training(args: argparse.Namespace, sub_gcns: int, nodes: int) -> Training:
     if settings["class_weights"] == ["balanced"]:
         settings["class_weights"] = "balanced"
     if settings["lr"] is None:
-        settings["lr"] = _learning_rate(args, sub_gcns)
+        splits = METHODS[getattr(args, "method", RunConfig.method)].splits and not (args.budget or args.phases)
+        settings["lr"] = chosen_lr(sub_gcns, max(args.hidden)) if splits else Training.lr
     return Training(**settings)
 
 
@@ -272,13 +273,6 @@ def _sampler(args: argparse.Namespace) -> "Sampling | None":
             raise InputError(f"{option} is given, but the sampler is {sampler}: add --sampler {samplers}")
         given[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
     return SAMPLERS[sampler](**given) if sampler != FULL else None
-
-
-def _learning_rate(args: argparse.Namespace, sub_gcns: int) -> float:
-    """Return the learning rate if none is given: it grows as sub-GCNs become narrower than `NARROW`."""
-    if args.budget or args.phases or not METHODS[getattr(args, "method", RunConfig.method)].splits:
-        return Training.lr
-    return chosen_lr(sub_gcns, max(args.hidden))
 
 
 def seconds_left(limit: float | None) -> float | None:

@@ -11,15 +11,8 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import (
-    EDGE_DATA,
-    ArrayLike,
-    check_edges,
-    check_features,
-    check_labels,
-    check_splits,
-    number_labels,
-)
+from gistgnn.graphs import checks
+from gistgnn.graphs.checks import EDGE_DATA, ArrayLike
 from gistgnn.graphs.csr import CSR, check_sources
 from gistgnn.utils.checks import check_flag, check_name
 from gistgnn.utils.tensors import Array, checksum
@@ -110,17 +103,17 @@ class Graph:
         """
         check_name("name", name)
         check_flag("regression", regression)
-        features = check_features(x)
-        y, names = (y, ()) if regression else number_labels(y)
-        labels, classes = check_labels(y, features.shape[0], num_classes, regression=regression)
+        features = checks.check_features(x)
+        y, names = (y, ()) if regression else checks.number_labels(y)
+        labels, classes = checks.check_labels(y, features.shape[0], num_classes, regression=regression)
         if names and classes != len(names):
             raise InputError(f"num_classes is {classes}, y names {len(names)} classes: leave num_classes out")
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
-        sorted_edges, data = check_edges(edge_index, features.shape[0], given)
+        sorted_edges, data = checks.check_edges(edge_index, features.shape[0], given)
         edges = CSR.of(sorted_edges, features.shape[0])
         if len(features) < 2**31:
             edges = CSR(edges.rowptr, edges.col.to(torch.int32, memory_format=torch.contiguous_format))
-        masks = check_splits({"train": train, "val": val, "test": test}, labels, partial=partial)
+        masks = checks.check_splits({"train": train, "val": val, "test": test}, labels, partial=partial)
         facts: dict[str, Any] = {"num_classes": classes, "name": name, "regression": regression, **masks, **data}
         return cls(features, edges, labels, class_names=names, **facts).to(features.device)
 

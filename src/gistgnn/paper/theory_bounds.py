@@ -68,7 +68,8 @@ class Theory(Experiment):
                 progress.advance()
                 return found
 
-            by_cell = {cell: result(self._training(cell, problems[cell.dataset])) for cell in cells}
+            train = {each: partial(train_cell, problems[each[0]], *each[1:], self.epochs, self.seeds) for each in cells}
+            by_cell = {cell: result(work) for cell, work in train.items()}
             found = {name: list(map(result, line)) for name, line in measurements.items()}
         rows = [_row(cell, result) for cell, result in by_cell.items()]
         verdicts = [verdict for name in self.datasets for verdict in self._verdicts(name, problems[name], by_cell)]
@@ -91,9 +92,6 @@ class Theory(Experiment):
             [base._replace(m=m) for m in self.sub_gcns],
             [base._replace(zeta=zeta) for zeta in self.local_steps],
         ]
-
-    def _training(self, cell: Cell, problem: Problem) -> partial[Measured]:
-        return partial(train_cell, problem, cell.d_1, cell.m, cell.zeta, self.epochs, self.seeds)
 
     def _verdicts(self, name: str, problem: Problem, by_cell: Mapping[Cell, Measured]) -> list[Verdict]:
         results = [result for cell, result in by_cell.items() if cell.dataset == name]

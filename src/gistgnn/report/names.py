@@ -81,11 +81,6 @@ def rate_name(record: dict[str, Any]) -> str:
     return "; ".join(dict.fromkeys(rates))
 
 
-def zeta_name(record: dict[str, Any]) -> str:
-    """Return ζ, of every phase if they differ: "20" or "20, 5"."""
-    return ", ".join(str(zeta) for zeta, _ in itertools.groupby(record["local_steps"]))
-
-
 def is_zero_between_blocks(record: dict[str, Any]) -> bool:
     """Whether weights between different blocks are zero until they are trained: Θ begins as models side by side."""
     return bool(settings_used(record)["training"].get("cross_weights") == "zero")
@@ -160,7 +155,10 @@ def with_times(record: dict[str, Any]) -> str:
 
 def training_text(record: dict[str, Any]) -> str:
     """Return rounds, steps, learning rate and times of a run."""
-    rounds = f"{plural(record['rounds'], 'round')} (ζ = {zeta_name(record)})"
+    zeta = ", ".join(
+        str(zeta) for zeta, _ in itertools.groupby(record["local_steps"])
+    )  # of every phase, if they differ
+    rounds = f"{plural(record['rounds'], 'round')} (ζ = {zeta})"
     return f"{rounds}, {plural(record['steps'], 'step')}, learning rate {rate_name(record)}, {with_times(record)}"
 
 

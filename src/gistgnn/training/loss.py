@@ -81,13 +81,16 @@ def make_criterion(
     if callable(found):
         if isinstance(found, nn.Module):
             if any(p.requires_grad for p in found.parameters()):
-                raise InputError(
-                    f"the loss {named_as(loss)} has parameters, which nobody trains: put them in the model"
-                )
+                raise InputError(f"the loss {named_as(loss)} has parameters that nobody trains: put them in the model")
             found = found.to(targets.device)
         return Criterion(found, named_as(loss) or "", record)
     name = found or ("mse" if regression else "binary-cross-entropy" if targets.dim() == 2 else "cross-entropy")
-    _check_suits(name, targets, regression)
+    if (name in ("mse", "l1", "huber")) != regression:
+        what = "numbers" if regression else "labels" if targets.dim() == 2 else "classes"
+        fitting = "mse, l1 or huber" if regression else "cross-entropy or binary-cross-entropy"
+        raise InputError(f"the loss is {name}, but the targets are {what}: use {fitting}, or a function")
+    if name == "cross-entropy" and targets.dim() == 2:
+        raise InputError("the loss is cross-entropy, but nodes have several labels: use binary-cross-entropy")
     if label_smoothing and name != "cross-entropy":
         raise InputError(f"label_smoothing is {label_smoothing}, but the loss is {name}: use cross-entropy")
     options: dict[str, Any] = {"label_smoothing": label_smoothing} if label_smoothing else {}
@@ -111,15 +114,6 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "l1": F.l1_loss,
     "huber": F.huber_loss,
 }
-
-
-def _check_suits(name: str, targets: Tensor, regression: bool) -> None:
-    if (name in ("mse", "l1", "huber")) != regression:
-        what = "numbers" if regression else "labels" if targets.dim() == 2 else "classes"
-        fitting = "mse, l1 or huber" if regression else "cross-entropy or binary-cross-entropy"
-        raise InputError(f"the loss is {name}, but the targets are {what}: use {fitting}, or a function")
-    if name == "cross-entropy" and targets.dim() == 2:
-        raise InputError("the loss is cross-entropy, but nodes have several labels: use binary-cross-entropy")
 
 
 def _weights(class_weights: str | Sequence[float], targets: Tensor, classes: int) -> Tensor:

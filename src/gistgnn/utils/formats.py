@@ -10,14 +10,9 @@ _BYTE_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 def size(count: float) -> str:
     """Format a number of bytes: 1536 as "1.5 KiB"."""
-    unit, name = size_unit(count)
+    unit, name = next(((unit, name) for unit, name in _BYTE_UNITS if count >= unit), (1, "bytes"))
     value = count / unit
     return f"{value:,.0f} {name}" if unit == 1 or value >= 100 else f"{value:.3g} {name}"
-
-
-def size_unit(count: float) -> tuple[int, str]:
-    """Return the unit that suits a number of bytes, as bytes and as a name."""
-    return next(((unit, name) for unit, name in _BYTE_UNITS if count >= unit), (1, "bytes"))
 
 
 def duration(seconds: float) -> str:

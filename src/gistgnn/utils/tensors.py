@@ -49,16 +49,11 @@ def copied(rows: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 def checksum(tensor: Tensor, start: int = 0) -> int:
     """Return a checksum of 32 bits of a tensor's bytes; `start` is the checksum of what comes before."""
-    return xxhash.xxh32_intdigest(bytes_of(tensor), start)
+    flat = tensor.detach().cpu().contiguous().reshape(-1)  # a copy only if it is not contiguous on the host
+    return xxhash.xxh32_intdigest(flat.view(torch.uint8).numpy().data, start)
 
 
 def digest_of(content: Any) -> str:
     """Return a digest of 128 bits, as 32 hexadecimal digits, of what JSON can hold, whatever the order of keys."""
     text = json.dumps(content, separators=(",", ":"), sort_keys=True, default=np.generic.item)
     return xxhash.xxh3_128_hexdigest(text.encode())
-
-
-def bytes_of(tensor: Tensor) -> memoryview:
-    """Return the bytes of a tensor of any type; they are copied only if it is not contiguous on the host."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy().data)
