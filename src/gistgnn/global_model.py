@@ -149,12 +149,8 @@ class GlobalModel:
         else:
             make, blocks = self._sub_gcn, self._partition_of(plan).blocks(plan.draw)
             scales = self._mean.scales(len(blocks)) if self._mean else {}
-            own = {
-                "copies": plan.copies,
-                "keeps_moments": plan.training.keeps_moments,
-                "fresh": plan.fresh,
-                "scales": scales,
-            }
+            own = {"copies": plan.copies, "keeps_moments": plan.training.keeps_moments, "fresh": plan.fresh}
+            own["scales"] = scales
         round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, **own)
         self.next_round += 1
         return round_
@@ -204,9 +200,8 @@ class GlobalModel:
             return
         if resumed or self.next_round or self._mean or init is not None or self._begins_with_given:
             gains = self._mean.gains(self._partition_of(first).sub_gcns) if self._mean and init is None else {}
-            self._theta = self._make_theta(
-                replace(self._spec, gains=gains, init=init), anew=resumed or self._theta is not None
-            )
+            spec = replace(self._spec, gains=gains, init=init)
+            self._theta = self._make_theta(spec, anew=resumed or self._theta is not None)
             self._begins_with_given = init is not None
             self.next_round = 0
         if training.cross_weights == "zero" and not resumed:

@@ -139,10 +139,8 @@ class Round:
 
     def _load_all(self) -> None:
         if self._kept:
-            raise InputError(
-                f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: with this store, loop "
-                "over a round once, and train each sub-GCN inside the loop"
-            )
+            said = f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: with this store, loop"
+            raise InputError(f"{said} over a round once, and train each sub-GCN inside the loop")
         for i in self.members:
             self._load(i, i)
 
@@ -187,7 +185,5 @@ def _check_states(sub: nn.Module, optimizer: Optimizer) -> None:
     for name, parameter in sub.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
-                raise InputError(
-                    f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's "
-                    f"{tuple(parameter.shape)}, and cannot be carried: use Adam or SGD"
-                )
+                said = f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's"
+                raise InputError(f"{said} {tuple(parameter.shape)}, and cannot be carried: use Adam or SGD")

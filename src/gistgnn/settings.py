@@ -53,9 +53,7 @@ class Phase:
             check_count("redraw_every", self.redraw_every, least=0)
         check_flag("copies", self.copies)
         if self.copies and self.redraw_every:
-            raise InputError(
-                f"redraw_every is {self.redraw_every} in a phase of copies, which keep their blocks: use 0"
-            )
+            raise InputError(f"redraw_every is {self.redraw_every} in a phase of copies, whose blocks stay: use 0")
 
 
 @dataclass(frozen=True)
@@ -118,9 +116,7 @@ class Training:
         Literal["reset", "carry"], Setting("a new optimiser in every round, or moments that travel with the parameters")
     ] = "reset"
     precision: Annotated[Literal["float32", "bf16"], Setting("of dense products; parameters are float32")] = "float32"
-    clip_norm: Annotated[float | None, Setting("largest norm of a sub-GCN's gradient", "C", above=True, below=1e30)] = (
-        None
-    )
+    clip_norm: Annotated[float | None, Setting("largest norm of a gradient", "C", above=True, below=1e30)] = None
     patience: Annotated[int | None, Setting("stop after K evaluations without a better score", "K")] = None
     evaluate_every: Annotated[
         int | Literal["auto"],
@@ -200,10 +196,8 @@ class Training:
             kept = kept if own.redraw_every == 0 else set()
             for other in sorted(kept):
                 if max(other, m) % min(other, m):
-                    raise InputError(
-                        f"the phases have {other} and {m} sub-GCNs, but the blocks are kept: use numbers of which "
-                        "one divides the other, or redraw_every=1"
-                    )
+                    said = f"the phases have {other} and {m} sub-GCNs, but the blocks are kept: use numbers of which"
+                    raise InputError(f"{said} one divides the other, or redraw_every=1")
             kept.add(m)
 
     @property

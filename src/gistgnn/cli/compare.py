@@ -4,17 +4,14 @@ import argparse
 import json
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
+from gistgnn.cli import training_options as given
 from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
-from gistgnn.cli.training_options import add_training_options, config_from_args, graph_of, sizes_of, title_of
 from gistgnn.errors import InputError, printable
 from gistgnn.runs.config import RunConfig
-
-if TYPE_CHECKING:
-    from gistgnn.compare.many_runs import RunStore
 
 SUB_GCNS = [2, 4, 8]
 
@@ -38,7 +35,7 @@ def add_parser(commands: Any) -> None:
     add("--seeds", type=options.thousand, default=1, metavar="S", help="runs of each method (default: 1)")
     options.add_shared(group, "--out", default=Path("comparison"))
     options.add_shared(group, "--json", "--device", "--memory")
-    add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
+    given.add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
 
 
 def _run(parser: options.Parser, args: argparse.Namespace) -> int:
@@ -63,33 +60,30 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         args.epochs = RunConfig.training.epochs if args.epochs is None else args.epochs
     if args.phases:
         raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
-    base = config_from_args(args, 1, title=title_of(args))
+    base = given.config_from_args(args, 1, title=given.title_of(args))
     from gistgnn.compare.comparison import compare, runs_of, table_record, training_record
-    from gistgnn.compare.many_runs import RunStore
+    from gistgnn.compare.many_runs import RunStore, with_seeds
+    from gistgnn.estimate import Resources, require_room
     from gistgnn.utils.console import spinner
 
     runs = runs_of(base, args.methods, sub_gcns)
     store = RunStore(args.out / "runs", args.data_root)
     with spinner(f"reading {base.dataset}", shown=True):
-        _check(runs, store, args)
+        here, sizes, graph = (
+            Resources.here(base.device, args.out, args.memory),
+            given.sizes_of(args),
+            given.graph_of(args),
+        )
+        for run in runs:  # refuse bad settings, and runs that do not fit
+            run.trainer(graph.num_features, graph.num_classes)
+            if not all(map(store.get, with_seeds([run], args.seeds))):
+                require_room(run, sizes, here, ["memory"])
     rows, records = compare(store, runs, args.seeds, "comparing")
     for record in (record for each in records for record in each if "diverged" in record):
         config = record["config"]
         log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record["diverged"])
     title = f"{base.model.name} on {records[0][0]['graph']['name']}"
     return {**table_record(title, rows, records), **training_record(base, args.seeds)}
-
-
-def _check(runs: list[RunConfig], store: "RunStore", args: argparse.Namespace) -> None:
-    """Refuse bad settings, and runs that do not fit into memory."""
-    from gistgnn.compare.many_runs import with_seeds
-    from gistgnn.estimate import Resources, require_room
-
-    here, sizes, graph = Resources.here(runs[0].device, args.out, args.memory), sizes_of(args), graph_of(args)
-    for run in runs:
-        run.trainer(graph.num_features, graph.num_classes)
-        if not all(map(store.get, with_seeds([run], args.seeds))):
-            require_room(run, sizes, here, ["memory"])
 
 
 def _write(record: dict[str, Any], args: argparse.Namespace) -> int:

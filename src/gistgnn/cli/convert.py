@@ -123,10 +123,8 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
     if args.inductive:
         raise InputError("--inductive cuts the training nodes' subgraph, --out writes the whole graph: leave one out")
     if find(args.dataset) is not None or Path(args.dataset).expanduser().is_file():
-        raise InputError(
-            f"--out is for a graph folder, and {args.dataset} is none: make one with `gistgnn convert "
-            f"{args.dataset} FOLDER`, and give it as --dataset"
-        )
+        said = f"--out is for a graph folder, and {args.dataset} is none: make one with `gistgnn convert"
+        raise InputError(f"{said} {args.dataset} FOLDER`, and give it as --dataset")
     how = {"method": args.method or "auto", "memory": args.memory, "seed": args.seed}
     made = partition_folder(args.dataset, args.out, args.clusters, **how, progress=True)
     manifest, peak = made.manifest, peak_memory_bytes(torch.device("cpu"))

@@ -200,9 +200,7 @@ def config_from_args(
         widths = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
         own["sub_gcns"] = max(chosen_sub_gcns(nodes, max(widths, default=1)), world_size())
         if nodes > SMALL_GRAPH and own["sub_gcns"] == 1:
-            log.info(
-                f"above {SMALL_GRAPH:,} nodes, models of such a width train in the ordinary way; --sub-gcns splits them"
-            )
+            log.info(f"above {SMALL_GRAPH:,} nodes, models of such a width train ordinarily; --sub-gcns splits them")
     own |= {"model": _model(args, nodes), "training": _training(args, own["sub_gcns"], nodes)}
     own |= {"device": choose_device(args.device), "sampler": _sampler(args), "evaluation": options.evaluation_of(args)}
     return RunConfig(**own)

@@ -37,10 +37,8 @@ class Budget(NamedTuple):
     def require(self, least: int) -> None:
         """Refuse a model that needs more on its device."""
         if self.compute < least:
-            raise InputError(
-                f"evaluation has {formats.size(self.compute)} of memory, layer by layer this model needs "
-                f"{formats.size(least)} on this graph: allow more, or evaluate by parts"
-            )
+            said = f"evaluation has {formats.size(self.compute)} of memory, layer by layer this model needs"
+            raise InputError(f"{said} {formats.size(least)} on this graph: allow more, or evaluate by parts")
 
 
 class LayerSizes(NamedTuple):
@@ -62,14 +60,10 @@ class LayerSizes(NamedTuple):
         """Return the columns stored at once between steps, if messages are cut into blocks of ``columns`` columns."""
         sending = self.stored + self.messages
         receiving = sending if self.rereads_input else self.messages or self.stored
-        if self.cached or not sending or self.block_count(columns) == 1:
+        if self.cached or not sending or not self.cuts or self.sent <= columns:
             return max(sending, receiving + self.hidden)
         updating = (self.stored if self.rereads_input else 0) + self.sent + self.hidden
         return max(sending, receiving + self.sent, updating)
-
-    def block_count(self, columns: int) -> int:
-        """Count the blocks, of which a very wide layer has too many to list."""
-        return -(-self.sent // columns) if self.cuts else 1
 
     def row(self, size: int) -> int:
         """Return the bytes per node of a chunk, for numbers of ``size`` bytes."""
@@ -129,9 +123,8 @@ class LayerCosts:
         degree = 1 + (adj.pattern.most_entries if adj else 4 * graph.edges // graph.nodes)
         read, rows = READ_ENTRY * graph.stored, -(-self.nodes // _MOST_CHUNKS)
         entries = [degree * max(ENTRY if layer.heads else 0, read) for layer in self.layers]
-        self.least_work = max(
-            rows * layer.row(self.size) + own for layer, own in zip(self.layers, entries, strict=True)
-        )
+        pairs = zip(self.layers, entries, strict=True)
+        self.least_work = max(rows * layer.row(self.size) + own for layer, own in pairs)
         self.widest = max(layer.sent for layer in self.layers)
         self.narrowest = max(1 if layer.cuts else layer.sent for layer in self.layers)
         self.least = max(self.preparing, self.resident + self.least_work + self.column(self.narrowest))
@@ -150,11 +143,9 @@ def whole_graph_bytes(gnn: GNN, batch: Batch | GraphShape) -> int:
     graph = GraphShape.of(batch)
     costs = LayerCosts(gnn, graph, largest_cached=2**62)
     entries = graph.edges + costs.nodes
-    between = max(
-        costs.column(layer.stored + layer.messages + layer.sent + 2 * layer.output)
-        + 3 * entries * costs.size * layer.heads
-        for layer in costs.layers
-    )
+    held = (layer.stored + layer.messages + layer.sent + 2 * layer.output for layer in costs.layers)
+    heads = (3 * entries * costs.size * layer.heads for layer in costs.layers)
+    between = max(costs.column(columns) + own for columns, own in zip(held, heads, strict=True))
     return max(costs.preparing, costs.resident + between)
 
 

@@ -196,11 +196,6 @@ class ByLayers(Inference):
         return h, [(run, each.output) for run, each in runs]
 
 
-def _home(layer: Layer, name: str) -> type:
-    """Return the class that defines a method of a layer."""
-    return next(kind for kind in type(layer).__mro__ if name in vars(kind))
-
-
 class _LayerPass:
     """One layer of `gistgnn.nn`, with the norm and activation that follow; ``norm``: None for the last layer."""
 
@@ -210,7 +205,8 @@ class _LayerPass:
         self._batch, self._plan, self._layer, self._norm, self._sizes = batch, plan, layer, norm, sizes
         self._activate = partial(activate, activation=gnn.activation)
         self._row = sizes.row(batch.dtype.itemsize)
-        whole, block = (_home(layer, name) for name in ("aggregate", "aggregate_block"))
+        homes = type(layer).__mro__  # the first that has a method defines it
+        whole, block = (next(k for k in homes if name in vars(k)) for name in ("aggregate", "aggregate_block"))
         if whole is not block:
             has = f"aggregate of {whole.__name__}, but the aggregate_block of {block.__name__}"
             raise InputError(f"{type(layer).__name__} has the {has}: define both, or evaluate the whole graph")

@@ -101,9 +101,13 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
 
 
 def _by_metis(edges: CSR, count: int, seed: int) -> Part:
-    structure = _without_loops(edges)
+    targets, nodes = edges.targets(), edges.num_nodes
+    keep = edges.col != targets  # no self-loops
+    ends = targets[keep].numpy(), edges.col[keep].numpy()
+    structure = sp.csr_matrix((np.ones(len(ends[0]), bool), ends), (nodes, nodes))
+    structure.sum_duplicates()  # sorts, too
     structure = structure + structure.T.tocsr()
-    nodes, entries = structure.shape[0], structure.nnz
+    entries = structure.nnz
     takes = f"a separate process takes about {size(metis.metis_bytes(nodes, entries))} of memory"
     log.info(f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: {takes}")
     return metis.metis_clusters(structure, count, int(generator(seed, "metis").integers(2**31)))
@@ -116,15 +120,6 @@ def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clust
     if (made := len(ptr) - 1) < count:
         log.warning("%d of the %d clusters are empty; they are dropped", count - made, count)
     return Clusters(torch.from_numpy(part.argsort(kind="stable")), torch.from_numpy(ptr), path)
-
-
-def _without_loops(edges: CSR) -> sp.csr_matrix:
-    targets, size = edges.targets(), edges.num_nodes
-    keep = edges.col != targets
-    ends = targets[keep].numpy(), edges.col[keep].numpy()
-    structure = sp.csr_matrix((np.ones(len(ends[0]), bool), ends), (size, size))
-    structure.sum_duplicates()  # sorts, too
-    return structure
 
 
 def _kept(key: str, nodes: int, count: int, cut: Callable[[], Part]) -> tuple[Part, Path | None]:

@@ -68,15 +68,10 @@ def partition_here(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
     return np.asarray(part, dtype=np.int64)
 
 
-def _end_with_parent() -> None:
-    """Let the system end this process when its parent is killed: METIS can run for minutes."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 def _main(folder: Path, count: int, seed: int) -> None:
     """Read graph.npz, and weight.npy if there is one, and write part.npy."""
-    _end_with_parent()
+    if sys.platform == "linux":  # the system ends this process when its parent is killed: METIS can run for minutes
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     weight = np.load(folder / "weight.npy") if (folder / "weight.npy").exists() else None
     np.save(folder / "part.npy", partition_here(sp.load_npz(folder / "graph.npz"), count, seed, weight))
 

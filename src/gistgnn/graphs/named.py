@@ -124,10 +124,8 @@ def find(name: str) -> DatasetInfo | None:
     info = DATASETS.get(base)
     if info is None or not at:
         return info
-    return _fraction(info, text) if base.startswith("synthetic:") else None
-
-
-def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:
+    if not base.startswith("synthetic:"):
+        return None
     try:
         fraction = float(text)
     except ValueError:

@@ -229,9 +229,8 @@ class TablesSource:
             file, rows = quoted(str(folder / _IDS)), table(self._nodes, self._types)
             numbered = f"SELECT trim({_NODE}::VARCHAR) AS id, row_number() OVER () - 1 AS number FROM {rows}"
             connection.execute(f"COPY ({numbered}) TO {file} (FORMAT parquet)")
-            twice = (
-                f"SELECT coalesce(id, '') FROM {file} GROUP BY id HAVING count(*) > 1 OR coalesce(id, '') = '' LIMIT 1"
-            )
+            known = f"SELECT coalesce(id, '') AS name FROM {file}"
+            twice = f"SELECT name FROM ({known}) GROUP BY name HAVING count(*) > 1 OR name = '' LIMIT 1"
             for (text,) in connection.sql(twice).fetchall():
                 what = f"node {printable(text)[:80]!r} is in two rows" if text else "a node has no id"
                 raise InputError(f"{what}; expected a row for each node, with an id of its own in the column {_NODE}")

@@ -123,7 +123,14 @@ class _Growth(NamedTuple):
 
 def _measure(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[_Growth, ...]]:
     def shapes(factors: Sequence[int]) -> dict[str, tuple[int, ...]]:
-        return _shapes(build, tuple(w * factor for w, factor in zip(widths, factors, strict=True)), shared)
+        scaled = tuple(w * factor for w, factor in zip(widths, factors, strict=True))
+        try:
+            with torch.device("meta"):
+                module = construct(build, scaled, shared=shared)
+        except InputError:  # an initialisation that needs values does not run on the meta device
+            module = construct(build, scaled, shared=shared)
+        signature(module)  # refuses a forward that cannot be called
+        return {name: tuple(tensor.shape) for name, tensor in named_tensors(module).items()}
 
     axes = range(len(widths))
     base, doubled = shapes([1] * len(widths)), shapes([2] * len(widths))
@@ -136,16 +143,6 @@ def _measure(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[_Gro
         )
         for name, shape in base.items()
     }
-
-
-def _shapes(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[int, ...]]:
-    try:
-        with torch.device("meta"):
-            module = construct(build, widths, shared=shared)
-    except InputError:  # an initialisation that needs values does not run on the meta device
-        module = construct(build, widths, shared=shared)
-    signature(module)  # refuses a forward that cannot be called
-    return {name: tuple(tensor.shape) for name, tensor in named_tensors(module).items()}
 
 
 def _check_names(base: dict[str, tuple[int, ...]], others: list[dict[str, tuple[int, ...]]]) -> None:

@@ -81,9 +81,8 @@ class UltraWide(Experiment):
         table, verdicts, charts = [], [], []
         for dataset, layers in itertools.product(self.datasets, self.layers):
             cells = self._train(dataset, layers, store)
-            table += [
-                self._line(dataset, layers, key, cells[key]) for key in itertools.product(self.sub_gcns, self.widths)
-            ]
+            every = itertools.product(self.sub_gcns, self.widths)
+            table += [self._line(dataset, layers, key, cells[key]) for key in every]
             rows = {key: cell.row for key, cell in cells.items() if cell.row}
             verdicts += self.verdicts(dataset, layers, rows, {key for key, cell in cells.items() if cell.fits})
             charts.append(self._chart(dataset, layers, rows))

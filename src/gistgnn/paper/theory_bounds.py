@@ -132,7 +132,11 @@ class Theory(Experiment):
             others = ", ".join(settings[:i] + settings[i + 1 :])
             key, against = ("printed", "the theorem's bound") if symbol == "d_1" else ("predicted", "the prediction")
             results = {f"{symbol} = {cell[i + 1]:,}": by_cell[cell] for cell in sorted(line)}
-            charts.append(_chart(f"{name}: the error by {symbol} ({others}), and {against}", results, key))
+            series = [Series(label, run["steps"], run["error"]) for label, run in results.items()]
+            bound = "bound" if key == "printed" else key
+            series += [Series(f"{bound}, {x}", run["steps"], run[key], dashed=True) for x, run in results.items()]
+            title = f"{name}: the error by {symbol} ({others}), and {against}"
+            charts.append(Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, log_y=True))
         return charts
 
     def _note(self, problems: dict[str, Problem]) -> str:
@@ -215,10 +219,3 @@ def _figure(value: float) -> str:
 
 def _span(values: Sequence[float]) -> str:
     return f"{min(values):,}" if min(values) == max(values) else f"{min(values):,} to {max(values):,}"
-
-
-def _chart(title: str, results: Mapping[str, Measured], against: str) -> Chart:
-    name = "bound" if against == "printed" else against
-    series = [Series(label, result["steps"], result["error"]) for label, result in results.items()]
-    series += [Series(f"{name}, {label}", run["steps"], run[against], dashed=True) for label, run in results.items()]
-    return Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, log_y=True)

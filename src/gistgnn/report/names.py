@@ -153,15 +153,6 @@ def with_times(record: dict[str, Any]) -> str:
     return f"{duration(training)} of training" + (f", {duration(whole)} in all" if whole > training else "")
 
 
-def training_text(record: dict[str, Any]) -> str:
-    """Return rounds, steps, learning rate and times of a run."""
-    zeta = ", ".join(
-        str(zeta) for zeta, _ in itertools.groupby(record["local_steps"])
-    )  # of every phase, if they differ
-    rounds = f"{plural(record['rounds'], 'round')} (ζ = {zeta})"
-    return f"{rounds}, {plural(record['steps'], 'step')}, learning rate {rate_name(record)}, {with_times(record)}"
-
-
 def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what a run was and what came of it, as names and values."""
     found = [("run", f"{record['graph']['name']}, {model_title(record['config'])}, {method_label(record)}")]
@@ -172,10 +163,15 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     if record["validation"]:
         found.append(("best", f"round {record['best_round']} of {record['rounds']}"))
     if batches := record.get("batches"):
-        found.append(("batches", batches_text(batches)))
+        text = f"{batches['clusters_per_batch']:,} of {batches['clusters']:,} clusters"
+        if (share := batches.get("label_entropy")) is not None:
+            text += f", whose labels have {percent(share)} of the entropy of random nodes"
+        found.append(("batches", text))
     if budget := record.get("budget"):
         found.append(("chosen", budget["reason"]))
-    found.append(("training", training_text(record)))
+    zeta = ", ".join(str(each) for each, _ in itertools.groupby(record["local_steps"]))  # of every phase
+    rounds = f"{plural(record['rounds'], 'round')} (ζ = {zeta}), {plural(record['steps'], 'step')}"
+    found.append(("training", f"{rounds}, learning rate {rate_name(record)}, {with_times(record)}"))
     if seconds := record["inference_seconds"]:
         found.append(("inference", f"{duration(seconds)} for one pass over the graph"))
     found.append(("peak memory", size(record["peak_memory_bytes"])))
@@ -187,14 +183,6 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     if record["evaluation"]["exact"] is False:
         found.append(("scores", "estimates, since the graph was evaluated in parts"))
     return found
-
-
-def batches_text(batches: Mapping[str, Any]) -> str:
-    """Return what batches of clusters were made of, and how many classes they show."""
-    text = f"{batches['clusters_per_batch']:,} of {batches['clusters']:,} clusters"
-    if (share := batches.get("label_entropy")) is None:
-        return text
-    return f"{text}, whose labels have {percent(share)} of the entropy of random nodes"
 
 
 def summary(record: dict[str, Any]) -> str:

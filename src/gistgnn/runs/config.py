@@ -144,9 +144,7 @@ class RunConfig:
     ] = "auto"
     inductive: Annotated[bool, Setting("train on the subgraph of the training nodes; scores are of all")] = False
     # None: unless they are words (`Standardisation.suits`)
-    standardise: Annotated[bool | None, Setting("scale features to mean 0, deviation 1 over the training nodes")] = (
-        False
-    )
+    standardise: Annotated[bool | None, Setting("scale features to mean 0, deviation 1 over training nodes")] = False
     evaluation: "Evaluation" = field(default_factory=lambda: resolve_name("gistgnn.evaluation:Evaluation")())
     store: Annotated[
         str,

@@ -164,10 +164,8 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
     own = model.get("own") or config.model.own
     if own and build is None:
         command = config.model.name if config.model.own else "package.module:function"
-        raise InputError(
-            f"the model of {out} is a {model['name']} of your own: give the function that builds it (--model "
-            f"{command}, or load_run(folder, build))"
-        )
+        said = f"the model of {out} is a {model['name']} of your own: give the function that builds it (--model"
+        raise InputError(f"{said} {command}, or load_run(folder, build))")
     try:
         features, classes = record["graph"]["features"], record["graph"]["classes"]
         if own and build is not None:

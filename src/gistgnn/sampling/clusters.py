@@ -57,10 +57,8 @@ class ClusterSampling(Sampling):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clusters and self.clusters_per_batch and self.clusters_per_batch > self.clusters:
-            raise InputError(
-                f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are: "
-                f"expected 1 to {self.clusters}"
-            )
+            said = f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are:"
+            raise InputError(f"{said} expected 1 to {self.clusters}")
         check_flag("precompute", self.precompute)
         if self.method not in METHODS:
             raise InputError(f"method is {shown(self.method)}, expected one of {', '.join(METHODS)}")
@@ -95,10 +93,8 @@ class ClusterSampling(Sampling):
         else:
             assignment = torch.arange(there).repeat_interleave(ptr.diff())
         if ptr is not None and c not in (None, there):
-            raise InputError(
-                f"clusters is {c}, but the folder of the graph has {there} clusters: leave clusters out, or cut the "
-                "graph anew"
-            )
+            said = f"clusters is {c}, but the folder of the graph has {there} clusters: leave clusters out, or cut the"
+            raise InputError(f"{said} graph anew")
         if q is None:
             return clusters, *clustering.choose_per_batch(there, first_batch(nodes, there), partial(share, assignment))
         return clusters, (q := min(q, there) if c is None else q), share(assignment, q)

@@ -35,10 +35,8 @@ def named_sampling(sampling: "Sampling | str | None") -> "Sampling | None":
     if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
         return sampling
     if not isinstance(sampling, str) or (sampling != FULL and sampling not in SAMPLERS):
-        raise InputError(
-            f"sampler is {shown(sampling)}, expected one of {', '.join((FULL, *SAMPLERS))}, or settings such as "
-            "ClusterSampling(clusters=50)"
-        )
+        said = f"sampler is {shown(sampling)}, expected one of {', '.join((FULL, *SAMPLERS))}, or settings such as"
+        raise InputError(f"{said} ClusterSampling(clusters=50)")
     return None if sampling == FULL else SAMPLERS[sampling]()
 
 

@@ -128,26 +128,21 @@ def load_problem(
         nodes: take only this number of nodes, those nearest to the node of highest degree; None: the whole graph.
         scaled: whether to multiply X so that its longest row is (1 − ε) / 2, the most that is assumed.
     """
+    kind, _, size = name.lower().partition(":")
     if not is_built_in(name):
         graph = load(name, data_root)
         problem = Problem.from_graph(graph if nodes is None else nearest_nodes(graph, nodes))
     elif nodes is not None:
         raise InputError(f"nodes is {nodes}, but {name} is a built-in graph that is used whole: give no nodes")
+    elif kind == "karate":
+        problem = karate()
     else:
-        problem = _built_in(name)
+        n, least = int(size) if size.isdecimal() else 0, 3 if kind == "complete" else 5
+        if not least <= n <= MOST_NODES:
+            expected = f"expected {kind}:N with N an integer from {least} to {MOST_NODES}"
+            raise InputError(f"{kind}:{size} is not a graph, {expected}")
+        problem = complete(n) if kind == "complete" else ring(n)
     return scale_inputs(problem) if scaled else problem
-
-
-def _built_in(name: str) -> Problem:
-    kind, _, size = name.lower().partition(":")
-    if kind == "karate":
-        return karate()
-    least = 3 if kind == "complete" else 5
-    n = int(size) if size.isdecimal() else 0
-    if not least <= n <= MOST_NODES:
-        expected = f"expected {kind}:N with N an integer from {least} to {MOST_NODES}"
-        raise InputError(f"{kind}:{size} is not a graph, {expected}")
-    return complete(n) if kind == "complete" else ring(n)
 
 
 def nearest_nodes(graph: Graph, nodes: int) -> Graph:

@@ -46,10 +46,8 @@ class Criterion:
         if weights is None:
             return found.mean()
         if not found.dim():
-            raise InputError(
-                f"the loss {self.name} returned one number, but the sampler weights every node: return one for each "
-                f"node, [{nodes}], or take the argument reduction='none'"
-            )
+            said = f"the loss {self.name} returned one number, but the sampler weights every node: return one for each"
+            raise InputError(f"{said} node, [{nodes}], or take the argument reduction='none'")
         return found.flatten(1).mean(dim=1) @ weights if found.dim() > 1 else found @ weights
 
     def check(self, outputs: int, targets: Tensor, weights: Tensor | None) -> None:

@@ -152,9 +152,8 @@ def _find_source(name_or_path: str | Path, nodes: Path | None, data_root: str | 
     """Return the source of a name or a path; a graph, if it has to be in memory."""
     name, path = str(name_or_path), Path(name_or_path).expanduser()
     info, is_raw = find(name), is_ogb(path)
-    is_edges = info is None and (
-        is_table(path) or (path.is_dir() and not is_raw and not (path / folders.MANIFEST).exists())
-    )
+    is_tables = path.is_dir() and not is_raw and not (path / folders.MANIFEST).exists()
+    is_edges = info is None and (is_table(path) or is_tables)
     if nodes is not None and not is_edges:
         raise InputError(f"{name}: a table of nodes is given, but this is no table of edges: leave --nodes out")
     if info is not None:
