@@ -17,9 +17,7 @@ from tests.helpers.commands import run_program
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 FOLDERS = ("benchmarks", "examples", ".github")
-PAGES = sorted(
-    [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(page for name in FOLDERS for page in ROOT.glob(f"{name}/*.md"))]
-)
+PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(page for name in FOLDERS for page in ROOT.glob(f"{name}/*.md"))]
 LONGEST = {"README.md": 120}  # lines of a page
 
 

@@ -134,9 +134,7 @@ def test_seeds_share_a_row_and_settings_that_differ_are_named(runs: Path) -> Non
     assert [curve["label"] for curve in record["curves"]] == [row.label for row in rows]
 
 
-def test_finished_runs_are_compared_and_nothing_is_trained(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_comparing_finished_runs_trains_nothing(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, page = sorted(runs.rglob("*")), tmp_path / "page"
     assert run("compare", runs / "first", runs / "faster", "--out", page) == 0
     assert "GIST, lr 0.1" in capsys.readouterr().out

@@ -164,9 +164,7 @@ def test_a_phase_takes_what_it_trains() -> None:
     st.integers(1, 3),
     st.sampled_from(["split", "each"]),
 )
-def test_rounds_and_evaluations_are_those_of_a_run(
-    parts: list[tuple[int, int, bool]], every: int, training: str
-) -> None:
+def test_rounds_and_evaluations_are_a_run_s(parts: list[tuple[int, int, bool]], every: int, training: str) -> None:
     phases = [Phase(m, epochs, copies=copies and k == 0) for k, (m, epochs, copies) in enumerate(parts)]
     run = run_of(*phases, width=16, evaluate_every=every, training=training, cross_weights="zero")
     [total], result = plan(run).totals, run.fit(run.trainer(F, C), GRAPH, progress=False)

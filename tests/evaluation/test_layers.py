@@ -76,9 +76,7 @@ def test_nothing_constant_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(inference.logits(other), whole(other, batch), rtol=1e-10, atol=1e-10)
 
 
-def test_any_budget_gives_the_whole_and_uses_the_announced_disk_space(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_budget_gives_the_whole_on_announced_disk_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     class Counting(NodeFeatures):

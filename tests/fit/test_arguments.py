@@ -133,7 +133,7 @@ OF_PHASE: dict[str, dict[str, Any]] = {
     "sub_gcns is '8'": {"sub_gcns": "8"},
     "epochs is nan": {"epochs": math.nan},
     "redraw_every is -1": {"redraw_every": -1},
-    "redraw_every is 2 in a phase of copies, which keep their blocks: use 0": {"redraw_every": 2, "copies": True},
+    "redraw_every is 2 in a phase of copies, whose blocks stay: use 0": {"redraw_every": 2, "copies": True},
 }
 
 

@@ -156,9 +156,8 @@ def test_products_are_halved_and_all_else_is_not(runner: str) -> None:
     for precision in ("float32", "bf16"):
         seen.clear()
         options: dict[str, Any] = {"epochs": 120, "local_steps": 10, "lr": 0.02, "optimizer_state": "carry"}
-        losses[precision] = [
-            entry["loss"] for entry in fit(gist, runner=runner, precision=precision, **options).history
-        ]
+        history = fit(gist, runner=runner, precision=precision, **options).history
+        losses[precision] = [entry["loss"] for entry in history]
     assert (True, torch.bfloat16) in seen
     assert {kind for training, kind in seen if not training} == {torch.float32}  # scores are not halved
     kept = [*theta(gist).values(), *gist.theta.place.moments.values()]

@@ -34,9 +34,8 @@ def test_a_logger_is_given_the_history_also_of_a_run_that_goes_on(tmp_path: Path
     saving, recorder, plain = Saving(tmp_path / "c", resume=True), Recorder(), list[Any]()
     fit(make(), saving=saving, callbacks=[*after(2), Log(recorder)])
     later, goes_on = Recorder(), Recorder(step=recorder.steps[-1] + 1)  # a new run of the logger, and the same one
-    history = fit(
-        make(), saving=saving, callbacks=[Log(later), Log(goes_on), Log(lambda entry: plain.append(entry))]
-    ).history
+    callbacks = [Log(later), Log(goes_on), Log(lambda entry: plain.append(entry))]
+    history = fit(make(), saving=saving, callbacks=callbacks).history
     assert later.entries == plain == history
     assert recorder.entries + goes_on.entries == history
     assert later.steps == [entry["step"] for entry in history]

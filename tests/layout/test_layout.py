@@ -10,7 +10,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from gistgnn import GIST
-from gistgnn.layout.axes import Dim, Layout, Segment, named_tensors
+from gistgnn.layout.axes import Dim, Segment, named_tensors
 from gistgnn.layout.check import infer_layout
 from tests.helpers.edges import D
 from tests.helpers.fitting import fit
@@ -22,10 +22,6 @@ Build = Callable[[Any], nn.Module]
 def dim(*parts: str | int) -> Dim:
     """dim("0", "1", 7): axis 0, axis 1, then seven features of no axis."""
     return tuple(Segment(int(p)) if isinstance(p, str) else Segment(None, p) for p in parts)
-
-
-def infer(build: Build, *widths: int, input_axis: int | None = None) -> Layout:
-    return infer_layout(build, widths, shared=False, input_axis=input_axis)
 
 
 class Embedded(nn.Module):
@@ -122,7 +118,7 @@ def test_dimensions_lie_along_their_axes(build: Build, widths: Any, units: Any, 
 
 
 def test_input_features_as_an_axis() -> None:
-    layout = infer(lambda w: Stack(w[1:], pyg.SAGEConv, in_features=w[0]), 9, 8, input_axis=0)
+    layout = infer_layout(lambda w: Stack(w[1:], pyg.SAGEConv, w[0]), (9, 8), shared=False, input_axis=0)
     assert layout.dims["convs.0.lin_l.weight"] == (dim("1"), dim("0"))
     assert layout.carriers(0) == ["convs.0.lin_l.weight", "convs.0.lin_r.weight"]
 

@@ -43,9 +43,8 @@ def agree(
     shapes = [size if dim is None else (*size[:dim], K, *size[dim:]) for size, dim in zip(sizes, dims, strict=True)]
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     out = vmap(ours, in_dims=tuple(dims))(*inputs) if stacked else ours(*inputs)
-    each = [
-        plain(*(x if dim is None else x.select(dim, i) for x, dim in zip(inputs, dims, strict=True))) for i in range(K)
-    ]
+    pairs = list(zip(inputs, dims, strict=True))
+    each = [plain(*(x if dim is None else x.select(dim, i) for x, dim in pairs)) for i in range(K)]
     expected = torch.stack(each) if stacked else each[0]
     torch.testing.assert_close(out, expected)
     grad = torch.randn_like(out)

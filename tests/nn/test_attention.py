@@ -14,10 +14,6 @@ from gistgnn.nn.attention import attend, dynamic_scores, edge_scores
 from .strategies import K, agree, examples, graphs, places, random_graph
 
 
-def plain_scores(source: Tensor, target: Tensor, pattern: CSR) -> Tensor:
-    return F.leaky_relu(source[:, pattern.col.long()] + target[:, pattern.row.long()], 0.2)
-
-
 def plain_dynamic(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR) -> Tensor:
     row, col, heads = pattern.row.long(), pattern.col.long(), len(vectors)
     features = F.leaky_relu(source[col] + target[row], 0.2).view(len(row), heads, vectors.shape[1])
@@ -41,7 +37,8 @@ def test_attention_is_the_plain_one(together: int, graph: tuple[Tensor, int], di
         return attend(features, edge_scores(source, target, pattern, 0.2), pattern)
 
     def plain(source: Tensor, target: Tensor, features: Tensor) -> Tensor:
-        return plain_attend(features, plain_scores(source, target, pattern), pattern)
+        scores = F.leaky_relu(source[:, pattern.col.long()] + target[:, pattern.row.long()], 0.2)
+        return plain_attend(features, scores, pattern)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "TOGETHER", together)

@@ -200,9 +200,7 @@ def test_new_edges_at_every_step_are_not_kept(matrices: list[SparseMatrix]) -> N
 
 
 @pytest.mark.parametrize("layer", [pyg.GCNConv, pyg.SAGEConv])
-def test_in_bfloat16_they_have_the_type_of_messages(
-    layer: Callable[..., nn.Module], matrices: list[SparseMatrix]
-) -> None:
+def test_in_bfloat16_they_have_the_messages_type(layer: Callable[..., nn.Module], matrices: list[SparseMatrix]) -> None:
     model, seen = twice(layer).float().eval(), batch()
     half = Batch(seen.x.float(), seen.edges, seen.y, seen.loss_nodes)
     with torch.autocast("cpu", torch.bfloat16):

@@ -84,9 +84,7 @@ def test_out_of_memory_is_what_the_plan_says_of_the_device(tmp_path: Path) -> No
     assert "takes more than 512 MiB of the device" in small.note
 
 
-def test_what_fits_the_papers_device_but_not_this_machine_is_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fits_the_papers_device_but_not_ours_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gistgnn.estimate.memory.available_bytes", lambda _: 2**30)
     found = outcome(tmp_path, widths=(400, 8192), sub_gcns=(8,))
     assert [line[5] for line in found.rows] == ["75.00", "not run"]

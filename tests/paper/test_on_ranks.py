@@ -38,9 +38,7 @@ def table(out: Path) -> list[dict[str, str]]:
     return [dict(zip(columns, row, strict=True)) for row in record["rows"]]
 
 
-def test_one_page_has_the_times_of_one_device_and_of_a_worker(
-    tmp_path: Path, reproduced: Callable[[str], Path]
-) -> None:
+def test_one_page_has_times_of_one_device_and_of_a_worker(tmp_path: Path, reproduced: Callable[[str], Path]) -> None:
     out = Path(shutil.copytree(reproduced("local-sgd"), tmp_path / "out"))
     alone = table(out)
     assert "ranks" not in alone[0]

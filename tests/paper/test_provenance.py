@@ -65,10 +65,6 @@ def runs_of(experiment: Experiment) -> list[RunConfig]:
     return [run for runs in experiment.groups().values() for run in runs]
 
 
-def total_width(run: RunConfig) -> int:
-    return run.model.hidden[0] * (run.model.heads if run.model.name == "gat" else 1)
-
-
 def of_model(name: str, value: Callable[[RunConfig], Any]) -> Callable[[RunConfig], Any]:
     return lambda run: value(run) if run.model.name == name else None
 
@@ -86,7 +82,7 @@ SETTINGS: dict[str, Callable[[RunConfig], Any]] = {
     **{row: attrgetter(path) for row, path in READ.items()},
     "ζ of GIST": lambda run: run.training.local_steps if run.method == "gist" else None,
     "hidden layers": lambda run: len(run.model.hidden),
-    "widths": total_width,
+    "widths": lambda run: run.model.hidden[0] * (run.model.heads if run.model.name == "gat" else 1),
     "norm of GraphSAGE": of_model("graphsage", lambda run: run.model.norm),
     "norm of GAT": of_model("gat", lambda run: run.model.norm),
     "heads of GAT": of_model("gat", lambda run: run.model.heads),
@@ -104,16 +100,13 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
-def as_texts(values: Iterable[Any]) -> set[str]:
-    return {as_text(value) for value in values if value is not None}
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_our_settings_are_those_of_the_code(name: str) -> None:
     experiment = experiment_of(name)
     runs = runs_of(experiment)
     said = {cells[0]: set(values_in(cells[-1])) for names, cells in section_rows() if name in names}
-    done = {setting: as_texts(map(SETTINGS[setting], runs)) for setting in said if setting in SETTINGS}
+    values = {setting: set(map(SETTINGS[setting], runs)) - {None} for setting in said if setting in SETTINGS}
+    done = {setting: set(map(as_text, each)) for setting, each in values.items()}
     done["seeds"] = {as_text(experiment.seeds)}
     assert {setting: said.get(setting) for setting in done} == done
     assert set(done) >= NEEDED

@@ -39,9 +39,7 @@ def test_only_what_the_plan_leaves_out_is_left_out(
 ) -> None:
     monkeypatch.setattr("gistgnn.estimate.memory.available_bytes", lambda _: 2**30)  # too little for the real runs
     assert run(*WIDE, "--rehearse", "--data-root", tmp_path, "--out", tmp_path / "out") == 0
-    found = re.findall(
-        r"^(ran|by plan): .* (\d+)-\d+, m = (\d), clusters[^:]*: (.*)", capsys.readouterr().out, re.MULTILINE
-    )
+    found = re.findall(r"(?m)^(ran|by plan): .* (\d+)-\d+, m = (\d), clusters[^:]*: (.*)", capsys.readouterr().out)
     assert [line[:3] for line in found] == [
         ("ran", "8192", "1"), ("ran", "8192", "8"), ("by plan", "32768", "1"), ("ran", "32768", "8"),
     ]  # fmt: skip

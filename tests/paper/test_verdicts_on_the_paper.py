@@ -34,9 +34,8 @@ def ultrawide(layers: int = 2, **changes: dict[tuple[int, int], Any]) -> list[Ve
 
 
 def table1(**changes: float) -> list[Verdict]:
-    return Table1.at("full").verdicts(
-        {**SCORES, **{("cora", int(index[1:]), "none"): [x] for index, x in changes.items()}}
-    )
+    changed = {("cora", int(index[1:]), "none"): [x] for index, x in changes.items()}
+    return Table1.at("full").verdicts({**SCORES, **changed})
 
 
 JUDGED: dict[str, tuple[Callable[[], list[Verdict]], int]] = {  # and how many claims there are

@@ -31,9 +31,8 @@ from .comparing import FULL, WHOLE, of_inputs, trained
 TRAINING = Training(9, local_steps=3, lr=0.05)
 PARTS = cluster(WHOLE.edge_index, 24, 6, "random")
 CLUSTERS, INDEPENDENT = ClusterBatches(WHOLE, PARTS, 3), ClusterBatches(WHOLE, PARTS, 2, independent=True)
-FEW = ClusterBatches(
-    Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:2]), cluster(WHOLE.edge_index, 24, 4, "random"), 1
-)
+FEW = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:2])
+FEW = ClusterBatches(FEW, cluster(WHOLE.edge_index, 24, 4, "random"), 1)
 
 
 class WholeNorm(torch.optim.SGD):

@@ -56,9 +56,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 @settings(max_examples=25)
 @given(graphs(), st.integers(1, 9), st.integers(1, 4), st.booleans(), st.integers(1, 3))
-def test_batches_are_those_of_the_graph_in_memory(
-    graph: Graph, count: int, per_batch: int, precompute: bool, columns: int
-) -> None:
+def test_batches_are_those_in_memory(graph: Graph, count: int, per_batch: int, precompute: bool, columns: int) -> None:
     with tempfile.TemporaryDirectory() as name, little_memory(columns, graph.num_nodes):
         folder = Path(name) / "graph"
         same, _ = make_clustered(graph, count, folder)

@@ -28,9 +28,7 @@ class Kind(msgspec.Struct):
 
 @settings(deadline=None)
 @given(content=st.dictionaries(st.text(), json_values, max_size=5), indent=st.sampled_from([0, 2]))
-def test_what_is_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any], indent: int
-) -> None:
+def test_a_written_file_is_read(tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any], indent: int) -> None:
     content.pop("checksum", None)
     path = tmp_path_factory.getbasetemp() / "any.json"
     write_json(path, content, indent=indent)

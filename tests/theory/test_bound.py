@@ -42,9 +42,8 @@ def test_the_measured_error_stays_under_the_theorems_bound(seed: int) -> None:
     base, m, zeta, d_1, rounds = bases[seed % 3], 2 + seed % 3, 1 + seed % 4, 512, 6
     assert all(assumption.holds for assumption in theory.check(base, m))
     eta = theory.recommended_step(base, m)
-    runs = torch.stack(
-        [theory.train(theory.make_gist(base, d_1, m, s), base, rounds, zeta, eta) for s in range(5)]
-    ).mean(dim=0)
+    runs = [theory.train(theory.make_gist(base, d_1, m, s), base, rounds, zeta, eta) for s in range(5)]
+    runs = torch.stack(runs).mean(dim=0)
     start = theory.expected_initial_error(base, m)
     assert start <= float(base.y.abs().max()) ** 2 * base.n + base.d / m**2 * base.mass  # Lemma init_error_bound
     for printed in (True, False):

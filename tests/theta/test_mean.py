@@ -122,9 +122,7 @@ def test_a_change_of_m_changes_no_output(name: str, widths: list[int], order: li
 
 @examples
 @given(exact, three_widths, st.sampled_from([1, 2, 3, 4]), seeds)
-def test_with_weights_between_blocks_the_full_model_stays_when_m_changes(
-    name: str, widths: list[int], m: int, seed: int
-) -> None:
+def test_with_weights_between_blocks_a_new_m_keeps_the_model(name: str, widths: list[int], m: int, seed: int) -> None:
     """Random cross weights: the sub-GCNs have the scale of narrow models, and writing them back changes nothing."""
     gist = begun(name, widths, Phase(4, 1), seed)
     training = Training(phases=(Phase(4, 1), Phase(m, 1)))

@@ -190,9 +190,7 @@ DEFINED: dict[str, Callable[[tuple[int, ...]], nn.Module]] = {
     m=st.integers(1, 4),
     seed=st.integers(0, 999),
 )
-def test_a_sub_gcn_is_the_full_model_with_the_rest_zero(
-    name: str, whole: set[int], extra: list[int], m: int, seed: int
-) -> None:
+def test_a_sub_gcn_is_theta_with_the_rest_zero(name: str, whole: set[int], extra: list[int], m: int, seed: int) -> None:
     widths = tuple(m + e for e in extra)
     build, layout, graph = DEFINED[name], _definition_layout(name, len(extra)), tiny_graph(12, seed)
     torch.manual_seed(seed)

@@ -58,9 +58,7 @@ def test_a_log_has_the_outermost_of_the_tasks_that_are_logged(capsys: pytest.Cap
     assert capsys.readouterr().err == "gistgnn: inside\ngistgnn: outside\n"
 
 
-def test_a_long_path_in_a_table_is_never_broken(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_never_breaks_a_long_path(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     path = str(Path("runs", *["a-very-long-name"] * 12))
     console.print_table(f"of {path}", ("run", "test"), [(path, "0.9"), ("short", "0.95")], left=["run"])
