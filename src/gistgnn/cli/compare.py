@@ -69,11 +69,8 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     runs = runs_of(base, args.methods, sub_gcns)
     store = RunStore(args.out / "runs", args.data_root)
     with spinner(f"reading {base.dataset}", shown=True):
-        here, sizes, graph = (
-            Resources.here(base.device, args.out, args.memory),
-            given.sizes_of(args),
-            given.graph_of(args),
-        )
+        here = Resources.here(base.device, args.out, args.memory)
+        sizes, graph = given.sizes_of(args), given.graph_of(args)
         for run in runs:  # refuse bad settings, and runs that do not fit
             run.trainer(graph.num_features, graph.num_classes)
             if not all(map(store.get, with_seeds([run], args.seeds))):

@@ -168,7 +168,7 @@ class Product(Function):
 def check_weights(weight: Tensor) -> None:
     """Raise InputError if a weight is negative."""
     if weight.numel() and (least := float(weight.min())) < 0:
-        raise InputError(f"edge_weight holds {least:g}; expected 0 or more: our models divide by sums of weights")
+        raise InputError(f"edge_weight holds {least:g}; expected 0 or more: models of gistgnn.nn divide by its sums")
 
 
 def row_sums(pattern: CSR, value: Tensor) -> Tensor:
