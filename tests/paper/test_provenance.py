@@ -105,8 +105,8 @@ def test_our_settings_are_those_of_the_code(name: str) -> None:
     experiment = experiment_of(name)
     runs = runs_of(experiment)
     said = {cells[0]: set(values_in(cells[-1])) for names, cells in section_rows() if name in names}
-    values = {setting: set(map(SETTINGS[setting], runs)) - {None} for setting in said if setting in SETTINGS}
-    done = {setting: set(map(as_text, each)) for setting, each in values.items()}
+    known = [setting for setting in said if setting in SETTINGS]
+    done = {name: {as_text(value) for value in map(SETTINGS[name], runs) if value is not None} for name in known}
     done["seeds"] = {as_text(experiment.seeds)}
     assert {setting: said.get(setting) for setting in done} == done
     assert set(done) >= NEEDED
