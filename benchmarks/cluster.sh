@@ -2,7 +2,7 @@
 # A cluster in miniature, as root, with nothing set up before: four machines on this one, each with a network, a host
 # name, a working folder and a cache of its own. They share the folder of the run.
 #
-#     bash benchmarks/cluster.sh                # or some of its parts: measure 100, measure 1000, lose
+#     bash benchmarks/cluster.sh                # all three parts; or one: measure 100, measure 1000, lose
 #
 # A machine sends at the rate of tc's tbf; benchmarks/switch.py adds 20 ms in each direction and the receiver's rate.
 # torchrun is started by the variables that the Kubeflow operator gives to a pod. A machine can join later only with

@@ -184,11 +184,7 @@ def choose_training(training: Training | str | None, settings: Mapping[str, Any]
     if training is not None:
         given["training"] = training
     phased = bool(given.get("phases")) or "budget" in given
-    chosen: dict[str, Any] = {
-        **CHOSEN,
-        "epochs": epochs,
-        "lr": Training.lr if phased else lr,
-    }
+    chosen: dict[str, Any] = {**CHOSEN, "epochs": epochs, "lr": Training.lr if phased else lr}
     if phased:
         del chosen["epochs"]
     return Training(**{**chosen, **given})

@@ -1,6 +1,8 @@
 """A run that some ranks have saved goes on with others, wherever Θ was and is."""
 
+import os
 import resource
+import signal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,9 @@ from typing import Any
 import pytest
 
 from gistgnn import InputError, Saving
-from gistgnn.distributed import Ranks
+from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.theta.disk import OnDisk
 from tests.helpers.phases import FEWER
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after
@@ -125,3 +128,36 @@ def test_what_a_rank_cannot_see_or_save_ends_the_run_on_all_ranks_and_nothing_is
     assert names == ["round-00000001", "round-00000002"]
     found = fitted(MODEL, None, "memory", saving=Saving(tmp_path / "full", resume=True))
     same(found["tensors"], unbroken(MODEL)["tensors"])
+
+
+def fitted_until(ranks: Ranks, store: str, folder: Path, owner: type, call: str, victim: int) -> list[dict[str, Any]]:
+    """A rank dies when it makes a call for the third time; -1: nobody."""
+    count, plain = iter(range(1, ROUNDS)), getattr(owner, call)
+
+    def dying(*args: Any) -> Any:
+        if next(count) == 3 and ranks.rank == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain(*args)
+
+    setattr(owner, call, dying)
+    try:
+        return [fitted(MODEL, ranks, store, folder / "theta", saving=Saving(folder / "saved", every=1, resume=True))]
+    except RankLostError:
+        return []
+
+
+COMMITS = [("disk rows", OnDisk, "_commit", 0), ("disk rows", OnDisk, "_commit", 1), ("disk", OnDisk, "_commit", 0)]
+COMMITS += [("host rows", Checkpoints, "complete", 0)]
+
+
+@pytest.mark.parametrize("case", COMMITS, ids=str)
+def test_a_rank_that_dies_between_prepare_and_commit_leaves_the_model_of_an_unbroken_run(
+    tmp_path: Path, case: tuple[str, type, str, int]
+) -> None:
+    """All ranks have written a round or a checkpoint, and one does not come to say so."""
+    store, *call, victim = case
+    assert on_ranks(2, fitted_until, store, tmp_path, *call, victim, only=[1 - victim], timeout=10) == [[]]
+    every = on_ranks(2, fitted_until, store, tmp_path, *call, -1)
+    found = whole([own for [own] in every], store)
+    same(found["tensors"], unbroken(MODEL)["tensors"])
+    assert rest(found) == rest(unbroken(MODEL))

@@ -15,6 +15,7 @@ from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.distributed.ranks import pack, packed_bytes, unpack
 from gistgnn.layout.axes import named_tensors
 from gistgnn.settings import Phase
+from gistgnn.theta import Store
 from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
 
@@ -62,6 +63,22 @@ def test_all_ranks_refuse_what_does_not_go_together_and_hear_of_one_that_diverge
     first, second = on_ranks(2, refusals)
     assert first == second
     assert "round 1: 'convs.1.bias' of sub-GCN 1 became NaN" in first
+
+
+def taken(ranks: Ranks) -> list[list[int]]:
+    """Of which sub-GCNs a rank holds the slices that others have sent, while each of its own trains."""
+    gist, found = GIST(OURS["gcn"], (12,), 6, store=Store("host", share="rows"), ranks=ranks), []
+    for round_ in gist.rounds(1):
+        for k, _ in enumerate(round_):
+            end = time.monotonic() + 20
+            while len(gist.theta._taken) < min(2, 3 - k) and time.monotonic() < end:
+                time.sleep(0.01)
+            found.append(sorted(gist.theta._taken))
+    return found
+
+
+def test_the_next_slice_comes_while_a_sub_gcn_trains_and_no_more_are_held() -> None:
+    assert on_ranks(2, taken) == [[[0, 2], [2, 4], [4]], [[1, 3], [3, 5], [5]]]
 
 
 def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:

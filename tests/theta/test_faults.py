@@ -113,10 +113,10 @@ def fails_at(at: int, call: str, work: Callable[[], None], monkeypatch: pytest.M
     owner: Any = {"replace": Path, "fsync": os}.get(call, disk)
     real, count = getattr(owner, call), iter(range(1, 10**6))
 
-    def failing(*args: Any) -> Any:
+    def failing(*args: Any, **options: Any) -> Any:
         if next(count) == at:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(*args)
+        return real(*args, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, call, failing)

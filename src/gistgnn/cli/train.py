@@ -174,10 +174,7 @@ def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -
 
 
 def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "World") -> RunConfig:
-    """Let Θ lie in the first place in which it fits on every rank, unless the user has said where.
-
-    Refuse a run that needs more memory or disk than there is, before the graph is read if possible.
-    """
+    """Let Θ lie in the first place that fits on every rank, unless one is given; refuse a run that does not fit."""
     from gistgnn.estimate import PLACES, Resources, chosen_store, require_room
 
     here = Resources.here(config.device, out, args.memory, ranks.count, world_size("LOCAL_WORLD_SIZE"))

@@ -153,7 +153,9 @@ class Memory:
         held[self._device] += training + (0 if self._streams else self.run.theta)
         waiting = sum(phase.slices) + sum(phase.carried)  # trained slices wait where Θ is
         own = waiting if self._streams else waiting - waiting // ranks
-        held[self.home] += own if rows == 1 else 3 * waiting // rows  # what is taken, trained, and received
+        ahead = _WAITING * (max(phase.slices) + max(phase.carried)) if self._streams else waiting
+        taken = min(waiting // rows, ahead)
+        held[self.home] += own if rows == 1 else taken + 2 * waiting // rows  # taken, trained, and received
         if self.home != DISK:
             held[DISK] += _CHECKPOINTS * (2 * self._theta + moments)
         return held

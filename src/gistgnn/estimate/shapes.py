@@ -116,9 +116,8 @@ class RunShape:
         hidden = [tuple(max(self.heads, 1) * d for d in each[gist.input_axis is not None :]) for each in widths]
         keeps = first.training.keeps_moments or len(counts) == 1
         moments, every = moments_of(first.training), first.evaluate_every
-        evaluations = (
-            rounds.stop // every - rounds.start // every + bool(rounds.stop % every)
-        )  # the phase ends with one
+        # The phase ends with one.
+        evaluations = rounds.stop // every - rounds.start // every + bool(rounds.stop % every)
         return PhaseShape(
             number, first, rounds, epochs, evaluations, slice_bytes(self._spec, counts), parameters, hidden,
             narrow=models[widths[0]], trained=1 if first.copies else len(counts), moments=moments,

@@ -86,9 +86,7 @@ class Fit(Run):
                 self._restore(self._saver)
             self._round_begun = time.perf_counter()
             self._call("on_fit_begin")
-            if (
-                self.gist.theta.place.round > self.progress.rounds
-            ):  # the run was killed before it could record the last round
+            if self.gist.theta.place.round > self.progress.rounds:  # it was killed before it recorded the last round
                 self.after_round(self.schedule.plan(self.progress.rounds), self.gist.theta.place.loss)
             self.gist.next_round = self.progress.rounds
             self._warn_of_untrained()

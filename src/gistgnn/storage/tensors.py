@@ -36,8 +36,10 @@ LARGE = 2**24  # bytes: a smaller tensor is copied rather than mapped where it l
 Specs = Mapping[str, tuple[torch.Size, torch.dtype]]  # the shape and type of every tensor, by name
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
-    """Write a safetensors file to the disk, or leave nothing and raise an OSError; return its digest."""
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, *, wait: bool = True
+) -> str:
+    """Write a safetensors file, or leave nothing and raise an OSError; `wait` for the disk, and return its digest."""
     for name, tensor in tensors.items():
         if tensor.dtype not in NAMES:
             raise InputError(f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
@@ -46,14 +48,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     plain = {k: v if first[v.data_ptr()] == k else v.clone() for k, v in plain.items()}  # a tied parameter
     try:
         save_file(plain, path, dict(metadata or {"format": "pt"}))
-        sync(path)
+        if wait:
+            sync(path)
     except (SafetensorError, OSError) as error:
         path.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise
         number = re.search(r"os error (\d+)", str(error))  # the system's, which safetensors has in its text
         raise (OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(reason(error))) from error
-    return file_digest(path)
+    return file_digest(path) if wait else ""
 
 
 def read_tensors(path: Path, advice: str, *, shared: bool = False) -> dict[str, Tensor]:

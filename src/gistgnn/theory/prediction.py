@@ -113,13 +113,7 @@ def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int
 
 
 def predict(
-    problem: Problem,
-    sub_gcns: int,
-    local_steps: int,
-    width: int,
-    *,
-    step_size: float | None = None,
-    gamma: float = 0.5,
+    problem: Problem, sub_gcns: int, local_steps: int, width: int, *, step_size: float | None = None, gamma: float = 0.5
 ) -> dict[str, Any]:
     """Predict E‖y − ŷ(t)‖² of the training of a problem, as `gistgnn theory check --json` prints it.
 

@@ -3,6 +3,7 @@
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -21,16 +22,16 @@ from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes
 from gistgnn.theta.registry import Store
 from gistgnn.theta.slices import BEST as BEST_KEY
-from gistgnn.theta.slices import MOMENTS, Slices, Trained, is_counter, merge_shared, name_of, values_by_key
+from gistgnn.theta.slices import MOMENTS, Slices, Trained, is_counter, name_of, values_by_key
 
 _SHARED, _BLOCKS = "shared.safetensors", "blocks/"
 
 
-# The trained sub-GCNs of a round are written into files of their own, and a new theta.json beside them. When all ranks
-# have done so, each moves it to its place: this commits the round. Then the values are copied into Θ. A process that is
-# killed before the commit leaves Θ as it was; after one that is killed later, they are copied again when Θ is next
-# opened; and a rank that was killed before its commit makes it then, if another rank has. So a round is in Θ whole or
-# not. Of ranks that share a copy of Θ one writes, `leads`.
+# The trained sub-GCNs of a round are written into files of their own, which go to the disk while others train, and a
+# new theta.json beside them. When all ranks have done so, each moves it to its place: this commits the round. Then the
+# values are copied into Θ. A process that is killed before the commit leaves Θ as it was; after one that is killed
+# later, they are copied again when Θ is next opened; and a rank that was killed before its commit makes it then, if
+# another rank has. So a round is in Θ whole or not. Of ranks that share a copy of Θ one writes, `leads`.
 class OnDisk(InMemory):
     """Θ in safetensors files that are mapped into memory. A damaged folder, or another model's, is an InputError."""
 
@@ -41,6 +42,7 @@ class OnDisk(InMemory):
     ) -> None:
         super().__init__(slices, {}, streams=True, homes=homes)
         self.folder, self._ranks, self._leads = folder, ranks, homes[ranks.rank] == ranks.rank
+        self._background, self._writing = ThreadPoolExecutor(1, "gistgnn-disk"), list[Future[None]]()
         self._lock = ranks.together(lambda: FolderLock(folder, beside=True) if self._leads else None)
         ranks.together(self._open)
         found = ranks.gather([self._state.run, self._state.round, str(folder.absolute())])
@@ -79,7 +81,7 @@ class OnDisk(InMemory):
         return cls(slices, folder, ranks, homes) if all(ranks.gather(folder.exists())) else None
 
     def begin(self) -> None:
-        self.failure = None
+        self.failure, self._writing = None, []
 
         def clear() -> None:
             if self._state.pending:  # writing it has failed
@@ -90,14 +92,14 @@ class OnDisk(InMemory):
 
         self._lead(clear)
 
-    def hold(
-        self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
-    ) -> dict[str, Tensor]:
-        """Write tensors into a file of the round, and return them mapped."""
-        own = {} if blocks is None else {f"{_BLOCKS}{axis}": each for axis, each in enumerate(blocks)}
+    def hold(self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False) -> Trained:
+        """Write tensors into a file of the round, and return them mapped; without blocks the file ends with them."""
+        own = {f"{_BLOCKS}{axis}": each for axis, each in enumerate(blocks or ())}
         try:
-            path = self._write_file(f"{name}.safetensors", {**tensors, **own})
+            path = self._write_file(f"{name}.safetensors", {**tensors, **own}, lasts=blocks is not None)
             found = read_tensors(path, START_AGAIN)
+            if blocks is None:
+                path.unlink()
         except GistError as error:
             if not self._ranks.several:
                 raise
@@ -128,7 +130,7 @@ class OnDisk(InMemory):
         """Commit the round, then write it into Θ (subAgg)."""
         known = dict(self.moments)
         try:
-            self._lead(lambda: self._prepare(number, loss))
+            self._ranks.together(lambda: self._prepare(number, loss))
             self._lead(self._commit)
         except BaseException:
             if self._state.round <= number:
@@ -144,11 +146,8 @@ class OnDisk(InMemory):
         specs = self.slices.specs
 
         def copy() -> None:
-            counters = (
-                k
-                for k, shape in keys.items()
-                if is_counter(k, torch.empty(shape, device="meta"), specs[name_of(k)].shape)
-            )
+            empty = {key: torch.empty(shape, device="meta") for key, shape in keys.items()}
+            counters = (key for key, own in empty.items() if is_counter(key, own, specs[name_of(key)].shape))
             counts = {key: float(saved(key)) for key in counters}
             files = self._make_moments([key for key in keys if key not in counts])
             for key in keys:
@@ -214,16 +213,26 @@ class OnDisk(InMemory):
         remove_leftovers(self.folder)
 
     def _prepare(self, number: int, loss: float) -> None:
-        """Write all that the round needs to be committed beside its sub-GCNs."""
+        """Write all that the round needs to be committed beside its sub-GCNs, and wait until it is on the disk."""
         if self.failure:
             raise self.failure
+        state = self._write_shared(number, loss) if self._leads else None
+        with writing(self.folder / ROUND, RESUME):
+            for each in self._writing:
+                each.result()
+        if state:
+            write_json(self.folder / ROUND / STATE, state)
+
+    def _write_shared(self, number: int, loss: float) -> State:
+        """Write what several sub-GCNs hold, and make the files of new moments; return the state after the round."""
         values, counts = values_by_key(self._read_round(), self.slices.specs)
         counters = self._state.counters | {key: float(value) for key, value in counts.items()}
         files = [*self._state.moments, *self._make_moments(values)]
-        shared = (key for key in values if not self.slices.disjoint(name_of(key)))
-        self._write_file(_SHARED, {key: self._mean(key, values[key]) for key in shared})
+        names = {key: name_of(key) for key in values if not self.slices.disjoint(name_of(key))}
+        means = {key: self.slices.mean(name, self.target(key), values[key]) for key, name in names.items()}
+        self._write_file(_SHARED, means)
         changes = {"round": number + 1, "loss": loss, "pending": True, "counters": counters, "moments": files}
-        write_json(self.folder / ROUND / STATE, msgspec.structs.replace(self._state, **changes))
+        return msgspec.structs.replace(self._state, **changes)
 
     def _commit(self) -> None:
         with writing(self.folder, RESUME) as folder:
@@ -258,13 +267,6 @@ class OnDisk(InMemory):
         self.slices.open([tuple(sub.pop(f"{_BLOCKS}{axis}") for axis in axes) for sub in subs])
         return subs
 
-    def _mean(self, key: str, values: Sequence[Tensor]) -> Tensor:
-        """The new value of a tensor of which several sub-GCNs hold the same entries."""
-        before = self.target(key)
-        wide = before.float() if before.dtype == torch.bfloat16 else before.clone()
-        merge_shared(wide, [cuts[name_of(key)] for cuts in self.slices.held], values)
-        return wide
-
     def _make_moments(self, keys: Iterable[str]) -> list[str]:
         """Make a file of zeros for the moments that are carried for the first time; return its name in a list."""
         new = [key for key in keys if key.startswith(MOMENTS) and key not in self.moments]
@@ -281,14 +283,12 @@ class OnDisk(InMemory):
     def _map(self, name: str) -> dict[str, Tensor]:
         return read_tensors(self.folder / name, START_AGAIN, shared=True)
 
-    def _write_file(self, name: str, tensors: Mapping[str, Tensor]) -> Path:
+    def _write_file(self, name: str, tensors: Mapping[str, Tensor], *, lasts: bool = True) -> Path:
+        """Write a file of the round; one that lasts is on the disk when the round is prepared."""
         with writing(self.folder / ROUND / name, RESUME) as path:
-            try:
-                write_tensors(path, tensors)
-            except OSError:
-                if not self._ranks.several:
-                    shutil.rmtree(path.parent, ignore_errors=True)  # frees room on the disk
-                raise
+            write_tensors(path, tensors, wait=False)
+        if lasts:
+            self._writing.append(self._background.submit(sync, path))
         return path
 
     def _change_state(self, **changes: object) -> None:

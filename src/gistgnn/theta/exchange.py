@@ -74,9 +74,9 @@ class Exchange:
             self.counters[key] = max(count, self.counters.get(key, count))
         return {int(i): loss for each in every for i, loss in each["losses"].items()}
 
-    def take(self, place: InMemory) -> dict[int, Trained]:
-        """Bring the slices of this rank's sub-GCNs here, and their moments, before they train; {}: here they are."""
-        return {}
+    def take(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
+        """Yield this rank's sub-GCNs in order, each with what other ranks send of its slice; nothing: all is here."""
+        return iter(())
 
     def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
         """Exchange the trained sub-GCNs; return what this rank writes of each into what it holds of Θ."""

@@ -68,9 +68,7 @@ class InMemory:
     def begin(self) -> None:
         """Forget what is held of a round that was open."""
 
-    def hold(
-        self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
-    ) -> dict[str, Tensor]:
+    def hold(self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False) -> Trained:
         """Hold some tensors by key until the round is over; `reused`: copy them, as their memory is used again.
 
         With `blocks`, they are this rank's rows of the trained sub-GCN of these blocks, which `write` writes.

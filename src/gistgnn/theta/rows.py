@@ -1,6 +1,6 @@
 """Θ by rows over the ranks: each owns 1/W of the rows of every tensor, and nobody holds all of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from gistgnn.theta.slices import THETA, Piece, Slices, Trained, gather, name_of,
 Item = tuple[str, Piece]  # the key of a tensor or moment, and a piece of a sub-GCN's slice of it
 
 
-# Before a round the owners send each rank the slices of its sub-GCNs, and get them back after it.
+# The owners send each rank the slices of its sub-GCNs, and get them back after the round.
 class Rows(Exchange):
     """Every rank owns 1/W of the rows of every tensor of Θ, and nobody holds all of it."""
 
@@ -26,11 +26,10 @@ class Rows(Exchange):
     def share(ranks: World) -> tuple[int, int]:
         return ranks.rank, ranks.count
 
-    def take(self, place: InMemory) -> dict[int, Trained]:
-        """Send of this rank's rows what others' sub-GCNs take, and receive the slices of its own."""
+    def take(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
+        """Send of this rank's rows what others' sub-GCNs take, and yield the slices and moments of its own."""
         slices = place.slices
         keys, own = [key for key, value in place.moments.items() if value.dim()], self.ranks.rank
-        taken = dict[int, Trained]()
         for turn in self.turns(len(slices.blocks)):
             i = turn[own]
             given = [[] if j is None else _items(slices, j, own, keys) for j in turn]
@@ -45,8 +44,7 @@ class Rows(Exchange):
                 shapes = (shape_of(slices.specs[name_of(key)].shape, slices.cuts[i][name_of(key)]) for key in names)
                 joined = (torch.cat(each) if len(each) > 1 else each[0] for each in zip(*arrived, strict=True))
                 found = {key: rows.view(shape) for key, rows, shape in zip(names, joined, shapes, strict=True)}
-                taken[i] = place.hold(f"take-{i:05}", found)
-        return taken
+                yield i, place.hold(f"take-{i:05}", found)
 
     def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
         """Send the trained slices to their owners, and return what arrives here for this rank's rows."""

@@ -85,6 +85,12 @@ class Slices:
         else:
             merge_shared(target, [own[name] for own in self.held], values)
 
+    def mean(self, name: str, before: Tensor, values: Sequence[Tensor]) -> Tensor:
+        """The new value of a tensor of which several sub-GCNs hold the same entries; not in half precision."""
+        wide = before.float() if before.dtype == torch.bfloat16 else before.clone()
+        merge_shared(wide, [own[name] for own in self.held], values)
+        return wide
+
     def owned(self, name: str, share: int) -> range:
         """The rows of a tensor in a share, as `torch.chunk` deals them; a single number is a row of share 0."""
         rows = (*self.specs[name].shape, 1)[0]

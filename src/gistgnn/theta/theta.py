@@ -1,10 +1,11 @@
 """The global parameters Θ: sub-GCNs take their slices from it (subGCNs) and write them back (subAgg)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +38,9 @@ class Theta:
         self.place, self.exchange = place, exchange
         self.number = -1  # of the open round
         self.trained: dict[int, Trained] = {}  # the sub-GCNs of this process that the open round has kept
-        self._taken: dict[int, Trained] = {}  # those that other ranks have sent, before they train
+        self._taken: dict[int, Trained] = {}  # those that other ranks have sent, before they have trained
+        self._arriving: Iterator[tuple[int, Trained]] = iter(())  # the next ones
+        self._taking = Lock()
         self._reader: Future[None] | None = None
         self._sources: list[Path] = []  # the folders of another Θ, from which this one has been restored
 
@@ -79,32 +82,37 @@ class Theta:
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t, and forget one that was open; return the sub-GCNs that this process trains."""
-        self.number, self.trained = number, {}
+        self._take_all()
+        self.number, self.trained, self._taken = number, {}, {}
         self.place.begin()
         self.place.slices.open(blocks)
-        self._taken = self.exchange.take(self.place)
-        return self.exchange.members(len(blocks))
+        self._arriving = self.exchange.take(self.place)
+        if not (members := self.exchange.members(len(blocks))):
+            self._take_all()
+        return members
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
         """The slice of Θ that belongs to sub-GCN i, by name."""
-        if i not in self._taken:
+        if (taken := self._take(i)) is None:
             return self.place.slice_of(i)
-        return {name: self._taken[i][f"{THETA}{name}"] for name in self.place.slices.specs}
+        return {name: taken[f"{THETA}{name}"] for name in self.place.slices.specs}
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
         """A copy of the moments of sub-GCN i's slice, by key; those that Θ holds."""
-        if i not in self._taken:
+        if (taken := self._take(i)) is None:
             return self.place.moments_of(i)
         counters = {key: value.clone() for key, value in self.place.moments.items() if not value.dim()}
-        return {key: value.clone() for key, value in self._taken[i].items() if key.startswith(MOMENTS)} | counters
+        return {key: value.clone() for key, value in taken.items() if key.startswith(MOMENTS)} | counters
 
     def keep(self, i: int, trained: Trained) -> None:
         """Hold a trained sub-GCN until the end of the round; copied to where Θ is, where its module is used again."""
         name, blocks = f"{self.exchange.own}{i:05}", None if self.exchange.own else self.place.slices.blocks[i]
         self.trained[i] = self.place.hold(name, trained, blocks, reused=self.place.streams)
+        self._taken.pop(i, None)
 
     def agree(self, losses: Losses, error: GistError | None) -> Losses:
         """Merge the losses of all ranks' sub-GCNs; if a rank has an error, raise the first on all of them."""
+        self._take_all()
         return self.exchange.agree(losses, error or self.place.failure, self.trained)
 
     def commit(self, loss: float) -> None:
@@ -147,6 +155,7 @@ class Theta:
         """The full model with Θ's parameters (`best`: the best ones), in evaluation mode; all ranks call this."""
         # Parameters in memory are copied; large ones in files are mapped. Where ranks hold rows, rank 0 collects them,
         # and other ranks get a model without values. `module` is one of `running_model`, which may be filled again.
+        self._take_all()
         if (found := self.exchange.collected(self.place, best=best)) is None:
             return self.place.model(spec, best=best, module=module)
         full = spec.on_meta()
@@ -158,6 +167,19 @@ class Theta:
         if self.place.slices.share[1] > 1:
             return self.full_model(spec)
         return self.place.running_model(spec, module) if self.exchange.ranks.leads else spec.on_meta()
+
+    def _take(self, i: int) -> Trained | None:
+        """What other ranks have sent of sub-GCN i's slice, once it is here; None: this rank has all of it."""
+        if i not in self._taken:
+            with self._taking:  # a thread takes the next one while a sub-GCN trains
+                while i not in self._taken and (arrived := next(self._arriving, None)):
+                    self._taken[arrived[0]] = arrived[1]
+        return self._taken.get(i)
+
+    def _take_all(self) -> None:
+        """Go through what is left to exchange of the open round: other ranks may wait for it."""
+        with self._taking:
+            self._taken |= dict(self._arriving)
 
     def reading(self, reader: Future[None]) -> None:
         """Tell that a thread reads Θ: the next round is written when the thread is done."""
