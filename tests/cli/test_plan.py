@@ -133,5 +133,5 @@ def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -
     assert sum(phase["epochs"] for phase in phases) == pytest.approx(record["history"][-1]["epoch"])
     assert set(record["budget"]["step_seconds"]) <= {"1", "2"}
     planned = as_json("plan", *train[1:-2])
-    assert planned.keys() == {"training", "reason", "step_seconds", "scores"}
+    assert planned.keys() == {"training", "reason", "step_seconds", "scores", "evaluation_seconds"}
     assert planned["training"]["phases"]

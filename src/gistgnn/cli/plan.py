@@ -46,10 +46,13 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from gistgnn.estimate import Resources, make_plan
+    from gistgnn.theta.registry import check_workers
     from gistgnn.utils.console import spinner
 
     if args.budget:
         return _choose(args)
+    for m in args.sub_gcns or ():
+        check_workers(args.ranks, m, "--sub-gcns")
     config = config_from_args(args, given_sub_gcns(args) if args.phases else 1)
     resources = Resources.here(config.device, args.out, args.memory, args.ranks, args.ranks, started=False)
     sizes, timed = sizes_of(args), args.timed and args.ranks == 1

@@ -18,7 +18,7 @@ from gistgnn.fit.budget import NARROWEST
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling, chosen_sampling, describe
-from gistgnn.theta.registry import SHARES, STORES, check_workers
+from gistgnn.theta.registry import SHARES, STORES
 from gistgnn.utils.formats import rough_duration, size
 from gistgnn.utils.process_memory import peak_memory_bytes
 
@@ -147,7 +147,6 @@ def make_plan(
     runs, phased, ranks = list[RunShape](), bool(config.training.phases), resources.ranks
     default = sorted(m for m in {*_SUB_GCNS, ranks} if m >= ranks)
     for m in [config.sub_gcns] if phased else sub_gcns or default:
-        check_workers(ranks, m, "sub_gcns")
         try:
             training = replace(config.training, epochs=epochs(m)) if epochs else config.training
             run = replace(config, sub_gcns=m, training=training)
