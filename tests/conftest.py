@@ -55,7 +55,8 @@ def one_thread() -> None:
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the user's cache."""
+    """No test reads or writes the user's cache, and none hangs on the random numbers of those before it."""
+    torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("user") / "cache"
     monkeypatch.setenv("GISTGNN_CACHE", str(folder))
     return folder

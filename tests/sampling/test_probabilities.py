@@ -27,7 +27,8 @@ def weighted() -> Batch:
     graph = random_graph(30, 160, both_ways=False)
     pairs = [*map(tuple, graph.edge_index.t().tolist()), *((node, node) for node in range(0, 30, 3))]
     looped = reference.directed(30, pairs, FOUR.tolist())
-    return replace(looped, edge_data={"edge_weight": torch.rand(looped.adj.num_edges) + 0.1})
+    weights = torch.rand(looped.adj.num_edges, generator=torch.Generator().manual_seed(0)) + 0.1
+    return replace(looped, edge_data={"edge_weight": weights})
 
 
 SOME = weighted()
