@@ -31,6 +31,8 @@ class AppendixB(GroupedExperiment):
     """GIST against the `rival` method on the same batches; see `Experiment`. Epochs are split over the workers."""
 
     local_steps: int = 100
+    clusters: int | None = None
+    clusters_per_batch: int = large.IN_BATCH
 
     rival: ClassVar[str]
     paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]]  # F1 in percent and seconds, for each of WORKERS
@@ -63,10 +65,12 @@ class AppendixB(GroupedExperiment):
 
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
         # In turn, because local SGD's workers draw different batches and cannot be fused.
-        settings = self.epochs, self.local_steps, self.device, "in-turn"
+        settings: dict[str, Any] = {"clusters": self.clusters, "clusters_per_batch": self.clusters_per_batch}
+        settings |= {"local_steps": self.local_steps, "device": self.device, "runner": "in-turn"}
         found: dict[GroupKey, list[RunConfig]] = {}
         for dataset in self.datasets:
-            baseline, *split = (large.large_run(dataset, large.graphsage(256, 2), m, *settings) for m in (1, *WORKERS))
+            model = large.graphsage(256, 2)
+            baseline, *split = (large.large_run(dataset, model, m, self.epochs, **settings) for m in (1, *WORKERS))
             both = [replace(run, method=method) for run in split for method in (self.rival, "gist")]
             found[dataset,] = [baseline, *both]
         return found
@@ -90,11 +94,11 @@ class AppendixB(GroupedExperiment):
 
     def _note(self) -> str:
         paper = "" if self.scale == "full" else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
+        clusters = large.describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)
         return (
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the best validation "
             f"score, {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; "
-            f"{self.seeds} seed(s). {large.describe_clusters(self.datasets)}. On one machine, workers train one after "
-            f"another. {paper}{self.explained}"
+            f"{self.seeds} seed(s). {clusters}. On one machine, workers train one after another. {paper}{self.explained}"
         )
 
 

@@ -16,6 +16,8 @@ class Entry:
     ranks: bool = False  # whether torchrun may start it
 
 
+BATCHES = ("local_steps", "clusters", "clusters_per_batch")
+
 # fmt: off
 EXPERIMENTS = {
     "table1": Entry("table1:Table1", "Table 1: which dimensions to partition, GCN 256-256 on small graphs"),
@@ -24,16 +26,15 @@ EXPERIMENTS = {
     "local-iterations": Entry("small_graphs:LocalIterations", "Figure 5: how often sub-GCNs are merged",
         ("local_steps+", "sub_gcns+")),
     "reddit": Entry("table2:Reddit", "Table 2: GraphSAGE and GAT on Reddit",
-        ("layers+", "widths+", "local_steps", "clusters", "clusters_per_batch", "models+"), ranks=True),
+        ("layers+", "widths+", *BATCHES, "models+"), ranks=True),
     "amazon2m": Entry("table2:Amazon2M", "Table 2: GraphSAGE on Amazon2M",
-        ("layers+", "widths+", "local_steps", "clusters", "clusters_per_batch"), ranks=True),
+        ("layers+", "widths+", *BATCHES), ranks=True),
     "ultrawide": Entry("table3:UltraWide", "Table 3: widths that do not fit on one device",
         ("layers+", "widths+", "sub_gcns+", "local_steps", "clusters", "store", "device_memory"),
         ranks=True),
     "ladies": Entry("table4:Ladies", "Table 4: GIST with layer sampling", ("layers+", "local_steps"), ranks=True),
-    "local-sgd": Entry("appendix_b:LocalSgdTable", "Table 6: GIST against local SGD", ("local_steps",), ranks=True),
-    "ensemble": Entry("appendix_b:EnsembleTable", "Table 7: GIST against ensembles of sub-GCNs",
-        ("local_steps",), ranks=True),
+    "local-sgd": Entry("appendix_b:LocalSgdTable", "Table 6: GIST against local SGD", BATCHES, ranks=True),
+    "ensemble": Entry("appendix_b:EnsembleTable", "Table 7: GIST against ensembles of sub-GCNs", BATCHES, ranks=True),
     "theory": Entry("theory_bounds:Theory", "Section 4: training against the bounds, in float64 on the CPU",
         ("widths+", "sub_gcns+", "local_steps+", "nodes"), devices=False),
 }
