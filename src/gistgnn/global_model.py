@@ -160,8 +160,11 @@ class GlobalModel:
         if not plan.copies or self._mean is None:
             return None
         blocks = self._partition_of(plan).blocks(plan.draw)
-        scales = self._mean.scales(len(blocks))
-        alone = Round(self.theta, self.next_round, blocks[:1], self._sub_gcn, self.input_axis, scales=scales)
+        scales = self._mean.scales(len(blocks) // plan.copies)
+        originals = (
+            *(torch.cat(own).sort().values for own in zip(*blocks[: plan.copies], strict=True)),
+        )  # in one model
+        alone = Round(self.theta, self.next_round, [originals], self._sub_gcn, self.input_axis, scales=scales)
         return next(iter(alone.subs), None)
 
     def rounds(self, count: int) -> Iterator[Round]:

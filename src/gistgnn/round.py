@@ -40,7 +40,7 @@ class Round:
         make: Make,  # returns a module of the blocks' widths; those of different i share no parameters
         input_axis: int | None = None,
         *,
-        copies: bool = False,  # only sub-GCN 0 trains; all others become copies of it
+        copies: int = 0,  # so many sub-GCNs train; i becomes a copy of i mod copies
         keeps_moments: bool = False,  # for the next round; always where m = 1
         fresh: bool = False,  # the moments in Θ belong to other sub-GCNs, and are dropped
         scales: Mapping[str, float] | None = None,  # a sub-GCN's tensors are those of Θ, multiplied by these
@@ -51,8 +51,10 @@ class Round:
         if fresh:
             theta.place.forget_moments()
         dealt = theta.begin(number, blocks)
-        # Every rank trains the original itself, and writes it to the copies that are dealt to the rank.
-        self._written = {0: dealt} if copies and dealt else {i: [i] for i in dealt}
+        # Every rank trains the originals itself, and writes them to the copies that are dealt to the rank.
+        self._written: dict[int, list[int]] = {}
+        for i in dealt:
+            self._written.setdefault(i % copies if copies else i, []).append(i)
         self.members = list(self._written)
         self._loaded: dict[int, nn.Module] = {}
         self._kept: set[int] = set()  # trained, and no longer loaded

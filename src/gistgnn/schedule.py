@@ -35,7 +35,7 @@ class RoundPlan:
     sub_gcns: int | None  # m; None: the m of the `GIST`
     workers: int  # how many sub-GCNs train
     draw: int  # the number of its draw of the blocks
-    copies: bool  # only sub-GCN 0 trains, for all
+    copies: int  # so many sub-GCNs train, for all; 0: all
     fresh: bool  # the sub-GCNs begin without the moments of earlier rounds
     last: bool  # it ends its phase
     epoch: float  # epochs of the run that are over after it
@@ -56,8 +56,8 @@ class Schedule:
         draws, epochs_before = 0, 0.0
         for phase in training.phases or (None,):
             own = training.of_phase(phase) if phase else training
-            m, copies, epochs = (phase.sub_gcns, phase.copies, phase.epochs) if phase else (None, False, own.epochs)
-            trained = 1 if copies else m or workers
+            m, copies, epochs = (phase.sub_gcns, phase.copies, phase.epochs) if phase else (None, 0, own.epochs)
+            trained = int(copies) or m or workers
             steps = own.steps(steps_per_epoch, trained, epochs)
             zeta, evaluate_every = own.steps_in_round(steps, trained), own.evaluate_every
             rounds = range(self.rounds, self.rounds - (-steps // zeta))
@@ -65,7 +65,7 @@ class Schedule:
                 evaluate_every = 1
                 if operations and own.patience is None:
                     taken = min(zeta, steps) * trained
-                    evaluate_every = operations.evaluate_every(m, copies=copies, steps=taken, rounds=len(rounds))
+                    evaluate_every = operations.evaluate_every(m, copies=int(copies), steps=taken, rounds=len(rounds))
             # A phase that keeps its blocks begins with the last draw of the phase before.
             first_draw = draws if own.redraw_every else max(draws - 1, 0)
             draws = first_draw + (-(-len(rounds) // own.redraw_every) if own.redraw_every else 1)
@@ -73,7 +73,7 @@ class Schedule:
             first = RoundPlan(
                 replace(own, local_steps=zeta, evaluate_every=evaluate_every), zeta, evaluate_every,
                 StepRange(before, min(zeta, steps), steps, before), sub_gcns=m, workers=trained, draw=first_draw,
-                copies=copies, fresh=True, last=len(rounds) == 1,
+                copies=int(copies), fresh=True, last=len(rounds) == 1,
                 epoch=epochs_before + epochs * min(zeta, steps) / steps,
             )  # fmt: skip
             self._first.append(first)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from gistgnn.errors import InputError
 from gistgnn.training import names
 from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, named_as
-from gistgnn.utils.checks import LONGEST, MOST, Setting, check_count, check_flag, check_number, check_settings, shown
+from gistgnn.utils.checks import LONGEST, MOST, Setting, check_count, check_number, check_settings, shown
 
 if TYPE_CHECKING:
     import torch
@@ -35,8 +35,8 @@ class Phase:
         epochs: E, passes over the training nodes, as in `Training`; a fraction is possible.
         lr: learning rate at the start of the phase; None: as in `Training`. The schedule follows the phase's progress.
         schedule, redraw_every: None: as in `Training`.
-        copies: only sub-GCN 0 trains, and its parameters are written to all m blocks: Θ is m copies of one narrow
-            model. It costs 1/m of the steps. Blocks are not redrawn.
+        copies: p: only sub-GCNs 0 to p - 1 train, and the others are copies: sub-GCN i of i mod p. Θ is m/p copies of p
+            narrow models, for p/m of the steps. Blocks are not redrawn. True is 1, and 0 or False: all m train.
     """
 
     sub_gcns: int
@@ -44,14 +44,16 @@ class Phase:
     lr: float | None = None
     schedule: str | None = None
     redraw_every: int | None = None
-    copies: bool = False
+    copies: int = False
 
     def __post_init__(self) -> None:
         check_count("sub_gcns", self.sub_gcns)
         check_number("epochs", self.epochs, above=True, below=MOST)
         if self.redraw_every is not None:
             check_count("redraw_every", self.redraw_every, least=0)
-        check_flag("copies", self.copies)
+        check_count("copies", int(self.copies) if isinstance(self.copies, bool) else self.copies, least=0)
+        if self.copies and self.sub_gcns % self.copies:
+            raise InputError(f"copies is {self.copies}, expected a divisor of the {self.sub_gcns} sub-GCNs, or True")
         if self.copies and self.redraw_every:
             raise InputError(f"redraw_every is {self.redraw_every} in a phase of copies, whose blocks stay: use 0")
 
@@ -187,11 +189,12 @@ class Training:
             own, m = self.of_phase(phase), phase.sub_gcns  # checks its learning rate and schedule
             if phase.copies and self.cross_weights != "zero":
                 raise InputError(f"cross_weights is '{self.cross_weights}', but a phase has copies: use zero")
-            if before and phase.copies and (not before.copies or before.sub_gcns % m):
+            same = before and before.copies == phase.copies and (phase.copies == 1 or before.sub_gcns == m)
+            if before and phase.copies and (not same or before.sub_gcns % m):
                 raise InputError(
                     f"a phase of {m} copies comes after one of {before.sub_gcns} "
-                    f"{'copies' if before.copies else 'sub-GCNs'}, which are no copies of one narrow model: begin the "
-                    "run with copies, or with more copies of which their number is a divisor"
+                    f"{'copies' if before.copies else 'sub-GCNs'}, which are no copies of the same narrow models: "
+                    "begin the run with copies, or with more copies of which their number is a divisor"
                 )
             kept = kept if own.redraw_every == 0 else set()
             for other in sorted(kept):

@@ -48,14 +48,10 @@ def _sleep() -> int:
     return 0
 
 
-def _fail() -> int:
-    raise KeyError("lost")
-
-
 def test_a_case_that_hangs_or_fails_is_found(tmp_path: Path) -> None:
     place = Place(tmp_path, tmp_path, 2.0)
     assert run(place, "sleeps", _sleep).wrong.startswith("hangs")
-    assert "KeyError: 'lost'" in run(place, "fails", _fail).wrong
+    assert "KeyError: 'lost'" in run(place, "fails", lambda: dict[str, int]()["lost"]).wrong
     assert run(place, "succeeds", lambda: 0).wrong == ""
     assert run(place, "succeeds", lambda: 0, lambda outcome: "it should not").wrong == "it should not"
     process = Forked(_sleep, tmp_path)

@@ -39,6 +39,7 @@ CASES: list[Case] = [
     ("pyg gin batch_norm cat", (10,), 4, CARRY),
     # Ranks without a sub-GCN in a phase of few; all train the original of copies.
     ("gcn batch 2", (8, 12), 4, {"phases": FEWER, "cross_weights": "zero"}),
+    ("gcn none 2", (8, 12), 4, {"phases": [Phase(4, 9, copies=2)], "cross_weights": "zero", "sampler": OWN_BATCHES}),
     ("gat none 2", (8, 12), 4, {"phases": REDRAWN, **CARRY}),
     ("residual", (12,), 4, {"phases": FEWER, "cross_weights": "zero", "sampler": OWN_BATCHES}),
     ("features", (8,), 4, {"phases": UNEVEN, **CARRY}),

@@ -123,6 +123,7 @@ OF_TRAINING: dict[str, dict[str, Any]] = {
     "4 and 6 sub-GCNs, but the blocks are kept": {"phases": [Phase(4, 1), Phase(6, 1, redraw_every=0)]},
     "a phase of 4 copies comes after one of 4 sub-GCNs": {"phases": [Phase(4, 1), COPIES], **ZERO},
     "a phase of 4 copies comes after one of 2 copies": {"phases": [Phase(2, 1, copies=True), COPIES], **ZERO},
+    "a phase of 4 copies comes after one of 4 copies": {"phases": [Phase(4, 1, copies=2), COPIES], **ZERO},
     "local_steps is given beside a budget": {"budget": 3.0, "local_steps": 7},
     "cross_weights is given beside a budget": {"budget": 3.0, **ZERO},
     "epochs or phases are given beside a budget": {"budget": 3.0, "epochs": 4},
@@ -132,6 +133,7 @@ OF_TRAINING: dict[str, dict[str, Any]] = {
 OF_PHASE: dict[str, dict[str, Any]] = {
     "sub_gcns is '8'": {"sub_gcns": "8"},
     "epochs is nan": {"epochs": math.nan},
+    "copies is 3, expected a divisor of the 4 sub-GCNs": {"sub_gcns": 4, "copies": 3},
     "redraw_every is -1": {"redraw_every": -1},
     "redraw_every is 2 in a phase of copies, whose blocks stay: use 0": {"redraw_every": 2, "copies": True},
 }

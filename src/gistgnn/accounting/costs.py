@@ -131,13 +131,15 @@ class Operations:
         # The share of the graph that an evaluation runs on.
         self._scored = evaluation.sample / evaluation.parts if evaluation.sample and evaluation.parts else 1.0
 
-    def evaluate_every(self, sub_gcns: int | None, *, copies: bool, steps: int, rounds: int) -> int:
+    def evaluate_every(self, sub_gcns: int | None, *, copies: int, steps: int, rounds: int) -> int:
         """After how many rounds the model is evaluated; the aim is less than a tenth of the time of training."""
         # At least once in a phase, at its end, whatever that takes; after every round where all take about a second
-        # together. `steps` are those of all sub-GCNs in a round; in a phase of copies the sub-GCN is evaluated.
+        # together. `steps` are those of all sub-GCNs in a round; in a phase of copies those that train are evaluated.
         partition = self._partition if sub_gcns is None else self._partition.split_into(sub_gcns)
         sub = replace(self._spec, widths=self._spec.layout.widths(partition.sizes(0)[0]))
-        scored = sub if copies else self._spec
+        scored = self._spec
+        if copies:
+            scored = replace(scored, widths=scored.layout.widths([copies * count for count in partition.sizes(0)[0]]))
         evaluation = self._scored * forward_operations(scored, self._graph.nodes, self._graph.edges)
         if evaluation * rounds <= LITTLE:
             return 1

@@ -86,8 +86,11 @@ def _choose(args: argparse.Namespace) -> int:
     choice = choose(setup, sampler, args.budget)
     if args.json:
         return options.print_json(choice)
-    training, copies = choice["training"], {True: ",copies", False: ""}
-    phases = " ".join(f"{each['sub_gcns']}:{each['epochs']:.4g}{copies[each['copies']]}" for each in training["phases"])
+    training, copies = choice["training"], {0: "", 1: ",copies"}
+    phases = " ".join(
+        f"{each['sub_gcns']}:{each['epochs']:.4g}{copies.get(own := each['copies'], f',copies={own}')}"
+        for each in training["phases"]
+    )
     print(f"{choice['reason']}\nphases: {phases}, schedule {training['schedule']}, lr {training['lr']:g}")
     return 0
 

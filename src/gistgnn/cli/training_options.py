@@ -131,15 +131,21 @@ def _add_gist_options(group: "Options", several: str) -> None:
     text = "for the run, such as 10min: m, phases and schedule are chosen by measuring steps"
     group.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
     text = "a run in phases with different m: sub-GCNs and epochs, then what differs from the other options: copies "
-    text += "(one sub-GCN trains for all), lr=X, schedule=S, redraw=K; such as 8:20,copies 8:40 1:2,lr=0.0003"
+    text += "(one sub-GCN trains for all; copies=P: P do), lr=X, schedule=S, redraw=K; "
+    text += "such as 8:20,copies 8:40 1:2,lr=0.0003"
     group.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=text)
     add(RunConfig, "partitioned", "runner", *(() if several else ("store", "share", "store_precision")))
 
 
 def parse_phase(text: str) -> Phase:
-    """Return the phase that a value of --phases describes: M:EPOCHS[,copies][,lr=X][,schedule=S][,redraw=K]."""
+    """Return the phase that a value of --phases describes: M:EPOCHS[,copies[=P]][,lr=X][,schedule=S][,redraw=K]."""
     numbers, *more = text.split(",")
-    kinds: dict[str, Any] = {"copies": lambda _: True, "lr": float, "schedule": str, "redraw": int}
+    kinds: dict[str, Any] = {
+        "copies": lambda value: int(value) if value else True,
+        "lr": float,
+        "schedule": str,
+        "redraw": int,
+    }
     try:
         m, epochs = numbers.split(":")
         given = {name: kinds[name](value) for name, _, value in (each.partition("=") for each in more)}

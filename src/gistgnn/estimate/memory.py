@@ -164,7 +164,7 @@ class Memory:
         """Choose the evaluation as `Evaluation.prepare` does; return its bytes, in memory and in files."""
         run, phase, sizes, limits = self.run, self.phase, self.run.sizes, self.resources.limits
         wanted, stored = run.config.evaluation, bool(sizes.stored)
-        model = phase.narrow if phase.first.copies else run.model
+        model = phase.narrow if phase.first.copies == 1 else run.model
         gnn = row_wise(model)
         shape = GraphShape(sizes.nodes, sizes.edges, sizes.features, sparse=run.sparse, stored=stored)
         scored = sizes.nodes - sizes.train if sizes.scored is None else sizes.scored

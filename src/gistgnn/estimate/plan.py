@@ -52,7 +52,7 @@ class Option:
     data_parallel: int  # what m processes that train all of Θ send in as many steps: 2 (m - 1) |Θ| for a step
     phase: str  # the stage, such as "training", in which the device holds most
     number: int  # of the phase, from 1
-    copies: bool
+    copies: int
     epochs: float
     phased: bool  # it is a phase of a run
     local_steps: int  # ζ
@@ -176,7 +176,7 @@ def _option(memory: Memory, speed: Speed | None) -> Option:
     """Return what a phase takes; without a speed the seconds are left out."""
     run, phase, first = memory.run, memory.phase, memory.phase.first
     held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
-    moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written
+    moved = [first.copies * held[0] + sum(held)] if first.copies else [2 * each for each in held]  # all are written
     return Option(
         sub_gcns=len(held), store=memory.store, peaks=memory.peaks, lacking=memory.lacking, fits=not memory.lacking,
         rounds=len(phase.rounds), evaluations=phase.evaluations, parameters=max(phase.parameters),

@@ -120,7 +120,7 @@ class RunShape:
         evaluations = rounds.stop // every - rounds.start // every + bool(rounds.stop % every)
         return PhaseShape(
             number, first, rounds, epochs, evaluations, slice_bytes(self._spec, counts), parameters, hidden,
-            narrow=models[widths[0]], trained=1 if first.copies else len(counts), moments=moments,
+            narrow=models[widths[0]], trained=first.copies or len(counts), moments=moments,
             carried=[4 * keeps * moments * count for count in parameters],
         )  # fmt: skip
 

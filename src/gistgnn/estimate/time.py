@@ -84,15 +84,19 @@ def _trained(phase: PhaseShape, nodes: float, edges: float) -> float:
 
 
 def _scored(run: RunShape, phase: PhaseShape, nodes: float, edges: float) -> float:
-    """Multiply-adds of an evaluation: of a sub-GCN in a phase of copies, otherwise of the full model."""
-    return _trained(phase, nodes, edges) if phase.first.copies else nodes * run.full + SPARSE * edges * sum(run.hidden)
+    """Multiply-adds of an evaluation: of the sub-GCNs that train in a phase of copies, otherwise of the full model."""
+    return (
+        phase.first.copies * _trained(phase, nodes, edges)
+        if phase.first.copies
+        else nodes * run.full + SPARSE * edges * sum(run.hidden)
+    )
 
 
 def _small(config: RunConfig, phase: PhaseShape, steps: int = _STEPS) -> RunConfig:
     """Return a run of rounds of some steps like those of a phase; its width is limited."""
-    m, epochs = len(phase.slices), _ROUNDS * steps
+    m, epochs, copies = len(phase.slices), _ROUNDS * steps, phase.first.copies
     training = replace(
-        config.training, phases=(Phase(m, epochs, copies=True),) if phase.first.copies else (), epochs=epochs,
+        config.training, phases=(Phase(m, epochs, copies=copies),) if copies else (), epochs=epochs,
         training="each", local_steps=steps, evaluate_every=1, budget=None, patience=None, loss=None, metric=None,
         class_weights=None, label_smoothing=0.0,
     )  # fmt: skip

@@ -51,20 +51,23 @@ def choose(setup: "Setup", sampler: Sampler, seconds: float) -> dict[str, Any]:
     if len(scores) < 2:  # there was no time to compare
         near = [m for m in timed if seconds / timed[m] >= enough(sampler)]
     partition, ranks = setup.gist.partition, setup.gist.ranks.count
-    apart = ranks > 1 and ranks in near  # every rank trains a part of its own, which costs no time
-    m = ranks if apart else min(near, default=max(timed))  # the widest of them
-    scored = SCORED * sampler.steps_per_epoch * timed[m]  # the last evaluation
+    m = min(near, default=max(timed))  # the widest of them
+    if m < ranks and ranks in near:
+        m = ranks
+    parts = ranks if m % ranks == 0 else 1  # that every rank trains one of its own costs no time
+    scored = SCORED * sampler.steps_per_epoch * timed.get(m // parts, parts * timed[m])  # the last evaluation
     left = max(seconds - (time.perf_counter() - begun) - scored, 0.0)
     steps = max(round((1 - SPARED) * left / timed[m]), 1)
     width = " x ".join(str(partition.features[axis] // m) for axis in partition.split)
-    copied = f"m = {m}, one part of width {width} trains and is copied"
-    own = f"m = {m}, every rank trains a part of width {width} on batches of its own"
-    what = own if apart else copied if m > 1 else "ordinary training"
+    what = f"m = {m}, one part of width {width} trains"
+    if parts > 1:
+        what = f"m = {m}, every rank trains a part of width {width} on batches of its own"
+    what = "ordinary training" if m == 1 else f"{what}{', and is copied' if parts < m else ''}"
     epochs = math.floor(steps / sampler.steps_per_epoch * 10) / 10
     tried = (f", {abs(scores[each]):.3g} in a trial" if each in scores else "" for each in timed)
     times = "; ".join(f"m = {each}: {duration(timed[each])}{trial}" for each, trial in zip(timed, tried, strict=True))
     first = min(max(FIRST_EPOCHS * sampler.steps_per_epoch, FIRST_STEPS[0]), FIRST_STEPS[1])
-    run = with_cycles(setup.given, m, cycles(steps, first), sampler.steps_per_epoch, copies=not apart)
+    run = with_cycles(setup.given, m, cycles(steps, first), sampler.steps_per_epoch, parts)
     return {
         "training": run.as_dict(),
         "reason": f"{what}: {epochs:g} epochs fit into the time; a step of one part takes {times}",
@@ -172,11 +175,10 @@ def cycles(steps: int, first: int) -> list[int]:
 
 
 def with_cycles(
-    training: Training, sub_gcns: int, lengths: Sequence[int], steps_per_epoch: int, *, copies: bool = True
+    training: Training, sub_gcns: int, lengths: Sequence[int], steps_per_epoch: int, trained: int = 1
 ) -> Training:
-    """Return the settings of a run of one part that is copied, or of all m parts, in cycles of some steps."""
-    copies = copies and sub_gcns > 1
-    trained = 1 if copies else sub_gcns
+    """Return the settings of a run of so many of m parts, which are copied, in cycles of some steps."""
+    copies = trained if trained < sub_gcns else 0
     return replace(
         training,
         phases=tuple(Phase(sub_gcns, trained * steps / steps_per_epoch, copies=copies) for steps in lengths),
@@ -207,7 +209,7 @@ class Clock:
         planned = itertools.accumulate(schedule.steps[:-1])
         ends = [*itertools.takewhile(lambda end: end < total, planned), total]
         phases = [
-            replace(phase, epochs=(end - begins) / steps_per_epoch * (1 if phase.copies else phase.sub_gcns))
+            replace(phase, epochs=(end - begins) / steps_per_epoch * (int(phase.copies) or phase.sub_gcns))
             for phase, begins, end in zip(training.phases, [0, *ends], ends, strict=False)
         ]
         return replace(training, phases=tuple(phases), epochs=0)

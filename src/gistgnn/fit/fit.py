@@ -203,7 +203,7 @@ class Fit(Run):
     def _evaluate(self, plan: RoundPlan, loss: float) -> None:
         progress, metric, begun = self.progress, self._setup.metric, time.perf_counter()
         with self.seconds("evaluate"):
-            progress.last = self._scorer(self.gist._stand_in(plan), copies=plan.copies)
+            progress.last = self._scorer(self.gist._stand_in(plan), copies=plan.copies > 0)
             score = progress.last["validation"][metric.name]
             progress.evaluations_since_best += 1
             better = metric.better(score, progress.best_score)
@@ -254,7 +254,7 @@ class Fit(Run):
             chosen = ranks.lead(lambda: choose(self._setup, self.sampler, left))
             log.info("%s", chosen["reason"])
         self._training = self._training.like(chosen["training"])
-        if any(phase.sub_gcns > 1 and not phase.copies for phase in self._training.phases):  # parts that never meet
+        if any(phase.sub_gcns > 1 and phase.copies != 1 for phase in self._training.phases):  # parts that never meet
             self.sampler = self.sampler.apart()
         self._clock = Clock(max(end - time.perf_counter() - chosen.get("evaluation_seconds", 0.0), 0.0))
         return chosen

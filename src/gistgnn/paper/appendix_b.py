@@ -98,7 +98,8 @@ class AppendixB(GroupedExperiment):
         return (
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the best validation "
             f"score, {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; "
-            f"{self.seeds} seed(s). {clusters}. On one machine, workers train one after another. {paper}{self.explained}"
+            f"{self.seeds} seed(s). {clusters}. On one machine, workers train one after another. {paper}"
+            f"{self.explained}"
         )
 
 

@@ -49,7 +49,10 @@ def sub_gcns_name(record: dict[str, Any]) -> str:
     """Return m of a run, such as "m = 8"; of every phase, if there are phases: "m = 8 (copies), 8, 1"."""
     config = record["config"]
     phases = ((record.get("budget") or config)["training"].get("phases")) or [config]
-    names = [f"{phase['sub_gcns']}{' (copies)' if phase.get('copies') else ''}" for phase in phases]
+    copies = {0: "", 1: " (copies)"}
+    names = [
+        f"{phase['sub_gcns']}{copies.get(own := phase.get('copies', 0), f' (copies of {own})')}" for phase in phases
+    ]
     return f"m = {', '.join(name for name, _ in itertools.groupby(names))}"
 
 

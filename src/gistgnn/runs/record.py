@@ -49,7 +49,7 @@ def _list(kind: Any) -> Any:
 
 # fmt: off
 _MODEL = _entries({"name": str, "hidden": Annotated[list[Count], Meta(min_length=1)]}, shared=bool, own=bool)
-_PHASE = _entries({"sub_gcns": Count}, copies=bool, lr=float | None, schedule=str | None)
+_PHASE = _entries({"sub_gcns": Count}, copies=bool | Count, lr=float | None, schedule=str | None)
 _TRAINING = _entries({"lr": float, "schedule": str}, phases=_list(_PHASE))
 _CONFIG = _entries(
     {"dataset": str, "model": _MODEL, "training": _TRAINING, "sub_gcns": Positive, "seed": Count,
