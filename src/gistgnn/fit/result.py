@@ -47,7 +47,7 @@ class Result:
     Args:
         model: the user's own module at full width, with the parameters of the best validation score.
         progress: history, best and last scores, rounds, steps, seconds.
-        interrupted: the run was stopped before its end by `stop`.
+        interrupted: the run was ended by `Run.interrupt` or a signal, and can be resumed.
         peak_memory_bytes: the most memory the process held.
         evaluation: how the model was scored: "method", "exact" or not, and the method's own values.
         communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks.
