@@ -67,8 +67,8 @@ def test_curves_are_the_history_and_bytes_follow_from_rounds_or_steps() -> None:
     assert (curve["score"], curve["seconds"]) == ([60.0, 90.0], [3, 6])
 
 
-OPTIONS = ("--hidden", 16, 16, "--epochs", 4, "--local-steps", 2, "--sampler", "clusters", "--clusters", 8)
-OPTIONS = (*OPTIONS, "--clusters-per-batch", 2, "--sub-gcns", 2, "--methods", "gist", "local-sgd", "--seeds", 2)
+OPTIONS = ("--hidden", 16, 16, "--epochs", 4, "--local-steps", 2)  # `auto`: digits are a small graph
+OPTIONS = (*OPTIONS, "--sub-gcns", 2, "--methods", "gist", "local-sgd", "--seeds", 2)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +77,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "local SGD" in capsys.readouterr().out
     written = json.loads((out / "comparison.json").read_text())
     assert [(row["method"], row["sub_gcns"]) for row in written["rows"]] == [("gist", 1), ("gist", 2), ("local-sgd", 2)]
-    assert all(len(row["score"]) == 2 for row in written["rows"])
+    assert [len(row["score"]) for row in written["rows"]] == [2] * 3
+    assert written["config"]["sampler"]["name"] == "clusters"  # of all methods, as local SGD needs batches
     assert "<img" in (out / "report.html").read_text()
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     assert len(kept) == 6

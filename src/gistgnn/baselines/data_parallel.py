@@ -38,7 +38,7 @@ class DataParallel(GIST):
     One process computes the workers' gradients one after another. Ranks use torch's DistributedDataParallel, with
     worker w on rank w mod the number of ranks. A batch without training nodes counts as a gradient of zero. Running
     statistics are those of worker 0. `local_steps` only sets how often the model is evaluated. Batches are independent,
-    whatever the sampler says; `fit` refuses to train without a sampler.
+    whatever the sampler says: "auto" takes clusters on any graph, and None, the whole graph, is refused.
 
     Args:
         build, widths: see `GIST`.

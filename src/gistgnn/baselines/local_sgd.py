@@ -15,7 +15,7 @@ class LocalSGD(GIST):
     It is GIST with no axis partitioned: every worker's slice is all of Θ, so subAgg averages all of Θ. Everything else
     is as in GIST. Split training gives every worker E/W epochs. Moments start anew after an average, or are averaged
     too (`optimizer_state`). With ranks, worker i trains on rank i mod W. Batches are independent, whatever the sampler
-    says; `fit` refuses to train without a sampler.
+    says: "auto" takes clusters on any graph, and None, the whole graph, is refused.
 
     Args:
         build, widths: see `GIST`.

@@ -12,6 +12,7 @@ from gistgnn.cli import training_options as given
 from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
 from gistgnn.errors import InputError, printable
 from gistgnn.runs.config import RunConfig
+from gistgnn.sampling.registry import AUTO
 
 SUB_GCNS = [2, 4, 8]
 
@@ -36,6 +37,9 @@ def add_parser(commands: Any) -> None:
     options.add_shared(group, "--out", default=Path("comparison"))
     options.add_shared(group, "--json", "--device", "--memory")
     given.add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
+    for action in parser._actions:  # the same for every m
+        if action.dest in ("epochs", "lr"):
+            action.help = f"of every run (default: {getattr(RunConfig.training, action.dest):g})"
 
 
 def _run(parser: options.Parser, args: argparse.Namespace) -> int:
@@ -60,6 +64,8 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         args.epochs = RunConfig.training.epochs if args.epochs is None else args.epochs
     if args.phases:
         raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
+    if args.sampler == AUTO and not all(METHODS[method].splits for method in args.methods):
+        args.sampler = "clusters"  # which `auto` takes for workers with batches of their own: the same for all rows
     base = given.config_from_args(args, 1, title=given.title_of(args))
     from gistgnn.compare.comparison import compare, runs_of, table_record, training_record
     from gistgnn.compare.many_runs import RunStore, with_seeds
