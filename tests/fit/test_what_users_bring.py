@@ -1,5 +1,6 @@
 """`fit` with a loss, a metric, a schedule, a trained model, callbacks or a time limit that the user brings."""
 
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.sampling import SaintNodeSampling, whole_graph
 from gistgnn.training.metric import NAMED
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
+from tests.helpers.logs import logged
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 from tests.theta.stores import store
@@ -75,6 +77,14 @@ def test_regression_needs_finite_targets_where_they_count() -> None:
     y[LARGER.train.nonzero()[0, 0]] = torch.nan
     with refused("is not finite", "take it out of train"):
         Graph.from_pyg(data(y), regression=True)
+
+
+def test_float_labels_and_outputs_that_are_no_logits() -> None:
+    own = GIST(lambda widths: nn.Sequential(one_output(widths)[:2], nn.Linear(*widths, 3), nn.Softmax(1)), (16,), 2)
+    with logged(logging.WARNING) as notes:
+        result = fit(own, data(LARGER.y.float()), loss=nn.CrossEntropyLoss())
+    assert "accuracy" in result.test
+    assert "leave a sigmoid or softmax at its end out" in "".join(notes)
 
 
 def test_the_metric_selects_the_model_and_names_the_history() -> None:

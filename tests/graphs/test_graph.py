@@ -171,20 +171,15 @@ DOUBTS: list[tuple[dict[str, Any], str]] = [
     ({"edge_index": torch.cat([ONE_WAY, AT.repeat(2, 1)], dim=1)}, "0% of the edges of graph have a reverse edge"),
     ({"y": one_hot(CLASSES)}, "y has one 1 in every row"),
     ({"y": torch.cat([one_hot(CLASSES), torch.ones(30, 1)], dim=1)}, ""),
+    ({"y": 1000 + AT.float(), "regression": True}, "y has a mean of 1004 and a deviation of 2.582, which takes long"),
     ({"y": torch.where(CLASSES == 2, 9, CLASSES)}, "no node has class 2, 3, 4, 5, 6, ...: the model"),
 ]
 
 
 def test_what_is_perhaps_not_meant_is_noted() -> None:
     both = torch.cat([ONE_WAY, ONE_WAY.flip(0)], dim=1)
-    valid = {
-        "x": torch.ones(30, 2),
-        "edge_index": both,
-        "y": CLASSES,
-        "train": AT[:9],
-        "val": AT[9:19],
-        "test": AT[19:],
-    }
+    masks = {"train": AT[:9], "val": AT[9:19], "test": AT[19:]}
+    valid = {"x": torch.ones(30, 2), "edge_index": both, "y": CLASSES, **masks}
     for changes, said in DOUBTS:
         with logged(logging.INFO if "test" in changes else logging.WARNING) as notes:
             note_doubts(Graph.build(**{**valid, **changes}))

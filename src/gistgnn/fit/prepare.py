@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from gistgnn.accounting.costs import require_step_fits
 from gistgnn.distributed import Costs
@@ -176,7 +177,8 @@ def _is_regression(y: Any, training: Training) -> bool:
     """Whether the numbers of a PyG `Data` are to be predicted: the loss says so, or it is the user's own."""
     if not isinstance(y, Tensor) or not y.is_floating_point():
         return False
-    own = callable(training.loss) and not bool(((y == 0) | (y == 1)).all())
+    of_classes = training.loss is cross_entropy or isinstance(training.loss, (nn.CrossEntropyLoss, nn.NLLLoss))
+    own = callable(training.loss) and not of_classes and not bool(((y == 0) | (y == 1)).all())
     return own or training.loss in ("mse", "l1", "huber")
 
 

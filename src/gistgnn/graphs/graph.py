@@ -246,7 +246,7 @@ _LOOKED_AT, _FEW = 1000, 0.05  # edges, and a share of them
 
 
 def note_doubts(graph: Graph) -> None:
-    """Log a note on a missing test set, edges of one direction, one-hot labels, and a class without a node."""
+    """Log a note on a missing test set, edges of one direction, labels that are one-hot, and odd classes or targets."""
     if not graph.test.any():
         log.info(f"{graph.name} has no test nodes: there are no test scores")
     share = _reversed_share(graph.edges)
@@ -258,6 +258,11 @@ def note_doubts(graph: Graph) -> None:
         )
     if graph.multi_label and graph.num_classes > 1 and bool((graph.y.sum(dim=1) == 1).all()):
         log.warning("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")
+    if graph.regression:
+        y = graph.y[graph.train].double()
+        if y.numel() and bool((y.mean(dim=0).abs() > 10 * y.std(dim=0, correction=0)).any()):
+            said = f"y has a mean of {y.mean():.4g} and a deviation of {y.std(correction=0):.4g}"
+            log.warning(f"{said}, which takes long to learn: give (y - mean) / deviation")
     if graph.multi_label or graph.regression:
         return
     there = torch.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes) > 0

@@ -138,7 +138,7 @@ def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: C
     # graph's edge data (None: the batch's). `classes` None: any number of outputs.
     members = members_of(model)
     for member in members:
-        outputs = _try(member, batch)
+        outputs = _try(member, batch, logits=classes is not None)
         if classes is not None and outputs != classes:
             differ = f"the model gives {outputs} classes, the graph has {classes}"
             raise InputError(f"{differ}: build it with {classes} outputs")
@@ -152,15 +152,19 @@ def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: C
             )
 
 
-def _try(model: nn.Module, batch: Batch) -> int:
-    """Return the number of the model's outputs."""
+def _try(model: nn.Module, batch: Batch, *, logits: bool) -> int:
+    """Return the number of the model's outputs; warn if they do not look like logits."""
     if gnn := as_gnn(model):
         gnn.check_input(batch.x)
         gnn.check_structure(batch.adj)
         return gnn.out_features
     try:
         with torch.no_grad():
-            return forward(model, batch).shape[1]
+            out = forward(model, batch)
+        if logits and out.numel() > 9 and bool(((out >= 0) & (out <= 1)).all()) and bool(out.any()):
+            said = "the model's outputs lie between 0 and 1, and losses and scores take logits"
+            log.warning(f"{said}: leave a sigmoid or softmax at its end out")
+        return out.shape[1]
     except InputError:
         raise
     except Exception as error:  # a user's model may raise anything
