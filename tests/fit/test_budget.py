@@ -87,7 +87,7 @@ def test_parts_are_not_narrower_than_they_may_be_and_have_copies() -> None:
 @pytest.mark.parametrize(
     ("seconds", "ranks", "scores", "tried", "chosen"),
     [
-        (1, 1, [], [], 4),  # too short for a trial: the narrowest
+        (1, 1, [], [], 4),  # too short for a trial: the narrowest, and a note
         (7, 1, [], [], 2),  # or the widest that has 300 steps
         (40, 1, [0.5, 0.7, 0.6], [4, 2, 1], 2),  # the best
         (40, 1, [0.7, 0.5, 0.9], [4, 2], 4),  # the third is not tried: it is slower still
@@ -107,12 +107,13 @@ def test_the_best_part_of_short_trials_is_chosen(
     found = budget.choose(setup, FullGraph(whole_graph(GRAPH)), seconds)
     assert list(clock.tried) == tried
     assert all(steps == int(budget.TRIAL * seconds * m / 0.04) for m, steps in clock.tried.items()), "equal times"
-    phases, trained = found["training"]["phases"], ranks
+    phases, trained, reason = found["training"]["phases"], ranks, found["reason"]
     assert {(phase["sub_gcns"], phase["copies"]) for phase in phases} == {(chosen, trained if trained < chosen else 0)}
     assert found["training"]["redraw_every"] == 0
-    steps = (1 - budget.SPARED) * (seconds - clock.now) * chosen / 0.04
-    assert sum(phase["epochs"] for phase in phases) == pytest.approx(steps * trained, rel=0.01)
-    assert ("every rank" in found["reason"], "copied" in found["reason"]) == (ranks > 1, trained < chosen)
+    steps = trained * (1 - budget.SPARED) * (seconds - clock.now) * chosen / 0.04
+    assert sum(phase["epochs"] for phase in phases) == pytest.approx(steps, rel=0.01)
+    said = [ranks > 1, trained < chosen, seconds == 1]
+    assert said == [words in reason for words in ("every rank", "copied", "more time")]
 
 
 @pytest.mark.parametrize(
