@@ -35,8 +35,8 @@ class Phase:
         epochs: E, passes over the training nodes, as in `Training`; a fraction is possible.
         lr: learning rate at the start of the phase; None: as in `Training`. The schedule follows the phase's progress.
         schedule, redraw_every: None: as in `Training`.
-        copies: p: only sub-GCNs 0 to p - 1 train, and the others are copies: sub-GCN i of i mod p. Θ is m/p copies of p
-            narrow models, for p/m of the steps. Blocks are not redrawn. True is 1, and 0 or False: all m train.
+        copies: p, how many sub-GCNs train; True is 1, and 0 is all of them. After each round, sub-GCN i becomes a copy
+            of sub-GCN i mod p. It costs p/m of the steps. Blocks are not redrawn.
     """
 
     sub_gcns: int

@@ -178,7 +178,7 @@ def cycles(steps: int, first: int) -> list[int]:
 def with_cycles(
     training: Training, sub_gcns: int, lengths: Sequence[int], steps_per_epoch: int, trained: int = 1
 ) -> Training:
-    """Return the settings of a run of so many of m parts, which are copied, in cycles of some steps."""
+    """Return the settings of a run in cycles of some steps; of m parts, `trained` train, and the others are copies."""
     copies = trained if trained < sub_gcns else 0
     return replace(
         training,
