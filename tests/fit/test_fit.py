@@ -164,3 +164,17 @@ def test_products_are_halved_and_all_else_is_not(runner: str) -> None:
     assert {tensor.dtype for tensor in kept if tensor.is_floating_point()} == {torch.float32}
     assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.1)
     assert losses["bf16"] != losses["float32"]
+
+
+class First(Counting):
+    """Finds class 0 in every node."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0.01 * super().forward(x) + 10 * torch.eye(C)[0]
+
+
+def test_classes_that_are_never_found_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    for model, said in ((First, [f"no node of classes {', '.join(map(str, range(1, C)))} is found"]), (Counting, [])):
+        caplog.clear()
+        fit(GIST(model, (8,), 2), epochs=200)
+        assert [text.split(" (")[0] for text in caplog.messages if "no node" in text] == said

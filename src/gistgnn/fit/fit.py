@@ -14,6 +14,7 @@ from gistgnn.errors import DivergedError
 from gistgnn.fit.budget import Clock, choose
 from gistgnn.fit.callbacks import ProgressBar, Run
 from gistgnn.fit.identity import describe_graph, identity_of, require_same_training, settings_of
+from gistgnn.fit.notes import Notes
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
@@ -28,9 +29,6 @@ from gistgnn.utils.tensors import digest_of
 
 log = logging.getLogger(__name__)
 
-MOST_UNTRAINED = 0.03  # share of the parameters
-LATE, RISING = 0.2, 0.02  # the last part of a run, and the share of the score that it gains, of a run that is too short
-
 
 class Fit(Run):
     """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to `after_round`."""
@@ -42,7 +40,7 @@ class Fit(Run):
         self.gist, self.progress = setup.gist, Progress()
         self.gist.scaling = setup.scaling
         self._setup, self._training, self._ranks = setup, setup.training, setup.gist.ranks
-        self._callbacks: list[Any] = list(setup.callbacks)
+        self._callbacks: list[Any] = [Notes(setup), *setup.callbacks]
         self._saver: Saver | None = None
         self._clock: Clock | None = None  # of a budget
         self.runner = make_runner(setup.runner)
@@ -89,7 +87,6 @@ class Fit(Run):
             if self.gist.theta.place.round > self.progress.rounds:  # it was killed before it recorded the last round
                 self.after_round(self.schedule.plan(self.progress.rounds), self.gist.theta.place.loss)
             self.gist.next_round = self.progress.rounds
-            self._warn_of_untrained()
             self._open = stack.pop_all()
         return self
 
@@ -155,7 +152,6 @@ class Fit(Run):
     def end(self) -> Result:
         """Return the result, after telling the callbacks."""
         result = self._result()
-        self._note_rising()
         self._call("on_fit_end", result)
         return result
 
@@ -268,28 +264,3 @@ class Fit(Run):
         assert self.progress.chosen is not None
         self.progress.chosen["training"] = adjusted
         return self.schedule.plan(self.progress.rounds)
-
-    def _note_rising(self) -> None:
-        """Say so if the last score is the best by a clear margin over those before the last fifth of the run."""
-        progress, metric = self.progress, self._setup.metric
-        before = [each["validation"] for each in progress.history if each["round"] <= (1 - LATE) * progress.rounds]
-        if not before or progress.stopped_early or progress.best_round != progress.rounds or not self._ranks.leads:
-            return
-        best, last = (max if metric.higher_is_better else min)(before), progress.history[-1]["validation"]
-        if abs(last - best) > RISING * abs(last):
-            log.info(
-                "the score was still getting better: %s of the validation nodes was %.4g before the last fifth of the "
-                "run, and is %.4g: train longer, by more epochs or a budget",
-                metric.name, best, last,
-            )  # fmt: skip
-
-    def _warn_of_untrained(self) -> None:
-        gist, schedule = self.gist, self.schedule
-        zero = self._training.cross_weights == "zero"  # then nothing untrained is in the model
-        if zero or not self._setup.variant.merges or not self._ranks.leads or self.is_over:
-            return
-        counts = coverage_of(gist._full_spec, gist.partition, schedule.draws(schedule.rounds))["counts"]
-        if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
-            rounds = "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds"
-            said = f"{100 * share:.1f} % of the parameters will never be trained: they lie between blocks in {rounds}; "
-            log.warning("%sraise --epochs, lower --local-steps, or end with a phase of one sub-GCN", said)
