@@ -13,8 +13,10 @@ from gistgnn.evaluation.inference import ByParts
 from gistgnn.evaluation.scores import evaluate, mean_f1, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import MODELS as OURS
-from gistgnn.sampling import whole_graph
+from gistgnn.sampling import Batch, whole_graph
 from gistgnn.training.metric import NAMED
+from tests.helpers.edges import MODELS as EDGE_MODELS
+from tests.helpers.edges import edge_graph
 from tests.helpers.models import C, Features, Stack, tiny_graph
 from tests.helpers.refusals import refused
 
@@ -45,15 +47,19 @@ def test_one_part_is_the_whole(name: str) -> None:
 
 
 @pytest.mark.usefixtures("_batches")
-def test_edges_between_parts_are_left_out() -> None:
-    model = random_model("gcn", [6, 6]).float()
-    clusters = cluster(GRAPH.edge_index, 60, 5, "metis", 3)
-    inside = clusters.assignment[GRAPH.edge_index[0]] == clusters.assignment[GRAPH.edge_index[1]]
+@pytest.mark.parametrize("name", ["gcn", *EDGE_MODELS])
+def test_edges_between_parts_are_left_out(name: str) -> None:
+    graph = edge_graph(60)
+    model = random_model("gcn", [6, 6]).float() if name == "gcn" else EDGE_MODELS[name]((6,)).eval()
+    clusters, batch = cluster(graph.edge_index, 60, 5, "metis", 3), whole_graph(graph)
+    inside = clusters.assignment[graph.edge_index[0]] == clusters.assignment[graph.edge_index[1]]
     assert 0 < inside.sum() < len(inside)
-    with torch.no_grad():
-        expected = model(GRAPH.x, GRAPH.edge_index[:, inside])
-    inference = Evaluation("parts", parts=5).prepare(model, whole_graph(GRAPH), seed=3)
-    torch.testing.assert_close(predict(model, whole_graph(GRAPH), inference), expected)
+    data = {key: value[inside] for key, value in graph.edge_data.items()}
+    alone = Batch(graph.x, graph.edge_index[:, inside], graph.y, batch.loss_nodes, edge_data=data)
+    inference = Evaluation("parts", parts=5).prepare(model, batch, seed=3)
+    torch.testing.assert_close(predict(model, batch, inference), whole(model, alone))
+    if name == "gcn":
+        torch.testing.assert_close(predict(model, batch, Evaluation("layers")), whole(model, batch))
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -41,7 +41,7 @@ RUNS: dict[str, tuple[dict[str, Any], list[int]]] = {
     "phases, disk": (ON_DISK, EVERY_ROUND),
     "phases, disk, shared batches": ({**ON_DISK, "phases": phases.REDRAWN, "sampler": ClusterSampling(4, 2)}, [2, 3]),
     "phases, host, own batches": ({"phased": True, "store": "host", **HALVED, "sampler": OWN_BATCHES}, [5]),
-    "phases, fused": ({"phased": True, "runner": "fused", "optimizer_state": "carry"}, EVERY_ROUND),
+    "phases, disk, fused": ({**ON_DISK, "runner": "fused", "optimizer_state": "carry"}, EVERY_ROUND),
     "batches without training nodes": ({"epochs": 12, "sampler": ClusterSampling(24, 1)}, [1]),
 }
 

@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
 from gistgnn import GIST, Graph, Result, Saving, sampling
-from gistgnn.evaluation import Evaluation, predict
-from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.csr import CSR
-from gistgnn.sampling import Batch, ClusterSampling, Sampling, forward, whole_graph
+from gistgnn.sampling import ClusterSampling, Sampling
 from tests.helpers import edges
 from tests.helpers.edges import Weighted, edge_graph, only, weighted
 from tests.helpers.fitting import fit, quiet, same, theta
@@ -104,21 +102,6 @@ def test_models_of_edge_data_train(model: str) -> None:
             one = theta_of(edges.MODELS[model], graph, sampler)
         assert not [message for message in messages if used in message]
         assert not same(one, theta_of(edges.MODELS[model], only(other, used), sampler))
-
-
-@pytest.mark.parametrize("model", [*edges.MODELS, "gcn"])
-def test_evaluation_by_parts_layers_and_of_the_whole(model: str) -> None:
-    net = (OURS["gcn"] if model == "gcn" else edges.MODELS[model])((8,)).eval()
-    batch = whole_graph(GRAPH)
-    clusters = cluster(GRAPH.edge_index, GRAPH.num_nodes, 4, "metis", 0)
-    inside = clusters.assignment[GRAPH.edge_index[0]] == clusters.assignment[GRAPH.edge_index[1]]
-    data = {name: value[inside] for name, value in GRAPH.edge_data.items()}
-    alone = Batch(GRAPH.x, GRAPH.edge_index[:, inside], GRAPH.y, batch.loss_nodes, edge_data=data)
-    with torch.no_grad():
-        expected, of_parts = forward(net, batch), forward(net, alone)
-    for how in (None, Evaluation("parts", parts=1), *[Evaluation("layers", memory=2**26)] * (model == "gcn")):
-        torch.testing.assert_close(predict(net, batch, how), expected)
-    torch.testing.assert_close(predict(net, batch, Evaluation("parts", parts=4)), of_parts)
 
 
 WAYS = [("auto", None), ("fused", ClusterSampling(5, 2)), ("in-turn", ClusterSampling(5, 2, precompute=False))]

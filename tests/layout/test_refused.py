@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 
 from gistgnn import GIST
 from gistgnn.nn import GraphSAGE
-from tests.helpers.edges import D
 from tests.helpers.fitting import fit
 from tests.helpers.models import OURS, PYG, C, F, Stack
 from tests.helpers.refusals import refused
@@ -30,31 +28,6 @@ class Hidden(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         return self.then(self.leave(self.between(self.enter(x).relu())))
-
-
-class Interleaved(nn.Module):
-    """[d, heads] where gistgnn looks for [heads, d]."""
-
-    def __init__(self, widths: Sequence[int]) -> None:
-        super().__init__()
-        self.enter, self.leave = nn.Linear(F, 2 * widths[0]), nn.Linear(widths[0], C)
-        self.mix = nn.Parameter(torch.empty(widths[0], 2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.leave((self.enter(x).view(len(x), -1, 2).tanh() * self.mix).sum(2))
-
-
-class EveryEdge(nn.Module):
-    """NNConv as it is: its edge network makes a matrix for every edge."""
-
-    def __init__(self, widths: tuple[int, ...]) -> None:
-        super().__init__()
-        self.convs = nn.ModuleList(pyg.NNConv(a, b, nn.Linear(D, a * b)) for a, b in pairwise([F, *widths, C]))
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        for conv in self.convs:
-            x = conv(x, edge_index, edge_attr)
-        return x
 
 
 class Table(nn.Module):
@@ -79,7 +52,6 @@ def behind(inner: Callable[[int], int]) -> Build:
 
 BY_POSITION: list[Callable[[Tensor], Tensor]] = [
     lambda h: torch.cat([h[:, :1].tanh(), h[:, 1:]], dim=1),
-    lambda h: h * torch.linspace(1, 2, h.shape[1], dtype=h.dtype),
     lambda h: h + h.roll(1, dims=1),
     lambda h: h.sort(dim=1).values,
     lambda h: h.view(len(h), 2, -1).softmax(2).view(len(h), -1) if h.shape[1] % 2 == 0 else h.cumsum(1),
@@ -97,11 +69,8 @@ REFUSED: list[tuple[Any, Any, list[str]]] = [
     (through(lambda a, b: a * b), (4, 5), ["'0.weight'", "not a sum of axes"]),
     (lambda w: OURS["gcn"](w[:1]), (12, 5), ["width 1 (5)", "remove it"]),
     (lambda w: nn.Sequential(*(nn.Linear(F, F) for _ in range(w[0]))), (4,), [".bias'", "some widths only"]),
-    (lambda w: Stack(w, pyg.GENConv), (8, 8), ["exists at some widths only", "GENConv", "equal sizes"]),
     (Table, (6,), ["parameter 'table' has 1 dimensions at some widths, 2 at others"]),
     (lambda w: Stack(w, pyg.SAGEConv, in_features=-1), (8,), ["parameter 'convs.0.lin", "is lazy", "-1"]),
-    (EveryEdge, (8, 6), ["convs.1.nn.weight", "a product of widths, as in NNConv", "GINEConv"]),
-    (Interleaved, (12,), ["cannot be confirmed", "'enter.weight'"]),
     (lambda w: pyg.models.GraphSAGE(F, w, 2), 8, ["returns one output for each feature of width 0", "of classes"]),
     (
         lambda w: nn.Sequential(nn.Linear(F, w[0] // 4 * 4), nn.Linear(w[0] // 4 * 4, C)),

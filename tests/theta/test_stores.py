@@ -16,7 +16,7 @@ from gistgnn.theta import Store
 from tests.helpers.fitting import same
 from tests.helpers.models import OURS, layout_of, some_models
 from tests.helpers.refusals import refused
-from tests.helpers.resuming import fit, make, state
+from tests.helpers.resuming import fit, make
 from tests.theta.stores import shaken, store, values
 
 OPTIMIZERS: dict[str, Any] = {
@@ -44,21 +44,6 @@ def test_every_store_gives_the_same_theta(name: str, data: st.DataObject, tmp_pa
         shaken(gist, 3, carry)
         found.append(values(gist.theta))
     assert all(same(each, found[0]) for each in found[1:])
-
-
-@pytest.mark.parametrize(
-    ("kind", "m", "runner", "optimizer_state"),
-    [("host", 3, "fused", "reset"), ("disk", 1, "in-turn", "carry"), ("disk", 3, "fused", "carry")],
-)
-def test_training_ends_alike(tmp_path: Path, m: int, kind: str, runner: str, optimizer_state: str) -> None:
-    options: dict[str, Any] = {"runner": runner, "optimizer_state": optimizer_state, "epochs": 40, "lr": 0.4}
-    options["evaluate_every"] = 1
-    plain, other = make(m), make(m, store=store(kind, tmp_path))
-    expected = state(plain, fit(plain, **options))
-    rounds, _, best = expected["rest"][:3]
-    assert best < rounds
-    assert state(other, fit(other, **options)) == expected
-    assert state(other, fit(other, **options)) == expected  # a fit from scratch begins anew
 
 
 def test_half_precision_takes_half_the_room(tmp_path: Path) -> None:
