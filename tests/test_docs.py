@@ -49,7 +49,7 @@ def test_a_page_s_python_runs_in_order(page: Path, tmp_path: Path, monkeypatch: 
         exec(compile(block, name_of(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *LESSONS], ids=name_of)
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "examples/README.md", *LESSONS], ids=name_of)
 def test_the_new_lines_of_a_diff_are_lines_of_a_program_that_runs(page: Path) -> None:
     program = "\n".join(code(page, "python")) + (ROOT / "examples/pyg_script_with_gist.py").read_text()
     new = [line[1:] for block in code(page, "diff") for line in block.splitlines() if line.startswith("+")]

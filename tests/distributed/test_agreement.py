@@ -37,9 +37,6 @@ def other_edges(edges: CSR) -> CSR:
 
 CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by what is said of it
     "lr is 0.04 on rank 0 and 0.02 on rank 2: start all ranks with the same settings": {"lr": 0.02},
-    "schedule is 'cosine' on rank 0 and 'constant' on rank 2": {"schedule": "constant"},
-    "evaluate_every is 'auto' on rank 0 and 2 on rank 2": {"evaluate_every": 2},
-    "runner is 'auto' on rank 0 and 'fused' on rank 2": {"runner": "fused"},
     "sampler is None on rank 0 and given on rank 2": {"sampler": ClusterSampling(4, 2, "random")},
     "optimizer is 'adam' on rank 0 and 'RMSprop' on rank 2": {"optimizer": torch.optim.RMSprop},
     "class_weights is missing on rank 0 and [1.0, 1.0, 2.0] on rank 2": {"class_weights": [1, 1, 2]},
@@ -48,8 +45,6 @@ CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by wha
     "the checksum of init is": {"init": {name: tensor + 1 for name, tensor in START.items()}},
     # The model.
     "seed is 0 on rank 0 and 1 on rank 2": {"seed": 1},
-    "hidden is [8, 8] on rank 0 and [8, 6] on rank 2": {"widths": (8, 6)},
-    "whole is [] on rank 0 and [1] on rank 2": {"whole": 1},
     "share is 'whole' on rank 0 and 'rows' on rank 2": {"store": "sharded"},
     "model is 'GCN' on rank 0 and 'GraphSAGE' on rank 2": {"build": OURS["graphsage"]},
     "dropout is 0.0 on rank 0 and 0.1 on rank 2": {"build": lambda widths: OURS["gcn"](widths, dropout=0.1)},
@@ -64,7 +59,7 @@ CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by wha
 
 
 def train(ranks: Ranks, change: Callable[[Graph], Graph] = lambda graph: graph, **given: Any) -> None:
-    own = {name: given.pop(name) for name in ("build", "seed", "widths", "whole", "store") if name in given}
+    own = {name: given.pop(name) for name in ("build", "seed", "store") if name in given}
     gist = GIST(**{"build": OURS["gcn"], "widths": (8, 8), "sub_gcns": 4, "ranks": ranks, **own})
     gist.fit(change(tiny_graph()), **{**COMMON, **given})
 

@@ -37,7 +37,7 @@ def test_what_is_packed_is_unpacked(forms: list[tuple[list[int], torch.dtype]], 
         assert torch.equal(tensor, found)
 
 
-def refusals(ranks: Ranks) -> str:
+def refusals(ranks: Ranks) -> list[DivergedError]:
     """What does not go together is refused, and the same ranks hear of one that diverged."""
     build = OURS["gcn"]
     with refused("sub_gcns is 1, fewer than the 2 ranks", "start fewer ranks, or raise sub_gcns"):
@@ -54,15 +54,16 @@ def refusals(ranks: Ranks) -> str:
         round_.aggregate({ranks.rank: 0.5})
     assert all(torch.equal(rows, before[name]) for name, rows in gist.theta.place.tensors.items())  # type: ignore[attr-defined]
     assert caught.value.relayed
-    return str(caught.value)
+    return [caught.value]
 
 
 def test_all_ranks_refuse_what_does_not_go_together_and_hear_of_one_that_diverged() -> None:
     with refused("share is rows, but there are no ranks", "torchrun"):
         GIST(OURS["gcn"], (8,), 2, store="sharded")
-    first, second = on_ranks(2, refusals)
-    assert first == second
-    assert "round 1: 'convs.1.bias' of sub-GCN 1 became NaN" in first
+    (first,), (second,) = on_ranks(2, refusals)
+    assert str(first) == str(second)
+    assert "round 1: 'convs.1.bias' of sub-GCN 1 became NaN" in str(first)
+    assert (first.round_number, first.result) == (0, None)
 
 
 def taken(ranks: Ranks) -> list[list[int]]:

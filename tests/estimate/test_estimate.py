@@ -189,14 +189,6 @@ def test_times_add_up() -> None:
     assert all(one.seconds["total"] > other.seconds["total"] for one, other in zip(wide, narrow, strict=True))
 
 
-def test_the_advice_is_what_scores_not_what_is_fast() -> None:
-    found = make_plan(config("gcn", (256, 256)), LARGE, AMPLE, [1, 8], ["memory"], timed=False)
-    totals = [replace(each, seconds={"total": 96 / each.sub_gcns}) for each in found.totals]
-    said = replace(found, totals=totals).advice
-    assert said.startswith("choose m = 1 with ")
-    assert said.endswith(": it scored best on our graphs of this size; m = 8 takes 12 s, and tends to score lower")
-
-
 def test_the_refusal_names_the_phase_and_what_would_fit() -> None:
     run = run_of(COPIES, APART, WHOLE, cross_weights="zero")
     copies, _, whole = plan(run).options

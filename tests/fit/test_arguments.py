@@ -103,10 +103,8 @@ OF_FIT: dict[str, dict[str, Any]] = {
     "cannot take a step": {"epochs": 1, "optimizer": torch.optim.LBFGS},
     "callbacks is a type, expected a list": {"epochs": 1, "callbacks": Callback},
     "is the class Callback, expected an object: add ()": {"epochs": 1, "callbacks": [Callback]},
-    "callbacks[0] is a int without on_fit_begin": {"epochs": 1, "callbacks": [3]},
     "max_seconds is 0, expected a number > 0": {"epochs": 1, "max_seconds": 0},
     "max_seconds is 3, but a budget": {"budget": 5, "max_seconds": 3},
-    "init is a str": {"epochs": 1, "init": "model.pt"},
     "is [16, 7] in init, [8, 7] in the model of the full widths": {"epochs": 1, "init": gcn()((16, 8))},
     "init has no 'convs.0.weight'": {"epochs": 1, "init": nn.Linear(2, 2)},
     "init is given beside cross_weights='zero'": {"epochs": 1, "init": gcn()((8, 8)), **ZERO},
@@ -117,14 +115,11 @@ OF_TRAINING: dict[str, dict[str, Any]] = {
     "cross_weights is 'none', expected one of random, zero": {"epochs": 1, "cross_weights": "none"},
     "epochs is 5, but the phases have 3": {"epochs": 5, "phases": [Phase(2, 3)]},
     "epochs is 0": {"phases": ()},
-    "phases is [8], expected a list of Phase": {"phases": [8]},
     "phases is Phase(": {"phases": Phase(2, 1)},
     "cross_weights is 'random', but a phase has copies: use zero": {"phases": [COPIES]},
     "4 and 6 sub-GCNs, but the blocks are kept": {"phases": [Phase(4, 1), Phase(6, 1, redraw_every=0)]},
     "a phase of 4 copies comes after one of 4 sub-GCNs": {"phases": [Phase(4, 1), COPIES], **ZERO},
-    "a phase of 4 copies comes after one of 2 copies": {"phases": [Phase(2, 1, copies=True), COPIES], **ZERO},
     "a phase of 4 copies comes after one of 4 copies": {"phases": [Phase(4, 1, copies=2), COPIES], **ZERO},
-    "local_steps is given beside a budget": {"budget": 3.0, "local_steps": 7},
     "cross_weights is given beside a budget": {"budget": 3.0, **ZERO},
     "epochs or phases are given beside a budget": {"budget": 3.0, "epochs": 4},
     "schedule is 'step', but a budget": {"budget": 3.0, "schedule": "step"},
@@ -134,7 +129,6 @@ OF_PHASE: dict[str, dict[str, Any]] = {
     "sub_gcns is '8'": {"sub_gcns": "8"},
     "epochs is nan": {"epochs": math.nan},
     "copies is 3, expected a divisor of the 4 sub-GCNs": {"sub_gcns": 4, "copies": 3},
-    "redraw_every is -1": {"redraw_every": -1},
     "redraw_every is 2 in a phase of copies, whose blocks stay: use 0": {"redraw_every": 2, "copies": True},
 }
 
@@ -184,11 +178,8 @@ def test_arguments_of_gist_out_of_range_are_refused() -> None:
     for widths in ((), (8, 0), (-1,), (8.0,), (8, True), (np.float64(8),), "ab", True, 0, 8.5, None, {"a": 1}):
         with refused("widths is", repr(widths) if widths != () else "missing"):
             make(widths=widths)
-    for axis in (2, -1, "0", True, 1.0):
-        with refused("input_axis is", repr(axis), "0 to 1"):
-            make(input_axis=axis)
-    with refused("sub_gcns is 9", "8 features of axis 0"):
-        make(sub_gcns=9)
+    with refused("input_axis is 2", "0 to 1"):
+        make(input_axis=2)
 
 
 def test_a_model_that_does_not_fit_the_graph_is_refused() -> None:

@@ -59,6 +59,7 @@ def test_tables_that_are_none(tmp_path: Path) -> None:
     edges, nodes = csv_tables(some_graph(), tmp_path)
     refuses(tmp_path, edges, "give the table of nodes as well: --nodes TABLE")
     refuses(tmp_path, "digits", "leave --nodes out", nodes=nodes)
+    refuses(tmp_path, "digits", "memory is 1 MiB; expected at least", memory=2**20)
     refuses(tmp_path, edges, "absent.csv: no such file", nodes=tmp_path / "absent.csv")
     refuses(tmp_path, edges, "expected a table in a .csv, .csv.gz, .parquet file", nodes=tmp_path / "nodes.txt")
     (tmp_path / "empty").mkdir()
@@ -124,14 +125,3 @@ def test_raw_files_of_ogb(tmp_path: Path) -> None:
         refuses(tmp_path, raw, str(raw), said)
     (raw / "split" / "time" / "test.csv.gz").unlink()
     refuses(tmp_path, raw, "test.csv.gz: no such file")
-
-
-def test_options_and_names(tmp_path: Path) -> None:
-    (tmp_path / "file.txt").touch()
-    for source, said, options in (
-        (some_graph(), "memory is 1 MiB; expected at least", {"memory": 2**20}),
-        (some_graph(), "memory is 0, expected a number > 0", {"memory": 0}),
-        ("coraa", "is neither a data set nor a file (did you mean cora?)", {}),
-        (tmp_path / "file.txt", "the suffix is '.txt'", {}),
-    ):
-        refuses(tmp_path, source, said, **options)

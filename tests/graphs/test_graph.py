@@ -32,9 +32,7 @@ def put(tensor: torch.Tensor, index: Any, value: float) -> torch.Tensor:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x": torch.ones(6)}, "x has shape [6]; expected [nodes, features]"),
-    ({"x": torch.ones(0, 2)}, "x has shape [0, 2]"),
     ({"x": np.array([["a", "b"]] * 6)}, "x has dtype <U1; expected a dense array of real numbers"),
-    ({"x": np.array([[None]] * 6)}, "x has dtype object"),
     ({"x": [[1.0], [1.0, 2.0]]}, "x cannot be converted to an array"),
     ({"x": put(X, (3, 1), math.nan)}, "x[3, 1] is nan; expected finite float32 values: clean or impute the features"),
     ({"x": np.full((6, 1), 1e300)}, "x[0, 0] is inf"),
@@ -49,7 +47,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"y": [-1] * 6}, "y holds no label but -1 (unlabelled); expected at least 2 classes"),
     ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1, expected an integer >= 2"),
     ({"y": put(MULTI, (4, 2), 2)}, "y[4, 2] is 2.0; expected 0 or 1"),
-    ({"y": put(MULTI, (1, 0), math.nan)}, "y[1, 0] is nan; expected 0 or 1"),
     ({"num_classes": 10**6}, "num_classes is 1000000, expected an integer from 2 to 10000"),
     ({"y": MULTI, "num_classes": 4}, "y has 3 columns and num_classes is 4"),
     ({"edge_index": torch.zeros(5, 2, dtype=torch.long)}, "[5, 2]; expected [2, edges]: transpose it"),
@@ -61,7 +58,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"val": torch.zeros(6, dtype=torch.bool)}, "val is empty; expected at least one node: the best model is"),
     ({"test": [3, 5]}, "test holds 1 unlabelled nodes (y = -1), the first is node 5"),
     ({"val": [2, 6]}, "val[1] is 6; expected node numbers from 0 to 5"),
-    ({"val": [-2]}, "val[0] is -2"),
     ({"train": [1, 1, 0, 0, 0, 0]}, "train holds node 0 more than once; expected distinct node numbers (if it is"),
     ({"train": [0.0, 1.0]}, "train has dtype torch.float64; expected a bool mask or integer"),
     ({"train": torch.ones(6, 10, dtype=torch.bool)}, "choose one column, such as train[:, 0]"),
@@ -71,7 +67,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"edge_weight": torch.ones(5)}, "edge_weight has shape [5]; expected [6], one number per edge"),
     ({"edge_weight": [1, 1, np.nan, 1, 1, 1]}, "edge_weight[2] is nan; expected finite float32 values"),
     ({"edge_attr": torch.ones(2, 6)}, "edge_attr has shape [2, 6]; expected [6, features], one row per edge"),
-    ({"edge_attr": [["a"]] * 6}, "edge_attr has dtype"),
     ({"edge_type": torch.ones(6)}, "edge_type has dtype torch.float32; expected integers from 0 up"),
     ({"edge_type": [0, 1, -2, 0, 0, 0]}, "edge_type[2] is -2; expected integers from 0 up"),
 ]

@@ -15,7 +15,7 @@ from gistgnn.paper.large_graphs import default_clusters, large_run
 from gistgnn.paper.published import TABLE4
 from gistgnn.paper.table2 import Reddit
 from gistgnn.paper.table3 import DEVICE_MEMORY, UltraWide, parts_of
-from gistgnn.paper.table4 import CLUSTERS, LADIES, Ladies
+from gistgnn.paper.table4 import CLUSTERS, Ladies
 from gistgnn.runs import ModelConfig
 from tests.cli.in_process import run
 from tests.paper.published_rows import Finished, table3
@@ -27,9 +27,6 @@ def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
     assert parts_of("amazon2m") == parts_of("synthetic:amazon2m") == 5000
     assert parts_of("synthetic:amazon2m@0.02") == 100
     assert parts_of("digits") == parts_of("own.npz") == 4
-    assert UltraWide.at("full").config("amazon2m", 2, 32768, 8).evaluation.parts == 5000
-    small = Ladies.at("small").config("digits", 2, LADIES, 1)
-    assert (small.training.local_steps, small.training.lr, small.inductive) == (50, 0.01, False)
     on_clusters = Ladies.at("full").config("reddit", 3, CLUSTERS, 4)
     assert on_clusters == Reddit.at("full").config("reddit", "graphsage", 256, 3, 4)
     assert memory_size("32GB") == DEVICE_MEMORY
@@ -40,7 +37,6 @@ def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
         times = [rows[0].time / row.time for row in rows]
         times[2] += 0.60 * (layers == 4)  # a slip of the source
         assert [row.speedup for row in rows] == pytest.approx(times, abs=0.01)
-    assert TABLE4[4][3].cells == ["76.76†", "1307.36 s", "4.81x"]
     # the batches of the public scripts can be chosen
     for experiment, expected in (
         (Reddit.at("full", clusters=1500, clusters_per_batch=20), {(1500, 20)}),
@@ -48,7 +44,6 @@ def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
     ):
         runs = [run for group in experiment.groups().values() for run in group]
         assert {(run.sampler.clusters, run.sampler.clusters_per_batch) for run in runs if run.sampler} == expected
-    assert "1500 of reddit, 20 in a batch" in Reddit.at("full", clusters=1500, clusters_per_batch=20)._note()
 
 
 def outcome(tmp_path: Path, **settings: Any) -> Outcome:

@@ -1,9 +1,8 @@
 """What docs/explanation/provenance.md says of our settings is what the code does, at full scale."""
 
 import importlib
-import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,10 @@ import pytest
 from gistgnn.graphs.named import DATASETS
 from gistgnn.paper.experiment import Experiment
 from gistgnn.paper.large_graphs import GroupedExperiment
-from gistgnn.paper.published import SUB_GCNS
 from gistgnn.paper.registry import EXPERIMENTS
-from gistgnn.paper.small_graphs import RATES, GridFigure
-from gistgnn.paper.table1 import CANDIDATES, Table1, table_rows
-from gistgnn.paper.table3 import UltraWide
-from gistgnn.paper.table4 import LADIES, Ladies
 from gistgnn.runs.config import RunConfig
+from gistgnn.sampling import LadiesSampling
+from tests.paper.published_rows import Finished
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/provenance.md"
 NAMES = sorted(set(EXPERIMENTS) - {"theory"})  # appendix A has no settings of the theory's
@@ -47,22 +43,14 @@ def experiment_of(name: str) -> Experiment:
     return found.at("full")
 
 
-def runs_of(experiment: Experiment) -> list[RunConfig]:
+def runs_of(experiment: Experiment, folder: Path) -> list[RunConfig]:
     """The runs of an experiment; of `ladies` without those on clusters, which are Table 2's."""
-    if isinstance(experiment, Table1):
-        rows = itertools.product(experiment.datasets, table_rows(), CANDIDATES["full"])
-        return [experiment.config((dataset, *row), *candidate) for dataset, row, candidate in rows]
-    axes: tuple[Iterable[Any], ...] = ()
-    if isinstance(experiment, GridFigure):
-        axes = *(getattr(experiment, axis) for axis in experiment.axes), RATES["full"]
-    if isinstance(experiment, UltraWide):
-        axes = experiment.layers, experiment.widths, experiment.sub_gcns
-    if isinstance(experiment, Ladies):
-        axes = experiment.layers, (LADIES,), SUB_GCNS
-    if isinstance(experiment, (GridFigure, UltraWide, Ladies)):
-        return [experiment.config(*cell) for cell in itertools.product(experiment.datasets, *axes)]
-    assert isinstance(experiment, GroupedExperiment)
-    return [run for runs in experiment.groups().values() for run in runs]
+    if isinstance(experiment, GroupedExperiment):
+        runs = [run for runs in experiment.groups().values() for run in runs]
+        return [run for run in runs if experiment.name != "ladies" or isinstance(run.sampler, LadiesSampling)]
+    store = Finished(folder, "data")
+    experiment.run(store)
+    return store.asked
 
 
 def of_model(name: str, value: Callable[[RunConfig], Any]) -> Callable[[RunConfig], Any]:
@@ -101,9 +89,9 @@ def as_text(value: Any) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_our_settings_are_those_of_the_code(name: str) -> None:
+def test_our_settings_are_those_of_the_code(name: str, tmp_path: Path) -> None:
     experiment = experiment_of(name)
-    runs = runs_of(experiment)
+    runs = runs_of(experiment, tmp_path)
     said = {cells[0]: set(values_in(cells[-1])) for names, cells in section_rows() if name in names}
     known = [setting for setting in said if setting in SETTINGS]
     done = {name: {as_text(value) for value in map(SETTINGS[name], runs) if value is not None} for name in known}

@@ -8,8 +8,7 @@ import pytest
 
 from gistgnn.graphs import find
 from gistgnn.paper import rehearsal
-from gistgnn.paper.rehearsal import RehearsedRuns, shortened, stand_in, two_steps
-from gistgnn.paper.table3 import UltraWide
+from gistgnn.paper.rehearsal import stand_in
 from tests.cli.in_process import refused, run
 
 REDDIT = ("reproduce", "reddit", "--scale", "full", "--datasets", "digits", "--models", "graphsage", "--layers", 2)
@@ -44,20 +43,6 @@ def test_only_what_the_plan_leaves_out_is_left_out(
         ("ran", "8192", "1"), ("ran", "8192", "8"), ("by plan", "32768", "1"), ("ran", "32768", "8"),
     ]  # fmt: skip
     assert found[2][3].endswith(" GiB, OOM in 32 GiB")
-
-
-def test_a_run_is_cut_and_measurements_count(tmp_path: Path) -> None:
-    config, info = UltraWide.at("full").config("amazon2m", 2, 8192, 8), find("amazon2m")
-    assert info
-    store = RehearsedRuns(tmp_path, "data")
-    short = shortened(two_steps(config), "here.npz", share := rehearsal.NODES / info.nodes)
-    assert (short.model.hidden, short.sampler.clusters) == ((512, 512), round(15_000 * share))  # type: ignore[union-attr]
-    assert short.evaluation.parts == round(5000 * share)
-    (record,) = store.run_all([config], "runs")
-    assert record["rounds"] == len(record["history"]) * rehearsal.STEPS == 2
-    assert record["config"]["model"]["hidden"] == [8192, 8192]
-    assert store.measured("local", [8], lambda: (1, 2)) == [1, 2]
-    assert store.ran == 2
 
 
 @pytest.mark.parametrize("name", ["cora", "ppi", "digits"])

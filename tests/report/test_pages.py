@@ -6,9 +6,7 @@ from html import unescape
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
-from gistgnn.report.charts import Chart, Series, _draw
 from gistgnn.report.names import summary
 from gistgnn.report.pages import comparison_page, experiment_page, run_page
 from gistgnn.utils.formats import duration, size
@@ -123,12 +121,6 @@ def test_the_median_of_the_coverage_is_of_parameters() -> None:
         ({"7": 1.0}, "All of them were trained."),
     ):
         assert says in words_of_run(coverage={"rounds": 7, "parameters": 5, "counts": counts})
-
-
-def test_the_axis_of_rounds_has_whole_numbers() -> None:
-    axes = Figure().subplots()
-    _draw(axes, Chart("", "rounds", "%", [Series("Θ", range(18), [1.0] * 18)], stems=True))
-    assert all(tick == int(tick) for tick in axes.get_xticks())
 
 
 def test_what_was_chosen_is_shown() -> None:
