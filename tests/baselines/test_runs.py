@@ -11,11 +11,11 @@ from gistgnn import GIST, Result, Saving
 from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
 from gistgnn.baselines.registry import METHODS
 from gistgnn.distributed import Ranks, Traffic
-from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from tests.distributed.launch import on_ranks
 from tests.helpers.fitting import quiet
 from tests.helpers.refusals import refused
+from tests.helpers.resuming import after
 
 from .cases import BATCHES, GRAPH, LOCAL, build, fit, make
 
@@ -37,11 +37,7 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize("method", BASELINES)
 def test_a_run_that_was_stopped_goes_on_to_the_same_model(method: str, tmp_path: Path) -> None:
     unbroken = left(fit(make(method, 3, **DROPPING)))
-    asked = iter(range(1, 100))
-    stopped = fit(
-        make(method, 3, **DROPPING), saving=Saving(tmp_path / "c"), callbacks=[InterruptWhen(lambda: next(asked) == 2)]
-    )
-    assert stopped.interrupted
+    assert fit(make(method, 3, **DROPPING), saving=Saving(tmp_path / "c"), callbacks=after(2)).interrupted
     same(left(fit(make(method, 3, **DROPPING), saving=Saving(tmp_path / "c", resume=True))), unbroken)
 
 

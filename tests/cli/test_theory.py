@@ -1,6 +1,5 @@
 """`gistgnn theory check`, as a user calls it."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,10 @@ from gistgnn.graphs import load
 from gistgnn.theory import Problem, check, complete, karate, predict
 from gistgnn.theory.assumptions import nearest_nodes, scale_inputs
 
+from .conftest import Json
 from .in_process import refused, run
 
-
-def check_as_json(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:
-    capsys.readouterr()
-    assert run("theory", "check", *args, "--json") == 0, capsys.readouterr().err
-    record: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return record
-
-
+CHECK = ("theory", "check")
 BOTH = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 5]]  # a triangle with a tail
 BOTH += [[b, a] for a, b in BOTH]
 
@@ -34,8 +27,8 @@ def write(path: Path, edges: list[list[int]], **changes: Any) -> Path:
     return path
 
 
-def test_its_json_is_what_the_library_computes(capsys: pytest.CaptureFixture[str]) -> None:
-    record = check_as_json(capsys, "complete:6", "--sub-gcns", 3, "--local-steps", 2, "--width", 512, "--gamma", 0.25)
+def test_its_json_is_what_the_library_computes(as_json: Json) -> None:
+    record = as_json(*CHECK, "complete:6", "--sub-gcns", 3, "--local-steps", 2, "--width", 512, "--gamma", 0.25)
     p = complete(6)
     assert record["graph"] == {"name": "complete:6", "nodes": 6, "edges": 30, "features": 6}
     assert record["assumptions"] == [asdict(assumption) for assumption in check(p, 3)]
@@ -43,7 +36,7 @@ def test_its_json_is_what_the_library_computes(capsys: pytest.CaptureFixture[str
     assert record["prediction"] == predict(p, 3, 2, 512, gamma=0.25)
 
 
-def test_the_text_output_and_scaling(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_output_and_scaling(as_json: Json, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("theory", "check", "karate", "--sub-gcns", 4) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "karate: 34 nodes, 156 edges, 34 features"
@@ -54,19 +47,19 @@ def test_the_text_output_and_scaling(capsys: pytest.CaptureFixture[str]) -> None
     assert {"all hold", "prediction"} <= set(out.splitlines())
     assert "a tenth of the error in 318 rounds" in out
     assert "plateau for t well below 4,096 rounds (heuristic)" in out
-    plain, scaled = check_as_json(capsys, "karate"), check_as_json(capsys, "karate", "--scale")
+    plain, scaled = as_json(*CHECK, "karate"), as_json(*CHECK, "karate", "--scale")
     factor = float(scale_inputs(karate()).x.norm(dim=1).max() / karate().x.norm(dim=1).max())
     assert scaled["prediction"]["lambda_0"] == pytest.approx(factor**2 * plain["prediction"]["lambda_0"])
 
 
-def test_a_part_of_a_real_graph(capsys: pytest.CaptureFixture[str], shared_data: Path) -> None:
+def test_a_part_of_a_real_graph(as_json: Json, capsys: pytest.CaptureFixture[str], shared_data: Path) -> None:
     where = ("--data-root", shared_data)
-    whole = check_as_json(capsys, "cora", *where)
+    whole = as_json(*CHECK, "cora", *where)
     assert whole["graph"]["nodes"] == 2708
     assert whole["prediction"] is None  # bipartite components, and nodes with the same neighbours and words
     verdicts = {item["name"]: item["holds"] for item in whole["assumptions"]}
     assert not verdicts["λ_min(Ā) ≠ 0"] | verdicts["no parallel x̂_i"]
-    part = check_as_json(capsys, "cora", "--nodes", 60, "--scale", *where)
+    part = as_json(*CHECK, "cora", "--nodes", 60, "--scale", *where)
     assert part["graph"]["nodes"] == 60
     assert part["hold"]
     refused(capsys, "13,752 nodes, expected at most 5,000", "theory", "check", "amazon-computers", *where)
@@ -78,12 +71,12 @@ def test_a_part_of_a_real_graph(capsys: pytest.CaptureFixture[str], shared_data:
     assert nearest.x[int(degrees.argmax())].equal(cora.x[int(cora.edge_index[1].bincount().argmax())])
 
 
-def test_files_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = check_as_json(capsys, write(tmp_path / "mine.npz", BOTH), "--scale")
+def test_files_of_the_user(as_json: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = as_json(*CHECK, write(tmp_path / "mine.npz", BOTH), "--scale")
     assert record["graph"]["edges"] == 12
     assert record["hold"]
     path = write(tmp_path / "path.npz", BOTH[3:6] + BOTH[9:])
-    bipartite = check_as_json(capsys, path, "--nodes", 4)
+    bipartite = as_json(*CHECK, path, "--nodes", 4)
     assert {item["name"]: item["value"] for item in bipartite["assumptions"]}["λ_min(Ā) ≠ 0"] == 0.0
     assert bipartite["prediction"] is None
     refused(capsys, "gamma is 7.0", "theory", "check", path, "--gamma", 7)  # also where nothing is predicted

@@ -3,8 +3,6 @@
 import multiprocessing
 import os
 import signal
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 
 from gistgnn.compare import many_runs
-from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.many_runs import RunStore, train_run
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.runs.config import ModelConfig, RunConfig
@@ -34,6 +32,13 @@ def pretended(config: RunConfig) -> dict[str, Any]:
     if config.sub_gcns == 4:
         os.kill(os.getpid(), signal.SIGKILL)
     return {"process": os.getpid()}
+
+
+def killed_with_one(config: RunConfig) -> dict[str, Any]:
+    """A real run; with m = 1 it is killed."""
+    if config.sub_gcns == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return train_run(config, load("digits"), "data")[1]
 
 
 def test_an_error_ends_all_and_what_was_finished_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,29 +66,12 @@ def test_others_go_on_after_one_that_is_killed(tmp_path: Path, monkeypatch: pyte
     assert len(processes | {os.getpid()}) == 3, "each has its own"
 
 
-def kill_one() -> threading.Thread:
-    """Kill the first process that appears from now on, in a thread."""
-    before = set(multiprocessing.active_children())
-
-    def kill() -> None:
-        while not (children := [child for child in multiprocessing.active_children() if child not in before]):
-            time.sleep(0.01)
-        assert children[0].pid
-        os.kill(children[0].pid, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    return killer
-
-
 def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_runs, "start_server", lambda: None)  # its process is none of a run
-    wanted = [config(1, seed=1), config(1), config(2), config(2, "ensemble")]
-    store = RunStore(tmp_path, "data")
-    killer = kill_one()
-    with refused("1 run was killed: gist, m = 1, seed 0", "run the same command again"):
-        store.run_all(wanted[1:], "runs")
-    killer.join()
+    wanted, store = [config(1, seed=1), config(1), config(2), config(2, "ensemble")], RunStore(tmp_path, "data")
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_resume", killed_with_one)
+        with refused("1 run was killed: gist, m = 1, seed 0", "run the same command again"):
+            store.run_all(wanted[1:], "runs")
     assert [store.get(run) is not None for run in wanted] == [False, False, True, True]
     records = store.run_all(wanted, "runs")
     graph = load("digits")

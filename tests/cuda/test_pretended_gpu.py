@@ -1,4 +1,4 @@
-"""Runs on a pretended GPU: no operation has tensors of two devices, and Θ is the CPU's. Copies to a GPU."""
+"""Runs on a pretended GPU: no operation has tensors of two devices, and Θ is the CPU's."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,6 @@ import torch
 
 from gistgnn.nn import SparseMatrix
 from gistgnn.sampling.registry import SAMPLERS
-from gistgnn.utils import tensors as transfer
-from gistgnn.utils.tensors import to_device
 from tests.helpers.pretended_gpu import OnGPU, pretended_gpu
 
 from .runs import SAMPLING, close, trained
@@ -41,18 +39,3 @@ def test_tensors_of_two_devices_are_refused() -> None:
                 operation()
         with pytest.raises(TypeError):
             there.numpy()
-
-
-def test_a_copy_to_a_gpu_goes_through_page_locked_memory_unless_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    values, gpu = torch.arange(10), torch.device("cuda:0")
-    assert to_device(values, torch.device("cpu")) is values
-    with pretended_gpu():
-        locked: list[Any] = []
-        monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: locked.append(tensor) or tensor)
-        moved = to_device(values, gpu)
-        assert isinstance(moved, OnGPU)
-        assert locked == [values]
-        assert to_device(moved, gpu).tolist() == list(range(10))
-        monkeypatch.setattr(transfer, "_MOST", 10)
-        to_device(values, gpu)
-        assert len(locked) == 1

@@ -10,12 +10,12 @@ import pytest
 
 from gistgnn import GIST, Result, Saving, Training
 from gistgnn.fit import budget
-from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.fit import Fit
 from gistgnn.graphs import Graph
 from gistgnn.nn import GCN
 from gistgnn.sampling import FullGraph, whole_graph
 from tests.helpers.models import OURS, C, tiny_graph
+from tests.helpers.resuming import after
 
 GRAPH: Graph = tiny_graph()
 WIDE, NARROW = 512, 32
@@ -146,9 +146,9 @@ def test_what_was_taken_can_be_repeated_as_phases(machine: MakeMachine) -> None:
 
 def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: MakeMachine, tmp_path: Path) -> None:
     clock = machine(lambda m, _: 0.01 / m)
-    asked = iter(range(1, 1000))
-    stop = [InterruptWhen(lambda: next(asked) == 8)]
-    cut = make(NARROW).fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", every=1), callbacks=stop)
+    cut = make(NARROW).fit(
+        GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", every=1), callbacks=after(8)
+    )
     assert cut.interrupted
     used, clock.now = clock.now, 1000.0
     rest = make(NARROW).fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", resume=True))

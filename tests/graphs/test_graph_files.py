@@ -115,17 +115,14 @@ SHAPES = (f"({2**62},)", f"({10**30}, 2)", "(-6, -2)", "(7, 2)", "(5, 2)", "12",
 MEMBERS: list[tuple[str, Any, str]] = [
     *(("x", header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n", bytes(48)), "g.npz")
       for shape in SHAPES),
-    ("x", b"text", "x.npy is damaged"),
     ("x", header("{}"), "x.npy is damaged"),
     ("x", header("{" * 9000), "g.npz"),
     ("x", b"\x93NUMPY\x09\x09" + bytes(100), "x.npy is damaged"),
     ("x", np.array(["a", "b"]), "x has dtype <U1; expected a dense array of real numbers"),
-    ("x", np.zeros(2, "M8[s]"), "x has dtype datetime64[s]"),
     ("x", np.zeros(2, [("a", "f4")]), "x has dtype"),
     ("num_classes", np.array(b"3"), "num_classes is b'3'"),
     ("num_classes", np.array([3.5]), "num_classes is 3.5, expected an integer"),
     ("num_classes", np.array(2**62), f"num_classes is {2**62}, expected an integer from 2 to 10000"),
-    ("num_classes", np.array(-1), "num_classes is -1"),
 ]  # fmt: skip
 
 
@@ -151,8 +148,6 @@ ODD: list[tuple[Callable[[], Any], str]] = [
     (lambda: EMPTY.to_sparse(), "x is a sparse tensor"),
     (lambda: EMPTY.to(torch.complex64).conj(), "x has dtype torch.complex64"),
     (lambda: "text", "x is a str; expected a tensor"),
-    (lambda: {"a": EMPTY}, "x is a dict; expected a tensor"),
-    (lambda: 10**30, "x is a int; expected a tensor"),
 ]
 
 

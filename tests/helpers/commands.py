@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from functools import cache
 from multiprocessing.context import ForkServerContext
@@ -63,13 +62,6 @@ class Forked:
 
     def poll(self) -> int | None:
         return self.returncode
-
-    def wait_for(self, folder: Path, pattern: str) -> Path:
-        """Wait until the process has made a file in a folder."""
-        while not (found := list(folder.glob(pattern))):
-            assert self.poll() is None, self.communicate()
-            time.sleep(0.01)
-        return found[0]
 
     def send_signal(self, number: signal.Signals) -> None:
         assert self._process.pid

@@ -26,25 +26,6 @@ def readout_of(
     return find_readout(build, axes, layout, shared=shared, split=split, input_axis=input_axis)
 
 
-ATTENTION = {f"convs.{layer}.{name}" for layer in (0, 1) for name in ("att_src", "att_dst")}
-USUAL: dict[str, set[str]] = {
-    "gcn none 2": {"convs.2.weight"},
-    "graphsage layer 3": {"convs.3.weight"},
-    "gatv2 none 2": {"convs.0.attention", "convs.1.attention", "convs.2.weight"},
-    "gin layer 2": {"convs.2.second_weight"},
-    "pyg gcn None lstm": {"jk.att.weight", "lin.weight"},
-    "pyg gat None None": {*ATTENTION, "convs.2.lin.weight"},
-    "jumping reversed": {"out.lin.weight"},
-    "residual": {"out.weight"},
-    "copies of the whole": {"out.weight"},
-}
-
-
-@pytest.mark.parametrize("name", USUAL)
-def test_what_sums_over_split_features_is_the_readout(name: str) -> None:
-    assert readout_of(*every_model()[name]) == USUAL[name]
-
-
 @pytest.mark.parametrize(("split", "name"), [((0, 1), "convs.1.weight"), ((0,), "convs.0.weight")])
 def test_split_input_features(split: Collection[int], name: str) -> None:
     readout = readout_of(lambda widths: GraphSAGE(widths[0], widths[1:], C), (9, 8), split, input_axis=0)

@@ -145,9 +145,7 @@ EDGES = torch.tensor([[0], [1]])
     [
         (lambda: GCN(3, [], 2), "at least one width"),
         (lambda: GCN(3, [4, 0], 2), "at least one feature"),
-        (lambda: GCN(3, [4], 0), "at least one feature"),
         (lambda: GCN(3, [4], 2, dropout=1.0), r"\[0, 1\)"),
-        (lambda: GCN(3, [4], 2, dropout=-0.1), r"\[0, 1\)"),
         (lambda: GCN(3, [4], 2, norm="instance"), "none, layer, batch, whole"),
         (lambda: GCN(3, [4], 2, activation="gelu"), "relu, elu"),
         (lambda: GAT(3, [4], 2, attention_dropout=1.0), "attention_dropout 1.0"),

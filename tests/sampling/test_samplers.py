@@ -1,7 +1,5 @@
 """What holds for every sampler: its batches and epochs, seeds, columns, refused settings, unbiased sums, and sizes."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -170,12 +168,10 @@ def test_sums_at_the_outputs_are_unbiased(name: str) -> None:
     converges(samples(), exact[outputs], at=(200, 1600))
 
 
-def test_every_settings_class_is_registered_by_its_name_and_the_registry_needs_no_torch() -> None:
+def test_every_settings_class_is_registered_by_its_name() -> None:
     assert all(kind.name == name for name, kind in SAMPLERS_BY_NAME.items())
     own = {type(sampling) for sampling in SAMPLERS.values()} | {AutoSampling}
     assert own == set(SAMPLERS_BY_NAME.values())
-    code = "import sys, gistgnn.sampling.registry; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 LARGE = random_graph(3000, 20_000)  # as the formulas take graphs to be

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from gistgnn.storage.folder_lock import FolderInUseError, FolderLock
+from tests.cli.in_process import wait_until
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
 
@@ -26,7 +27,7 @@ def hold(folder: str, seconds: float) -> int:
 def test_a_folder_in_use_is_refused_with_its_holder(tmp_path: Path) -> None:
     process = Forked(tmp_path, hold, "run", 60)
     try:
-        pid = process.wait_for(tmp_path, "run/won-*").name.removeprefix("won-")
+        pid = wait_until(lambda: [*tmp_path.glob("run/won-*")], process)[0].name.removeprefix("won-")
         said = f"run is being written by process {pid} on host {socket.gethostname()} since 20"
         with refused(said, "UTC: wait for it, or give another --out", error=FolderInUseError):
             FolderLock(tmp_path / "run", advice="give another --out")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gistgnn.storage.whole_files import remove_leftovers, replacing
+from tests.cli.in_process import wait_until
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
 
@@ -81,7 +82,7 @@ MINE = (".model-mine.safetensors", "gistgnn-mine", ".gistgnn.lock", ".gistgnn-fo
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     process = Forked(tmp_path, leave, str(tmp_path))
-    process.wait_for(tmp_path, "begun")
+    wait_until((tmp_path / "begun").exists, process)
     precious = tmp_path / "precious"
     for name in ("precious", *MINE[:3]):
         (tmp_path / name).write_text("mine")
