@@ -1,13 +1,14 @@
 """Baselines run, resume, spread over ranks and refuse as GIST does."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from gistgnn import GIST, Result, Saving
+from gistgnn import GIST, Phase, Result, Saving
 from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
 from gistgnn.baselines.registry import METHODS
 from gistgnn.distributed import Ranks, Traffic
@@ -121,6 +122,12 @@ def test_a_baseline_that_cannot_be_is_refused() -> None:
     for said, call in (
         (f"local-sgd {own}", lambda: fit(make("local-sgd", 2), sampler=None)),
         (f"data-parallel {own}", lambda: fit(make("data-parallel", 2), sampler=None)),
+        *(
+            (f"{name} is given, but the method is {method}: use gist", partial(fit, make(method, 2), **{name: value}))
+            for method in BASELINES
+            for name, value in (("redraw_every", 2), ("cross_weights", "zero"))
+        ),
+        ("phases is given, but", lambda: make("ensemble", 2).fit(GRAPH, phases=(Phase(2, 2),), progress=False)),
         ("workers is 0, expected", lambda: DataParallel(build, (8, 7), 0)),
         ("store is host, but data-parallel holds all", lambda: DataParallel(build, (8, 7), 2, store="host")),
         ("sub_gcns is 0", lambda: LocalSGD(build, (8, 7), 0)),

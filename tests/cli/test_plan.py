@@ -35,12 +35,10 @@ def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan["theta"] == 4 * plan["parameters"] == THETA
     rows = [(option["store"], option["sub_gcns"]) for option in plan["options"]]
     assert rows == [("memory", 1), ("memory", 4), ("disk", 1), ("disk", 4)]
-    whole, split, in_files, _ = plan["options"]
+    whole, split, *_ = plan["options"]
     assert whole["moved"] == whole["moved_by_all"] == 3 * 2 * THETA  # the baseline's moments are carried
     assert split["moved_by_all"] == 4 * split["moved"] < THETA
     assert split["peaks"]["cpu"] < whole["peaks"]["cpu"]
-    assert in_files["peaks"]["cpu"] < whole["peaks"]["cpu"] - 2 * THETA
-    assert in_files["peaks"]["disk"] > 4 * THETA
     assert [option["seconds"] for option in plan["options"]] == [None] * 4
     assert plan["choice"] == {"sub_gcns": 4, "store": "memory"}  # the default of such a graph
     assert ": it scored best on our graphs of this size" in plan["advice"]

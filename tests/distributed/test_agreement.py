@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from gistgnn import GIST, Graph, InputError, Loop, Saving
@@ -13,7 +12,6 @@ from gistgnn.distributed import Ranks
 from gistgnn.distributed.agreement import require_same
 from gistgnn.graphs import CSR, save_file
 from gistgnn.sampling import ClusterSampling
-from gistgnn.utils.tensors import digest_of
 from tests.helpers.commands import run_ranks
 from tests.helpers.edges import weighted
 from tests.helpers.models import OURS, tiny_graph
@@ -94,12 +92,6 @@ def test_each_difference_is_named_on_all_ranks_at_once() -> None:
     for said, message in found[0].items():
         assert said in message
         assert "\n" not in message
-
-
-def test_settings_have_one_digest_however_their_numbers_are_held() -> None:
-    one = {"lr": 0.1, "widths": (8, 8), "graph": ["cora", 5]}
-    assert digest_of(one) == digest_of({"graph": ["cora", np.int64(5)], "widths": [8, 8], "lr": np.float64(0.1)})
-    assert digest_of(one) != digest_of({**one, "lr": 0.2})
 
 
 TRAIN = ("train", "--hidden", 16, 16, "--sub-gcns", 2, "--epochs", 4, "--dataset", "own.npz", "--out", "run")

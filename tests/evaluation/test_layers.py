@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.budget import Budget, LayerCosts, LayerPlan, plan_layers
 from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, required_nodes
 from gistgnn.nn import MODELS
@@ -64,16 +63,6 @@ def test_sums_of_a_layers_own_are_evaluated_or_refused() -> None:
         else:
             with refused("Twice has the aggregate of Twice, but the aggregate_block of Propagation: define both"):
                 by_layers(model, batch)
-
-
-def test_nothing_constant_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch, model = random_batch(), random_model("graphsage", [4, 4])
-    inference = Evaluation("layers").prepare(model, batch)
-    inference.logits(model)
-    for made in ("adjacency.CSR.from_entries", "adjacency.CSR.looped", "sparse.SparseMatrix.from_dense"):
-        monkeypatch.setattr(f"gistgnn.nn.{made}", None)
-    other = random_model("graphsage", [4, 4], seed=1)
-    torch.testing.assert_close(inference.logits(other), whole(other, batch), rtol=1e-10, atol=1e-10)
 
 
 def test_any_budget_gives_the_whole_on_announced_disk_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

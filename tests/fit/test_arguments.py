@@ -13,10 +13,8 @@ from torch import nn
 from torch_geometric.data import Data
 
 from gistgnn import GIST, Callback, Loop, Phase, Saving, Training
-from gistgnn.baselines.registry import METHODS
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.nn import GCN
-from gistgnn.sampling import ClusterSampling
 from gistgnn.theta.registry import Store
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
 from tests.helpers.models import PYG, C, F
@@ -164,14 +162,6 @@ def test_settings_out_of_range_are_refused() -> None:
     for said, own in OF_TRAINING.items():
         with refused(said):
             Training(**own)
-
-
-@pytest.mark.parametrize("method", ["local-sgd", "data-parallel", "ensemble"])
-def test_phases_are_refused_by_what_gist_is_compared_with(method: str) -> None:
-    for name, value in (("phases", (Phase(2, 2),)), ("redraw_every", 2), ("cross_weights", "zero")):
-        settings, sampler = Training(**{"epochs": 2, name: value}), ClusterSampling(4, 2, "random")
-        with refused(f"{name} is given, but the method is {method}: use gist"):
-            METHODS[method].load()(gcn(), (8, 12), 2).fit(GRAPH, settings, sampler=sampler, progress=False)
 
 
 def test_arguments_of_gist_out_of_range_are_refused() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gistgnn import Log, Saving
+from gistgnn import Log, Result, Saving
 from gistgnn.fit.loggers import start_logger
 from tests.cli.in_process import refused as command_refused
 from tests.cli.in_process import run
-from tests.helpers.commands import run_program
+from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, fit, make
 
@@ -46,12 +46,18 @@ def test_a_logger_is_given_the_history_also_of_a_run_that_goes_on(tmp_path: Path
         Log({})
 
 
-def test_tensorboard_is_given_it_once_with_the_settings(tmp_path: Path) -> None:
+def stopped_once(logger: str, folder: Path, config: dict[str, Any]) -> Result:
+    """A run that is stopped and goes on, with a logger that is started for each part."""
     for stops in (after(2), []):
         with ExitStack() as ends:
-            settings = {"lr": 0.01, "model": {"name": "gcn"}}
-            loggers = [start_logger("tensorboard", tmp_path, settings, ends)]
-            result = fit(make(), saving=Saving(tmp_path / "c", resume=True), callbacks=[*stops, *loggers])
+            callbacks = [*stops, start_logger(logger, folder, config, ends)]
+            result = fit(make(), saving=Saving(folder / "c", resume=True), callbacks=callbacks)
+    return result
+
+
+def test_tensorboard_is_given_it_once_with_the_settings(tmp_path: Path) -> None:
+    settings = {"lr": 0.01, "model": {"name": "gcn"}}
+    result = stopped_once("tensorboard", tmp_path, settings)
     found = EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()
     for tag, name in (("loss", "loss"), ("score/test", "test")):
@@ -95,49 +101,45 @@ def test_the_command_line_starts_ends_and_survives_a_logger(
 
 
 class Mlflow:
-    """MLflow as far as gistgnn calls it: its runs lie in `runs`. The real one and what it needs are 86 MB."""
+    """MLflow as far as gistgnn calls it, for one run. The real one and what it needs are 86 MB."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, dict[str, Any]] = {}
+        self.entries, self.ends, self.params, self.tag = list[dict[str, Any]](), list[str](), dict[str, Any](), ""
         self.MlflowClient = lambda: self
 
     def search_runs(self, filter_string: str, output_format: str) -> list[Any]:
         assert output_format == "list"
-        return [own["run"] for tag, own in self.runs.items() if filter_string == f"tags.gistgnn = '{tag}'"]
+        return [self.run] if self.tag and filter_string == f"tags.gistgnn = '{self.tag}'" else []
 
     def start_run(self, run_id: str | None, run_name: str, tags: dict[str, str]) -> Any:
-        tag = tags["gistgnn"]
-        assert run_id == (tag if tag in self.runs else None)
-        run = SimpleNamespace(info=SimpleNamespace(run_id=tag))
-        self.active = self.runs.setdefault(tag, {"name": run_name, "run": run, "entries": [], "ends": []})
-        return run
+        assert run_id == (self.tag or None)
+        self.tag, self.name = tags["gistgnn"], run_name
+        self.run = SimpleNamespace(info=SimpleNamespace(run_id=self.tag))
+        return self.run
 
     def log_params(self, params: dict[str, Any]) -> None:
-        assert self.active.setdefault("params", params) == params, "MLflow refuses other values"
+        assert (self.params or params) == params, "MLflow refuses other values"
+        self.params = params
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        self.active["entries"].append({**metrics, "step": step})
+        self.entries.append({**metrics, "step": step})
 
     def get_metric_history(self, run_id: str, key: str) -> list[Any]:
-        return [SimpleNamespace(step=entry["step"]) for entry in self.runs[run_id]["entries"] if key in entry]
+        return [SimpleNamespace(step=entry["step"]) for entry in self.entries if key in entry]
 
     def end_run(self, status: str) -> None:
-        self.active["ends"].append(status)
+        self.ends.append(status)
 
 
 def test_mlflow_goes_on_with_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = Mlflow()
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
     config: dict[str, Any] = {"dataset": "d", "device": "cpu", "model": {"name": "gcn"}, "training": {"lr": 0.01}}
-    for stops in (after(2), []):
-        with ExitStack() as ends:
-            loggers = [start_logger("mlflow", tmp_path, config, ends)]
-            result = fit(make(), saving=Saving(tmp_path / "c", resume=True), callbacks=[*stops, *loggers])
-    ((tag, found),) = mlflow.runs.items()
-    assert (tag, found["name"]) == ((tmp_path / "log-id").read_text(), tmp_path.name)
-    assert found["entries"] == result.history
-    assert found["params"] == {"dataset": "d", "device": "cpu", "model": "gcn", "lr": 0.01}
-    assert found["ends"] == ["FINISHED"] * 2
+    result = stopped_once("mlflow", tmp_path, config)
+    assert (mlflow.tag, mlflow.name) == ((tmp_path / "log-id").read_text(), tmp_path.name)
+    assert mlflow.entries == result.history
+    assert mlflow.params == {"dataset": "d", "device": "cpu", "model": "gcn", "lr": 0.01}
+    assert mlflow.ends == ["FINISHED"] * 2
 
 
 def test_what_cannot_start_is_refused_first(
@@ -152,23 +154,13 @@ def test_what_cannot_start_is_refused_first(
     command_refused(capsys, "--log tensorboard cannot start (FileExistsError: ", *TRAIN, "--tensorboard")
 
 
-PROGRAM = """
-from contextlib import ExitStack
-from pathlib import Path
-from gistgnn import Saving
-from gistgnn.fit.loggers import start_logger
-from tests.helpers.resuming import after, fit, make
-for stops in (after(2), []):
-    with ExitStack() as ends:
-        loggers = [start_logger("wandb", Path(), {"lr": 0.01}, ends)]
-        fit(make(), saving=Saving(Path("c"), resume=True), callbacks=[*stops, *loggers])
-"""
-
-
 @pytest.mark.long
-def test_weights_and_biases_without_a_network_goes_on_with_a_run(tmp_path: Path) -> None:
-    done = run_program(tmp_path, PROGRAM, WANDB_MODE="offline")
-    assert done.returncode == 0, done.stderr
-    assert "the logger has failed" not in done.stderr
-    (logged,) = {path.name.rpartition("-")[2] for path in (tmp_path / "wandb").glob("offline-run-*")}
-    assert logged == (tmp_path / "log-id").read_text()
+def test_weights_and_biases_without_a_network_goes_on_with_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    with logged() as messages:
+        stopped_once("wandb", tmp_path, {"lr": 0.01})
+    assert not [message for message in messages if "the logger has failed" in message]
+    (own,) = {path.name.rpartition("-")[2] for path in (tmp_path / "wandb").glob("offline-run-*")}
+    assert own == (tmp_path / "log-id").read_text()

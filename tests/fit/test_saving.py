@@ -63,9 +63,8 @@ def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> No
         fit(make(), saving=saving)
     saving = Saving(tmp_path / "phases", resume=True)
     phases.fit(phases.make(), saving=saving, callbacks=after(2))
-    for other in (phases.FEWER[:-1], (*phases.FEWER[:-1], Phase(1, 4)), phases.REDRAWN):
-        with refused("of another run"):
-            phases.fit(phases.make(), other, saving=saving)
+    with refused("of another run"):
+        phases.fit(phases.make(), (*phases.FEWER[:-1], Phase(1, 4)), saving=saving)
     with refused("of another run", "redraw_every was None, now 3"):
         phases.fit(phases.make(), redraw_every=3, saving=saving)
 

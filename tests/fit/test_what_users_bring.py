@@ -16,6 +16,7 @@ from gistgnn.evaluation import Evaluation, evaluate, predict
 from gistgnn.layout.axes import named_tensors
 from gistgnn.sampling import SaintNodeSampling, whole_graph
 from gistgnn.training.metric import NAMED
+from tests.fit.test_resume import wrong
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.logs import logged
 from tests.helpers.models import tiny_graph
@@ -23,10 +24,6 @@ from tests.helpers.refusals import refused
 from tests.theta.stores import store
 
 ALMOST = {"rtol": 1e-4, "atol": 1e-6}
-
-
-def wrong(logits: Tensor, targets: Tensor) -> Tensor:
-    return (logits.argmax(dim=1) != targets).float().mean()
 
 
 def gist(m: int = 2, **options: Any) -> GIST:
@@ -70,13 +67,6 @@ def test_regression(loss: Any) -> None:
     assert evaluate(result.model, graph)["test"] == result.test
     residual = predict(result.model, whole_graph(graph))[LARGER.test] - y[LARGER.test, None]
     assert result.test["rmse"] == pytest.approx(float(residual.square().mean().sqrt()), rel=1e-4)
-
-
-def test_regression_needs_finite_targets_where_they_count() -> None:
-    y = LARGER.x[:, 0].clone()
-    y[LARGER.train.nonzero()[0, 0]] = torch.nan
-    with refused("is not finite", "take it out of train"):
-        Graph.from_pyg(data(y), regression=True)
 
 
 def test_float_labels_and_outputs_that_are_no_logits() -> None:

@@ -10,7 +10,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from gistgnn import GIST
-from gistgnn.layout.axes import Dim, Segment, named_tensors
+from gistgnn.layout.axes import Dim, Segment
 from gistgnn.layout.check import infer_layout
 from tests.helpers.edges import D
 from tests.helpers.fitting import fit
@@ -130,8 +130,3 @@ def test_a_compiled_model() -> None:
         one, other = fit(plain, epochs=2), fit(compiled, epochs=2)
     assert compiled.layout.dims.keys() == {f"_orig_mod.{name}" for name in plain.layout.dims}
     torch.testing.assert_close(one.model.convs[0].lin.weight, other.model._orig_mod.convs[0].lin.weight)
-
-
-def test_a_layer_that_is_used_twice_has_one_name() -> None:
-    shared = nn.Linear(3, 3)
-    assert list(named_tensors(nn.Sequential(shared, nn.ReLU(), shared))) == ["0.weight", "0.bias"]

@@ -9,7 +9,7 @@ import pytest
 
 from gistgnn.report.names import summary
 from gistgnn.report.pages import comparison_page, experiment_page, run_page
-from gistgnn.utils.formats import duration, size
+from gistgnn.utils.formats import duration
 from tests.report.records import PROVENANCE, comparison_record, experiment_record, run_record
 
 _EVIL = '<script>alert("1")</script> $x_{'
@@ -163,8 +163,6 @@ def test_pages_say_what_is_best_what_a_speed_up_costs_and_what_holds() -> None:
     assert "GIST, m = 8 89.94 ± 0.00 11.90 ± 0.07 (6.9×) 7.48 (1 of 3) –" in words
 
 
-def test_times_and_sizes_have_the_unit_that_suits_them() -> None:
+def test_times_have_the_unit_that_suits_them() -> None:
     seconds = {0: "0 s", 2e-5: "20 µs", 0.012: "12 ms", 3.007: "3.01 s", 125: "2 min 5 s", 3 * 3600 + 61: "3 h 1 min"}
     assert {value: duration(value) for value in seconds} == seconds
-    sizes = {0: "0 bytes", 1023: "1,023 bytes", 1536: "1.5 KiB", 487 * 2**20: "487 MiB"}
-    assert {value: size(value) for value in sizes} == sizes

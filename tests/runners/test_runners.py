@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from gistgnn import GIST, DivergedError, Saving
+from gistgnn import GIST, DivergedError
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.in_turn import Auto, InTurn
@@ -23,8 +23,6 @@ from gistgnn.theta import Store
 from gistgnn.utils.random_streams import torch_stream
 from tests.helpers.models import OURS, PYG, Case, F, some_models, tiny_graph
 from tests.helpers.refusals import refused
-from tests.helpers.resuming import after, make, state
-from tests.helpers.resuming import fit as fit_resumable
 
 from .comparing import FULL, WHOLE, of_inputs, trained
 
@@ -96,14 +94,6 @@ def test_batches_are_made_once_where_all_sub_gcns_are_in_memory(tmp_path: Path, 
     runner(gist.begin_round(), sampler, Training(9), StepRange(0, 3, 9), 0)
     assert runner.together is (kind == "memory")
     assert sampler.made == (3 if kind == "memory" else 6)
-
-
-def test_another_runner_may_go_on(tmp_path: Path) -> None:
-    unbroken, resumed, saving = make(), make(), Saving(tmp_path / "checkpoints", resume=True)
-    expected = state(unbroken, fit_resumable(unbroken, optimizer_state="carry"))
-    fit_resumable(make(), callbacks=after(2), saving=saving, optimizer_state="carry")
-    found = fit_resumable(resumed, saving=saving, runner="in-turn", optimizer_state="carry")
-    assert state(resumed, found) == expected
 
 
 def test_auto_is_the_default_and_unknown_runners_are_refused() -> None:

@@ -23,15 +23,6 @@ from tests.helpers.resuming import after, fit, make
 from tests.theta.stores import shaken, store, values
 
 
-def test_what_is_in_the_folder_is_not_written_over(tmp_path: Path) -> None:
-    shaken(make(store=store("disk", tmp_path)), 2)
-    with refused(str(tmp_path / "theta"), "not empty", "resume"):
-        make(store=store("disk", tmp_path)).theta  # noqa: B018
-    other = make(store=store("disk", tmp_path))
-    other.resume()
-    assert other.next_round == 2
-
-
 def test_the_theta_of_another_model_is_refused(tmp_path: Path) -> None:
     for options, place in (({"store": store("disk", tmp_path)}, "theta"), ({}, "memory")):
         with refused("no Θ to resume", place):
