@@ -19,6 +19,7 @@ from gistgnn.graphs import load
 from gistgnn.nn import MODELS
 from gistgnn.paper.published import TABLE1_ROWS
 from gistgnn.sampling import whole_graph
+from tests.nn.test_models import BY_PYG
 
 Run = Callable[..., str]
 AROUND = ("--dataset", "digits", "--hidden", "16", "16", "--clusters", "20")
@@ -56,16 +57,8 @@ def test_pyg_s_contender_computes_our_function(model: str) -> None:
     its = steps.PyGNet(model, graph.num_features, 16, graph.num_classes).eval()
     with torch.no_grad():
         for mine, other in zip(ours.convs, its.convs, strict=True):
-            if model == "graphsage":
-                for layer, weight in zip((other.lin_r, other.lin_l), mine.weight.chunk(2, dim=1), strict=True):
-                    layer.weight.copy_(weight)
-                other.lin_l.bias.copy_(mine.bias)
-                continue
-            other.lin.weight.copy_(mine.weight)
-            other.bias.copy_(mine.bias)
-            if model == "gat":
-                other.att_src.copy_(mine.source[None])
-                other.att_dst.copy_(mine.target[None])
+            for name, value in BY_PYG[model](mine)[1].items():
+                other.get_parameter(name).copy_(value)
         batch = whole_graph(graph)
         expected = ours(batch.x, batch.adj)
         for layout in ("edge_index", "CSR"):

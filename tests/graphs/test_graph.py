@@ -43,7 +43,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"y": [0, 1, 2, 0, 1, 10**9]}, "y[5] is 1000000000; expected labels 0, 1, ..., classes - 1, with fewer classes"),
     ({"y": [0.0, 1.0, 0.5, 0.0, 1.0, 1.0]}, "y[2] is 0.5; expected an integer label"),
     ({"y": [0.0, math.nan, 1.0, 0.0, 1.0, 1.0]}, "y[1] is nan; expected an integer label, or -1 for an unlabelled"),
-    ({"y": [0.5, math.nan, 1.0, 0.0, 1.0, 1.0], "regression": True}, "y[1] is not finite, but train holds node 1: take it"),
+    ({"y": [0.5, math.nan, 1, 0, 1, 1], "regression": True}, "y[1] is not finite, but train holds node 1: take it"),
     ({"y": [3] * 6}, "y holds only the label 3; expected at least 2 classes"),
     ({"y": [-1] * 6}, "y holds no label but -1 (unlabelled); expected at least 2 classes"),
     ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1, expected an integer >= 2"),

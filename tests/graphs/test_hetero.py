@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import RGCNConv
 
 from gistgnn import GIST
 from gistgnn.graphs import from_hetero, load_file, load_nodes
 from tests.cli.in_process import run
+from tests.helpers.edges import Relational
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
@@ -52,21 +52,12 @@ def test_edges_are_those_of_to_homogeneous_and_features_are_in_blocks() -> None:
     torch.testing.assert_close(scaled, (authors - authors.mean(0)) / authors.std(0, correction=0))
 
 
-class RGCN(torch.nn.Module):
-    def __init__(self, features: int, width: int) -> None:
-        super().__init__()
-        self.conv1, self.conv2 = RGCNConv(features, width, 3), RGCNConv(width, 3, 3)
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: torch.Tensor) -> Any:
-        return self.conv2(self.conv1(x, edge_index, edge_type).relu(), edge_index, edge_type)
-
-
 def test_a_run_on_it_and_on_its_file_and_the_target_s_predictions(tmp_path: Path) -> None:
     data, joined = library(), from_hetero(library())
     torch.save(data, tmp_path / "library.pt")
     results = []
     for given in (data, joined, load_file(tmp_path / "library.pt")):
-        gist = GIST(lambda width: RGCN(joined.num_features, width), widths=8, sub_gcns=2)
+        gist = GIST(lambda width: Relational((width,), joined.num_features), widths=8, sub_gcns=2)
         results.append(gist.fit(given, epochs=8, progress=False))
     assert results[0].test == results[1].test == results[2].test
     x, edge_index, edge_data, count = load_nodes(tmp_path / "library.pt")
@@ -106,6 +97,6 @@ def test_what_cannot_be_joined_is_refused() -> None:
     with refused("target is 'author', and the HeteroData has y on the node types ['paper']; expected"):
         from_hetero(library(), "author")
     with refused("the training nodes of a HeteroData are of one type"):
-        GIST(lambda width: RGCN(12, width), widths=8).fit(library(), inductive=True)
+        GIST(lambda width: Relational((width,), 12), widths=8).fit(library(), inductive=True)
     with refused("the data is a Data; expected a HeteroData"):
         from_hetero(Data())  # type: ignore[arg-type]

@@ -59,8 +59,8 @@ class Weighted(WithEdges):
 class Relational(WithEdges):
     """An RGCN."""
 
-    def __init__(self, widths: Any) -> None:
-        layers = [pyg.RGCNConv(a, b, RELATIONS) for a, b in ((F, widths[0]), (widths[0], C))]
+    def __init__(self, widths: Any, features: int = F) -> None:
+        layers = [pyg.RGCNConv(a, b, RELATIONS) for a, b in ((features, widths[0]), (widths[0], C))]
         super().__init__("edge_type", *layers)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:

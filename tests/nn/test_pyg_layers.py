@@ -38,24 +38,16 @@ class Net(nn.Module):
         super().__init__()
         self.convs = nn.ModuleList([first, second])
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        given = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
         for conv in self.convs:
-            x = conv(x, edge_index).tanh()
+            x = conv(x, *given).tanh()
         return x
 
 
-class WeightedNet(Net):
-    """The same with weights of edges."""
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:  # type: ignore[override]
-        for conv in self.convs:
-            x = conv(x, edge_index, edge_weight).tanh()
-        return x
-
-
-def twice(layer: Callable[..., nn.Module], kind: type[Net] = Net, **options: Any) -> nn.Module:
+def twice(layer: Callable[..., nn.Module], **options: Any) -> nn.Module:
     torch.manual_seed(0)
-    return kind(layer(F, F, **options), layer(F, C, **options)).double()
+    return Net(layer(F, F, **options), layer(F, C, **options)).double()
 
 
 class Untrue(pyg.SAGEConv):
@@ -70,10 +62,10 @@ MULTIPLY = {
     "GCN improved": lambda: twice(pyg.GCNConv, improved=True),
     "GCN without loops": lambda: twice(pyg.GCNConv, add_self_loops=False),
     "GCN not normalised": lambda: twice(pyg.GCNConv, normalize=False),
-    "GCN with weights": lambda: twice(pyg.GCNConv, WeightedNet),
+    "GCN with weights": lambda: twice(pyg.GCNConv),
     "SAGE": lambda: twice(pyg.SAGEConv),
     "SAGE, sum": lambda: twice(pyg.SAGEConv, aggr="sum"),
-    "GraphConv, mean of weighted": lambda: twice(pyg.GraphConv, WeightedNet, aggr="mean"),
+    "GraphConv, mean of weighted": lambda: twice(pyg.GraphConv, aggr="mean"),
     "SAGE, untrue": lambda: twice(Untrue),
     "GIN": lambda: Net(pyg.GINConv(nn.Linear(F, F)), pyg.GINConv(nn.Linear(F, C))).double(),
     "TAG": lambda: twice(pyg.TAGConv),

@@ -76,20 +76,23 @@ def test_auto_equals_the_in_turn_runner_bit_for_bit(name: str) -> None:
     assert auto.together is (axis is None and sampler is not INDEPENDENT)
 
 
-class CountingBatches(FullGraph):
-    """Counts the batches that it makes."""
+class Counting(FullGraph):
+    """Counts the batches that it makes, and the tensors that there are before the fourth and the ninth."""
 
     made = 0
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        for batch in super().batches(first_step, steps):
+        self.counts: list[int] = []
+        for k, batch in enumerate(super().batches(first_step, steps)):
             self.made += 1
+            if k in (3, 8):
+                self.counts.append(sum(type(each) is torch.Tensor for each in gc.get_objects()))
             yield batch
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_batches_are_made_once_where_all_sub_gcns_are_in_memory(tmp_path: Path, kind: str) -> None:
-    sampler, runner = CountingBatches(WHOLE), Auto()
+    sampler, runner = Counting(WHOLE), Auto()
     gist = GIST(OURS["gcn"], (8, 7), 2, store=Store.in_run(kind, tmp_path / "theta"))
     runner(gist.begin_round(), sampler, Training(9), StepRange(0, 3, 9), 0)
     assert runner.together is (kind == "memory")
@@ -148,17 +151,6 @@ def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
             loss.backward()
             optimizer.step()
     assert found == pytest.approx(sum(losses) / len(losses), rel=1e-6)
-
-
-class Counting(FullGraph):
-    """The whole graph in every step; counts the tensors that there are before the fourth and the ninth."""
-
-    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        self.counts: list[int] = []
-        for k, batch in enumerate(super().batches(first_step, steps)):
-            if k in (3, 8):
-                self.counts.append(sum(type(each) is torch.Tensor for each in gc.get_objects()))
-            yield batch
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
