@@ -21,7 +21,7 @@ from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of, subtrain
 from gistgnn.theta import Store
 from gistgnn.utils.random_streams import torch_stream
-from tests.helpers.models import OURS, PYG, Case, F, some_models, tiny_graph
+from tests.helpers.models import OURS, PYG, Case, F, some_models
 from tests.helpers.refusals import refused
 
 from .comparing import FULL, WHOLE, of_inputs, trained
@@ -97,13 +97,6 @@ def test_batches_are_made_once_where_all_sub_gcns_are_in_memory(tmp_path: Path, 
     runner(gist.begin_round(), sampler, Training(9), StepRange(0, 3, 9), 0)
     assert runner.together is (kind == "memory")
     assert sampler.made == (3 if kind == "memory" else 6)
-
-
-def test_auto_is_the_default_and_unknown_runners_are_refused() -> None:
-    gist = GIST(OURS["gcn"], (8,), 2)
-    assert gist.fit(tiny_graph(), epochs=4, progress=False).config["runner"] == "auto"
-    with refused("runner is 'ray'", "auto, in-turn, fused"):
-        gist.fit(tiny_graph(), runner="ray", epochs=1)
 
 
 def values(module: nn.Module) -> list[list[float]]:
