@@ -1,5 +1,6 @@
 """The same run with Θ in every store."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,13 @@ from gistgnn import GIST
 from gistgnn.theta import Store
 from gistgnn.theta.slices import MOMENTS
 from gistgnn.theta.theta import Theta
+
+OPTIMIZERS: dict[str, Any] = {
+    "adam": partial(torch.optim.Adam, lr=0.1),
+    "amsgrad": partial(torch.optim.Adam, lr=0.1, amsgrad=True),
+    "momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+    "sgd": partial(torch.optim.SGD, lr=0.1),
+}
 
 
 def store(kind: str, folder: Path, precision: str = "float32") -> Store:

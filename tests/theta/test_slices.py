@@ -22,6 +22,7 @@ from tests.helpers.fitting import same
 from tests.helpers.models import C, F, Stack, built, every_model, layout_of, tiny_graph
 from tests.helpers.reference import merged, slice_of, zeroed
 from tests.helpers.refusals import refused
+from tests.theta.stores import OPTIMIZERS
 
 
 class Split(NamedTuple):
@@ -107,14 +108,6 @@ def test_flags_are_not_averaged() -> None:
         sub.register_buffer("mask", flags["mask"][own])
     put(theta, [(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], subs)
     assert same(theta.place.tensors, flags)
-
-
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": lambda p: torch.optim.Adam(p, lr=0.1),
-    "amsgrad": lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True),
-    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
-}
 
 
 MOVED = ("graphsage batch 2", "gat none 2", "jumping over x", "residual", "features")
