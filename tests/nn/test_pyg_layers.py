@@ -125,6 +125,20 @@ class Relu(pyg.GCNConv):
         return edge_weight.view(-1, 1) * x_j.relu()
 
 
+class Thrice(pyg.SAGEConv):
+    def propagate(self, edge_index: Tensor, size: Any = None, **given: Any) -> Tensor:
+        return 3 * super().propagate(edge_index, size=size, **given)
+
+
+class Fewer(pyg.GCNConv):
+    """It normalises other edges than the batch's."""
+
+    every = 1
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x, edge_index[:, :: self.every])
+
+
 class Learned(Net):
     """The weights of edges are learned."""
 
@@ -146,6 +160,7 @@ def hooked() -> nn.Module:
 
 LEFT_ALONE = {
     "other messages": lambda: twice(Relu),
+    "another propagate": lambda: twice(Thrice),
     "learned weights": lambda: Learned().double(),
     "hooks": hooked,
     "maximum": lambda: twice(pyg.SAGEConv, aggr="max"),
@@ -174,6 +189,13 @@ def test_layers_of_one_model_may_see_other_edges_or_weights() -> None:
             return fewer + third(whole, edge_index, edge_weight=2 * edge_weight)
 
     messages, ours = both(Mixed().double(), batch(weighted=True))
+    torch.testing.assert_close(ours, messages)
+
+
+def test_a_layer_may_change_the_edges_that_it_is_given() -> None:
+    model = twice(Fewer)
+    model.convs[0].every = 2
+    messages, ours = both(model, batch())
     torch.testing.assert_close(ours, messages)
 
 

@@ -64,7 +64,8 @@ def sparse_layers(
     changes = []
     for layer in multiplies(model):
         own = {"propagate": partial(_propagate, layer, products)}
-        if not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer) and "forward" not in vars(layer):
+        plain = "forward" not in vars(layer) and _is_of_pyg(type(layer).forward)  # a user's may change the edges
+        if plain and not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer):
             own["forward"] = partial(_forward, layer, products, edge_index, weight)
         changes.append((layer, own))
     return _changed(changes)
@@ -130,10 +131,16 @@ def _may_multiply(layer: nn.Module) -> bool:
         and layer.aggr in _SUMS
         and (layer.flow, layer.node_dim, layer.decomposed_layers) == ("source_to_target", -2, 1)
         and not _is_watched(layer)
-        and own.message.__module__.startswith("torch_geometric.")  # features times weights; a user's may be anything
+        and _is_of_pyg(own.message)  # features times weights; a user's may be anything
+        and _is_of_pyg(own.propagate)
         and signature(layer.message).parameters.keys() <= {"x_j", "edge_weight"}
         and (own.aggregate, own.update) == (plain.aggregate, plain.update)
     )
+
+
+def _is_of_pyg(method: Any) -> bool:
+    """Tell whether PyG has written a method, or has generated a `propagate` for a class of the user's."""
+    return method.__module__.startswith("torch_geometric.") or method.__module__.endswith("_propagate")
 
 
 def _is_watched(layer: Any) -> bool:
