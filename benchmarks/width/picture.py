@@ -1,7 +1,7 @@
 """Draws the docs' picture: test accuracy against time, one worker of some widths beside four workers.
 
-    python -m benchmarks.width.picture runs/clocks.json    # the finished runs of `benchmarks.width.clocks` on places
-    python -m benchmarks.width.picture                     # draws the numbers beside the picture again
+python -m benchmarks.width.picture runs/clocks.json    # the finished runs of `benchmarks.width.clocks` on places
+python -m benchmarks.width.picture                     # draws the numbers beside the picture again
 """
 
 import argparse

@@ -1,18 +1,23 @@
 """Runs that are saved: what is of another run, torn, or damaged by one flipped bit."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from gistgnn import GIST, Phase, Saving
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.result import MODEL, RESULT
 from gistgnn.sampling import ClusterSampling
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
 from tests.cli.in_process import refused as command_refused
 from tests.cli.in_process import run
 from tests.helpers import phases
+from tests.helpers.fitting import fit as plain_fit
+from tests.helpers.fitting import gcn
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
@@ -125,3 +130,17 @@ def test_models_and_results_of_the_command_line(tmp_path: Path, capsys: pytest.C
             command_refused(capsys, "of another run", *words)
         (out / name).write_bytes(before)
     assert run("evaluate", out) == 0
+
+
+def test_a_last_checkpoint_that_does_not_fit_costs_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    whole = plain_fit(GIST(gcn(), (8, 8), 2))
+    monkeypatch.setattr("gistgnn.storage.checkpoints.write_tensors", full)
+    found = plain_fit(GIST(gcn(), (8, 8), 2), saving=Saving(tmp_path / "c"))
+    assert found.test == whole.test
+    with refused("No space left on device; make room and resume the run"):  # it is not over
+        plain_fit(GIST(gcn(), (8, 8), 2), saving=Saving(tmp_path / "c"), callbacks=[InterruptWhen(lambda: True)])

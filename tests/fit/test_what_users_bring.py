@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gistgnn.training.metric import NAMED
 from tests.fit.test_resume import wrong
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.logs import logged
-from tests.helpers.models import tiny_graph
+from tests.helpers.models import C, tiny_graph
 from tests.helpers.refusals import refused
 from tests.theta.stores import store
 
@@ -167,3 +168,20 @@ def test_a_run_ends_in_time_with_its_best_model_and_may_go_on(tmp_path: Path) ->
     resumed, unbroken = run(saving=saving, max_seconds=1000), run()
     assert (resumed[1].progress.rounds, resumed[1].progress.stopped_by) == (3, None)
     assert same(resumed[0], unbroken[0])
+
+
+class Looking(nn.Module):
+    """Looks its first feature up in a table."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.table, self.leave = nn.Embedding(GRAPH.num_nodes, widths[0]), nn.Linear(widths[0], C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.leave(self.table(x[:, 0].long().clamp(0, GRAPH.num_nodes - 1)).relu())
+
+
+def test_numbers_that_a_model_looks_up_are_not_scaled() -> None:
+    ids = replace(GRAPH, x=torch.arange(GRAPH.num_nodes)[:, None].float())
+    assert not fit(GIST(Looking, (8,), 2), ids, standardise=None).standardised
+    assert fit(GIST(Looking, (8,), 2), replace(ids, x=ids.x + 0.5), standardise=None).standardised

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -181,3 +182,12 @@ def test_what_is_perhaps_not_meant_is_noted() -> None:
             note_doubts(Graph.build(**{**valid, **changes}))
         assert len(notes) == bool(said)
         assert said in "".join(notes)
+
+
+@pytest.mark.parametrize(("offset", "said"), [(1e9, True), (1e6, False), (0.1, False)])
+def test_features_that_float32_cannot_tell_apart(offset: float, said: bool, caplog: pytest.LogCaptureFixture) -> None:
+    x = torch.stack([torch.full((6,), offset), torch.arange(6) + offset], dim=1)
+    Graph.build(**{**arguments(), "x": x})
+    Graph.build(**{**arguments(), "x": x.double()})
+    Graph.build(**{**arguments(), "x": torch.stack([torch.full((6,), 0.1), torch.arange(6)], dim=1).double() + offset})
+    assert any("x[:, 1] varies by 1.71 around" in text for text in caplog.messages) == said

@@ -146,7 +146,7 @@ class Fit(Run):
         self.interrupted = interrupted and not finished
         if self._saver:
             with self.seconds("save"):
-                self._saver.save(progress, last=self.is_over)
+                self._saver.save(progress, last=self.is_over, over=not self.interrupted)
         self._round_begun = time.perf_counter()
 
     def end(self) -> Result:

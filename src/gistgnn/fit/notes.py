@@ -59,7 +59,7 @@ class Notes(Callback):
             which = ", ".join(graph.class_names[number] if graph.class_names else str(number) for number in missed[:5])
             which = f"class{'es' * (len(missed) > 1)} {which}" + ", ..." * (len(missed) > 5)
             log.warning(
-                "no node of %s is found (%.2g %% of the nodes scored): train longer, or give class_weights="
+                "no node of %s is found (%.1f %% of the nodes scored): train longer, or give class_weights="
                 '"balanced" and metric="f1_macro" (--class-weights balanced --metric f1_macro)',
                 which, share,
             )  # fmt: skip

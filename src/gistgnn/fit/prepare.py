@@ -20,6 +20,7 @@ from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.graph import note_doubts
+from gistgnn.graphs.standardise import sample_of
 from gistgnn.runners.registry import Runner
 from gistgnn.sampling import Batch, FullGraph, Sampler, Sampling, chosen_sampling, training_subgraph, whole_graph
 from gistgnn.schedule import check_phases
@@ -144,7 +145,11 @@ class Setup:
             self.scaling = self.standardise
             return graph
         init = self.init.state_dict() if isinstance(self.init, nn.Module) else self.init
-        self.scaling = Standardisation.choose(self.standardise, graph, init)
+        wanted = self.standardise
+        if wanted is None and init is None and _looks_up(self.gist._full_spec.on_meta(), graph.x):
+            log.warning("the features stay as they are, as the model has an nn.Embedding: standardise=True scales them")
+            wanted = False
+        self.scaling = Standardisation.choose(wanted, graph, init)
         return self.scaling.graph(graph) if self.scaling else graph
 
     def require_step_fits(self) -> None:
@@ -171,6 +176,12 @@ class Setup:
                 rng = torch.Generator().manual_seed(0)
                 logits = torch.randn(int(mask.sum()), graph.num_classes, generator=rng).to(graph.y.device)
                 self.metric(logits, graph.y[mask])
+
+
+def _looks_up(model: nn.Module, x: Tensor) -> bool:
+    """Whether the model has a table of vectors, and x a column of whole numbers, which may be places in it."""
+    has_table = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules())
+    return has_table and bool((sample_of(x) % 1 == 0).all(dim=0).any())
 
 
 def _is_regression(y: Any, training: Training) -> bool:

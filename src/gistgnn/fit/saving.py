@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.distributed import World
+from gistgnn.errors import InputError
 from gistgnn.fit.result import Progress
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints, Part
 from gistgnn.storage.folder_lock import FolderLock
@@ -91,8 +92,11 @@ class Saver:
         ranks.together(lambda: self._theta.restore(checkpoint, progress.rounds))
         return progress
 
-    def save(self, progress: Progress, *, last: bool) -> None:
-        """After a round, save the state if a checkpoint is due; after the last one, wait until it is on disk."""
+    def save(self, progress: Progress, *, last: bool, over: bool) -> None:
+        """After a round, save the state if a checkpoint is due; after the last one, wait until it is on disk.
+
+        A run that is `over` has a result, so a last checkpoint that cannot be written is but a note.
+        """
         every, theta = self._saving.every, self._theta
         due = every is not None and progress.rounds % every == 0
         if (last or theta.place.lasts or due) and theta.shard is not None:
@@ -102,8 +106,14 @@ class Saver:
             if theta.shards > 1:
                 self._open = progress.rounds, state
         if last:
-            self._ranks.together(theta.wait_for_reader)
-            self._complete_open()
+            try:
+                self._ranks.together(theta.wait_for_reader)
+                self._complete_open()
+            except InputError as error:
+                if not over or theta.place.lasts:
+                    raise
+                self._open = None
+                log.warning("%s (the run is over, and has its result without this checkpoint)", error)
 
     def round_is_over(self, rounds: int) -> None:
         """Note how many rounds are done, and declare the open checkpoint whole: all ranks have written their part."""

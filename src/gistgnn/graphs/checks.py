@@ -1,6 +1,7 @@
 """Checks that convert a user's data to the tensors of a `Graph`, or say in one line what is wrong."""
 
 import contextlib
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -15,6 +16,8 @@ from gistgnn.errors import InputError, printable
 from gistgnn.utils.checks import check_count, check_name
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes
+
+log = logging.getLogger(__name__)
 
 ArrayLike: TypeAlias = Tensor | npt.NDArray[Any] | Sequence[Any]
 
@@ -86,6 +89,12 @@ def check_features(value: ArrayLike, first: int = 0) -> Tensor:
     if x.ndim != 2 or 0 in x.shape:
         expected = "[nodes, features]" if x.ndim != 2 else "at least one node and one feature"
         raise InputError(f"x has shape {list(x.shape)}; expected {expected}")
+    if x.dtype in (torch.float64, torch.int64):
+        few = x[:: max(1, len(x) // 2**16)].double()
+        lost, spread, mean = (few.float() - few).abs().amax(dim=0), few.std(dim=0, correction=0), few.mean(dim=0)
+        if at := _first_of((lost > spread / 8) & (spread > 1e-12 * mean.abs()) & lost.isfinite()):
+            found = f"x[:, {at[0]}] varies by {spread[at[0]]:.3g} around {mean[at[0]]:.9g}"
+            log.warning("%s, less than float32 can tell apart there: subtract its mean before", found)
     x = x.to(torch.float32).contiguous()
     if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN if any value is
         row, column = _first_of(~torch.isfinite(x))

@@ -36,7 +36,7 @@ class Standardisation:
     """Scales every feature to mean 0 and standard deviation 1 over the training nodes."""
 
     mean: Tensor  # [F]
-    std: Tensor  # [F]; 1 if all training nodes have the same value
+    std: Tensor  # [F]; 1 if all training nodes have the same value, to float32's accuracy
 
     @classmethod
     def of(cls, graph: Graph) -> "Standardisation":
@@ -52,8 +52,8 @@ class Standardisation:
         mean, squares = total / count, torch.zeros_like(total)
         for block in blocks:
             squares += (x[block] - mean).square_().sum(dim=0)
-        std = (squares / count).sqrt().float()
-        return cls(mean.float(), torch.where(std == 0, 1.0, std))
+        std = (squares / count).sqrt()
+        return cls(mean.float(), torch.where(std <= 1e-7 * mean.abs(), 1.0, std).float())
 
     @classmethod
     def choose(

@@ -88,7 +88,7 @@ class Checkpoints:
             return
         path, tensors = temporary_path(place / "part"), {name: part.tensor for name, part in parts.items()}
         rows = {name: [part.first, list(part.shape)] for name, part in parts.items()}
-        with writing(place, "make room and resume the run: the last checkpoint is kept"):
+        with writing(place, "make room and resume the run: earlier checkpoints are kept"):
             place.mkdir(parents=True, exist_ok=True)
             digest = write_tensors(path, tensors, {"rows": json.dumps(rows)})
             path.rename(place / f"rank-{rank:05d}-{digest}.safetensors")

@@ -47,7 +47,10 @@ def write_tensors(
     first = {tensor.data_ptr(): name for name, tensor in reversed(plain.items())}
     plain = {k: v if first[v.data_ptr()] == k else v.clone() for k, v in plain.items()}  # a tied parameter
     try:
+        path.touch()
+        mode = path.stat().st_mode  # as the umask has it; safetensors writes a file for its owner alone
         save_file(plain, path, dict(metadata or {"format": "pt"}))
+        path.chmod(mode)
         if wait:
             sync(path)
     except (SafetensorError, OSError) as error:
