@@ -112,7 +112,7 @@ class Loop:
                 if self._validate and (state.rounds % self._every == 0 or state.rounds == self._rounds):
                     self._score(self._validate, time.perf_counter() - begun)
                 if self._saver:
-                    self._saver.save(state, last=state.stopped_early or state.rounds >= self._rounds)
+                    self._saver.save(state, last=state.stopped_early or state.rounds >= self._rounds, over=True)
         finally:
             if self._saver:
                 self._saver.close()
