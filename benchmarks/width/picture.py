@@ -16,13 +16,13 @@ from benchmarks.width.clocks import TIMED, TIMINGS
 
 GRAPH = "places_sign.npz"
 PLACE = Path("docs/images/where-width-pays.json")  # the picture has the same name
-LINES = {  # method, workers, width: name, colour, place of the name beside the last dot
-    ("parts", 4, 256): ("4 workers: parts of 256, kept", "first", (8, 0)),
-    ("data-parallel", 4, 256): ("4 workers: data parallel, 256", "second", (8, -5)),
-    ("local-sgd", 4, 256): ("4 workers: local SGD, 256", "third", (8, -10)),
-    ("ordinary", 1, 512): ("1 worker: width 512", "ink", (8, -4)),
-    ("ordinary", 1, 256): ("1 worker: width 256", "ink", (8, -4)),
-    ("ordinary", 1, 128): ("1 worker: width 128", "ink", (8, -4)),
+LINES = {  # method, workers, width: name, colour, line
+    ("parts", 4, 256): ("4 workers: parts of 256, kept", "first", "-"),
+    ("data-parallel", 4, 256): ("4 workers: data parallel, 256", "second", "-"),
+    ("local-sgd", 4, 256): ("4 workers: local SGD, 256", "third", "-"),
+    ("ordinary", 1, 512): ("1 worker: width 512", "ink", "--"),
+    ("ordinary", 1, 256): ("1 worker: width 256", "ink", "-."),
+    ("ordinary", 1, 128): ("1 worker: width 128", "ink", ":"),
 }
 COLOURS = {"#010101": "ink", "#020202": "grid", "#030303": "card", "#040404": "first", "#050505": "second"}
 COLOURS["#060606"] = "third"
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="?", help="a file of runs of benchmarks.width.clocks")
     parser.add_argument("--json", type=Path, default=PLACE, help="the numbers; the picture is beside them")
     options = parser.parse_args()
+    options.json.parent.mkdir(parents=True, exist_ok=True)
     if options.runs:
         options.json.write_text(json.dumps(dots(json.loads(options.runs.read_text())), indent=1) + "\n")
     draw(json.loads(options.json.read_text()), options.json.with_suffix(".svg"))
@@ -78,21 +79,17 @@ def draw(measured: list[dict[str, Any]], picture: Path) -> None:
     plt.rcParams.update(dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink))
     figure, axes = plt.subplots(figsize=(8, 4.4), facecolor=card)
     axes.set_facecolor(card)
-    for line, (name, colour, beside) in LINES.items():
+    for line, (name, colour, style) in LINES.items():
         runs = [run for run in measured if (run["method"], run["workers"], run["width"]) == line]
-        if not runs:
-            continue
         ends = [[run[key] for run in runs] for key in ("seconds", "accuracy")]
-        style = {"color": colours[colour], "linestyle": "-" if line[1] > 1 else ":"}
-        axes.plot(*ends, marker="o" if line[1] > 1 else "s", markersize=6, linewidth=2.2, **style)
-        last = runs[-1]["seconds"], runs[-1]["accuracy"]
-        axes.annotate(name, last, xytext=beside, textcoords="offset points", fontsize=10, color=colours[colour])
-    axes.set(xscale="log", xlabel="seconds of a worker's training", ylabel="test accuracy, %", xlim=(30, 420))
+        axes.plot(*ends, style, marker="o", markersize=6, linewidth=2, color=colours[colour], label=name)
+    axes.set(xscale="log", xlabel="seconds of a worker's training", ylabel="test accuracy, %", xlim=(31, 175))
     axes.set_xticks([37, 74, 148], ["37", "74", "148"])
     axes.minorticks_off()
     axes.grid(color=grid, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower right", facecolor=card, edgecolor=grid, fontsize=10)
     axes.set_title("Places of GeoNames: which of 1,399 regions has a town of this name?", fontsize=12, loc="left")
     figure.tight_layout()
     figure.savefig(picture, format="svg", facecolor=card, metadata={"Date": None})

@@ -132,9 +132,7 @@ def test_models_and_results_of_the_command_line(tmp_path: Path, capsys: pytest.C
     assert run("evaluate", out) == 0
 
 
-def test_a_last_checkpoint_that_does_not_fit_costs_no_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_last_checkpoint_that_does_not_fit_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
