@@ -20,7 +20,7 @@ from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of, subtrain
 from gistgnn.theta import Store
-from gistgnn.utils.random_streams import torch_stream
+from gistgnn.utils.random_streams import Stream
 from tests.helpers.models import OURS, PYG, Case, F, some_models
 from tests.helpers.refusals import refused
 
@@ -109,7 +109,7 @@ def test_a_sub_gcn_trained_alone_is_the_same() -> None:
     InTurn()(together, FULL, TRAINING, StepRange(0, 3, 9), seed=5)
     torch.manual_seed(77)
     for i in (2, 0, 1):
-        with torch_stream(5, "dropout", 0, i):
+        with Stream(5, "dropout", 0, i):
             optimizer = TRAINING.make_optimizer(alone.subs[i].parameters())
             subtrain(alone.subs[i], optimizer, FULL.batches(0, 3), TRAINING, lambda k: TRAINING.lr)
         assert values(alone.subs[i]) == values(together.subs[i])

@@ -20,7 +20,7 @@ from gistgnn.sampling import Batch, forward, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.settings import Phase, Training
 from gistgnn.theta.slices import fill
-from gistgnn.utils.random_streams import torch_stream
+from gistgnn.utils.random_streams import Stream
 from tests.helpers.fitting import GRAPH
 from tests.helpers.models import OURS, every_model, layout_of
 
@@ -160,7 +160,7 @@ def narrow_alone(gist: GIST, widths: tuple[int, ...], training: Training) -> Ite
     optimizer = torch.optim.Adam(model.parameters(), weight_decay=training.weight_decay, fused=True)
     model.train()
     for step in range(0, int(training.epochs), training.local_steps):
-        with torch_stream(gist.seed, "dropout", step // training.local_steps, 0):
+        with Stream(gist.seed, "dropout", step // training.local_steps, 0):
             for k in range(training.local_steps):
                 optimizer.param_groups[0]["lr"] = training.rate_at(step + k, training.epochs)
                 optimizer.zero_grad()

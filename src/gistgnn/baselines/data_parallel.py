@@ -29,7 +29,7 @@ from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.slices import THETA, Trained
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.checks import check_count
-from gistgnn.utils.random_streams import torch_stream
+from gistgnn.utils.random_streams import Stream
 
 
 class DataParallel(GIST):
@@ -121,7 +121,7 @@ class EveryStep:
             last = w == self._own[-1]
             waits = net.no_sync() if isinstance(net, DistributedDataParallel) and not last else nullcontext()
             kept = {name: buffer.clone() for name, buffer in model.named_buffers()} if w else {}
-            with torch_stream(seed, "dropout", step, w, device=batch.x.device), waits, self._ranks.talking():
+            with Stream(seed, "dropout", step, w, device=batch.x.device), waits, self._ranks.talking():
                 with training.autocast(batch.x.device):
                     inputs = arguments(model, batch)
                     with multiplying(model, batch, inputs):

@@ -19,7 +19,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.layout.axes import Build, Layout, Widths, candidate_layouts, construct, named_tensors
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
-from gistgnn.utils.random_streams import torch_stream
+from gistgnn.utils.random_streams import Stream
 
 SMALLEST_AXIS = 5  # enough that some features survive every ReLU
 DRAWS = 3  # instances: in a single one, a dead ReLU could hide an error
@@ -49,7 +49,7 @@ class Instance:
         """Run the module with these parameters and buffers, and these input features."""
         batch = replace(self.batch, x=x)
         batch.__dict__["adj"] = self.batch.adj
-        with torch.no_grad(), torch_stream(0, "layout check"), _eager(self.module):
+        with torch.no_grad(), Stream(0, "layout check"), _eager(self.module):
             for name, tensor in named_tensors(self.module).items():
                 tensor.copy_(values[name])
             return forward(self.module, batch)
@@ -65,7 +65,7 @@ def infer_layout(build: Build, widths: Widths, *, shared: bool, input_axis: int 
         raise InputError(f"build is a {kind}; {expected}, such as lambda widths: GCN(features, widths, classes)")
     failure = ""
     instances: list[Instance] = []
-    with torch_stream(0, "layout"):  # the user's random stream does not move
+    with Stream(0, "layout"):  # the user's random stream does not move
         for layout in candidate_layouts(build, widths, shared=shared):
             instances = instances or [small_instance(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
             problem = next((text for instance in instances if (text := _find_error(instance, layout))), None)
@@ -158,7 +158,7 @@ def small_instance(build: Build, layout: Layout, shared: bool, input_axis: int |
     why = ""  # as a text: an error would keep the frames of all callers, and what they hold
     for factor in (1, 2, 4, 8, 16):  # some models need widths that are divisible by 8, for example
         features = tuple(factor * (SMALLEST_AXIS + a) for a in range(len(layout.units)))
-        with torch_stream(draw, "instance"):
+        with Stream(draw, "instance"):
             try:
                 module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
             except InputError as error:

@@ -17,7 +17,7 @@ from torch import Tensor
 from gistgnn.errors import InputError, users_code
 from gistgnn.layout.axes import Build, Layout, Widths, construct
 from gistgnn.layout.check import DRAWS, Instance, check_sizes, same, small_instance
-from gistgnn.utils.random_streams import torch_stream
+from gistgnn.utils.random_streams import Stream
 
 COPIES = 2
 EQUAL = (1.0, 1.0)  # the factors of a tensor's values in the two copies
@@ -30,7 +30,7 @@ def find_readout(
 ) -> frozenset[str]:
     """Return the names of the parameters that sum over an axis in `split` into something that is not split."""
     # Refused: a weight that takes split features and others in one dimension, as the others must not be divided.
-    with torch_stream(0, "readout"):  # the user's random stream does not move
+    with Stream(0, "readout"):  # the user's random stream does not move
         pairs = [_pair(build, layout, shared, frozenset(split), input_axis, draw) for draw in range(DRAWS)]
         along = {name: _along(layout, name, split) for name, _ in pairs[0].narrow.module.named_parameters()}
         summing = [name for name in along if len(along[name]) == 1 and all(pair.is_sum(name) for pair in pairs)]

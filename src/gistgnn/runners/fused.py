@@ -20,7 +20,7 @@ from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import MeanLoss, begin_step, loss_of
 from gistgnn.training.names import NAMES, named_as
-from gistgnn.utils.random_streams import torch_stream
+from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Fused:
         losses = MeanLoss()
         with (
             closing(sampler.batches(steps.first, steps.count)) as batches,
-            torch_stream(seed, "dropout", *stream, device=next(round_.subs[0].parameters()).device),
+            Stream(seed, "dropout", *stream, device=next(round_.subs[0].parameters()).device),
         ):
             for k, batch in enumerate(batches):
                 if batch.loss_nodes.numel():

@@ -14,7 +14,7 @@ from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import MeanLoss, backward, begin_step, subtrain
 from gistgnn.training.names import NAMES
-from gistgnn.utils.random_streams import Stream, torch_stream
+from gistgnn.utils.random_streams import Stream
 
 
 class InTurn:
@@ -31,7 +31,7 @@ class InTurn:
                 round_.carry(i, optimizer)
             with (
                 closing(batches_of.batches(steps.first, steps.count)) as batches,
-                torch_stream(seed, "dropout", round_.number, i, device=next(sub.parameters()).device),
+                Stream(seed, "dropout", round_.number, i, device=next(sub.parameters()).device),
             ):
                 loss = subtrain(sub, optimizer, batches, training, partial(steps.rate, training))
             if loss is not None:

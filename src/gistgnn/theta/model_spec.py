@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.graphs.standardise import MEAN, STD
 from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
-from gistgnn.utils.random_streams import torch_stream
+from gistgnn.utils.random_streams import Stream
 from gistgnn.utils.tensors import checksum
 
 
@@ -37,7 +37,7 @@ class ModelSpec:
 
     def from_seed(self) -> nn.Module:
         """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
-        with torch_stream(self.seed, "parameters", *self.stream):
+        with Stream(self.seed, "parameters", *self.stream):
             return construct(self.build, self.widths, shared=self.shared)
 
     def initial_tensors(self) -> dict[str, Tensor]:

@@ -4,9 +4,7 @@ Blocks, dropout and initial weights come from streams with the key (seed, purpos
 on where and in which order sub-GCNs run, or on whether the run was resumed.
 """
 
-import contextlib
 import zlib
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -30,26 +28,22 @@ def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, key)))
 
 
-@contextlib.contextmanager
-def torch_stream(seed: int, purpose: str, *key: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's generators (the CPU's, and that of a CUDA ``device``) in the block, and restore them afterwards."""
-    devices = [device] if device is not None and device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        state = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0]) & (2**63 - 1)
-        torch.default_generator.manual_seed(state)  # torch.manual_seed would move every GPU's stream as well
-        for cuda in devices:
-            with torch.cuda.device(cuda):
-                torch.cuda.manual_seed(state)
-        yield
-
-
 class Stream:
-    """A `torch_stream` that goes on where the last `with` block has left it."""
+    """Within a `with` block torch draws from a stream of its own, on the CPU and on a CUDA ``device``.
+
+    The next block goes on where the last one has ended. After a block the generators are as they were before.
+    """
 
     def __init__(self, seed: int, purpose: str, *key: int, device: torch.device | None = None) -> None:
         self._device = device if device is not None and device.type == "cuda" else None
-        with torch_stream(seed, purpose, *key, device=device):
-            self._states = self._read()
+        state = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0]) & (2**63 - 1)
+        outside = self._read()
+        torch.default_generator.manual_seed(state)  # torch.manual_seed would move every GPU's stream as well
+        if self._device is not None:
+            with torch.cuda.device(self._device):
+                torch.cuda.manual_seed(state)
+        self._states = self._read()
+        self._write(outside)
 
     def __enter__(self) -> None:
         self._outside = self._read()
