@@ -41,7 +41,7 @@ def ready() -> ForkServerContext:
     """The process that is forked: it has imported what commands and tests import, and run nothing."""
     context = multiprocessing.get_context("forkserver")
     own = ("cli.main", "runs.run_folder", "report.pages", "distributed", "estimate")
-    own += ("graphs.digits", "compare.many_runs")
+    own += ("graphs.named", "compare.many_runs")
     others = ("torch._dynamo", "torch_geometric.nn", "pytest", "hypothesis")
     context.set_forkserver_preload([*(f"gistgnn.{name}" for name in own), *others])
     return context
