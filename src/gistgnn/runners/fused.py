@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import closing
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +61,7 @@ class Fused:
 
 
 class Stack:
-    """Runs k modules of equal shapes in one pass over a batch; `write_back` copies parameters and buffers back."""
+    """Runs k modules of equal shapes in one pass over a batch, on copies of their parameters and buffers."""
 
     def __init__(self, subs: Sequence[nn.Module]) -> None:
         self.subs = subs
@@ -85,51 +86,25 @@ class Stack:
             out, self.buffers = vmap(one, randomness="different")(self.parameters, self.buffers)
         return out
 
-    def clip_gradients(self, largest: float) -> None:
-        """Clip the gradient of every module to this norm, as `nn.utils.clip_grad_norm_` does for one module."""
-        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
-        squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
-        scale = (largest / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
-        for g in gradients:
-            g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
-
-    def write_back(self) -> None:
-        with torch.no_grad():
-            for i, sub in enumerate(self.subs):
-                tensors = named_tensors(sub)
-                for name, stacked in (*self.parameters.items(), *self.buffers.items()):
-                    tensors[name].copy_(stacked[i])
-
-    def take_states(self, optimizer: Optimizer, carried: Optimizer) -> None:
-        """Stack the states that an optimiser has of the modules into the optimiser of the stack."""
-        for name, stacked in self.parameters.items():
-            states = [carried.state[sub.get_parameter(name)] for sub in self.subs]
-            for key, first in states[0].items():
-                # All modules have taken the same steps, so one count serves all.
-                together = first.clone() if key == "step" else torch.stack([state[key] for state in states])
-                optimizer.state[stacked][key] = together
-
-    def give_states(self, optimizer: Optimizer, carried: Optimizer) -> None:
-        """Copy the state of the stack's optimiser into that of the modules."""
-        for name, stacked in self.parameters.items():
-            for key, value in optimizer.state.get(stacked, {}).items():
-                for i, sub in enumerate(self.subs if isinstance(value, Tensor) else ()):
-                    carried.state[sub.get_parameter(name)][key] = value[i] if value.dim() else value
-
 
 class Group:
     """Sub-GCNs of equal widths, at some places in `Round.subs`, with one optimiser for all of them."""
 
     def __init__(self, round_: Round, places: list[int], training: Training) -> None:
         self.members, self._training = [round_.members[k] for k in places], training
-        self._stack = Stack([round_.subs[k] for k in places])
+        self._stack = Stack(subs := [round_.subs[k] for k in places])
         self._optimizer = training.make_optimizer(self._stack.parameters.values())
-        self._carried: Optimizer | None = None
+        self._carried: Optimizer | None = None  # it has the states of the sub-GCNs' own parameters
         if round_.keeps_moments:
-            self._carried = training.make_optimizer([p for sub in self._stack.subs for p in sub.parameters()])
+            self._carried = training.make_optimizer([p for sub in subs for p in sub.parameters()])
             for i in self.members:
                 round_.carry(i, self._carried)
-            self._stack.take_states(self._optimizer, self._carried)
+            for name, stacked in self._stack.parameters.items():
+                states = [self._carried.state[sub.get_parameter(name)] for sub in subs]
+                for key, first in states[0].items():
+                    # All sub-GCNs have taken the same steps, so one count serves all.
+                    together = first.clone() if key == "step" else torch.stack([state[key] for state in states])
+                    self._optimizer.state[stacked][key] = together
 
     def step(self, batch: Batch, rate: float) -> Tensor:
         """Take one step of every member on the batch; return their losses, [members]."""
@@ -137,16 +112,28 @@ class Group:
         with self._training.autocast(batch.x.device):
             losses = loss_of(self._stack.logits(batch), batch, self._training)
         losses.sum().backward()
-        if self._training.clip_norm is not None:
-            self._stack.clip_gradients(self._training.clip_norm)
+        if self._training.clip_norm is not None:  # of every sub-GCN, as `nn.utils.clip_grad_norm_` does for one
+            gradients = [p.grad for p in self._stack.parameters.values() if p.grad is not None]
+            squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
+            scale = (self._training.clip_norm / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
+            for g in gradients:
+                g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
         self._optimizer.step()
         return losses.detach()
 
     def finish(self) -> None:
         """Copy what has been trained, and the carried moments, into the sub-GCNs and their optimisers."""
-        self._stack.write_back()
-        if self._carried:
-            self._stack.give_states(self._optimizer, self._carried)
+        parameters, buffers = self._stack.parameters, self._stack.buffers
+        carried: dict[Tensor, Any] = self._carried.state if self._carried else {}
+        with torch.no_grad():
+            for i, sub in enumerate(self._stack.subs):
+                tensors = named_tensors(sub)
+                for name, stacked in (*parameters.items(), *buffers.items()):
+                    tensors[name].copy_(stacked[i])
+                for name, stacked in parameters.items() if self._carried else ():
+                    for key, value in self._optimizer.state.get(stacked, {}).items():
+                        if isinstance(value, Tensor):
+                            carried[tensors[name]][key] = value[i] if value.dim() else value
 
 
 def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
@@ -176,18 +163,13 @@ def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Traini
                 with training.autocast(device):
                     logits = Stack(group).logits(batch)
                 logits.float().square().mean().backward()
-            return _differs(groups, batch)
+            for group in groups:  # do they have the outputs of the single modules, without dropout?
+                with torch.no_grad():
+                    fused = Stack([sub.eval() for sub in group]).logits(batch)
+                    own = torch.stack([forward(sub, batch) for sub in group])
+                scale = own.abs().max().clamp(min=1e-6)
+                if fused.shape != own.shape or not bool(((fused - own).abs() <= 1e-3 * scale).all()):
+                    return "torch.func.vmap gives this model another output"
+            return None
     except Exception as error:  # any error of vmap, or of a user's model inside it
         return f"torch.func.vmap cannot run this model ({reason(error)})"
-
-
-def _differs(groups: Sequence[Sequence[nn.Module]], batch: Batch) -> str | None:
-    """Compare the outputs of the stacked modules with those of the single modules, without dropout."""
-    with torch.no_grad():
-        for subs in groups:
-            fused = Stack([sub.eval() for sub in subs]).logits(batch)
-            own = torch.stack([forward(sub, batch) for sub in subs])
-            scale = own.abs().max().clamp(min=1e-6)
-            if fused.shape != own.shape or not bool(((fused - own).abs() <= 1e-3 * scale).all()):
-                return "torch.func.vmap gives this model another output"
-    return None
