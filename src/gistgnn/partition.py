@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.utils.checks import check_count, check_name, shown
+from gistgnn.utils.checks import check_choice, check_count, check_name, shown
 from gistgnn.utils.random_streams import check_seed, generator
 
 Blocks = tuple[Tensor, ...]  # one sub-GCN's features of every axis, ascending
@@ -43,8 +43,7 @@ class Partition:
             check_name("a name of axis_names", name)
         self.names = list(names)
         check_count("sub_gcns", sub_gcns)
-        if kind not in KINDS:
-            raise InputError(f"partition is {shown(kind)}, expected one of {', '.join(KINDS)}")
+        check_choice("partition", kind, KINDS)
         if unknown := sorted(set(whole) - set(range(len(features)))):
             raise InputError(f"axis {unknown[0]} is to be left whole, but the axes are 0 to {len(features) - 1}")
         for axis, (name, d) in enumerate(zip(self.names, features, strict=True)):

@@ -17,7 +17,7 @@ from gistgnn.graphs import Graph
 from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of, row_wise
 from gistgnn.sampling import Batch, whole_graph
 from gistgnn.training.metric import NAMED, Metric, label_scores, predicted_labels
-from gistgnn.utils.checks import MOST, check_count, shown
+from gistgnn.utils.checks import MOST, check_choice, check_count
 from gistgnn.utils.process_memory import available_bytes
 
 METHODS = ("auto", "whole", "layers", "parts")
@@ -47,8 +47,7 @@ class Evaluation:
     sample: int | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise InputError(f"evaluation is {shown(self.method)}, expected one of {', '.join(METHODS)}")
+        check_choice("evaluation", self.method, METHODS)
         for name, most in (("memory", 2**62), ("parts", MOST), ("sample", MOST)):
             if (value := getattr(self, name)) is not None:
                 check_count(name, value, most=most)

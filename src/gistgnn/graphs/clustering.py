@@ -24,7 +24,7 @@ from gistgnn.graphs.cache import cache_folder
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.streaming import stream_clusters
 from gistgnn.storage.whole_files import replacing
-from gistgnn.utils.checks import check_count
+from gistgnn.utils.checks import check_choice, check_count
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
 from gistgnn.utils.tensors import digest_of
@@ -81,8 +81,7 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
     few, in less time and memory on large graphs. "random" has sizes that differ by at most one; the others' results are
     cached. `edges`: by target, or [2, E], row 0 the sources. A value out of range, or METIS failing, is an InputError.
     """
-    if method not in METHODS:
-        raise InputError(f"the clustering method is '{method}', expected one of {', '.join(METHODS)}")
+    check_choice("the clustering method", method, METHODS)
     check_count("clusters", count, most=num_nodes)
     check_seed(seed)
     if method == "random":

@@ -14,6 +14,7 @@ from gistgnn.graphs.standardise import MEAN, STD
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.functional import WholeNorm, activate
 from gistgnn.nn.sparse import SparseMatrix
+from gistgnn.utils.checks import check_choice
 
 Norm = Literal["none", "layer", "batch", "whole"]
 Activation = Literal["relu", "elu"]
@@ -126,10 +127,8 @@ class GNN(nn.Module):
             raise InputError(f"sizes {sizes}: every layer needs at least one feature")
         if not 0 <= dropout < 1:
             raise InputError(f"dropout {dropout}: give a probability in [0, 1)")
-        if norm not in get_args(Norm):
-            raise InputError(f"norm {norm!r}: choose one of {', '.join(get_args(Norm))}")
-        if activation not in get_args(Activation):
-            raise InputError(f"activation {activation!r}: choose one of {', '.join(get_args(Activation))}")
+        check_choice("norm", norm, get_args(Norm))
+        check_choice("activation", activation, get_args(Activation))
         self.in_features, self.out_features, self.dropout = in_features, out_features, dropout
         self.norm: Norm = norm  # a subclass may use it within its layers, too
         self.activation: Activation = activation

@@ -6,8 +6,7 @@ This module imports nothing slow: the command line reads it.
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from gistgnn.errors import InputError
-from gistgnn.utils.checks import shown
+from gistgnn.utils.checks import check_choice
 
 if TYPE_CHECKING:
     from gistgnn.round import Round
@@ -43,7 +42,6 @@ RUNNERS = {
 
 def make_runner(name: str) -> Runner:
     """Return a runner; raise InputError if there is none of that name."""
-    if not isinstance(name, str) or name not in RUNNERS:
-        raise InputError(f"runner is {shown(name)}, expected one of {', '.join(RUNNERS)}")
+    check_choice("runner", name, RUNNERS)
     runner: Runner = resolve_name(RUNNERS[name])()
     return runner

@@ -18,7 +18,7 @@ from gistgnn.runners.registry import RUNNERS
 from gistgnn.settings import PRECISIONS, Training
 from gistgnn.theta.registry import SHARDED, SHARES, STORES
 from gistgnn.training.names import find_named
-from gistgnn.utils.checks import LARGEST_SEED, WIDEST, Setting, check_settings
+from gistgnn.utils.checks import LARGEST_SEED, WIDEST, Setting, check_choice, check_settings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -222,8 +222,7 @@ class RunConfig:
         from gistgnn.fit.prepare import independent
         from gistgnn.theta.registry import Store
 
-        if self.method not in METHODS:
-            raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")
+        check_choice("method", self.method, METHODS)
         method = METHODS[self.method]
         if not method.splits:
             independent(self.sampler, self.method)  # refuses the whole graph before anything is trained

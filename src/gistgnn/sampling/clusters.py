@@ -21,7 +21,7 @@ from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, expected_batch
 from gistgnn.storage.tensors import read_ahead
-from gistgnn.utils.checks import check_count, check_flag, shown
+from gistgnn.utils.checks import check_choice, check_count, check_flag
 from gistgnn.utils.tensors import Array, to_device
 
 Ranges = list[tuple[int, int]]  # some rows of an array: the first one of each range, and the one after the last
@@ -60,8 +60,7 @@ class ClusterSampling(Sampling):
             said = f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are:"
             raise InputError(f"{said} expected 1 to {self.clusters}")
         check_flag("precompute", self.precompute)
-        if self.method not in METHODS:
-            raise InputError(f"method is {shown(self.method)}, expected one of {', '.join(METHODS)}")
+        check_choice("method", self.method, METHODS)
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
         """Cluster a graph, or read its clusters from the cache, and return the sampler; see `Sampling.sampler`."""

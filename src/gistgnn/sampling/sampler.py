@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from torch import Tensor
 
-from gistgnn.errors import InputError
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.sampling.batch import Batch
-from gistgnn.utils.checks import check_count, shown
+from gistgnn.utils.checks import check_choice, check_count
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
 from gistgnn.utils.tensors import Array
@@ -116,8 +115,7 @@ class Sampling(ABC):
     batches: str = "shared"
 
     def __post_init__(self) -> None:
-        if self.batches not in BATCHES:
-            raise InputError(f"batches is {shown(self.batches)}, expected one of {', '.join(BATCHES)}")
+        check_choice("batches", self.batches, BATCHES)
         for name in self.counts:
             if (value := getattr(self, name)) is not None:
                 check_count(name, value)

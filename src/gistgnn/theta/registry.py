@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.settings import PRECISIONS
-from gistgnn.utils.checks import check_kind, shown
+from gistgnn.utils.checks import check_choice, check_kind
 
 if TYPE_CHECKING:
     from gistgnn.distributed import World
@@ -66,18 +66,13 @@ class Store:
     place: Place = field(init=False, repr=False)  # the entry in the registry
 
     def __post_init__(self) -> None:
-        check_kind("store", self.kind, str, f"one of {', '.join(STORES)}")
         if self.kind == SHARDED:
             object.__setattr__(self, "kind", "memory")
             object.__setattr__(self, "share", "rows")
-        if self.kind not in STORES:
-            raise InputError(f"store is {shown(self.kind)}, expected one of {', '.join(STORES)}")
-        if self.share not in SHARES:
-            raise InputError(f"share is {shown(self.share)}, expected one of {', '.join(SHARES)}")
+        check_choice("store", self.kind, STORES)
+        check_choice("share", self.share, SHARES)
+        check_choice("the store's precision", self.precision, PRECISIONS)
         object.__setattr__(self, "place", STORES[self.kind])
-        if self.precision not in PRECISIONS:
-            expected = f"expected one of {', '.join(PRECISIONS)}"
-            raise InputError(f"the store's precision is {shown(self.precision)}, {expected}")
         check_kind("the store's folder", self.folder, (str, os.PathLike), "the path of a folder", none=True)
         if self.folder is not None:
             object.__setattr__(self, "folder", Path(self.folder))
@@ -97,10 +92,8 @@ class Store:
 
     def check_ranks(self, ranks: "World", workers: int, name: str) -> None:
         """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the user calls these."""
-        if not ranks.several:
-            if self.share == "rows":
-                raise InputError("share is rows, but there are no ranks: start by torchrun, or use whole")
-            return
+        if not ranks.several and self.share == "rows":
+            raise InputError("share is rows, but there are no ranks: start by torchrun, or use whole")
         check_workers(ranks.count, workers, name)
 
 

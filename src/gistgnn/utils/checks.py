@@ -66,6 +66,12 @@ def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], expected: 
         raise InputError(f"{name} is {shown(value)}, expected {expected}{', or None' if none else ''}")
 
 
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raise InputError unless a value is one of some texts."""
+    if not isinstance(value, str) or value not in choices:
+        raise InputError(f"{name} is {shown(value)}, expected one of {', '.join(choices)}")
+
+
 def check_name(name: str, value: Any) -> None:
     """Raise InputError unless a value is a text of at most `LONGEST_NAME` characters."""
     check_kind(name, value, str, "a text")
@@ -109,7 +115,7 @@ class Described:
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return
         if self.words and kind is None:
-            raise InputError(f"{self.name} is {shown(value)}, expected one of {', '.join(self.words)}")
+            check_choice(self.name, value, self.words)
         if self.words and isinstance(value, str):
             words = " or ".join(map(repr, self.words))
             raise InputError(f"{self.name} is {shown(value)}, expected an integer >= {setting.least} or {words}")

@@ -17,7 +17,7 @@ from gistgnn.graphs.conversion.converting import room_within
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest, load_folder, open_arrays, whole_folder, write_array
 from gistgnn.graphs.graph import Graph
-from gistgnn.utils.checks import check_count
+from gistgnn.utils.checks import check_choice, check_count
 from gistgnn.utils.console import spinner
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed
@@ -73,8 +73,7 @@ def partition_folder(
         progress: show it on standard error.
     """
     source, target = Path(folder).expanduser(), Path(out).expanduser()
-    if method not in FOLDER_METHODS:
-        raise InputError(f"method is {method!r:.80}, expected one of {', '.join(FOLDER_METHODS)}")
+    check_choice("method", method, FOLDER_METHODS)
     check_seed(seed)
     graph = load_folder(source)  # checks the values of nodes
     check_sources(graph.edges.col, graph.num_nodes)
