@@ -7,7 +7,6 @@ from gistgnn.distributed.world import World
 from gistgnn.errors import InputError
 from gistgnn.utils.checks import shown
 from gistgnn.utils.machine import version_of
-from gistgnn.utils.tensors import digest_of
 
 SAME_SETTINGS, SAME_MODEL = "start all ranks with the same settings", "give all ranks the same model"
 SAME_GRAPH = "give all ranks the same graph"
@@ -15,7 +14,7 @@ SAME_GRAPH = "give all ranks the same graph"
 
 def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse ranks whose values, or versions of gistgnn or torch, differ; all ranks call this."""
-    # They exchange a digest, and the values only if the digests differ. `facts`: {advice: {name: value}}.
+    # `facts`: {advice: {name: value}}.
     if ranks.count == 1:
         return
     found = {name: version_of(name) or "unknown" for name in ("gistgnn", "torch")}
@@ -23,8 +22,6 @@ def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
     versions = {f"the version of {name}": version.partition("+")[0] for name, version in found.items()}
     every = {"install the same version for all ranks": versions, **facts}
     own = {advice: dict(_leaves(values)) for advice, values in every.items()}
-    if len(set(ranks.gather(digest_of(own)))) == 1:
-        return
     answers = ranks.gather(own)
     for advice in own:
         theirs = [answer[advice] for answer in answers]

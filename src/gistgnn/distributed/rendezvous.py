@@ -6,6 +6,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
 from threading import Thread
 from typing import TypeVar
@@ -77,23 +78,19 @@ def _wait_for_server(where: str, until: float) -> None:
 
 def _within(seconds: float, work: Callable[[], T], what: str) -> T:
     """Return what some work returns, or raise its error; a thread is left behind if torch waits for a dead server."""
-    results: list[T] = []
-    errors: list[Exception] = []
+    done: Future[T] = Future()
 
     def run() -> None:
         try:
-            results.append(work())
+            done.set_result(work())
         except Exception as error:
-            errors.append(error)
+            done.set_exception(error)
 
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise NobodyCameError(f"{what} accepts connections, and then does not answer")
-    return results[0]
+    Thread(target=run, daemon=True).start()
+    try:
+        return done.result(seconds)
+    except TimeoutError:
+        raise NobodyCameError(f"{what} accepts connections, and then does not answer") from None
 
 
 def _gather(store: Store, token: str, count: int, until: float) -> str:
