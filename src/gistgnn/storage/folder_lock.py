@@ -36,7 +36,10 @@ class FolderLock:
                 since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
                 path.write_text(f"process {os.getpid()} on host {socket.gethostname()} since {since}", encoding="utf-8")
             except Timeout:
-                said = f"{folder} is being written by {_holder(path)}: wait for it, or {advice}"
+                holder = ""
+                with contextlib.suppress(OSError):
+                    holder = path.read_text(encoding="utf-8", errors="replace")[:200]
+                said = f"{folder} is being written by {holder or 'another process'}: wait for it, or {advice}"
                 raise FolderInUseError(said) from None
             except OSError:
                 _remove(made)
@@ -65,9 +68,3 @@ def _remove(made: Sequence[Path]) -> None:
     for path in made:
         with contextlib.suppress(OSError):
             path.rmdir()
-
-
-def _holder(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return path.read_text(encoding="utf-8", errors="replace")[:200] or "another process"
-    return "another process"

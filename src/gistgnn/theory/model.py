@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import torch
@@ -55,13 +56,13 @@ def start_without_error(problem: Problem, d_1: int, sub_gcns: int, seed: int) ->
 
 def global_weights(gist: GIST) -> Tensor:
     """Return Θ_t, [d, d_1]."""
-    return _one_hidden(gist.model()).theta.detach()
+    return gist.model().get_parameter("theta").detach()
 
 
 def global_output(gist: GIST, problem: Problem) -> Tensor:
     """Return ŷ(t) = (1 / (m √d_1)) Ā σ(X̂Θ_t) a, [n] (appendix C.5); the outputs of the sub-GCNs have no 1/m."""
     with torch.no_grad():
-        return _one_hidden(gist.model()).outputs(problem.a_bar, problem.x_hat) / gist.sub_gcns
+        return cast(OneHiddenGCN, gist.model()).outputs(problem.a_bar, problem.x_hat) / gist.sub_gcns
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,7 @@ def train_round(gist: GIST, problem: Problem, local_steps: int, step_size: float
     if not step_size > 0:
         raise InputError(f"step_size is {step_size}, expected a positive number, such as recommended_step returns")
     before, round_ = global_output(gist, problem), gist.begin_round()
-    paths = [_descend(_one_hidden(sub), problem, local_steps, step_size) for sub in round_]
+    paths = [_descend(sub, problem, local_steps, step_size) for sub in round_]
     round_.aggregate()
     outputs = torch.stack([output for output, _ in paths])
     return Trace(before, outputs, global_output(gist, problem), [weights for _, weights in paths])
@@ -103,20 +104,9 @@ def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size
     return (torch.stack(outputs) - problem.y).square().sum(dim=1)
 
 
-def sample_next_errors(gist: GIST, problem: Problem, local_steps: int, step_size: float, draws: int) -> Tensor:
-    """Return ‖y − ŷ(t + 1)‖² for several masks M_t, [draws]; the mean estimates E_{M_t}. Θ_t does not change."""
-    # Every draw uses the masks of another round, so `gist` stands at a later round afterwards.
-    errors = []
-    for _ in range(draws):
-        subs = gist.begin_round()  # never aggregated, so Θ_t stays
-        ends = [_descend(_one_hidden(sub), problem, local_steps, step_size)[0][-1] for sub in subs]
-        errors.append((problem.y - torch.stack(ends).mean(dim=0)).square().sum())
-    return torch.stack(errors)
-
-
-def _descend(sub: OneHiddenGCN, problem: Problem, steps: int, step_size: float) -> tuple[Tensor, list[Tensor]]:
+def _descend(model: nn.Module, problem: Problem, steps: int, step_size: float) -> tuple[Tensor, list[Tensor]]:
     """Take ζ steps of gradient descent; return the outputs [ζ + 1, n] and the weights of each step."""
-    outputs, weights = [], []
+    sub, outputs, weights = cast(OneHiddenGCN, model), [], []
     for k in range(steps + 1):
         output = sub.outputs(problem.a_bar, problem.x_hat)
         outputs.append(output.detach())
@@ -126,12 +116,6 @@ def _descend(sub: OneHiddenGCN, problem: Problem, steps: int, step_size: float) 
             with torch.no_grad():
                 sub.theta.sub_(gradient, alpha=step_size)
     return torch.stack(outputs), weights
-
-
-def _one_hidden(module: nn.Module) -> OneHiddenGCN:
-    if not isinstance(module, OneHiddenGCN):
-        raise InputError(f"the model is a {type(module).__name__}, expected a OneHiddenGCN: use make_gist")
-    return module
 
 
 def kernel_drift(problem: Problem, traces: Iterable[Trace], d_1: int) -> float:
@@ -201,9 +185,13 @@ def measure_added_error(
     problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, draws: int, seeds: int
 ) -> float:
     """Return the error that a round adds: the mean of ‖y − ŷ(1)‖² over masks and seeds, with y = ŷ(0)."""
-    starts = (start_without_error(problem, d_1, sub_gcns, seed) for seed in range(seeds))
-    errors = [sample_next_errors(*start, local_steps, step_size, draws) for start in starts]
-    return float(torch.cat(errors).mean())
+    errors = []
+    for seed in range(seeds):
+        gist, fitted = start_without_error(problem, d_1, sub_gcns, seed)
+        for _ in range(draws):  # each with the masks of another round; none is aggregated, so Θ stays
+            ends = [_descend(sub, fitted, local_steps, step_size)[0][-1] for sub in gist.begin_round()]
+            errors.append((fitted.y - torch.stack(ends).mean(dim=0)).square().sum())
+    return float(torch.stack(errors).mean())
 
 
 def measure_kernel_distance(problem: Problem, d_1: int, sub_gcns: int, draws: int) -> float:

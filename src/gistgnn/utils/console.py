@@ -129,6 +129,6 @@ class TaskProgress:
 
     def advance(self) -> None:
         self._done += 1
-        self._meter.update(self._done, self._total, f"{self._done:,} of {self._total:,}")
         count = f"{self._done:,} of {self._total:,}"
+        self._meter.update(self._done, self._total, count)
         self._meter.log(f"{self._label}: {count}", duration(time.monotonic() - self._begun))
