@@ -171,15 +171,6 @@ def choose_clusters(
     return clusters, q, found
 
 
-def choose_per_batch(clusters: int, first: int, share: Callable[[int], float | None]) -> tuple[int, float | None]:
-    """Return how many of c given clusters make a batch, and the share of the entropy that it has."""
-    for q in (min(times * first, clusters) for times in LARGER):
-        found = share(q)
-        if found is None or found >= ENOUGH or q == clusters:
-            break
-    return q, found
-
-
 def entropy_share(y: Tensor, train: Tensor, assignment: Tensor, per_batch: int, seed: int) -> float | None:
     """Return the mean entropy of the labels in batches of ``per_batch`` clusters, over that of as many random nodes.
 

@@ -94,10 +94,8 @@ class CSR:
     @cached_property
     def most_entries(self) -> int:
         """Entries of the fullest row."""
-        most = 0
-        for start in range(0, self.shape[0], _PIECE):
-            most = max(most, int(self.rowptr[start : start + _PIECE + 1].diff().max()))
-        return most
+        starts = range(0, self.shape[0], _PIECE)
+        return max((int(self.rowptr[start : start + _PIECE + 1].diff().max()) for start in starts), default=0)
 
     def checksum(self, start: int = 0) -> int:
         """Return a checksum of the entries, whatever their types; `start` is that of what comes before."""
@@ -188,10 +186,6 @@ class CSR:
         moved = (starts - rowptr[:-1]).repeat_interleave(rowptr.diff())
         entries = moved + torch.arange(moved.numel(), dtype=moved.dtype, device=moved.device)
         return CSR(rowptr, self.col.index_select(0, entries), (nodes.numel(), self.shape[1])), entries
-
-    def top(self, rows: int, columns: int) -> "CSR":
-        """Return the first rows; all their entries must be in the first columns."""
-        return CSR(self.rowptr[: rows + 1], self.col[: int(self.rowptr[rows])], (rows, columns))
 
 
 def index_dtype(*sizes: int) -> torch.dtype:

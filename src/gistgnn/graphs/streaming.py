@@ -177,8 +177,8 @@ class Labels:
         leaving[order[_ranks(home[order]) < excess[home[order]]]] = True
         return leaving
 
-    def move(self, nodes: Ints, labels: Ints, gain: Ints) -> int:
-        """Move nodes as long as there is room, those that gain most first. Return how many moved."""
+    def move(self, nodes: Ints, labels: Ints, gain: Ints) -> None:
+        """Move nodes as long as there is room, those that gain most first."""
         order = np.lexsort((-gain, labels))
         nodes, labels = nodes[order], labels[order]
         fits = _ranks(labels) < self.most - self.sizes[labels]
@@ -186,7 +186,6 @@ class Labels:
         np.subtract.at(self.sizes, self.of[nodes], 1)
         np.add.at(self.sizes, labels, 1)
         self.of[nodes] = labels
-        return len(nodes)
 
     def adopt(self, block: Block, alone: npt.NDArray[np.bool_]) -> None:
         """Let nodes without an edge into them, ``alone``: [N], move from clusters of their own to their targets'."""
@@ -196,11 +195,9 @@ class Labels:
         free = (self.sizes[self.of[nodes]] == 1) & (self.of[nodes] != labels)
         self.move(nodes[free], labels[free], np.zeros(int(free.sum()), np.int64))
 
-    def spread(self) -> int:
-        """Move nodes out of clusters that have too many, to those with most room. Return how many moved."""
+    def spread(self) -> None:
+        """Move nodes out of clusters that have too many, to those with most room."""
         excess = np.maximum(self.sizes - self.most, 0)
-        if not excess.any():
-            return 0
         members = np.flatnonzero(excess[self.of])
         members = members[np.argsort(self.of[members], kind="stable")]
         home = self.of[members]
@@ -208,7 +205,7 @@ class Labels:
         room = np.maximum(self.most - self.sizes, 0)
         order = np.argsort(-room, kind="stable")
         labels = order.repeat(room[order])[: len(nodes)]
-        return self.move(nodes[: len(labels)], labels, np.zeros(len(labels), np.int64))
+        self.move(nodes[: len(labels)], labels, np.zeros(len(labels), np.int64))
 
 
 def packed(part: Part, most: int, clusters: int) -> Part:

@@ -1,6 +1,5 @@
 """Attention over a graph's edges, without a tensor [entries, heads, channels]."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch.nn import functional as F
 from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.nn.functional import draw_kept, rounded, scale_of
 from gistgnn.nn.sparse import Function
+from gistgnn.utils.tensors import row_pieces
 
 SLOPE = 0.2  # of the scores' LeakyReLU, as published
 PIECE = 2**20  # numbers of the features of entries that are held at once: a few fit into a processor's cache
@@ -104,7 +104,7 @@ class _Dynamic(Function):
     def forward(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float) -> Tensor:
         out, heads = source.new_empty(len(vectors), pattern.num_edges), len(vectors)
         for head, (left, right) in enumerate(zip(source.chunk(heads, 1), target.chunk(heads, 1), strict=True)):
-            for entries in _pieces(pattern, left.shape[1]):
+            for entries in row_pieces(pattern.num_edges, left.shape[1], PIECE):
                 features = F.leaky_relu_(_sums_at(left, right, pattern, entries), slope)
                 out[head, entries] = features @ vectors[head]
         return out
@@ -122,7 +122,7 @@ class _Dynamic(Function):
         source, target, vectors = (torch.zeros_like(x) for x in inputs)
         parts = [x.chunk(len(vectors), 1) for x in (*inputs[:2], source, target)]
         for head, (left, right, to_left, to_right) in enumerate(zip(*parts, strict=True)):
-            for entries in _pieces(pattern, left.shape[1]):
+            for entries in row_pieces(pattern.num_edges, left.shape[1], PIECE):
                 features, own = _sums_at(left, right, pattern, entries), grad[head, entries]
                 slopes = (features > 0).to(features.dtype).mul_(1 - ctx.slope).add_(ctx.slope)
                 vectors[head] += own @ features.mul_(slopes)
@@ -139,7 +139,7 @@ class _Attend(_Together):
     def forward(features: Tensor, scores: Tensor, pattern: CSR, dropout: float) -> tuple[Tensor, ...]:
         weights = _exponentials(scores, pattern)
         scale = _row_sums(pattern, weights).clamp_(min=TINY).reciprocal_().unsqueeze(2)
-        used = weights * _kept(weights, dropout) if dropout else weights
+        used = weights * draw_kept(weights, rounded(dropout)) if dropout else weights
         out = _product(pattern, used, features, scale_of(rounded(dropout))).mul_(scale)
         return out, weights, used, scale
 
@@ -179,19 +179,6 @@ def _exponentials(scores: Tensor, pattern: CSR) -> Tensor:
     peak = scores.new_full((len(scores), pattern.shape[0]), -torch.inf)
     peak.scatter_reduce_(1, row.long().expand_as(scores), scores, "amax")
     return (scores - peak.index_select(1, row)).exp_()
-
-
-def _kept(weights: Tensor, dropout: float) -> Tensor:
-    """Draw a tensor like ``weights`` of 1 for what is kept and 0 for what is dropped."""
-    if weights.device.type != "cpu":
-        return torch.empty_like(weights).bernoulli_(1 / scale_of(rounded(dropout)))
-    return draw_kept(weights, rounded(dropout))
-
-
-def _pieces(pattern: CSR, width: int) -> Iterator[slice]:
-    """Yield consecutive entries whose ``width`` features take a few megabytes."""
-    size = max(PIECE // width, 1)
-    return (slice(start, min(start + size, pattern.num_edges)) for start in range(0, pattern.num_edges, size))
 
 
 def _sums_at(source: Tensor, target: Tensor, pattern: CSR, entries: slice) -> Tensor:

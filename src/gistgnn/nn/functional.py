@@ -113,7 +113,10 @@ def scale_of(dropped: int) -> float:
 
 
 def draw_kept(x: Tensor, dropped: int) -> Tensor:
-    """Draw 1, or 0 with probability ``dropped`` / 2^16, like ``x``: one slow 64-bit draw serves four elements."""
+    """Draw 1, or 0 with probability ``dropped`` / 2^16, like ``x``."""
+    if x.device.type != "cpu":
+        return torch.empty_like(x).bernoulli_(1 / scale_of(dropped))
+    # One slow 64-bit draw serves four elements.
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)
     return torch.ge(draws, dropped - _DRAWS // 2, out=torch.empty(x.shape, dtype=x.dtype))

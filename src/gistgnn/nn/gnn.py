@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.standardise import MEAN, STD
+from gistgnn.graphs.standardise import MEAN, STD, Standardisation
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.functional import WholeNorm, activate
 from gistgnn.nn.sparse import SparseMatrix
@@ -258,10 +258,7 @@ def scaled(model: nn.Module, x: Tensor, columns: slice = slice(None)) -> Tensor:
     """Scale features, or the given columns of them, as the model does; a model that does not scale leaves them."""
     if not scales_input(model):
         return x
-    if columns == slice(None) and x.shape[1] != (known := len(model.get_buffer(MEAN))):
-        raise InputError(f"x has {x.shape[1]} features; the model was trained on {known}")
-    mean, std = (model.get_buffer(name)[columns].to(x.device) for name in (MEAN, STD))
-    return ((x - mean) / std).contiguous()
+    return Standardisation(*(model.get_buffer(name)[columns] for name in (MEAN, STD))).features(x)
 
 
 def _scale(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -48,7 +48,7 @@ class SampledAdjacency(Adjacency):
         self,
         pattern: CSR,
         degrees: Degrees,
-        weight: Tensor | None = None,
+        weight: Tensor,
         *,
         above: "Sequence[SampledAdjacency]" = (),
         refuses: str | None = None,
@@ -81,14 +81,13 @@ class SampledAdjacency(Adjacency):
         pattern, weight = self._with_loops
         scale = self.degrees.looped.rsqrt()
         value = scale.index_select(0, pattern.row).mul_(scale.index_select(0, pattern.col))
-        return _scaled(pattern, value if weight is None else value.mul_(weight), self.degrees.row_sums)
+        return _scaled(pattern, value.mul_(weight), self.degrees.row_sums)
 
     @cached_property
     def mean(self) -> SparseMatrix:
         scale = self.degrees.plain[: self.pattern.shape[0]].reciprocal()
-        value = scale.index_select(0, self.pattern.row)
         sums = None if self.degrees.row_sums is None else torch.ones_like(scale)
-        return _scaled(self.pattern, value if self.weight is None else value.mul_(self.weight), sums)
+        return _scaled(self.pattern, scale.index_select(0, self.pattern.row).mul_(self.weight), sums)
 
     @cached_property
     def sum(self) -> SparseMatrix:
@@ -104,9 +103,7 @@ class SampledAdjacency(Adjacency):
         return self._with_loops[0]
 
     @cached_property
-    def _with_loops(self) -> tuple[CSR, Tensor | None]:
-        if self.weight is None:
-            return self.pattern.looped()[0], None
+    def _with_loops(self) -> tuple[CSR, Tensor]:
         loops = self.degrees.loops
         return looped(self.pattern, self.weight, None if loops is None else loops[: self.pattern.shape[0]])
 
@@ -119,9 +116,8 @@ class SampledAdjacency(Adjacency):
         if device == self.device:
             return self
         pattern, degrees = self.pattern.to(device), self.degrees.to(device)
-        weight = None if self.weight is None else to_device(self.weight, device)
         above = [layer.to(device) for layer in self.above]
-        return SampledAdjacency(pattern, degrees, weight, above=above, refuses=self._refuses)
+        return SampledAdjacency(pattern, degrees, to_device(self.weight, device), above=above, refuses=self._refuses)
 
 
 def _scaled(pattern: CSR, value: Tensor, sums: Tensor | None) -> SparseMatrix:

@@ -196,13 +196,10 @@ def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operato
         for rows in adj.chunks() if len(parts) > 1 else ():
             out[rows] = np.concatenate([part[rows] for part in parts], axis=1)
 
-    return derived(folder, f"product-{operator}-{_identity(folder, x, adj)}", (nodes, features), fill)
-
-
-def _identity(folder: Path, x: Tensor, adj: Adjacency) -> str:
-    """Return a digest of the graph's files, and of features that are scaled or changed otherwise."""
+    # The name has a digest of the graph's files, and of features that are scaled or changed otherwise.
     facts: list[Any] = [list(x.shape), adj.num_edges, checksum(x[:_LOOKED_AT]), checksum(x[-_LOOKED_AT:])]
-    return digest_of(facts + [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))])[:16]
+    facts += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))]
+    return derived(folder, f"product-{operator}-{digest_of(facts)[:16]}", (nodes, features), fill)
 
 
 def training_subgraph(graph: Graph) -> Batch:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import cast
 
 import numpy as np
@@ -94,9 +93,12 @@ class ClusterSampling(Sampling):
         if ptr is not None and c not in (None, there):
             said = f"clusters is {c}, but the folder of the graph has {there} clusters: leave clusters out, or cut the"
             raise InputError(f"{said} graph anew")
-        if q is None:
-            return clusters, *clustering.choose_per_batch(there, first_batch(nodes, there), partial(share, assignment))
-        return clusters, (q := min(q, there) if c is None else q), share(assignment, q)
+        first = first_batch(nodes, there)
+        choices = [min(times * first, there) for times in clustering.LARGER] if q is None else [min(q, c or there)]
+        for per_batch in dict.fromkeys(choices):
+            if (found := share(assignment, per_batch)) is None or found >= clustering.ENOUGH:
+                break
+        return clusters, per_batch, found
 
     def _note_poor(self, entropy: float, clusters: int, per_batch: int, whole: Batch) -> None:
         """Say what to take where the user's own choice, or the folder's clusters, show few classes."""
@@ -236,10 +238,8 @@ class ClusterBatches(RandomBatches):
         source = np.concatenate([self._col[begin:end] for begin, end in cuts])
         if self._whole.is_stored:
             check_sources(torch.from_numpy(source), len(self._cluster_of))
-        parts, entries = [np.zeros(1, np.int64)], 0  # where each node's edges begin and end in `source`
-        for (start, stop), (begin, end) in zip(ranges, cuts, strict=True):
-            parts.append(self._rowptr[start + 1 : stop + 1] + (entries - begin))
-            entries += end - begin
+        degrees = [np.diff(self._rowptr[start : stop + 1]) for start, stop in ranges]
+        ends = np.concatenate([np.zeros(1, np.int64), *degrees]).cumsum()  # of each node's edges in `source`
         # A cluster moves as a whole from its place in the graph to its place in the batch.
         sizes = self._ptr[group + 1] - self._ptr[group]
         move = np.full(self._clusters, -len(self._cluster_of), source.dtype)  # below 0: not in the batch
@@ -248,9 +248,9 @@ class ClusterBatches(RandomBatches):
         inside = local >= 0
         if self._alone:
             inside &= self._cluster_of[source] == np.repeat(group, [end - begin for begin, end in cuts])
-        before = np.zeros(entries + 1, np.int64)
+        before = np.zeros(len(source) + 1, np.int64)
         np.cumsum(inside, out=before[1:])
-        rowptr, col, nodes = before[np.concatenate(parts)], local[inside], int(sizes.sum())
+        rowptr, col, nodes = before[ends], local[inside], int(sizes.sum())
         dtype = index_dtype(nodes, len(col))
         pattern = CSR(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype))
         return pattern, {name: joined(value, cuts)[inside] for name, value in self._whole.edge_data.items()}

@@ -161,16 +161,16 @@ def _cut(
     whole = CSR(rowptr.to(dtype), torch.from_numpy(sources).to(dtype), (len(each), len(nodes)))
     layers: list[SampledAdjacency] = []
     for rows, columns in pairwise(reached):
-        part = whole.top(rows, columns)
+        part = CSR(whole.rowptr[: rows + 1], whole.col[: int(whole.rowptr[rows])], (rows, columns))
         layers.insert(0, SampledAdjacency(part, degrees.of(slice(columns)), weight[: part.num_edges]))
     return layers
 
 
 def draw_edges(structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draw ``fanout`` edges into each node without replacement, or all; return their entries, and how many: [n]."""
-    fanout = min(fanout, structure.most_neighbours)
     starts = structure.edges.indptr[nodes].astype(np.int64)
     degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
+    fanout = min(fanout, int(degree.max(initial=0)))
     if fanout == ALL:
         before = degree.cumsum() - degree
         return (starts - before).repeat(degree) + np.arange(degree.sum()), degree

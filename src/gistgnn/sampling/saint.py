@@ -143,11 +143,14 @@ class SaintSampling(Sampling):
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> SaintBatches:
         structure = Structure(whole)
-        if structure.edge_data and structure.repeats:
-            raise InputError(
-                f"{structure.repeats} edges join nodes that another edge joins, and {self.name} draws pairs of nodes: "
-                "join such edges, by PyG's coalesce(), or train by full, clusters or neighbor"
-            )
+        if structure.edge_data:
+            distinct = structure.edges.copy()
+            distinct.sum_duplicates()
+            if repeats := structure.edges.nnz - distinct.nnz:
+                raise InputError(
+                    f"{repeats} edges join nodes that another edge joins, and {self.name} draws pairs of nodes: "
+                    "join such edges, by PyG's coalesce(), or train by full, clusters or neighbor"
+                )
         return SaintBatches(structure, self, seed)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:

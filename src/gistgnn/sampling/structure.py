@@ -44,20 +44,9 @@ class Structure:
         return torch.from_numpy(np.diff(self.edges.indptr)).long()
 
     @cached_property
-    def most_neighbours(self) -> int:
-        return int(self.counts.max()) if self.nodes else 0
-
-    @cached_property
     def missing_loops(self) -> Array:
         """1 for nodes without a self-loop in A, 0 for the others: [N] float32."""
         return (self.edges.diagonal() == 0).astype(np.float32)
-
-    @cached_property
-    def repeats(self) -> int:
-        """How many edges occur more than once."""
-        distinct = self.edges.copy()
-        distinct.sum_duplicates()
-        return self.edges.nnz - distinct.nnz
 
     @cached_property
     def entries(self) -> sp.csr_matrix:

@@ -54,12 +54,9 @@ class ModelSpec:
         with torch.device("meta"):
             return construct(self.build, self.widths, shared=self.shared)
 
-    def tensor_specs(self, *, half: bool = False) -> dict[str, TensorSpec]:
-        """The shape and type of every parameter and buffer; `half` turns floating-point types into bfloat16."""
-        return {
-            name: TensorSpec(tensor.shape, torch.bfloat16 if half and tensor.is_floating_point() else tensor.dtype)
-            for name, tensor in named_tensors(self.on_meta()).items()
-        }
+    def tensor_specs(self) -> dict[str, TensorSpec]:
+        """The shape and type of every parameter and buffer."""
+        return {name: TensorSpec(own.shape, own.dtype) for name, own in named_tensors(self.on_meta()).items()}
 
 
 def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
