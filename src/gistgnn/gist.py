@@ -153,7 +153,7 @@ class GIST(GlobalModel):
         """
         check_kind("training", training, (Training, str), "a Training, 'split' or 'each'", none=True)
         sampling = named_sampling(sampler)
-        chosen = choose_training(training, settings, *self._chosen_for(graph))
+        chosen = self._choose(training, settings, graph)
         given = (self, graph, chosen, self._variant, sampling, runner, inductive)
         evaluation = Evaluation() if evaluation is None else evaluation
         setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
@@ -161,30 +161,23 @@ class GIST(GlobalModel):
             train(self, run)
         return run.end()
 
-    def _chosen_for(self, graph: Any) -> tuple[int, float]:
-        """Return the epochs and the learning rate for a graph, after m is chosen if it was not given."""
+    def _choose(self, training: Training | str | None, settings: Mapping[str, Any], graph: Any) -> Training:
+        """Return the settings that were given as a whole, or one by one, where None stands for what suits the graph."""
         nodes, split = getattr(graph, "num_nodes", None) or 1, [self.widths[axis] for axis in self.partition.split]
-        if not split:
-            return chosen_epochs(nodes, 1), Training.lr
-        if self._chooses_m:
-            m = max(chosen_sub_gcns(nodes, max(split)), self.ranks.count)
-            self.partition = self.partition.split_into(m)
-        return chosen_epochs(nodes, self.sub_gcns), chosen_lr(self.sub_gcns, max(split))
-
-
-def choose_training(training: Training | str | None, settings: Mapping[str, Any], epochs: int, lr: float) -> Training:
-    """Return the settings that were given as a whole, or one by one, where None stands for the default."""
-    if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
-        raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
-    given = {name: value for name, value in settings.items() if value is not None}
-    if isinstance(training, Training):
-        if given:
-            raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
-        return training
-    if training is not None:
-        given["training"] = training
-    phased = bool(given.get("phases")) or "budget" in given
-    chosen: dict[str, Any] = {**CHOSEN, "epochs": epochs, "lr": Training.lr if phased else lr}
-    if phased:
-        del chosen["epochs"]
-    return Training(**{**chosen, **given})
+        if split and self._chooses_m:
+            self.partition = self.partition.split_into(max(chosen_sub_gcns(nodes, max(split)), self.ranks.count))
+        if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
+            raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
+        given = {name: value for name, value in settings.items() if value is not None}
+        if isinstance(training, Training):
+            if given:
+                raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
+            return training
+        if training is not None:
+            given["training"] = training
+        chosen: dict[str, Any] = {**CHOSEN, "epochs": chosen_epochs(nodes, self.sub_gcns if split else 1)}
+        if given.get("phases") or "budget" in given:
+            del chosen["epochs"]
+        elif split:
+            chosen["lr"] = chosen_lr(self.sub_gcns, max(split))
+        return Training(**{**chosen, **given})

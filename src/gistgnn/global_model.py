@@ -161,9 +161,7 @@ class GlobalModel:
             return None
         blocks = self._partition_of(plan).blocks(plan.draw)
         scales = self._mean.scales(len(blocks) // plan.copies)
-        originals = (
-            *(torch.cat(own).sort().values for own in zip(*blocks[: plan.copies], strict=True)),
-        )  # in one model
+        originals = tuple(torch.cat(own).sort().values for own in zip(*blocks[: plan.copies], strict=True))
         alone = Round(self.theta, self.next_round, [originals], self._sub_gcn, self.input_axis, scales=scales)
         return next(iter(alone.subs), None)
 

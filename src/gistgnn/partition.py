@@ -14,7 +14,6 @@ from gistgnn.utils.random_streams import check_seed, generator
 Blocks = tuple[Tensor, ...]  # one sub-GCN's features of every axis, ascending
 
 KINDS = ("balanced", "categorical")
-CATEGORICAL_TRIES = 1000
 
 
 class Partition:
@@ -76,7 +75,16 @@ class Partition:
 
     def blocks(self, draw: int) -> list[Blocks]:
         """Return the blocks of one draw: for each of the m sub-GCNs one ascending index tensor per axis."""
-        axes = [self._axis_blocks(axis, draw) for axis in range(len(self.features))]
+        m, axes = self.sub_gcns, list[list[Tensor]]()
+        for axis, d in enumerate(self.features):
+            if axis in self.whole:
+                axes.append([torch.arange(d)] * m)
+                continue
+            rng = generator(self.seed, "blocks", draw, axis)
+            owner = rng.permutation(np.arange(d) % m) if self.kind == "balanced" else rng.integers(m, size=d)
+            while self.kind == "categorical" and len(np.unique(owner)) < m:
+                owner = rng.integers(m, size=d)
+            axes.append([torch.from_numpy(np.flatnonzero(owner == i)) for i in range(m)])
         return list(zip(*axes, strict=True))
 
     def sizes(self, draw: int) -> list[tuple[int, ...]]:
@@ -96,17 +104,3 @@ class Partition:
             d = self.features[axis]
             found.append({"name": self.names[axis], "features": d, "blocks": [d] if axis in self.whole else [*sizes]})
         return found
-
-    def _axis_blocks(self, axis: int, draw: int) -> list[Tensor]:
-        d, m = self.features[axis], self.sub_gcns
-        if axis in self.whole:
-            return [torch.arange(d)] * m
-        rng = generator(self.seed, "blocks", draw, axis)
-        for _ in range(CATEGORICAL_TRIES):
-            owner = rng.permutation(np.arange(d) % m) if self.kind == "balanced" else rng.integers(m, size=d)
-            if self.kind == "balanced" or len(np.unique(owner)) == m:
-                return [torch.from_numpy(np.flatnonzero(owner == i)) for i in range(m)]
-        raise InputError(
-            f"{d} features of {self.names[axis]} cannot be sent to {m} sub-GCNs at random without an empty one: use "
-            "fewer sub-GCNs"
-        )

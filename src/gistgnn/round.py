@@ -61,12 +61,17 @@ class Round:
         self._optimizers: dict[int, Optimizer] = {}
         self._carried: set[int] = set()
         if not self.streams:
-            self._load_all()
+            for i in self.members:
+                self._load(i, i)
 
     @property
     def subs(self) -> list[nn.Module]:
         """All sub-GCNs of this process at once; an InputError if one has been trained and is no longer loaded."""
-        self._load_all()
+        if self._kept:
+            said = f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: with this store, loop"
+            raise InputError(f"{said} over a round once, and train each sub-GCN inside the loop")
+        for i in self.members:
+            self._load(i, i)
         return [self._loaded[i] for i in self.members]
 
     def __iter__(self) -> Iterator[nn.Module]:
@@ -139,13 +144,6 @@ class Round:
         theta.commit(mean)
         return mean
 
-    def _load_all(self) -> None:
-        if self._kept:
-            said = f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: with this store, loop"
-            raise InputError(f"{said} over a round once, and train each sub-GCN inside the loop")
-        for i in self.members:
-            self._load(i, i)
-
     def _load(self, i: int, place: int, values: Mapping[str, Tensor] | None = None) -> None:
         """Give the module at a place the values of sub-GCN i (None: those of Θ), unless it has them."""
         if i in self._loaded:
@@ -162,8 +160,11 @@ class Round:
 
     def _keep(self, i: int) -> None:
         sub, optimizer = self._loaded[i], self._optimizers.get(i)
-        if optimizer is not None:
-            _check_states(sub, optimizer)
+        for name, parameter in sub.named_parameters():
+            for key, value in optimizer.state.get(parameter, {}).items() if optimizer else ():
+                if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+                    said = f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's"
+                    raise InputError(f"{said} {tuple(parameter.shape)}, and cannot be carried: use Adam or SGD")
         names, finite = list[str](), list[Tensor]()
         for name, tensor in named_tensors(sub).items():
             if tensor.is_floating_point():
@@ -181,11 +182,3 @@ class Round:
             self._kept.add(i)
             del self._loaded[i]
             self._optimizers.pop(i, None)
-
-
-def _check_states(sub: nn.Module, optimizer: Optimizer) -> None:
-    for name, parameter in sub.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
-                said = f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's"
-                raise InputError(f"{said} {tuple(parameter.shape)}, and cannot be carried: use Adam or SGD")

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from gistgnn.distributed import Costs, World, costs
+from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
@@ -36,10 +36,7 @@ def theta_bytes(spec: ModelSpec) -> int:
 
 def slice_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]]) -> list[int]:
     """Bytes of every sub-GCN's parameters and buffers, by its number of features on each axis."""
-    known: dict[Sequence[int], int] = {}
-    for own in counts:
-        if (key := tuple(own)) not in known:
-            known[key] = theta_bytes(replace(spec, widths=spec.layout.widths(own)))
+    known = {own: theta_bytes(replace(spec, widths=spec.layout.widths(own))) for own in {*map(tuple, counts)}}
     return [known[tuple(own)] for own in counts]
 
 
@@ -62,14 +59,6 @@ def memory_of(
     return {**held, "sub_gcns": (2 + moments) * (max(own) if place.streams else sum(own))}
 
 
-def round_costs(
-    training: Training, sub_gcns: int, workers: int, local_steps: int, *, theta: int, slices: Sequence[int]
-) -> Costs:
-    """Bytes that a worker sends in a round, with each sub-GCN on its own worker and Θ shared out to the workers."""
-    carried = moments_of(training) if training.keeps_moments and sub_gcns > 1 else 0
-    return costs(theta, (1 + carried) * sum(slices), workers, local_steps)
-
-
 def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
     """Refuse a Θ, or a rank's share of it, that takes more than is free where the store keeps it."""
     needed, place, advice = theta_bytes(spec), store.place, "make the widths smaller"
@@ -86,20 +75,11 @@ def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
         needed = needed // ranks if store.share == "rows" else needed
         advice += ", or keep the parameters in files, by the store disk"
     if needed > there:
-        raise _too_large(f"the model of widths {spec.widths}", needed, where, there, advice)
+        raise too_large(f"the model of widths {spec.widths}", needed, where, there, advice)
 
 
-def require_step_fits(spec: ModelSpec, partition: Partition, input_axis: int | None, nodes: int) -> None:
-    """Refuse sub-GCNs if one of them, with the hidden features of some nodes, takes more memory than is free."""
-    counts = partition.sizes(0)[0]
-    features = sum(counts) - (0 if input_axis is None else counts[input_axis])  # the input is in memory already
-    needed, there = slice_bytes(spec, [counts])[0] + 4 * nodes * features, available_bytes(spec.device)
-    if needed > there:
-        what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
-        raise _too_large(what, needed, spec.device, there, "make the widths smaller, or raise sub_gcns")
-
-
-def _too_large(what: str, needed: int, where: torch.device | str, there: int, advice: str) -> InputError:
+def too_large(what: str, needed: int, where: torch.device | str, there: int, advice: str) -> InputError:
+    """The error of a model or a step that takes more bytes than are free there."""
     if isinstance(where, torch.device):
         where = "GPU memory" if where.type == "cuda" else "memory"
     return InputError(f"{what} takes {size(needed)} of {where}, {size(there)} are free: {advice}")

@@ -15,7 +15,6 @@ from gistgnn.fit.prepare import Variant
 from gistgnn.fit.scorer import Running, Scored, Scorer
 from gistgnn.gist import GIST
 from gistgnn.global_model import TrainerOptions
-from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build, Layout
 from gistgnn.nn.gnn import EnsembleModel, members_of
 from gistgnn.theta.exchange import Exchange
@@ -23,7 +22,6 @@ from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, name_of, value_of
 from gistgnn.theta.theta import Theta
-from gistgnn.training.metric import Metric
 
 
 # `layout` and `widths` are the full model's. Sub-GCN i trains on rank i mod W; rank 0 has all, to score and save.
@@ -94,8 +92,8 @@ class EnsembleScorer(Scorer):
 
     latest_counts = True
 
-    def __init__(self, running: Running, graph: Graph, metric: Metric) -> None:
-        super().__init__(running, graph, metric)
+    def __init__(self, running: Running, *given: Any) -> None:
+        super().__init__(running, *given)
         assert isinstance(running.theta.place, Members)
         self._members = running.theta.place
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best

@@ -82,22 +82,19 @@ class Evaluation:
             return EnsembleAverage(members, len(batch.x), lambda member: self.prepare(member, batch, seed, wanted))
         if known := as_gnn(model):
             known.check_input(batch.x)
+        devices = [torch.device("cpu")] + [batch.device] * (batch.device.type != "cpu")
+        budget = Budget(*(self.memory or available_bytes(place) // 2 for place in devices))
         if self.parts is not None:
-            at_once = nodes_at_once(model, batch, self._budget(batch.device))
+            at_once = nodes_at_once(model, batch, budget)
             return ByParts(batch, self.parts, seed, self.sample, at_once)
         if self.method == "whole":
             return WholeGraph(batch)
-        gnn, budget = row_wise(model), self._budget(batch.device)
-        if gnn is None:
+        if (gnn := row_wise(model)) is None:
             with evaluation_mode(model):
                 return prepare_rows(model, batch, budget, wanted, always=self.method == "layers")
         if self.method == "auto" and not batch.is_stored and whole_graph_bytes(gnn, batch) <= budget.compute:
             return WholeGraph(batch)
         return ByLayers(batch, plan_layers(gnn, batch, budget), required_nodes(gnn.convs, batch.adj, wanted))
-
-    def _budget(self, device: torch.device) -> Budget:
-        devices = [torch.device("cpu")] + [device] * (device.type != "cpu")
-        return Budget(*(self.memory or available_bytes(place) // 2 for place in devices))
 
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph

@@ -1,13 +1,15 @@
-"""Callbacks of `GIST.fit`: objects of the caller that are told how a run goes on, and may end it."""
+"""Callbacks of `GIST.fit`: objects that are told how a run goes on, and may end it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
 from torch import nn
 
+from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import InputError, reason
+from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.global_model import GlobalModel
 from gistgnn.schedule import Schedule
@@ -16,7 +18,8 @@ from gistgnn.utils.formats import duration, plural
 
 log = logging.getLogger(__name__)
 
-HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
+MOST_UNTRAINED = 0.03  # share of the parameters
+LATE, RISING = 0.2, 0.02  # the last part of a run, and the share of the score that it gains, of a run that is too short
 
 
 class Run:
@@ -159,14 +162,45 @@ class ProgressBar(Callback):
         self._meter.update(run.round, run.rounds, f"round {run.round:,}/{run.rounds:,}", *self._scores)
 
 
-def check_callbacks(callbacks: Sequence[Any]) -> None:
-    """Raise InputError unless `callbacks` is a list of objects that have one of the methods of `Callback`."""
-    if not isinstance(callbacks, (list, tuple)):
-        given = f"callbacks is a {type(callbacks).__name__}"
-        raise InputError(f"{given}, expected a list of callbacks: write callbacks=[...]")
-    for place, callback in enumerate(callbacks):
-        if isinstance(callback, type):
-            raise InputError(f"callbacks[{place}] is the class {callback.__name__}, expected an object: add ()")
-        if not any(callable(getattr(callback, method, None)) for method in HOOKS):
-            given = f"callbacks[{place}] is a {type(callback).__name__}"
-            raise InputError(f"{given} without {', '.join(HOOKS)}: expected one of them")
+class Notes:
+    """Logs what a run says of itself: parameters that will not be trained, a run that is too short, missed classes."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+
+    def on_fit_begin(self, run: Run) -> None:
+        gist, schedule = run.gist, run.schedule
+        zero = schedule.plan(0).training.cross_weights == "zero"  # then nothing untrained is in the model
+        over = run.progress.rounds >= schedule.rounds
+        if zero or over or not self._setup.variant.merges or not gist.ranks.leads:
+            return
+        counts = coverage_of(gist._full_spec, gist.partition, schedule.draws(schedule.rounds))["counts"]
+        if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
+            rounds = "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds"
+            said = f"{100 * share:.1f} % of the parameters will never be trained: they lie between blocks in {rounds}; "
+            log.warning("%sraise --epochs, lower --local-steps, or end with a phase of one sub-GCN", said)
+
+    def on_fit_end(self, run: Run, result: Result) -> None:
+        progress, metric, names = run.progress, self._setup.metric, self._setup.graph.class_names
+        if not run.gist.ranks.leads:
+            return
+        before = [each["validation"] for each in progress.history if each["round"] <= (1 - LATE) * progress.rounds]
+        if before and not progress.stopped_early and progress.best_round == progress.rounds:
+            best, last = (max if metric.higher_is_better else min)(before), progress.history[-1]["validation"]
+            if abs(last - best) > RISING * abs(last):
+                log.info(
+                    "the score was still getting better: %s of the validation nodes was %.4g before the last fifth of "
+                    "the run, and is %.4g: train longer, by more epochs or a budget",
+                    metric.name, best, last,
+                )  # fmt: skip
+        nodes = {number: each["nodes"] for number, each in enumerate(progress.classes)}
+        missed = [number for number in nodes if nodes[number] and not progress.classes[number]["f1"]]
+        if missed:
+            share = 100 * sum(map(nodes.__getitem__, missed)) / sum(nodes.values())
+            which = ", ".join(names[number] if names else str(number) for number in missed[:5])
+            which = f"class{'es' * (len(missed) > 1)} {which}" + ", ..." * (len(missed) > 5)
+            log.warning(
+                "no node of %s is found (%.1f %% of the nodes scored): train longer, or give class_weights="
+                '"balanced" and metric="f1_macro" (--class-weights balanced --metric f1_macro)',
+                which, share,
+            )  # fmt: skip

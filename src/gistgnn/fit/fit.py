@@ -5,16 +5,17 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Any
 
-from gistgnn.accounting.costs import Operations, memory_of, round_costs, slice_bytes, theta_bytes
+from gistgnn.accounting.costs import Operations, memory_of, moments_of, slice_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of
+from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError
 from gistgnn.fit.budget import Clock, choose
-from gistgnn.fit.callbacks import ProgressBar, Run
+from gistgnn.fit.callbacks import Notes, ProgressBar, Run
 from gistgnn.fit.identity import describe_graph, identity_of, require_same_training, settings_of
-from gistgnn.fit.notes import Notes
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
@@ -66,11 +67,11 @@ class Fit(Run):
         self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, gist.workers, self._operations)
         resumed = self._ranks.lead(lambda: setup.saving is not None and setup.saving.resumes)
         gist._begin_run(self._training, self.schedule.plan(0), resumed=resumed, init=setup.init)
-        self._running = Running(gist.theta, gist._spec)
-        self._scorer = setup.variant.scorer(self._running, graph, setup.metric)
+        self._running, classes = Running(gist.theta, gist._spec), None if setup.any_outputs else graph.num_classes
         with closing(self.sampler.batches(0, 1)) as batches:
             first = next(batches)
-            self._scorer.prepare(setup.evaluation, first, None if setup.any_outputs else graph.num_classes, gist.seed)
+            evaluation = partial(setup.evaluation.prepare, seed=gist.seed)
+            self._scorer = setup.variant.scorer(self._running, graph, setup.metric, evaluation, first, classes)
         setup.try_objective(first)
 
     def __enter__(self) -> "Fit":
@@ -162,7 +163,8 @@ class Fit(Run):
         partition = gist._partition_of(plan)
         theta, slices = theta_bytes(gist._spec), slice_bytes(gist._full_spec, partition.sizes(plan.draw))
         workers = gist.workers
-        costs = round_costs(plan.training, gist.sub_gcns, workers, plan.local_steps, theta=theta, slices=slices)
+        carried = moments_of(plan.training) if plan.training.keeps_moments and gist.sub_gcns > 1 else 0
+        sent = costs(theta, (1 + carried) * sum(slices), workers, plan.local_steps)
         return Result(
             model=gist._scaled(self._running.best()),
             progress=progress,
@@ -171,7 +173,7 @@ class Fit(Run):
             evaluation=self._scorer.description,
             communication=gist.theta.exchange.communication(gist.theta.place, theta, plan.local_steps),
             inference_seconds=statistics.median(passes) if (passes := self._scorer.passes) else None,
-            traffic={"workers": workers, **setup.variant.traffic(costs)},
+            traffic={"workers": workers, **setup.variant.traffic(sent)},
             memory=memory_of(setup.graph, plan.training, gist.store, gist.device, gist.ranks, theta, slices),
             partition=partition.describe(plan.draw),
             coverage=coverage_of(gist._full_spec, gist.partition, self.schedule.draws(progress.rounds)),

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from gistgnn.accounting.costs import require_step_fits
+from gistgnn.accounting.costs import slice_bytes, too_large
 from gistgnn.distributed import Costs
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
-from gistgnn.fit.callbacks import check_callbacks
 from gistgnn.fit.saving import Saving
 from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
@@ -31,8 +30,11 @@ from gistgnn.training.metric import NAMED, as_metric
 from gistgnn.training.names import NAMES
 from gistgnn.training.optimizer import check_optimizer
 from gistgnn.utils.checks import LONGEST, check_flag, check_kind, check_number
+from gistgnn.utils.process_memory import available_bytes
 
 log = logging.getLogger(__name__)
+
+HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")  # of a callback
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,13 @@ class Setup:
         check_kind("standardise", self.standardise, (bool, Standardisation), "True, False or None", none=True)
         check_kind("evaluation", self.evaluation, Evaluation, "an Evaluation, such as Evaluation('layers'), or None")
         check_kind("saving", self.saving, Saving, "a Saving, such as Saving('checkpoints')", none=True)
-        if self.callbacks != ():
-            check_callbacks(self.callbacks)
+        check_kind("callbacks", self.callbacks, (list, tuple), "a list of callbacks: write callbacks=[...]")
+        for place, callback in enumerate(self.callbacks):
+            if isinstance(callback, type):
+                raise InputError(f"callbacks[{place}] is the class {callback.__name__}, expected an object: add ()")
+            if not any(callable(getattr(callback, hook, None)) for hook in HOOKS):
+                said = f"callbacks[{place}] is a {type(callback).__name__}"
+                raise InputError(f"{said} without {', '.join(HOOKS)}: expected one of them")
         if (seconds := self.max_seconds) is not None:
             check_number("max_seconds", seconds, above=True, below=LONGEST)
             if self.given.budget is not None:
@@ -154,7 +161,7 @@ class Setup:
 
     def require_step_fits(self) -> None:
         """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget chooses what fits."""
-        gist, graph, partition = self.gist, self.graph, self.gist.partition
+        gist, graph, partition, spec = self.gist, self.graph, self.gist.partition, self.gist._full_spec
         if self.training.budget:
             return
         if self.training.phases:
@@ -162,7 +169,12 @@ class Setup:
         nodes = 0  # a sampler's batch may be of any size
         if self.sampling is None:
             nodes = int(graph.train.sum()) if self.inductive else graph.num_nodes
-        require_step_fits(gist._full_spec, partition, gist.input_axis, nodes)
+        counts = partition.sizes(0)[0]
+        features = sum(counts) - (0 if gist.input_axis is None else counts[gist.input_axis])  # the input is there
+        needed, there = slice_bytes(spec, [counts])[0] + 4 * nodes * features, available_bytes(gist.device)
+        if needed > there:
+            what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
+            raise too_large(what, needed, gist.device, there, "make the widths smaller, or raise sub_gcns")
 
     def try_objective(self, first: Batch) -> None:
         """Try the loss and the metric on random outputs, before anything is trained."""

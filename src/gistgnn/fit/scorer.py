@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gistgnn.evaluation import Evaluation, Inference
+from gistgnn.evaluation import Inference
 from gistgnn.evaluation.scores import Predictions, evaluation_mode, score_predictions
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, check_fits, whole_graph
@@ -42,31 +42,37 @@ class Running:
 
 
 class Scorer:
-    """Runs the full model on the whole graph, on rank 0, and scores its output; `metric` chooses the best Θ."""
+    """Runs the full model on the whole graph, on rank 0, and scores its output; `metric` chooses the best Θ.
+
+    `prepare` is `Evaluation.prepare`. The model is tried on the batch `first`, and has so many outputs as `classes`;
+    None: any number.
+    """
 
     latest_counts = False  # the result is the model at the end of the run, not at its best validation score
 
-    def __init__(self, running: Running, graph: Graph, metric: Metric) -> None:
+    def __init__(
+        self,
+        running: Running,
+        graph: Graph,
+        metric: Metric,
+        prepare: Callable[..., Inference],
+        first: Batch,
+        classes: int | None,
+    ) -> None:
         self._running, self._graph, self.metric = running, graph, metric
-        self._prepare: Callable[[nn.Module], Inference]
-        self._inference: Inference
+        self._inference: Inference  # on rank 0
         self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
-        self.description: dict[str, Any] = {}  # the entry "evaluation" of result.json
         self.passes: list[float] = []  # the seconds of each pass over the whole graph
         self.classes: list[dict[str, int | float]] = []  # the scores of the classes, at the last call
 
-    def prepare(self, evaluation: Evaluation, first: Batch, classes: int | None, seed: int) -> None:
-        """Try the model on a batch, with so many classes or None, and prepare what all evaluations share."""
-
         def work() -> dict[str, Any]:
-            check_fits(self._running.module, first, classes, self._graph.edge_data)
-            batch, wanted = whole_graph(self._graph), self._graph.val | self._graph.test
-            self._prepare = partial(evaluation.prepare, batch=batch, seed=seed, wanted=wanted)
-            self._inference = self._prepare(self._running.module)
+            check_fits(running.module, first, classes, graph.edge_data)
+            self._prepare = partial(prepare, batch=whole_graph(graph), wanted=graph.val | graph.test)
+            self._inference = self._prepare(running.module)
             return self._inference.describe()
 
-        self._running.refresh()
-        self.description = self._running.ranks.lead(work)
+        running.refresh()
+        self.description = running.ranks.lead(work)  # the entry "evaluation" of result.json
 
     def __call__(self, stand_in: nn.Module | None = None, *, copies: bool = False) -> ScoreTable:
         """Return the scores on validation nodes and, if there are any, on test nodes; on every rank."""
