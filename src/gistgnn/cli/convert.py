@@ -3,6 +3,7 @@
 import argparse
 import time
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 from gistgnn.cli import options
@@ -137,6 +138,5 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
 
 
 def _sizes(sizes: Any) -> dict[str, Any]:
-    ordered = sorted(sizes.tolist())
-    spread = {"min": ordered[0], "median": ordered[(len(ordered) - 1) // 2], "max": ordered[-1]}
-    return {"clusters": len(ordered), "sizes": spread}
+    every = sizes.tolist()
+    return {"clusters": len(every), "sizes": {"min": min(every), "median": median_low(every), "max": max(every)}}

@@ -140,17 +140,12 @@ def _add_gist_options(group: "Options", several: str) -> None:
 def parse_phase(text: str) -> Phase:
     """Return the phase that a value of --phases describes: M:EPOCHS[,copies[=P]][,lr=X][,schedule=S][,redraw=K]."""
     numbers, *more = text.split(",")
-    kinds: dict[str, Any] = {
-        "copies": lambda value: int(value) if value else True,
-        "lr": float,
-        "schedule": str,
-        "redraw": int,
-    }
+    kinds: dict[str, Any] = {"lr": float, "schedule": str, "redraw_every": int}
+    kinds["copies"] = lambda value: int(value) if value else True
     try:
         m, epochs = numbers.split(":")
-        given = {name: kinds[name](value) for name, _, value in (each.partition("=") for each in more)}
-        names = {"redraw": "redraw_every"}
-        return Phase(int(m), float(epochs), **{names.get(name, name): value for name, value in given.items()})
+        given = (each.replace("redraw=", "redraw_every=").partition("=") for each in more)
+        return Phase(int(m), float(epochs), **{name: kinds[name](value) for name, _, value in given})
     except InputError as error:
         raise argparse.ArgumentTypeError(f"'{text}': {error}") from None
     except (ValueError, KeyError):

@@ -253,7 +253,7 @@ class RunsOnRanks:
     def _on_rank_0(self, config: RunConfig) -> bool:
         """Train on rank 0; the others wait, and hear from it after every round. Return whether the run ended."""
         ranks, over = self._ranks, "over"
-        graph = self._graph(config)
+        graph = ranks.load(lambda: load(config.dataset, self._alone.data_root))
 
         def train() -> bool:
             try:
@@ -271,7 +271,7 @@ class RunsOnRanks:
     def _on_all(self, config: RunConfig) -> bool:
         """Train on all ranks; return whether the run ended."""
         ranks = self._ranks
-        graph = self._graph(config)
+        graph = ranks.load(lambda: load(config.dataset, self._alone.data_root))
         ranks.traffic = Traffic()
         result, record = self._train(config, graph, self._together, self._stop, ranks)
         progress, traffic = result.progress, ranks.traffic
@@ -287,9 +287,6 @@ class RunsOnRanks:
     ) -> tuple[Result, Record]:
         hooks: dict[str, Any] = {"callbacks": [InterruptWhen(stop)], "saving": store.saving(config)}
         return train_run(config, graph, store.data_root, store.theta(config), ranks, **hooks)
-
-    def _graph(self, config: RunConfig) -> Graph:
-        return self._ranks.load(lambda: load(config.dataset, self._alone.data_root))
 
 
 def _keep(store: RunStore, config: RunConfig, result: Result, record: Record) -> bool:

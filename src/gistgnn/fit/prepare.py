@@ -115,7 +115,8 @@ class Setup:
         check_kind("standardise", self.standardise, (bool, Standardisation), "True, False or None", none=True)
         check_kind("evaluation", self.evaluation, Evaluation, "an Evaluation, such as Evaluation('layers'), or None")
         check_kind("saving", self.saving, Saving, "a Saving, such as Saving('checkpoints')", none=True)
-        check_kind("callbacks", self.callbacks, (list, tuple), "a list of callbacks: write callbacks=[...]")
+        if not isinstance(self.callbacks, (list, tuple)):
+            raise InputError(f"callbacks is a {type(self.callbacks).__name__}, expected a list: write callbacks=[...]")
         for place, callback in enumerate(self.callbacks):
             if isinstance(callback, type):
                 raise InputError(f"callbacks[{place}] is the class {callback.__name__}, expected an object: add ()")

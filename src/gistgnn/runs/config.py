@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.defaults import CHOSEN
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, users_code
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.settings import PRECISIONS, Training
@@ -37,16 +37,11 @@ def call_own(
     name: str, own: Callable[..., Any], features: int, hidden: tuple[int, ...], classes: int, args: dict[str, Any]
 ) -> "nn.Module":
     """Return the model of a function of the user's own, as the command line calls it."""
-    try:
+    said = "".join(f", {name}={value!r}" for name, value in args.items())
+    called = f"called as {name.rpartition(':')[2]}({features}, {hidden}, {classes}{said})"
+    expected = "it has to build a model from (in_features, hidden, classes), where hidden is a tuple of any widths"
+    with users_code(f"the model {name}, {called}, fails", expected):
         model: nn.Module = own(features, hidden, classes, **args)
-    except InputError:
-        raise
-    except Exception as error:  # a user's function may raise anything
-        said = "".join(f", {name}={value!r}" for name, value in args.items())
-        called = f"called as {name.rpartition(':')[2]}({features}, {hidden}, {classes}{said})"
-        expected = "expected a function of (in_features, hidden, classes), where hidden is a tuple of widths"
-        expected = expected if isinstance(error, TypeError) else "it has to build a model of any widths"
-        raise InputError(f"the model {name}, {called}, fails ({reason(error)}): {expected}") from error
     return model
 
 
@@ -250,18 +245,6 @@ class RunConfig:
             axis_names=[f"d_{dim}" for dim in range(first, layers + 1)],
         )
         return trainer
-
-    def meta_model(self, features: int, classes: int) -> "nn.Module":
-        """Return the model that the run ends with, at these sizes, on the meta device."""
-        import torch
-
-        from gistgnn.layout.axes import construct
-
-        if self.method == "ensemble":
-            return self.trainer(features, classes)._spec.on_meta()
-        model = self.model
-        with torch.device("meta"):
-            return construct(lambda widths: model.build(features, widths, classes), model.hidden, shared=False)
 
     def fit(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Result":
         """Train with these settings; `hooks` are the arguments of `GIST.fit` that do not change the result."""

@@ -168,18 +168,20 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
         raise InputError(f"{said} {command}, or load_run(folder, build))")
     try:
         features, classes = record["graph"]["features"], record["graph"]["classes"]
-        if own and build is not None:
 
-            def make(widths: Any) -> nn.Module:
-                if config.model.own:
-                    return call_own(config.model.name, build, features, widths, classes, config.model.args)
-                with users_code(f"build({widths}) failed", "give the function that was given to GIST"):
-                    return build(widths)
+        def make(widths: Any) -> Any:
+            if build is None or not own:
+                return config.model.build(features, widths, classes)
+            if config.model.own:
+                return call_own(config.model.name, build, features, widths, classes, config.model.args)
+            with users_code(f"build({widths}) failed", "give the function that was given to GIST"):
+                return build(widths)
 
-            with torch.device("meta"):
+        with torch.device("meta"):
+            if config.method == "ensemble" and not own:
+                found = config.trainer(features, classes)._spec.on_meta()
+            else:
                 found = construct(make, config.model.hidden, shared=model.get("shared", False))
-        else:
-            found = config.meta_model(features, classes)
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     if record.get("standardised"):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gistgnn.errors import InputError, reason, users_code
+from gistgnn.errors import InputError, users_code
 from gistgnn.training.names import CLASS_METRICS, METRICS, check_choice, find_named, named_as
 from gistgnn.utils.checks import check_name, shown
 
@@ -58,12 +58,8 @@ class Metric:
 
     def number(self, found: Any) -> float:
         """Return what the function has returned as a number; raise InputError if it is none, or not finite."""
-        try:
+        with users_code(f"the metric {self.name} returned a {type(found).__name__}", "return one number"):
             value = float(found)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(
-                f"the metric {self.name} returned a {type(found).__name__} ({reason(error)}): return one number"
-            ) from error
         if not math.isfinite(value):
             raise InputError(f"the metric {self.name} is {value}: return a finite number")
         return value

@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, users_code
 from gistgnn.utils.checks import check_number, shown
 
 LossName = Literal["cross-entropy", "binary-cross-entropy", "mse", "l1", "huber"]
@@ -66,15 +66,12 @@ def find_named(setting: str, value: Any) -> Any:
     file = os.path.abspath(where) if where.endswith(".py") else None
     added = os.path.dirname(file) if file else os.getcwd()
     sys.path.insert(0, added)
+    expected = "expected package.module:function, or path/to/file.py:function"
     try:
-        if file and os.path.exists(file) and not os.path.isfile(file):  # a pipe would wait for ever
-            raise InputError("it is no regular file")
-        found = attrgetter(name)(_module(file)) if file else resolve_name(value)
-    except Exception as error:  # the user's module may raise anything
-        raise InputError(
-            f"{setting} is {value!r}, which cannot be imported ({reason(error)}): expected package.module:function, or "
-            "path/to/file.py:function"
-        ) from error
+        with users_code(f"{setting} is {value!r}, which cannot be imported", expected):
+            if file and os.path.exists(file) and not os.path.isfile(file):  # a pipe would wait for ever
+                raise OSError("it is no regular file")
+            found = attrgetter(name)(_module(file)) if file else resolve_name(value)
     finally:
         sys.path.remove(added)
     if not callable(found):
@@ -116,11 +113,8 @@ def named_as(value: Any) -> str | None:
 
 def as_weights(weights: Any) -> tuple[float, ...]:
     """Return the weights of the classes as numbers; raise InputError if they are none."""
-    try:
+    with users_code(f"class_weights is {shown(weights)}", "expected balanced, or a number for each class"):
         found = tuple(float(weight) for weight in weights)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        expected = "expected balanced, or a number for each class"
-        raise InputError(f"class_weights is {shown(weights)}, {expected}") from error
     for weight in found:
         check_number("a number of class_weights", weight)
     return found
