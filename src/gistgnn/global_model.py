@@ -148,9 +148,8 @@ class GlobalModel:
             make, blocks, own = self._called_by_user, self.blocks(self.next_round), dict[str, Any]()
         else:
             make, blocks = self._sub_gcn, self._partition_of(plan).blocks(plan.draw)
-            scales = self._mean.scales(len(blocks)) if self._mean else {}
             own = {"copies": plan.copies, "keeps_moments": plan.training.keeps_moments, "fresh": plan.fresh}
-            own["scales"] = scales
+            own["scales"] = self._mean.scales(len(blocks)) if self._mean else {}
         round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, **own)
         self.next_round += 1
         return round_

@@ -160,9 +160,14 @@ class Training:
         check_settings(self)
         if self.momentum and self.optimizer in ("adam", "adamw"):
             raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
-        if self.class_weights is not None and not isinstance(self.class_weights, str):
+        for name in NAMES:
+            if (value := getattr(self, name)) is not None or name in ("optimizer", "schedule"):
+                names.check_choice(name, value)
+        if self.class_weights is not None:
             object.__setattr__(self, "class_weights", names.as_weights(self.class_weights))
-        names.check_functions(self)
+        of_loss = [name for name in ("class_weights", "label_smoothing") if getattr(self, name)]
+        if of_loss and (callable(self.loss) or ":" in (self.loss or "")):
+            raise InputError(f"{of_loss[0]} is given beside the loss {named_as(self.loss)}: set it in that loss")
         if callable(self.schedule):
             from gistgnn.training.optimizer import check_schedule
 

@@ -96,9 +96,17 @@ def _rounds_of(
 ) -> Distribution:
     """The distribution of the number of rounds that train a parameter, over all draws of one kind."""
     # Within a draw the blocks are nested: what is in a block of a large m is in one of every smaller m.
-    if len(kind) == 1:
+    if len(kind) == 1:  # binomial; the Chernoff bound leaves less than `_TINY` outside of the range around the mean
         ((m, rounds),) = kind
-        return _binomial(number, chances[m], rounds)
+        mean, bits = number * chances[m], -math.log(_TINY)
+        reach = math.sqrt(2 * bits * mean) + bits
+        first, last = max(math.floor(mean - reach), 0), min(math.ceil(mean + reach), number)
+        hits = torch.arange(first, last + 1, dtype=torch.float64)
+        trials, p = torch.tensor([number, chances[m]], dtype=torch.float64)
+        ways = torch.lgamma(trials + 1) - torch.lgamma(hits + 1) - torch.lgamma(trials - hits + 1)
+        odds = (ways + torch.special.xlogy(hits, p) + torch.special.xlog1py(trials - hits, -p)).exp()
+        likely = odds > _TINY
+        return (rounds * hits[likely].long()).numpy(), odds[likely].numpy()
     ordered = sorted(kind, key=lambda pair: -splits[pair[0]].sub_gcns)
     rounds_left = np.cumsum([rounds for _, rounds in ordered][::-1])[::-1]
     steps = np.diff([0.0, *(chances[m] for m, _ in ordered), 1.0])
@@ -107,19 +115,6 @@ def _rounds_of(
     for _ in range(number - 1):
         found = _sum(found, one)
     return found
-
-
-def _binomial(number: int, chance: float, rounds: int) -> Distribution:
-    """The distribution of the rounds in `number` draws of some rounds each, which train with one probability."""
-    # The Chernoff bound leaves less than `_TINY` outside of the range around the mean.
-    mean, bits = number * chance, -math.log(_TINY)
-    reach = math.sqrt(2 * bits * mean) + bits
-    hits = torch.arange(max(math.floor(mean - reach), 0), min(math.ceil(mean + reach), number) + 1, dtype=torch.float64)
-    trials, p = torch.tensor(float(number), dtype=torch.float64), torch.tensor(chance, dtype=torch.float64)
-    ways = torch.lgamma(trials + 1) - torch.lgamma(hits + 1) - torch.lgamma(trials - hits + 1)
-    odds = (ways + torch.special.xlogy(hits, p) + torch.special.xlog1py(trials - hits, -p)).exp()
-    likely = odds > _TINY
-    return (rounds * hits[likely].long()).numpy(), odds[likely].numpy()
 
 
 def _sum(one: Distribution, other: Distribution) -> Distribution:

@@ -66,9 +66,6 @@ class RunStore:
         for work in (".checkpoints", ".theta"):
             shutil.rmtree(self._path(config).with_suffix(work), ignore_errors=True)
 
-    def saving(self, config: RunConfig) -> Saving:
-        return Saving(self._path(config).with_suffix(".checkpoints"), CHECKPOINT_EVERY, True, config.resume_identity)
-
     def run_all(self, configs: Iterable[RunConfig], label: str) -> list[Record]:
         """Train the missing runs, those with the first seed first; return the records of all, in order."""
         # Each trains in a process of its own, one after another. An interruption loses no work.
@@ -95,13 +92,16 @@ class RunStore:
         return [record for config in configs if (record := self.get(config)) is not None]
 
     def _resume(self, config: RunConfig, callbacks: Sequence[Callback] = ()) -> Record:
-        """Train one run in this process, from its last checkpoint if there is one."""
-        graph, out = load(config.dataset, self.data_root), self.theta(config)
-        return train_run(config, graph, self.data_root, out, callbacks=callbacks, saving=self.saving(config))[1]
+        return self.train(config, load(config.dataset, self.data_root), callbacks)[1]
 
-    def theta(self, config: RunConfig) -> Path:
-        """Return the folder of a run whose parameters lie on disk."""
-        return self._path(config).with_suffix(".theta")
+    def train(
+        self, config: RunConfig, graph: Graph, callbacks: Sequence[Callback], ranks: World | None = None
+    ) -> tuple[Result, Record]:
+        """Train one run in this process, from its last checkpoint if there is one; see `train_run`."""
+        path = self._path(config)
+        saving = Saving(path.with_suffix(".checkpoints"), CHECKPOINT_EVERY, True, config.resume_identity)
+        own: dict[str, Any] = {"callbacks": callbacks, "saving": saving}
+        return train_run(config, graph, self.data_root, path.with_suffix(".theta"), ranks, **own)
 
     def measured(self, name: str, settings: Any, measure: Callable[[], Any]) -> Any:
         """Return a measurement, made unless it is finished; `settings` are all that it depends on, as JSON."""
@@ -257,7 +257,7 @@ class RunsOnRanks:
 
         def train() -> bool:
             try:
-                trained = self._train(config, graph, self._alone, lambda: ranks.any(self._stop()))
+                trained = self._alone.train(config, graph, [InterruptWhen(lambda: ranks.any(self._stop()))])
             finally:
                 ranks.gather(over)
             return _keep(self._alone, config, *trained)
@@ -273,7 +273,7 @@ class RunsOnRanks:
         ranks = self._ranks
         graph = ranks.load(lambda: load(config.dataset, self._alone.data_root))
         ranks.traffic = Traffic()
-        result, record = self._train(config, graph, self._together, self._stop, ranks)
+        result, record = self._together.train(config, graph, [InterruptWhen(self._stop)], ranks)
         progress, traffic = result.progress, ranks.traffic
         exchanged = traffic.seconds / max(traffic.rounds, 1) * progress.rounds  # a resumed run's too
         own = (progress.train_seconds, progress.seconds.get("train", 0.0), exchanged)
@@ -281,12 +281,6 @@ class RunsOnRanks:
         workers = {"ranks": ranks.count, "train_seconds": times, "step_seconds": steps, "exchange_seconds": exchanges}
         record = {**record, "train_seconds": max(times), "workers": workers}
         return ranks.lead(lambda: _keep(self._together, config, result, record))
-
-    def _train(
-        self, config: RunConfig, graph: Graph, store: RunStore, stop: Callable[[], bool], ranks: World | None = None
-    ) -> tuple[Result, Record]:
-        hooks: dict[str, Any] = {"callbacks": [InterruptWhen(stop)], "saving": store.saving(config)}
-        return train_run(config, graph, store.data_root, store.theta(config), ranks, **hooks)
 
 
 def _keep(store: RunStore, config: RunConfig, result: Result, record: Record) -> bool:

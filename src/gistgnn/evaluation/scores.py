@@ -155,7 +155,9 @@ def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference |
         InputError: as `Evaluation.prepare`, or the evaluation runs only a sample of the parts.
     """
     with evaluation_mode(model):
-        inference = _prepared(model, batch, evaluation)
+        inference = evaluation or Evaluation()
+        if isinstance(inference, Evaluation):
+            inference = inference.prepare(model, batch)
         if inference.nodes is not None:
             raise InputError("sample is set, so most nodes have no output: leave out the sample to predict every node")
         return inference.logits(model)
@@ -186,7 +188,9 @@ def evaluate(
     """
     wanted = torch.stack([getattr(graph, SPLITS[split]) for split in splits]).any(dim=0) if splits else None
     with evaluation_mode(model):
-        inference = _prepared(model, batch or whole_graph(graph), evaluation, wanted)
+        inference = evaluation or Evaluation()
+        if isinstance(inference, Evaluation):
+            inference = inference.prepare(model, batch or whole_graph(graph), wanted=wanted)
         found = Predictions.of(inference.outputs(model), graph, metric)
         return score_predictions(found, graph, splits, inference, metric)
 
@@ -236,11 +240,3 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         model.train(training)
-
-
-def _prepared(
-    model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None, wanted: Tensor | None = None
-) -> Inference:
-    if isinstance(evaluation, Inference):
-        return evaluation
-    return (evaluation or Evaluation()).prepare(model, batch, wanted=wanted)

@@ -9,6 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+import torch
+
 from gistgnn.accounting.costs import Operations, memory_of, moments_of, slice_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
@@ -24,6 +26,7 @@ from gistgnn.graphs.named import GraphSizes
 from gistgnn.runners.registry import make_runner
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.training.loss import Criterion
 from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 from gistgnn.utils.tensors import digest_of
@@ -65,14 +68,21 @@ class Fit(Run):
         counted = (gist._full_spec, gist.partition, sizes, setup.sampling, setup.evaluation)
         self._operations = Operations(*counted, inductive=setup.inductive)
         self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, gist.workers, self._operations)
-        resumed = self._ranks.lead(lambda: setup.saving is not None and setup.saving.resumes)
+        resumed = (saving := setup.saving) is not None and self._ranks.lead(lambda: saving.resumes)
         gist._begin_run(self._training, self.schedule.plan(0), resumed=resumed, init=setup.init)
         self._running, classes = Running(gist.theta, gist._spec), None if setup.any_outputs else graph.num_classes
         with closing(self.sampler.batches(0, 1)) as batches:
             first = next(batches)
             evaluation = partial(setup.evaluation.prepare, seed=gist.seed)
             self._scorer = setup.variant.scorer(self._running, graph, setup.metric, evaluation, first, classes)
-        setup.try_objective(first)
+        if setup.any_outputs:
+            return
+        loss, rng = self._training.loss, torch.Generator().manual_seed(0)
+        if isinstance(loss, Criterion) and first.loss_nodes.numel():
+            loss.check(graph.num_classes, first.y[first.loss_nodes], first.loss_weights)
+        for mask in filter(torch.any, (graph.val, graph.test)) if setup.training.metric is not None else ():
+            logits = torch.randn(int(mask.sum()), graph.num_classes, generator=rng).to(graph.y.device)
+            setup.metric(logits, graph.y[mask])
 
     def __enter__(self) -> "Fit":
         """Stand at the round to begin with, and tell the callbacks."""
@@ -180,7 +190,7 @@ class Fit(Run):
             batches=self.sampler.facts,
             budget=progress.chosen,
             local_steps=self.schedule.local_steps,
-            metric=setup.metric.as_dict(),
+            metric={name: getattr(setup.metric, name) for name in ("name", "higher_is_better", "percent")},
             standardised=setup.scaling is not None,
             config=settings_of(setup),
             graph=describe_graph(setup.graph),

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -21,11 +20,11 @@ from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.graph import note_doubts
 from gistgnn.graphs.standardise import sample_of
 from gistgnn.runners.registry import Runner
-from gistgnn.sampling import Batch, FullGraph, Sampler, Sampling, chosen_sampling, training_subgraph, whole_graph
+from gistgnn.sampling import FullGraph, Sampler, Sampling, chosen_sampling, training_subgraph, whole_graph
 from gistgnn.schedule import check_phases
 from gistgnn.settings import Phase, Training
 from gistgnn.theta.model_spec import values_of
-from gistgnn.training.loss import Criterion, make_criterion
+from gistgnn.training.loss import make_criterion
 from gistgnn.training.metric import NAMED, as_metric
 from gistgnn.training.names import NAMES
 from gistgnn.training.optimizer import check_optimizer
@@ -176,19 +175,6 @@ class Setup:
         if needed > there:
             what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
             raise too_large(what, needed, gist.device, there, "make the widths smaller, or raise sub_gcns")
-
-    def try_objective(self, first: Batch) -> None:
-        """Try the loss and the metric on random outputs, before anything is trained."""
-        graph, loss = self.graph, self.training.loss
-        if self.any_outputs:
-            return
-        if isinstance(loss, Criterion) and first.loss_nodes.numel():
-            loss.check(graph.num_classes, first.y[first.loss_nodes], first.loss_weights)
-        if self.training.metric is not None:
-            for mask in filter(torch.any, (graph.val, graph.test)):
-                rng = torch.Generator().manual_seed(0)
-                logits = torch.randn(int(mask.sum()), graph.num_classes, generator=rng).to(graph.y.device)
-                self.metric(logits, graph.y[mask])
 
 
 def _looks_up(model: nn.Module, x: Tensor) -> bool:

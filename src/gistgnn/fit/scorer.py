@@ -17,6 +17,7 @@ from gistgnn.theta.theta import Theta
 from gistgnn.training.metric import Metric, scores_of_classes
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
+Prepare = Callable[..., Inference]
 Scored = tuple[ScoreTable, list[dict[str, int | float]]]  # of the splits, and of the classes
 
 SCORED = ("validation", "test")
@@ -51,13 +52,7 @@ class Scorer:
     latest_counts = False  # the result is the model at the end of the run, not at its best validation score
 
     def __init__(
-        self,
-        running: Running,
-        graph: Graph,
-        metric: Metric,
-        prepare: Callable[..., Inference],
-        first: Batch,
-        classes: int | None,
+        self, running: Running, graph: Graph, metric: Metric, prepare: Prepare, first: Batch, classes: int | None
     ) -> None:
         self._running, self._graph, self.metric = running, graph, metric
         self._inference: Inference  # on rank 0

@@ -68,10 +68,6 @@ class Metric:
         """Whether a score is better than the best one so far; None: there is none."""
         return best is None or (score > best if self.higher_is_better else score < best)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the metric's entry in result.json."""
-        return {"name": self.name, "higher_is_better": self.higher_is_better, "percent": self.percent}
-
 
 def as_metric(metric: "Metric | Callable[[Tensor, Tensor], Any] | str") -> Metric:
     """Return the metric that was given by name, as `package.module:function`, as a function or as a `Metric`."""

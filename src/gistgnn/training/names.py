@@ -111,23 +111,15 @@ def named_as(value: Any) -> str | None:
     return str(own).rpartition("<locals>.")[2] if isinstance(own, str) else type(value).__name__
 
 
-def as_weights(weights: Any) -> tuple[float, ...]:
-    """Return the weights of the classes as numbers; raise InputError if they are none."""
-    with users_code(f"class_weights is {shown(weights)}", "expected balanced, or a number for each class"):
+def as_weights(weights: Any) -> Literal["balanced"] | tuple[float, ...]:
+    """Return "balanced", or the weights of the classes as numbers; raise InputError if they are none."""
+    expected = "expected balanced, or a number for each class"
+    if isinstance(weights, str):
+        if weights != "balanced":
+            raise InputError(f"class_weights is {shown(weights)}, {expected}")
+        return "balanced"
+    with users_code(f"class_weights is {shown(weights)}", expected):
         found = tuple(float(weight) for weight in weights)
     for weight in found:
         check_number("a number of class_weights", weight)
     return found
-
-
-def check_functions(settings: Any) -> None:
-    """Raise InputError unless the loss, metric, optimiser, schedule and class weights of `Training` fit together."""
-    for name in NAMES:
-        if (value := getattr(settings, name)) is not None or name in ("optimizer", "schedule"):
-            check_choice(name, value)
-    loss, weights, smoothing = settings.loss, settings.class_weights, settings.label_smoothing
-    if isinstance(weights, str) and weights != "balanced":
-        raise InputError(f"class_weights is {shown(weights)}, expected balanced, or a number for each class")
-    if (weights is not None or smoothing) and (callable(loss) or ":" in (loss or "")):
-        name = "label_smoothing" if weights is None else "class_weights"
-        raise InputError(f"{name} is given beside the loss {named_as(loss)}: set it in that loss")
