@@ -36,8 +36,7 @@ class Partition:
         if names is None:
             names = [f"axis {axis}" for axis in range(len(features))]
         elif not isinstance(names, (list, tuple)) or len(names) != len(features):
-            expected = f"a list of {len(features)} names, one for each axis"
-            raise InputError(f"axis_names is {shown(names)}, expected {expected}")
+            raise InputError(f"axis_names is {shown(names)}, expected a list of {len(features)}, one for each axis")
         for name in names:
             check_name("a name of axis_names", name)
         self.names = list(names)
@@ -49,10 +48,8 @@ class Partition:
             if axis not in whole and sub_gcns > d:
                 raise InputError(f"sub_gcns is {sub_gcns}, more than the {d} features of {name}: use at most {d}")
             if kind == "categorical" and axis not in whole and sub_gcns * (1 - 1 / sub_gcns) ** d > 1:
-                raise InputError(
-                    f"{d} features of {name}, sent to {sub_gcns} sub-GCNs at random, leave some without any: use "
-                    "fewer sub-GCNs, or the balanced partition"
-                )
+                said = f"{d} features of {name}, sent to {sub_gcns} sub-GCNs at random, leave some without any"
+                raise InputError(f"{said}: use fewer sub-GCNs, or the balanced partition")
         self.features, self.sub_gcns, self.kind, self.seed = tuple(features), sub_gcns, kind, check_seed(seed)
         self.split = [axis for axis in range(len(features)) if axis not in whole]  # where m > 1
         self._chosen_whole = frozenset(whole)

@@ -149,8 +149,7 @@ class Training:
     def __post_init__(self) -> None:
         if self.phases != ():
             if not isinstance(self.phases, (list, tuple)) or not all(isinstance(phase, Phase) for phase in self.phases):
-                example = "a list of Phase, such as [Phase(sub_gcns=8, epochs=20)]"
-                raise InputError(f"phases is {shown(self.phases)}, expected {example}")
+                raise InputError(f"phases is {shown(self.phases)}, expected a list of Phase, such as [Phase(8, 20)]")
             object.__setattr__(self, "phases", tuple(self.phases))
             object.__setattr__(self, "epochs", self.epochs or sum(phase.epochs for phase in self.phases))
         if self.budget is not None:
@@ -196,11 +195,9 @@ class Training:
                 raise InputError(f"cross_weights is '{self.cross_weights}', but a phase has copies: use zero")
             same = before and before.copies == phase.copies and (phase.copies == 1 or before.sub_gcns == m)
             if before and phase.copies and (not same or before.sub_gcns % m):
-                raise InputError(
-                    f"a phase of {m} copies comes after one of {before.sub_gcns} "
-                    f"{'copies' if before.copies else 'sub-GCNs'}, which are no copies of the same narrow models: "
-                    "begin the run with copies, or with more copies of which their number is a divisor"
-                )
+                said = f"a phase of {m} copies comes after one of {before.sub_gcns}"
+                said += f" {'copies' if before.copies else 'sub-GCNs'}, which are no copies of the same narrow models"
+                raise InputError(f"{said}: begin the run with copies, in a multiple of {m}")
             kept = kept if own.redraw_every == 0 else set()
             for other in sorted(kept):
                 if max(other, m) % min(other, m):

@@ -124,8 +124,7 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
     if args.inductive:
         raise InputError("--inductive cuts the training nodes' subgraph, --out writes the whole graph: leave one out")
     if find(args.dataset) is not None or Path(args.dataset).expanduser().is_file():
-        said = f"--out is for a graph folder, and {args.dataset} is none: make one with `gistgnn convert"
-        raise InputError(f"{said} {args.dataset} FOLDER`, and give it as --dataset")
+        raise InputError(f"--out is for a graph folder: make one with `gistgnn convert {args.dataset} FOLDER`")
     how = {"method": args.method or "auto", "memory": args.memory, "seed": args.seed}
     made = partition_folder(args.dataset, args.out, args.clusters, **how, progress=True)
     manifest, peak = made.manifest, peak_memory_bytes(torch.device("cpu"))

@@ -84,8 +84,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     graph = graph.to(choose_device(args.device))
     if graph.multi_label != record["graph"]["multi_label"]:
         there, learnt = ("several labels", "one label") if graph.multi_label else ("one label", "several labels")
-        differ = f"the model was trained on {learnt} per node, {graph.name} has {there}"
-        raise InputError(f"{differ}: choose a graph of the same kind")
+        raise InputError(f"the model was trained on {learnt} per node, {graph.name} has {there}: give another graph")
     graph = _numbered_as(record["graph"].get("class_names", []), graph)
     batch = whole_graph(graph)
     check_fits(model, batch, graph.num_classes)

@@ -219,8 +219,8 @@ def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
         yield Alone()
         return
     if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and not args.resume:
-        said = "torchrun may restart the ranks (--max-restarts), but --resume is not given: add --resume and --out DIR,"
-        raise InputError(f"{said} so that they resume from the last checkpoint")
+        said = "torchrun may restart the ranks (--max-restarts), but --resume is not given"
+        raise InputError(f"{said}: add --resume and --out DIR")
     own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device  # each rank has a GPU of its own
     with contextlib.closing(Ranks(own, args.timeout)) as ranks:
         global _met

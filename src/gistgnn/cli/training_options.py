@@ -149,10 +149,8 @@ def parse_phase(text: str) -> Phase:
     except InputError as error:
         raise argparse.ArgumentTypeError(f"'{text}': {error}") from None
     except (ValueError, KeyError):
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a phase: expected M:EPOCHS, then copies, lr=X, schedule=S or redraw=K after commas, such "
-            "as 8:20,copies or 1:2,lr=0.001"
-        ) from None
+        expected = "M:EPOCHS, then copies, lr=X, schedule=S or redraw=K after commas, such as 8:20,copies"
+        raise argparse.ArgumentTypeError(f"'{text}' is not a phase: expected {expected}") from None
 
 
 def given_sub_gcns(args: argparse.Namespace) -> int | None:

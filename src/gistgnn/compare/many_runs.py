@@ -84,11 +84,8 @@ class RunStore:
                     killed.append(f"{config.method}, m = {config.sub_gcns}, seed {config.seed}")
                     log.warning("the run of %s was killed; the others go on", killed[-1])
         if killed:
-            runs = "run was" if len(killed) == 1 else "runs were"
-            raise InputError(
-                f"{len(killed)} {runs} killed: {'; '.join(killed)}; all others are finished and kept: check the free "
-                "memory, and run the same command again"
-            )
+            said = f"{len(killed)} {'run was' if len(killed) == 1 else 'runs were'} killed: {'; '.join(killed)}"
+            raise InputError(f"{said}; the others are kept: check the free memory, and run the same command again")
         return [record for config in configs if (record := self.get(config)) is not None]
 
     def _resume(self, config: RunConfig, callbacks: Sequence[Callback] = ()) -> Record:

@@ -105,8 +105,8 @@ class ByParts(Inference):
         """Return how many nodes of each split are in the sample."""
         scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items() if mask.any()}
         if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
-            said = f"the sample of {sample} of {len(self._clusters)} parts has no {empty} node: raise the sample, or"
-            raise InputError(f"{said} leave it out")
+            parts = len(self._clusters)
+            raise InputError(f"the sample of {sample} of {parts} parts has no {empty} node: raise the sample")
         return scored
 
 

@@ -58,8 +58,8 @@ class Evaluation:
         if self.method == "whole" and self.memory is not None:
             raise InputError("memory is given, but the evaluation is whole: give it with auto, layers or parts")
         if self.sample is not None and (self.parts is None or self.sample > self.parts):
-            limit = f"expected at most parts, which is {self.parts}"
-            raise InputError(f"sample is {self.sample}, {limit}: choose the method parts and set parts")
+            at_most = f"expected at most parts, which is {self.parts}: choose the method parts"
+            raise InputError(f"sample is {self.sample}, {at_most}")
 
     @property
     def approximation(self) -> dict[str, Any] | None:

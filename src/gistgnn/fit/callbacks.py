@@ -110,8 +110,7 @@ class Log(Callback):
 
     def __init__(self, logger: Any) -> None:
         if not callable(getattr(logger, "log", logger)):
-            given = f"logger is a {type(logger).__name__}"
-            raise InputError(f"{given}, expected a function, or an object with the method log: give what init returns")
+            raise InputError(f"logger is a {type(logger).__name__}, expected a function, or an object with `log`")
         self._logger, self._failed = logger, False
 
     def on_fit_begin(self, run: Run) -> None:

@@ -120,8 +120,7 @@ class Setup:
             if isinstance(callback, type):
                 raise InputError(f"callbacks[{place}] is the class {callback.__name__}, expected an object: add ()")
             if not any(callable(getattr(callback, hook, None)) for hook in HOOKS):
-                said = f"callbacks[{place}] is a {type(callback).__name__}"
-                raise InputError(f"{said} without {', '.join(HOOKS)}: expected one of them")
+                raise InputError(f"callbacks[{place}] is a {type(callback).__name__} without {' or '.join(HOOKS)}")
         if (seconds := self.max_seconds) is not None:
             check_number("max_seconds", seconds, above=True, below=LONGEST)
             if self.given.budget is not None:
@@ -139,8 +138,7 @@ class Setup:
         graph = self.graph
         if type(graph).__name__ == "HeteroData":
             if self.inductive:
-                said = "inductive is True, but the training nodes of a HeteroData are of one type"
-                raise InputError(f"{said}: leave it out")
+                raise InputError("inductive is True, but the training nodes of a HeteroData are of one type: leave it")
             wanted = self.standardise if isinstance(self.standardise, bool) else None
             graph = from_hetero(graph, standardise=wanted)
         if not isinstance(graph, Graph):
@@ -204,10 +202,7 @@ def make_sampler(gist: GlobalModel, graph: Graph, sampling: Sampling | None, ind
 def independent(sampling: Sampling | None, method: str) -> Sampling:
     """Return the same sampling with independent batches: with shared ones all workers would learn the same."""
     if sampling is None:
-        raise InputError(
-            f"{method} gives each worker its own batches, but the sampler is full: choose another sampler, such as "
-            "clusters or neighbor"
-        )
+        raise InputError(f"{method} gives each worker its own batches, but the sampler is full: use clusters")
     return replace(sampling, batches="independent")
 
 

@@ -41,13 +41,12 @@ class Criterion:
         fitting += [logits.shape] if targets.dim() == 2 else []
         if not isinstance(found, Tensor) or found.shape not in fitting or found is logits:
             got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            expected = f"expected one number, or one for each node, [{nodes}]"
-            raise InputError(f"the loss {self.name} returned {got}, {expected}")
+            raise InputError(f"the loss {self.name} returned {got}, expected one number, or one for each node")
         if weights is None:
             return found.mean()
         if not found.dim():
-            said = f"the loss {self.name} returned one number, but the sampler weights every node: return one for each"
-            raise InputError(f"{said} node, [{nodes}], or take the argument reduction='none'")
+            said = f"the loss {self.name} returned one number, but the sampler weights every node"
+            raise InputError(f"{said}: return [{nodes}] numbers, or take the argument reduction='none'")
         return found.flatten(1).mean(dim=1) @ weights if found.dim() > 1 else found @ weights
 
     def check(self, outputs: int, targets: Tensor, weights: Tensor | None) -> None:

@@ -50,10 +50,7 @@ def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: flo
         raise InputError(f"the optimizer {name} gave a {type(made).__name__}: {advice}")
     if any(group["lr"] != lr for group in made.param_groups):
         rates = ", ".join(f"{group['lr']:g}" for group in made.param_groups)
-        raise InputError(
-            f"the optimizer {name} has the learning rate {rates}, not lr, which is {lr:g}: pass `lr` on, and give the "
-            "rate as lr=..., since every step sets it by the schedule"
-        )
+        raise InputError(f"the optimizer {name} has the learning rate {rates}, not lr, which is {lr:g}: pass lr on")
     parameter.grad = torch.zeros_like(parameter)
     with users_code(f"the optimizer {name} cannot take a step", "choose one whose step() needs no closure"):
         made.step()
