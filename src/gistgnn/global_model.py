@@ -155,9 +155,8 @@ class GlobalModel:
         return round_
 
     def _stand_in(self, plan: RoundPlan) -> nn.Module | None:
-        """Return on rank 0 a narrow model with the full model's output after a round of copies; None after others."""
-        if not plan.copies or self._mean is None:
-            return None
+        """Return on rank 0 a narrow model with the full model's output after a round of copies; None on other ranks."""
+        assert self._mean is not None
         blocks = self._partition_of(plan).blocks(plan.draw)
         scales = self._mean.scales(len(blocks) // plan.copies)
         originals = tuple(torch.cat(own).sort().values for own in zip(*blocks[: plan.copies], strict=True))

@@ -168,9 +168,10 @@ class Training:
         if of_loss and (callable(self.loss) or ":" in (self.loss or "")):
             raise InputError(f"{of_loss[0]} is given beside the loss {named_as(self.loss)}: set it in that loss")
         if callable(self.schedule):
-            from gistgnn.training.optimizer import check_schedule
+            from gistgnn.training.optimizer import factor, scheduler_of
 
-            check_schedule(self.schedule)
+            for progress in (0.0, 0.5) if scheduler_of(self.schedule) is None else ():  # a scheduler is tried later
+                factor(self.schedule, progress)
         if self.phases:
             self._check_phases()
 

@@ -80,12 +80,14 @@ class EveryStep:
         self._ranks = ranks
         self._own = range(ranks.rank, workers, ranks.count)
         self._weight = ranks.count / workers  # of a worker's gradient in its rank's sum; torch averages over ranks
-        self._net: nn.Module | None = None
+        self._net: DistributedDataParallel | None = None  # on ranks
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
         """Train for some steps; return the mean loss of this rank's workers, as the loss of sub-GCN 0."""
         (model,) = round_.subs
-        net = self._wrapped(model)
+        if self._ranks.several and (self._net is None or self._net.module is not model):
+            with self._ranks.talking():
+                self._net = DistributedDataParallel(model)
         optimizer = training.make_optimizer(model.parameters())
         round_.carry(0, optimizer)
         total, counted = torch.zeros((), device=next(model.parameters()).device), 0
@@ -96,7 +98,7 @@ class EveryStep:
             ]
             for k in range(steps.count):
                 begin_step(optimizer, steps.rate(training, k))
-                for loss in self._backward(net, model, batches, training, (seed, steps.first + k)):
+                for loss in self._backward(self._net or model, model, batches, training, (seed, steps.first + k)):
                     total, counted = total + loss, counted + 1
                 if training.clip_norm is not None:
                     nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
@@ -133,14 +135,6 @@ class EveryStep:
                 model.get_buffer(name).copy_(buffer)
             losses += [loss.detach()] * found
         return losses
-
-    def _wrapped(self, model: nn.Module) -> nn.Module:
-        if not self._ranks.several:
-            return model
-        if not isinstance(self._net, DistributedDataParallel) or self._net.module is not model:
-            with self._ranks.talking():
-                self._net = DistributedDataParallel(model)
-        return self._net
 
 
 class Mirror(Exchange):

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -60,8 +60,7 @@ def say(text: str) -> None:
             print(f"gistgnn: {printable(text)}", file=sys.stderr, flush=True)
 
 
-@contextmanager
-def ending_at_once() -> Iterator[None]:
+def ending_at_once() -> AbstractContextManager[None]:
     """Inside the block a signal ends the process at once, with one line: for imports, with nothing to clean up."""
     # An exception in the middle of an import would be printed with its trace, or be lost in the module.
 
@@ -71,19 +70,16 @@ def ending_at_once() -> Iterator[None]:
                 os.write(2, b"gistgnn: interrupted\n")
         _end(number)
 
-    with _handling(end):
-        yield
+    return _handling(end)
 
 
-@contextmanager
-def raising() -> Iterator[None]:
+def raising() -> AbstractContextManager[None]:
     """Inside the block a signal raises `Interrupted`, so that files are closed and other processes are ended."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted(number)
 
-    with _handling(interrupt):
-        yield
+    return _handling(interrupt)
 
 
 class Stop:

@@ -14,7 +14,7 @@ from gistgnn.cli import options
 from gistgnn.cli.options import Parser, add_command
 from gistgnn.cli.process import join_ranks, own_directory, refuse_torchrun, say, stopping
 from gistgnn.errors import printable
-from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
+from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from gistgnn.theta.registry import STORES
 
 if TYPE_CHECKING:
@@ -52,27 +52,23 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("reproduce", help="run an experiment of the paper again")
     experiments = parser.add_subparsers(metavar="EXPERIMENT", required=True, parser_class=Parser)
     for name, entry in EXPERIMENTS.items():
-        _add_options(add_command(experiments, name, _run, entry.help), name, entry)
-
-
-def _add_options(parser: Parser, name: str, entry: Entry) -> None:
-    add = parser.add_argument
-    text = "small: under 20 minutes; full: the paper's (default: small); the options below replace its settings"
-    add("--scale", choices=SCALES, default="small", help=text)
-    options.add_shared(parser, "--data-root")
-    settings = [option.rstrip("+") for option in (*COMMON, *entry.options)]
-    for setting, option in zip(settings, (*COMMON, *entry.options), strict=True):
-        several = {"nargs": "+"} if option.endswith("+") else {}
-        add(f"--{setting.replace('_', '-')}", **{"type": options.count, **OPTIONS[setting], **several})
-    # torchrun may restart it: it always resumes
-    parser.set_defaults(experiment=name, settings=settings, resume=True)
-    if entry.devices:
-        options.add_shared(parser, "--device")
-    text = "do not train: try every setting with two steps, on random graphs in place of the data; nothing is kept"
-    add("--rehearse", action="store_true", help=text)
-    options.add_shared(parser, "--out", default=Path("reproduce") / name)
-    if entry.ranks:
-        options.add_shared(parser, *options.RANKS)
+        parser = add_command(experiments, name, _run, entry.help)
+        text = "small: under 20 minutes; full: the paper's (default: small); the options below replace its settings"
+        parser.add_argument("--scale", choices=SCALES, default="small", help=text)
+        options.add_shared(parser, "--data-root")
+        settings = [option.rstrip("+") for option in (*COMMON, *entry.options)]
+        for setting, option in zip(settings, (*COMMON, *entry.options), strict=True):
+            given = {"type": options.count, **OPTIONS[setting], **({"nargs": "+"} if option.endswith("+") else {})}
+            parser.add_argument(f"--{setting.replace('_', '-')}", **given)
+        # torchrun may restart it: it always resumes
+        parser.set_defaults(experiment=name, settings=settings, resume=True)
+        if entry.devices:
+            options.add_shared(parser, "--device")
+        text = "do not train: try every setting with two steps, on random graphs in place of the data; nothing is kept"
+        parser.add_argument("--rehearse", action="store_true", help=text)
+        options.add_shared(parser, "--out", default=Path("reproduce") / name)
+        if entry.ranks:
+            options.add_shared(parser, *options.RANKS)
 
 
 def _run(args: argparse.Namespace) -> int:

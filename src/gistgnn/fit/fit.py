@@ -168,7 +168,7 @@ class Fit(Run):
 
     def _result(self) -> Result:
         """Return the result of the run as far as it has come."""
-        gist, setup, progress = self.gist, self._setup, self.progress
+        gist, setup, progress, metric = self.gist, self._setup, self.progress, self._setup.metric
         plan = self.schedule.plan(max(progress.rounds - 1, 0))
         partition = gist._partition_of(plan)
         theta, slices = theta_bytes(gist._spec), slice_bytes(gist._full_spec, partition.sizes(plan.draw))
@@ -190,7 +190,7 @@ class Fit(Run):
             batches=self.sampler.facts,
             budget=progress.chosen,
             local_steps=self.schedule.local_steps,
-            metric={name: getattr(setup.metric, name) for name in ("name", "higher_is_better", "percent")},
+            metric={"name": metric.name, "higher_is_better": metric.higher_is_better, "percent": metric.percent},
             standardised=setup.scaling is not None,
             config=settings_of(setup),
             graph=describe_graph(setup.graph),
@@ -211,7 +211,7 @@ class Fit(Run):
     def _evaluate(self, plan: RoundPlan, loss: float) -> None:
         progress, metric, begun = self.progress, self._setup.metric, time.perf_counter()
         with self.seconds("evaluate"):
-            progress.last = self._scorer(self.gist._stand_in(plan), copies=plan.copies > 0)
+            progress.last = self._scorer(self.gist._stand_in(plan) if plan.copies else None, copies=plan.copies > 0)
             score = progress.last["validation"][metric.name]
             progress.evaluations_since_best += 1
             better = metric.better(score, progress.best_score)

@@ -108,10 +108,3 @@ def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
     for value in rates:
         check_number(f"a learning rate of the schedule {named_as(make)}", value)
     return rates
-
-
-def check_schedule(schedule: Factor | MakeScheduler) -> None:
-    """Raise InputError unless a function of the progress gives numbers >= 0; a scheduler is tried when a run begins."""
-    if scheduler_of(schedule) is None:
-        for progress in (0.0, 0.5):
-            factor(schedule, progress)
