@@ -85,7 +85,7 @@ def test_one_round_is_the_mean_over_all_possible_blocks(
 def test_without_new_draws_coverage_is_exact(method: str, kind: str) -> None:
     """Not even the sizes of categorical blocks are left to chance. Baselines of full models train everything."""
     splits = method in ("gist", "ensemble")
-    gist = METHODS[method].load()(gcn(), (16, 12), 3, **({"partition": kind, "seed": 2} if splits else {}))
+    gist = METHODS[method](gcn(), (16, 12), 3, **({"partition": kind, "seed": 2} if splits else {}))
     sampler = ClusterSampling(clusters=4, clusters_per_batch=2, method="random")
     own = {"redraw_every": 0} if method == "gist" else {}
     result = fit(gist, training="each", epochs=4, sampler=sampler, **own)

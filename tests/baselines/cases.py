@@ -21,7 +21,7 @@ def build(widths: Any, dropout: float = 0.0, norm: str = "none") -> nn.Module:
 
 
 def make(method: str, m: int, ranks: Ranks | None = None, store: str = "memory", **options: Any) -> GIST:
-    return METHODS[method].load()(lambda widths: build(widths, **options), (8, 7), m, seed=3, ranks=ranks, store=store)
+    return METHODS[method](lambda widths: build(widths, **options), (8, 7), m, seed=3, ranks=ranks, store=store)
 
 
 def fit(gist: GIST, **settings: Any) -> Result:

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from gistgnn.baselines.registry import METHODS
+from gistgnn.baselines.registry import METHODS, UNSPLIT
 from gistgnn.cli import options
 from gistgnn.cli import training_options as given
 from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
@@ -64,7 +64,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         args.epochs = RunConfig.training.epochs if args.epochs is None else args.epochs
     if args.phases:
         raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
-    if args.sampler == AUTO and not all(METHODS[method].splits for method in args.methods):
+    if args.sampler == AUTO and not set(args.methods).isdisjoint(UNSPLIT):
         args.sampler = "clusters"  # which `auto` takes for workers with batches of their own: the same for all rows
     base = given.config_from_args(args, 1, title=given.title_of(args))
     from gistgnn.compare.comparison import compare, runs_of, table_record, training_record

@@ -11,7 +11,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.baselines.registry import METHODS
+from gistgnn.baselines.registry import UNSPLIT
 from gistgnn.cli import options
 from gistgnn.cli.process import leads, load_torch, world_size
 from gistgnn.defaults import (
@@ -183,7 +183,7 @@ def config_from_args(
     for name, field in described(RunConfig).items():
         field.check(own.get(name, field.default))
     method = own.get("method", RunConfig.method)
-    if not METHODS[method].splits and args.partitioned:
+    if method in UNSPLIT and args.partitioned:
         raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
     path = os.path.expanduser(args.dataset)
     if path.lower().endswith((".npz", ".pt")) and not os.path.exists(path):
@@ -232,7 +232,7 @@ def _training(args: argparse.Namespace, sub_gcns: int, nodes: int) -> Training:
     if settings["class_weights"] == ["balanced"]:
         settings["class_weights"] = "balanced"
     if settings["lr"] is None:
-        splits = METHODS[getattr(args, "method", RunConfig.method)].splits and not (args.budget or args.phases)
+        splits = getattr(args, "method", "gist") not in UNSPLIT and not (args.budget or args.phases)
         settings["lr"] = chosen_lr(sub_gcns, max(args.hidden)) if splits else Training.lr
     return Training(**settings)
 

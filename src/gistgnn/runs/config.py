@@ -10,7 +10,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gistgnn.baselines.registry import METHODS
+from gistgnn.baselines.registry import METHODS, UNSPLIT
 from gistgnn.defaults import CHOSEN
 from gistgnn.errors import InputError, users_code
 from gistgnn.nn import MODELS, WITH_HEADS
@@ -218,8 +218,7 @@ class RunConfig:
         from gistgnn.theta.registry import Store
 
         check_choice("method", self.method, METHODS)
-        method = METHODS[self.method]
-        if not method.splits:
+        if self.method in UNSPLIT:
             independent(self.sampler, self.method)  # refuses the whole graph before anything is trained
         layers, partitioned = len(self.model.hidden), self.partitioned_dims
         if unknown := sorted(partitioned - set(range(layers + 1))):
@@ -230,10 +229,10 @@ class RunConfig:
             return self.model.build(*((features, widths) if first else (widths[0], widths[1:])), classes)
 
         options: dict[str, Any] = {}
-        if method.splits:
+        if self.method not in UNSPLIT:
             whole = [dim - first for dim in range(first, layers + 1) if dim not in partitioned]
             options = {"input_axis": None if first else 0, "whole": whole, "partition": self.partition}
-        trainer: GIST = method.load()(
+        trainer: GIST = METHODS[self.method](
             build,
             self.model.hidden if first else (features, *self.model.hidden),
             self.sub_gcns,
