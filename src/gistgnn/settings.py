@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gistgnn.errors import InputError
@@ -272,9 +273,13 @@ class Training:
 
     def make_optimizer(self, parameters: "Iterable[Tensor]") -> "Optimizer":
         """Return a new optimiser of the parameters."""
-        from gistgnn.training.optimizer import make_optimizer
+        from gistgnn.training.optimizer import CLASSES, eager
 
-        return make_optimizer(self.optimizer, parameters, self.lr, self.weight_decay, self.momentum)
+        make: Any = names.find_named("optimizer", self.optimizer)
+        given = {"weight_decay": self.weight_decay, "momentum": self.momentum}
+        if isinstance(make, str):  # fused: one pass over the parameters in a step, on the CPU as well
+            make = partial(eager(CLASSES[make]), weight_decay=self.weight_decay, fused=True)
+        return make(parameters, lr=self.lr, **{name: value for name, value in given.items() if value})
 
     def autocast(self, device: "torch.device") -> "torch.autocast":
         """Return the context in which a step's forward pass and loss run."""

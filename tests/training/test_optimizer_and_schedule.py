@@ -35,7 +35,7 @@ def test_what_is_no_optimiser_of_a_round_is_refused() -> None:
     }
     for message, optimizer in wrong.items():
         with refused("the optimizer", message):
-            check_optimizer(optimizer, 0.01, 0.0, 0.0)
+            check_optimizer(Training(1, optimizer=optimizer))
 
 
 def rates(schedule: Any, steps: int = 20, lr: float = 0.5) -> list[float]:

@@ -75,7 +75,7 @@ class Setup:
         gist, variant = self.gist, self.variant
         training = replace(self.given, **variant.settings)
         if training.optimizer not in NAMES["optimizer"]:
-            check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
+            check_optimizer(training)
         if variant.independent:
             self.sampling = independent(self.sampling, gist.method)
         graph = gist.ranks.load(partial(self._load, training))

@@ -2,12 +2,12 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -24,28 +24,15 @@ Factor = Callable[[float], float]
 MakeScheduler = Callable[..., LRScheduler]
 """Returns a scheduler of torch; its first argument is called `optimizer`."""
 
-_CLASSES: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+CLASSES: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
-def make_optimizer(
-    optimizer: str | MakeOptimizer, parameters: Iterable[Tensor], lr: float, weight_decay: float, momentum: float
-) -> Optimizer:
-    """Return a new optimiser of the parameters; the arguments are settings of `Training`."""
-    make: Any = find_named("optimizer", optimizer)
-    if isinstance(make, str):
-        own = {"momentum": momentum} if make == "sgd" else {}
-        # fused: one pass over the parameters in a step, on the CPU as well
-        return eager(_CLASSES[make])(parameters, lr=lr, weight_decay=weight_decay, fused=True, **own)
-    given = {"weight_decay": weight_decay, "momentum": momentum}
-    return make(parameters, lr=lr, **{name: value for name, value in given.items() if value})
-
-
-def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: float, momentum: float) -> None:
+def check_optimizer(training: Any) -> None:
     """Raise InputError unless the user's function makes an optimiser that can take a step in a round."""
-    parameter, name = nn.Parameter(torch.zeros(2, 2)), named_as(optimizer)
+    parameter, name, lr = nn.Parameter(torch.zeros(2, 2)), named_as(training.optimizer), training.lr
     advice = "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
     with users_code(f"the optimizer {name} cannot be made", advice):
-        made = make_optimizer(optimizer, [parameter], lr, weight_decay, momentum)
+        made = training.make_optimizer([parameter])
     if not isinstance(made, Optimizer):
         raise InputError(f"the optimizer {name} gave a {type(made).__name__}: {advice}")
     if any(group["lr"] != lr for group in made.param_groups):
