@@ -23,6 +23,7 @@ from gistgnn.settings import Training
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store, StoreName
+from gistgnn.theta.slices import fill
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.checks import check_count, check_kind
 from gistgnn.utils.machine import usable_device
@@ -203,8 +204,12 @@ class GlobalModel:
             self._theta = self._make_theta(spec, anew=resumed or self._theta is not None)
             self._begins_with_given = init is not None
             self.next_round = 0
-        if training.cross_weights == "zero" and not resumed:
-            self.begin_round(first).begin_as_narrow_models(self._full_spec)
+        if training.cross_weights == "zero" and not resumed:  # every sub-GCN begins as a narrow model of its own
+            round_ = self.begin_round(first)
+            for i, sub in zip(round_.members, round_, strict=True):
+                widths = self.layout.widths(map(len, round_.blocks[i]))
+                fill(sub, replace(self._full_spec, widths=widths, stream=(i,)).initial_tensors())
+            round_.aggregate()
             self.next_round = self.theta.place.round = 0
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:

@@ -61,15 +61,6 @@ class Partition:
         own: dict[str, Any] = {"whole": self._chosen_whole, "kind": self.kind, "seed": self.seed, "names": self.names}
         return Partition(self.features, sub_gcns, **own)
 
-    def check_equal(self) -> None:
-        """Raise InputError unless the blocks of every axis have the same size."""
-        if self.kind == "categorical":
-            raise InputError("the partition is categorical, but copies need equal blocks: use the balanced partition")
-        for axis in self.split:
-            if (d := self.features[axis]) % self.sub_gcns:
-                uneven = f"{d} features of {self.names[axis]} do not make {self.sub_gcns} equal blocks"
-                raise InputError(f"{uneven}, which copies need: change the width or sub_gcns")
-
     def blocks(self, draw: int) -> list[Blocks]:
         """Return the blocks of one draw: for each of the m sub-GCNs one ascending index tensor per axis."""
         m, axes = self.sub_gcns, list[list[Tensor]]()

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,6 @@ from torch.optim import Optimizer
 from gistgnn.errors import DivergedError, GistError, InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
-from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.slices import THETA, fill, give_moments, trained_tensors
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.prefetch import prefetch
@@ -90,13 +88,6 @@ class Round:
     def __len__(self) -> int:
         """Return m, the number of sub-GCNs on all ranks."""
         return len(self.blocks)
-
-    def begin_as_narrow_models(self, full: ModelSpec) -> None:
-        """Give every sub-GCN the initial values of a narrow model of its own, and write them into Θ."""
-        for i, sub in zip(self.members, self, strict=True):
-            widths = full.layout.widths(map(len, self.blocks[i]))
-            fill(sub, replace(full, widths=widths, stream=(i,)).initial_tensors())
-        self.aggregate()
 
     def input_columns(self, i: int) -> Tensor | None:
         """Return the input features that sub-GCN i sees, or None for all of them (d_0 is not partitioned)."""

@@ -129,9 +129,15 @@ def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int 
     """Raise InputError unless the axes can be split as the phases say."""
     for phase in phases:
         own = partition.split_into(phase.sub_gcns)
-        if phase.copies:
-            if input_axis in partition.split:
-                raise InputError("a phase has copies, but the input features are partitioned: leave their axis whole")
-            own.check_equal()
+        if not phase.copies:
+            continue
+        if input_axis in partition.split:
+            raise InputError("a phase has copies, but the input features are partitioned: leave their axis whole")
+        if own.kind == "categorical":
+            raise InputError("the partition is categorical, but copies need equal blocks: use the balanced partition")
+        for axis in own.split:
+            if (d := own.features[axis]) % phase.sub_gcns:
+                uneven = f"{d} features of {own.names[axis]} do not make {phase.sub_gcns} equal blocks"
+                raise InputError(f"{uneven}, which copies need: change the width or sub_gcns")
     if partition.kind == "categorical" and len({phase.sub_gcns for phase in phases}) > 1:
         raise InputError("the partition is categorical, but the phases differ in m: use the balanced partition")

@@ -28,7 +28,23 @@ def add_parser(commands: Any) -> None:
     add("--undirected", action=argparse.BooleanOptionalAction, default=None, help=text)
     add("--memory", type=options.memory_size, metavar="GIB", help="beside the pages of mapped files (default: 2)")
     options.add_shared(parser, "--data-root", "--json")
-    _add_partition(commands)
+    parser = options.add_command(
+        commands, "partition", _partition, "cut a graph into clusters",
+        description="Cut a graph into clusters, keep them for later runs, and say how good the cut is. With --out, "
+        "write the graph of a folder to another one in the order of its clusters, without the graph in memory.",
+        example="gistgnn partition --dataset cora --clusters 50\n"
+        "gistgnn partition --dataset papers --clusters 4000 --out papers-clusters --memory 4",
+    )  # fmt: skip
+    add = parser.add_argument
+    options.add_data_options(parser, default="digits")
+    add("--clusters", type=int, metavar="C", help="number of clusters c (default: as many as batches need)")
+    text = "(default: metis; with --out auto: METIS where its memory fits, otherwise stream)"
+    add("--method", choices=("auto", *options.CLUSTER_METHODS), help=text)
+    add("--out", type=Path, metavar="DEST", help="write the graph to this folder, which must not exist, or be empty")
+    add("--memory", type=options.memory_size, metavar="GIB", help="with --out: of each process (default: 2)")
+    add("--inductive", action="store_true", help="cut the subgraph of the training nodes")
+    add("--seed", type=options.seed, default=0, help="seed of the later run (default: 0)")
+    options.add_shared(parser, "--json")
 
 
 def _convert(args: argparse.Namespace) -> int:
@@ -54,26 +70,6 @@ def _convert(args: argparse.Namespace) -> int:
     print(f"    on disk  {size(manifest.nbytes)}")
     print(f"       took  {duration(seconds)}, {size(peak)} of memory")
     return 0
-
-
-def _add_partition(commands: Any) -> None:
-    parser = options.add_command(
-        commands, "partition", _partition, "cut a graph into clusters",
-        description="Cut a graph into clusters, keep them for later runs, and say how good the cut is. With --out, "
-        "write the graph of a folder to another one in the order of its clusters, without the graph in memory.",
-        example="gistgnn partition --dataset cora --clusters 50\n"
-        "gistgnn partition --dataset papers --clusters 4000 --out papers-clusters --memory 4",
-    )  # fmt: skip
-    add = parser.add_argument
-    options.add_data_options(parser, default="digits")
-    add("--clusters", type=int, metavar="C", help="number of clusters c (default: as many as batches need)")
-    text = "(default: metis; with --out auto: METIS where its memory fits, otherwise stream)"
-    add("--method", choices=("auto", *options.CLUSTER_METHODS), help=text)
-    add("--out", type=Path, metavar="DEST", help="write the graph to this folder, which must not exist, or be empty")
-    add("--memory", type=options.memory_size, metavar="GIB", help="with --out: of each process (default: 2)")
-    add("--inductive", action="store_true", help="cut the subgraph of the training nodes")
-    add("--seed", type=options.seed, default=0, help="seed of the later run (default: 0)")
-    options.add_shared(parser, "--json")
 
 
 def _partition(args: argparse.Namespace) -> int:

@@ -61,7 +61,14 @@ def _run(args: argparse.Namespace) -> int:
         plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, epochs, timed=timed)
     if args.json:
         return options.print_json(plan.as_dict())
-    _print_graph(plan)
+    graph, batch, there = plan.graph, plan.batch, plan.resources
+    print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
+    if graph.stored:
+        print(f"in files: {size(graph.stored)} of features and edges, {graph.clusters:,} clusters")
+    print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
+    print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
+    gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
+    print(f"available: {size(there.host)} of memory{gpu}, {size(there.disk)} on the disk")
     _print_phases(plan) if plan.phased else _print_options(plan)
     print(f"\n{plan.advice}\n{_batches(plan.sampler)}")
     if plan.narrow:
@@ -93,17 +100,6 @@ def _choose(args: argparse.Namespace) -> int:
     )
     print(f"{choice['reason']}\nphases: {phases}, schedule {training['schedule']}, lr {training['lr']:g}")
     return 0
-
-
-def _print_graph(plan: "Plan") -> None:
-    graph, batch, there = plan.graph, plan.batch, plan.resources
-    print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
-    if graph.stored:
-        print(f"in files: {size(graph.stored)} of features and edges, {graph.clusters:,} clusters")
-    print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
-    print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
-    gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
-    print(f"available: {size(there.host)} of memory{gpu}, {size(there.disk)} on the disk")
 
 
 def _print_options(plan: "Plan") -> None:

@@ -14,9 +14,7 @@ class _Stream(io.FileIO):
     first write raises an OSError.
     """
 
-    def __init__(self, handle: int) -> None:
-        super().__init__(handle, "w", closefd=False)
-        self._number, self._failed = handle, False
+    _failed = False
 
     def write(self, data: Any) -> int:
         """Write bytes, and return how many."""
@@ -25,7 +23,7 @@ class _Stream(io.FileIO):
                 return super().write(data)
             except OSError as error:
                 self._failed = True
-                if self._number == 1:
+                if self.fileno() == 1:
                     raise OSError(error.errno, error.strerror, "standard output") from error
         return memoryview(data).nbytes
 
@@ -49,7 +47,7 @@ def open_streams() -> None:
             own = {key: getattr(stream, key) for key in ("encoding", "line_buffering", "write_through")}
             with contextlib.suppress(OSError):
                 stream.flush()
-        raw = io.BufferedWriter(_Stream(handle))
+        raw = io.BufferedWriter(_Stream(handle, "w", closefd=False))
         setattr(sys, name, io.TextIOWrapper(raw, errors="backslashreplace", **own))
 
 

@@ -2,15 +2,12 @@
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gistgnn.cli.options import Parser, add_command, add_shared, count, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import printable
 from gistgnn.utils.formats import plural
-
-if TYPE_CHECKING:
-    from gistgnn.theory import Check
 
 
 def add_parser(commands: Any) -> None:
@@ -37,7 +34,7 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     load_torch()
     from gistgnn.theory import check, check_prediction, least_eigenvalue, load_problem, predict
-    from gistgnn.utils.console import spinner
+    from gistgnn.utils.console import print_table, spinner
 
     graph, sizes = args.graph, (args.sub_gcns, args.local_steps, args.width)
     chosen = {"step_size": args.step_size, "gamma": args.gamma}
@@ -53,23 +50,17 @@ def _run(args: argparse.Namespace) -> int:
         record |= {"assumptions": [asdict(each) for each in checks], "hold": all(each.holds for each in checks)}
         return print_json({**record, "prediction": prediction})
     print(f"{printable(graph)}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
-    _print(checks, prediction)
-    return 0
-
-
-def _print(checks: "list[Check]", prediction: dict[str, Any] | None) -> None:
-    from gistgnn.utils.console import print_table
-
     rows = [(each.name, "yes" if each.holds else "no", f"{each.value:.3g}", each.detail) for each in checks]
     print_table("", columns := ("assumption", "holds", "value", "why"), rows, left=columns)
     failing = sum(not assumption.holds for assumption in checks)
     print("\nall hold" if not failing else f"\n{failing} of {len(checks)} do not hold")
     if prediction is None:
         print("nothing is predicted: λ_0 is 0, so that no bound contracts")
-        return
+        return 0
     print("\nprediction" + (", as if all assumptions held" if failing else ""))
     for label, value in _lines(prediction):
         print(f"  {label:<56} {value}")
+    return 0
 
 
 def _lines(p: dict[str, Any]) -> list[tuple[str, str]]:

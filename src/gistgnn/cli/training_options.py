@@ -43,7 +43,6 @@ BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which i
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from gistgnn.cli.options import Options
     from gistgnn.graphs import Graph, GraphSizes
     from gistgnn.sampling import Sampling
 
@@ -77,6 +76,11 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     "metric": dict(shown="accuracy, or f1_micro with several labels"),
 }
 
+_PHASES = (
+    "a run in phases with different m: sub-GCNs and epochs, then what differs from the other options: copies (one "
+    "sub-GCN trains for all; copies=P: P do), lr=X, schedule=S, redraw=K; such as 8:20,copies 8:40 1:2,lr=0.0003"
+)
+
 # The settings of samplers, whose modules import torch. Several samplers may have a setting of the same name.
 _DRAWS = "output nodes of a batch (default: 512); saint-*: draws (default: 6000, 4000, 2000)"
 _NODES = "ladies, fastgcn: nodes drawn for each layer: a number, or several (default: 512)"
@@ -103,7 +107,17 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     add = partial(options.add_fields, special=_CHOSEN)
     of_model = ("name", "args", "hidden", "dropout", "norm", "activation", "heads", "attention_dropout")
     add(group("model"), ModelConfig, *of_model)
-    _add_gist_options(group("GIST"), several)
+    of_gist = group("GIST")
+    if several:
+        of_gist.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
+    else:
+        add(of_gist, RunConfig, "sub_gcns", "method")
+    rounds = ("local_steps", "epochs", "training", "redraw_every", "cross_weights", "optimizer_state")
+    add(of_gist, RunConfig.training, *rounds)
+    text = "for the run, such as 10min: m, phases and schedule are chosen by measuring steps"
+    of_gist.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
+    of_gist.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=_PHASES)
+    add(of_gist, RunConfig, "partitioned", "runner", *(() if several else ("store", "share", "store_precision")))
     batches = group("batches")
     text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
     text += "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: auto: "
@@ -119,22 +133,6 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     names = ("optimizer", "lr", "weight_decay", "momentum", "schedule", "precision", "clip_norm")
     add(group("optimiser"), RunConfig.training, *names, "patience", "evaluate_every")
     options.add_evaluation_options(parser, default="auto")
-
-
-def _add_gist_options(group: "Options", several: str) -> None:
-    add = partial(options.add_fields, group, special=_CHOSEN)
-    if several:
-        group.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
-    else:
-        add(RunConfig, "sub_gcns", "method")
-    add(RunConfig.training, "local_steps", "epochs", "training", "redraw_every", "cross_weights", "optimizer_state")
-    text = "for the run, such as 10min: m, phases and schedule are chosen by measuring steps"
-    group.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
-    text = "a run in phases with different m: sub-GCNs and epochs, then what differs from the other options: copies "
-    text += "(one sub-GCN trains for all; copies=P: P do), lr=X, schedule=S, redraw=K; "
-    text += "such as 8:20,copies 8:40 1:2,lr=0.0003"
-    group.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=text)
-    add(RunConfig, "partitioned", "runner", *(() if several else ("store", "share", "store_precision")))
 
 
 def parse_phase(text: str) -> Phase:

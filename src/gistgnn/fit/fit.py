@@ -139,7 +139,9 @@ class Fit(Run):
         if self._saver:
             self._saver.round_is_over(progress.rounds)
         finished = progress.rounds >= self.schedule.rounds
-        late = self._end is not None and self._is_late(now, self._end) and not finished
+        self._longest_round = max(self._longest_round, now - self._round_begun)
+        needed = self._longest_round + 2 * self._longest_evaluation  # for one more round and its evaluation
+        late = self._end is not None and self._ranks.any(now + needed > self._end) and not finished
         if progress.rounds % plan.evaluate_every == 0 or plan.last or late:
             self._evaluate(plan, loss)
         self._call("on_round_end", loss)
@@ -202,11 +204,6 @@ class Fit(Run):
         for callback in self._callbacks:
             if callable(own := getattr(callback, hook, None)):
                 own(self, *given)
-
-    def _is_late(self, now: float, end: float) -> bool:
-        """Whether a rank has no time for one more round and its evaluation."""
-        self._longest_round = max(self._longest_round, now - self._round_begun)
-        return self._ranks.any(now + self._longest_round + 2 * self._longest_evaluation > end)
 
     def _evaluate(self, plan: RoundPlan, loss: float) -> None:
         progress, metric, begun = self.progress, self._setup.metric, time.perf_counter()

@@ -28,9 +28,14 @@ class Criterion:
         record: the settings of `Training` that have led to it, as JSON.
     """
 
-    def __init__(self, loss: Loss, name: str, record: dict[str, Any]) -> None:
-        self.name, self.record = name, record
-        self._loss, self._each = loss, _unreduced(loss)
+    def __init__(self, loss: Callable[..., Tensor], name: str, record: dict[str, Any]) -> None:
+        self.name, self.record, self._loss = name, record, loss
+        self._each: Any = loss  # gives a value for each node, where torch's `reduction` can be asked for it
+        if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
+            self._each = copy.copy(loss)
+            self._each.reduction = "none"
+        elif "reduction" in parameters_of(loss):
+            self._each = partial(loss, reduction="none")
 
     def __call__(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the mean over the nodes, or the sum with weights [n], from logits [n, C]; [m] from [m, n, C]."""
@@ -124,12 +129,3 @@ def _weights(class_weights: str | Sequence[float], targets: Tensor, classes: int
     if len(class_weights) != classes:
         raise InputError(f"class_weights has {len(class_weights)} numbers, expected {classes}, one for each class")
     return torch.tensor(class_weights, dtype=torch.float32, device=targets.device)
-
-
-def _unreduced(loss: Callable[..., Tensor]) -> Loss:
-    """Return the loss that gives a value for each node, where torch's `reduction` can be asked for it."""
-    if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
-        each: Any = copy.copy(loss)
-        each.reduction = "none"
-        return each
-    return partial(loss, reduction="none") if "reduction" in parameters_of(loss) else loss

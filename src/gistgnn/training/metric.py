@@ -113,10 +113,6 @@ def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
     }
 
 
-def _label_score(name: str, logits: Tensor, targets: Tensor) -> float:
-    return label_scores(targets, predicted_labels(logits, targets.dim() == 2))[name]
-
-
 _SKLEARN = {
     "balanced_accuracy": "balanced_accuracy_score",
     "roc_auc": "roc_auc_score",
@@ -127,7 +123,9 @@ _SKLEARN = {
 }
 
 
-def _by_sklearn(name: str, logits: Tensor, targets: Tensor) -> float:
+def _score(name: str, logits: Tensor, targets: Tensor) -> float:
+    if name not in _SKLEARN:
+        return label_scores(targets, predicted_labels(logits, targets.dim() == 2))[name]
     from sklearn import metrics  # slow to import
 
     score: Callable[..., Any] = getattr(metrics, _SKLEARN[name])
@@ -150,7 +148,7 @@ def _by_sklearn(name: str, logits: Tensor, targets: Tensor) -> float:
 
 NAMED = {
     name: Metric(
-        partial(_by_sklearn if name in _SKLEARN else _label_score, name),
+        partial(_score, name),
         name,
         higher_is_better=name not in ("mae", "rmse"),
         percent=name in CLASS_METRICS,
