@@ -11,16 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from gistgnn.distributed import Alone
 from gistgnn.layout.axes import Layout, Segment, named_tensors
 from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GAT, GCN, GraphSAGE
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import Batch, forward
-from gistgnn.theta.exchange import Exchange
-from gistgnn.theta.memory import InMemory
-from gistgnn.theta.model_spec import TensorSpec
-from gistgnn.theta.slices import Slices, fill, give_moments, name_of, trained_tensors
+from gistgnn.theta.slices import fill, give_moments, name_of, trained_tensors
 from gistgnn.theta.theta import Theta
 from tests.helpers.fitting import same
 from tests.helpers.models import C, F, Stack, built, every_model, layout_of, tiny_graph
@@ -39,17 +35,12 @@ class Split(NamedTuple):
     subs: list[nn.Module]
 
 
-def theta_of(layout: Layout, features: tuple[int, ...], tensors: dict[str, Tensor]) -> Theta:
-    """A Θ in the memory of one process, with copies of the tensors."""
-    copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-    specs = {name: TensorSpec(tensor.shape, tensor.dtype) for name, tensor in copies.items()}
-    return Theta(InMemory(Slices(layout, layout.widths(features), specs), copies), Exchange(Alone()))
-
-
 def split(name: str, features: tuple[int, ...], m: int, whole: set[int], kind: str, seed: int) -> Split:
     layout = layout_of(name)
     full = built(name, features, seed)
-    theta = theta_of(layout, features, named_tensors(full))
+    theta = Theta.of_tensors(
+        layout, layout.widths(features), {n: t.detach().clone() for n, t in named_tensors(full).items()}
+    )
     blocks = Partition(features, m, whole=whole, kind=kind, seed=seed).blocks(0)
     subs = [built(name, [len(b) for b in own], seed + 1) for own in blocks]
     for i in theta.begin(0, blocks):
@@ -108,7 +99,9 @@ def test_take_and_put_do_what_the_definition_says(data: st.DataObject) -> None:
 
 def test_flags_are_not_averaged() -> None:
     flags = {"flag": torch.tensor(True), "mask": torch.tensor([True, False, True, False])}
-    theta = theta_of(Layout({"flag": (), "mask": ((Segment(0),),)}, (1,)), (4,), flags)
+    theta = Theta.of_tensors(
+        Layout({"flag": (), "mask": ((Segment(0),),)}, (1,)), (4,), {n: f.clone() for n, f in flags.items()}
+    )
     subs = [nn.Module(), nn.Module()]
     for sub, own in zip(subs, ([0, 3], [1, 2]), strict=True):
         sub.register_buffer("flag", flags["flag"])
@@ -197,7 +190,7 @@ def test_a_sub_gcn_is_theta_with_the_rest_zero(name: str, whole: set[int], extra
     full = build(widths).double().eval()
     for tensor in named_tensors(full).values():
         tensor.detach().normal_()
-    theta = theta_of(layout, layout.features(widths), named_tensors(full))
+    theta = Theta.of_tensors(layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()})
     x = torch.randn(12, widths[0], dtype=torch.float64)
     batch = Batch(x, graph.edge_index, graph.y, graph.train)
     blocks = Partition(widths, m, whole=whole, seed=seed).blocks(0)

@@ -146,7 +146,7 @@ class Mirror(Exchange):
         super().__init__(ranks)
         self._workers, self._buffers = workers, buffers
 
-    def agree(self, place: InMemory, losses: Losses, error: GistError | None, trained: Mapping[int, Trained]) -> Losses:
+    def agree(self, losses: Losses, error: GistError | None, trained: Mapping[int, Trained]) -> Losses:
         """Return the mean of all ranks' losses, weighted by their workers."""
         ranks = self.ranks
         every = ranks.gather([losses.get(0), error_message(error)])

@@ -14,10 +14,10 @@ from gistgnn.distributed import Ranks, World, communication
 from gistgnn.distributed.ranks import error_message, raise_first
 from gistgnn.errors import GistError
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.slices import MOMENTS, THETA, Piece, Slices, Trained, name_of, value_of, values_by_key
+from gistgnn.theta.model_spec import TensorSpec
+from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, is_counter, name_of, shape_of, value_of
 
 Losses = dict[int, float]  # sub-GCN -> mean over its steps
-Item = tuple[str, Piece]  # the key of a tensor or moment, and a piece of a sub-GCN's slice of it
 
 
 class Exchange:
@@ -45,7 +45,7 @@ class Exchange:
         """The sub-GCNs that this rank trains, of m."""
         return list(range(self.ranks.rank, sub_gcns, self.ranks.count))
 
-    def agree(self, place: InMemory, losses: Losses, error: GistError | None, trained: Mapping[int, Trained]) -> Losses:
+    def agree(self, losses: Losses, error: GistError | None, trained: Mapping[int, Trained]) -> Losses:
         """Merge the losses of all ranks' sub-GCNs, and which moments their optimisers keep.
 
         If a rank has an error, raise the first on all of them.
@@ -54,11 +54,17 @@ class Exchange:
             if error:
                 raise error
             return losses
-        values, counts = values_by_key([*trained.values()], place.slices.specs)
-        own: dict[str, Any] = {"losses": losses, "error": error_message(error)}
-        own["bytes"] = sum(tensor.nbytes for tensors in values.values() for tensor in tensors)
-        own["keys"] = [key for key in values if key.startswith(MOMENTS)]
-        every = self.ranks.gather({**own, "counters": {key: float(count) for key, count in counts.items()}})
+        size, keys, counters = 0, dict[str, None](), dict[str, float]()
+        for sub in trained.values():
+            for key, value in sub.items():
+                if is_counter(key, value, sub[f"{THETA}{name_of(key)}"].shape):
+                    counters[key] = max(float(value), counters.get(key, float(value)))
+                    continue
+                size += value.nbytes
+                if key.startswith(MOMENTS):
+                    keys[key] = None
+        own = {"losses": losses, "error": error_message(error), "bytes": size}
+        every = self.ranks.gather({**own, "keys": list(keys), "counters": counters})
         raise_first([each["error"] for each in every], error)
         self.ranks.traffic.rounds += 1
         self.ranks.traffic.slices += sum(each["bytes"] for each in every)
@@ -76,29 +82,26 @@ class Exchange:
         """Exchange the trained sub-GCNs; return what this rank writes of each into what it holds of Θ."""
         if not isinstance(self.ranks, Ranks):
             return trained
-        slices, own, found = place.slices, self.ranks.rank, self.kept(trained)
+        slices, homes = place.slices, place.homes
+        keys = [*(f"{THETA}{name}" for name in slices.specs), *self.keys]  # in this order they are sent
+        own, every = self.ranks.rank, range(self.ranks.count)
+        found = {i: sub | self.counts() for i, sub in trained.items()}
         for turn in self.turns(len(slices.blocks)):
             i = turn[own]
-            mine = [[] if i is None else self.items(place, i, own, rank) for rank in range(len(turn))]
-            given = [[piece.of(value_of(trained[i or 0], key)) for key, piece in each] for each in mine]
-            theirs = [[] if j is None else self.items(place, j, rank, own) for rank, j in enumerate(turn)]
-            forms = [[(piece.shape, slices.specs[name_of(key)].dtype) for key, piece in each] for each in theirs]
-            arrived = self.ranks.exchange(given, forms, place.device)
-            for j, each, tensors in zip(turn, theirs, arrived, strict=True):
-                if j is not None and each:
-                    sub = {key: value for (key, _), value in zip(each, tensors, strict=True)} | self.counts()
+            mine = [] if i is None else [value_of(trained[i], key) for key in keys]
+            arrived = self.ranks.exchange(
+                [mine if _sends(homes, own, rank) else [] for rank in every],
+                [
+                    [] if j is None or not _sends(homes, rank, own) else _forms(slices, keys, j)
+                    for rank, j in enumerate(turn)
+                ],
+                place.device,
+            )
+            for j, tensors in zip(turn, arrived, strict=True):
+                if j is not None and tensors:
+                    sub = dict(zip(keys, tensors, strict=True)) | self.counts()
                     found[j] = place.hold(f"{j:05}", sub, slices.blocks[j])
         return found
-
-    def kept(self, trained: dict[int, Trained]) -> dict[int, Trained]:
-        """What this rank writes of the sub-GCNs that it has trained itself, without an exchange."""
-        return {i: sub | self.counts() for i, sub in trained.items()}
-
-    def items(self, place: InMemory, i: int, sender: int, receiver: int) -> list[Item]:
-        """What a rank sends another one of sub-GCN i after training: all of it, where that writes another copy of Θ."""
-        if place.homes[receiver] != receiver or place.homes[sender] == receiver:
-            return []
-        return items_of(place.slices, i, 0, self.keys)
 
     def collected(self, place: InMemory, *, best: bool) -> dict[str, Tensor] | None:
         """All of Θ, or of the best Θ, on rank 0, where ranks hold rows of it; None: the place has all of it."""
@@ -121,8 +124,12 @@ class Exchange:
         return {key: torch.tensor(count) for key, count in self.counters.items()}
 
 
-def items_of(slices: Slices, i: int, share: int, keys: Sequence[str]) -> list[Item]:
-    """The pieces in a share of a sub-GCN's slice: of Θ, and of the moments under these keys."""
-    names = [*(f"{THETA}{name}" for name in slices.specs), *keys]
-    pieces = {name: slices.piece(name, cut, share) for name, cut in slices.cuts[i].items()}
-    return [(key, pieces[name_of(key)]) for key in names]
+def _sends(homes: Sequence[int], rank: int, other: int) -> bool:
+    """Whether a rank sends its sub-GCNs to another one, which writes another copy of Θ."""
+    return homes[other] == other and homes[rank] != other
+
+
+def _forms(slices: Slices, keys: Sequence[str], i: int) -> list[TensorSpec]:
+    """The shapes and types of the tensors of a sub-GCN."""
+    specs = [(name, slices.specs[name]) for name in map(name_of, keys)]
+    return [TensorSpec(shape_of(spec.shape, slices.cuts[i][name]), spec.dtype) for name, spec in specs]

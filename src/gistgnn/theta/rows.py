@@ -1,16 +1,18 @@
 """Θ by rows over the ranks: each owns 1/W of the rows of every tensor, and nobody holds all of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from gistgnn.distributed import Ranks, World
 from gistgnn.storage.tensors import temporary_tensors
-from gistgnn.theta.exchange import Exchange, Item, items_of
+from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import TensorSpec
-from gistgnn.theta.slices import Trained, gather, name_of, shape_of
+from gistgnn.theta.slices import THETA, Piece, Slices, Trained, gather, name_of, shape_of, value_of
+
+Item = tuple[str, Piece]  # the key of a tensor or moment, and a piece of a sub-GCN's slice of it
 
 
 # The owners send each rank the slices of its sub-GCNs, and get them back after the round.
@@ -30,8 +32,8 @@ class Rows(Exchange):
         keys, own = [key for key, value in place.moments.items() if value.dim()], self.ranks.rank
         for turn in self.turns(len(slices.blocks)):
             i = turn[own]
-            given = [[] if j is None else items_of(slices, j, own, keys) for j in turn]
-            items = [[] if i is None else items_of(slices, i, owner, keys) for owner in range(len(turn))]
+            given = [[] if j is None else _items(slices, j, own, keys) for j in turn]
+            items = [[] if i is None else _items(slices, i, owner, keys) for owner in range(len(turn))]
             arrived = self.ranks.exchange(
                 [[gather(place.target(key), piece.cut) for key, piece in each] for each in given],
                 [[(piece.shape, place.target(key).dtype) for key, piece in each] for each in items],
@@ -44,12 +46,22 @@ class Rows(Exchange):
                 found = {key: rows.view(shape) for key, rows, shape in zip(names, joined, shapes, strict=True)}
                 yield i, place.hold(f"take-{i:05}", found)
 
-    def kept(self, trained: dict[int, Trained]) -> dict[int, Trained]:
-        return {}
-
-    def items(self, place: InMemory, i: int, sender: int, receiver: int) -> list[Item]:
-        """The rows that the receiver owns."""
-        return items_of(place.slices, i, receiver, self.keys)
+    def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
+        """Send the trained slices to their owners, and return what arrives here for this rank's rows."""
+        slices, own, found = place.slices, self.ranks.rank, dict[int, Trained]()
+        for turn in self.turns(len(slices.blocks)):
+            i, given = turn[own], list[list[Tensor]]()
+            for owner in range(len(turn)):
+                pieces = [] if i is None else _items(slices, i, owner, self.keys)
+                values = ((value_of(trained[i or 0], key), piece.rows) for key, piece in pieces)
+                given.append([value.reshape(-1, *value.shape[1:])[rows] for value, rows in values])
+            items = [[] if j is None else _items(slices, j, own, self.keys) for j in turn]
+            forms = [[(piece.shape, slices.specs[name_of(key)].dtype) for key, piece in each] for each in items]
+            for j, each, tensors in zip(turn, items, self.ranks.exchange(given, forms, place.device), strict=True):
+                if j is not None:
+                    sub = {key: value for (key, _), value in zip(each, tensors, strict=True)} | self.counts()
+                    found[j] = place.hold(f"{j:05}", sub, slices.blocks[j])
+        return found
 
     def collected(self, place: InMemory, *, best: bool) -> dict[str, Tensor]:
         """All of the tensors of which the ranks have rows, on rank 0 and in a temporary file; elsewhere nothing."""
@@ -71,3 +83,10 @@ class Rows(Exchange):
                 elif part.numel():
                     ranks.receive(part, rank)
         return whole
+
+
+def _items(slices: Slices, i: int, share: int, keys: Sequence[str]) -> list[Item]:
+    """The pieces in a share of a sub-GCN's slice: of Θ, and of the moments under these keys."""
+    names = [*(f"{THETA}{name}" for name in slices.specs), *keys]
+    pieces = {name: slices.piece(name, cut, share) for name, cut in slices.cuts[i].items()}
+    return [(key, pieces[name_of(key)]) for key in names]

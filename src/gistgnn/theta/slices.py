@@ -33,10 +33,6 @@ class Piece:
     cut: Cut  # the same entries as a cut of the share
     shape: torch.Size
 
-    def of(self, value: Tensor) -> Tensor:
-        """The piece of the sub-GCN's slice; a single number is a row."""
-        return value.reshape((*value.shape, 1)[0], *value.shape[1:])[self.rows].view(self.shape)
-
 
 # An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 class Slices:

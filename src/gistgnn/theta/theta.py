@@ -1,6 +1,6 @@
 """The global parameters Θ: sub-GCNs take their slices from it (subGCNs) and write them back (subAgg)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gistgnn.distributed import Alone, World
 from gistgnn.errors import GistError, InputError
+from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.storage.json_files import read_json
@@ -55,6 +56,12 @@ class Theta:
         slices, exchange = _shared(store, spec, ranks)
         place = _place(store).reopen(store, slices, ranks)
         return cls(place, exchange) if place else None
+
+    @classmethod
+    def of_tensors(cls, layout: Layout, widths: Sequence[int], tensors: Mapping[str, Tensor]) -> "Theta":
+        """A Θ in the memory of one process, with tensors that are not copied."""
+        specs = {name: TensorSpec(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+        return cls(InMemory(Slices(layout, widths, specs), tensors), Exchange(Alone()))
 
     @property
     def specs(self) -> dict[str, TensorSpec]:
@@ -106,7 +113,7 @@ class Theta:
     def agree(self, losses: Losses, error: GistError | None) -> Losses:
         """Merge the losses of all ranks' sub-GCNs; if a rank has an error, raise the first on all of them."""
         self._take_all()
-        return self.exchange.agree(self.place, losses, error or self.place.failure, self.trained)
+        return self.exchange.agree(losses, error or self.place.failure, self.trained)
 
     def commit(self, loss: float) -> None:
         """Write the round into Θ (subAgg). Entries that several sub-GCNs hold are averaged over them."""
@@ -196,7 +203,10 @@ def _shared(store: Store, spec: ModelSpec, ranks: World) -> tuple[Slices, Exchan
 
 
 def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> tuple[int, float]:
-    """Add the files of other ranks' Θ, or of another store's, to the checkpoint; return its rounds and its loss."""
+    """Add the files of a Θ to the checkpoint that names them; return the rounds that it has been through, and the loss.
+
+    Other ranks have written them, or ranks with another store.
+    """
 
     def settle() -> None:
         """Finish the last round in all of the files."""
