@@ -114,8 +114,7 @@ def without_the_rest(graph: Graph) -> Graph:
     outside = (~graph.train).nonzero().squeeze(1)
     others = torch.stack([outside, outside.roll(1)])
     pairs = torch.cat([graph.edge_index[:, inside], others], dim=1)
-    source, target = pairs[:, pairs[1].argsort(stable=True)]
-    return replace(graph, x=x, edges=CSR.from_sorted(target, source, graph.edges.shape))
+    return replace(graph, x=x, edges=CSR.of(pairs[:, pairs[1].argsort(stable=True)], graph.num_nodes))
 
 
 @pytest.mark.parametrize(("runner", "sampler"), WAYS)

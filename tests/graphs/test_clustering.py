@@ -85,9 +85,9 @@ def test_stream_cuts_about_as_few_edges_as_metis(monkeypatch: pytest.MonkeyPatch
 
 def test_the_share_of_kept_edges() -> None:
     clusters = cluster(edges([*TWO_CLIQUES, (0, 6), (6, 0), (3, 3)]), 14, 2)  # a self-loop, and two isolated nodes
-    assert clusters.kept_edges(CSR.from_sorted(*edges(TWO_CLIQUES), (14, 14))) == 1
-    assert clusters.kept_edges(CSR.from_sorted(*edges([(0, 1), (0, 6)]), (14, 14))) == 0.5
-    assert clusters.kept_edges(CSR.from_sorted(*edges([]), (14, 14))) == 1
+    assert clusters.kept_edges(CSR.of(edges(TWO_CLIQUES).flip(0), 14)) == 1
+    assert clusters.kept_edges(CSR.of(edges([(1, 0), (6, 0)]), 14)) == 0.5
+    assert clusters.kept_edges(CSR.of(edges([]), 14)) == 1
 
 
 def test_a_directed_graph_is_clustered_as_undirected() -> None:

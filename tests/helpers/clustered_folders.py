@@ -21,7 +21,7 @@ def renumbered(graph: Graph, clusters: Clusters) -> Graph:
     by_target = np.lexsort((source.numpy(), target.numpy()))
     return Graph(
         graph.x[order],
-        CSR.from_sorted(target[by_target], source[by_target], graph.edges.shape),
+        CSR.of(torch.stack([source, target])[:, by_target], graph.num_nodes),
         graph.y[order],
         graph.train[order],
         graph.val[order],

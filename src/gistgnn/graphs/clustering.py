@@ -91,7 +91,7 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
     if not isinstance(edges, CSR):
         source, target = edges.cpu()
         keys = torch.unique(target * num_nodes + source)
-        edges = CSR.from_sorted(keys // num_nodes, keys % num_nodes, (num_nodes, num_nodes))
+        edges = CSR.of(torch.stack([keys % num_nodes, keys // num_nodes]), num_nodes)
     edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(torch.int32 if num_nodes < 2**31 else torch.int64))
     key = f"{_VERSION} {method} {num_nodes} {edges.num_edges} {edges.checksum()} {count} {seed}"
     cut = partial(_by_metis if method == "metis" else stream_clusters, edges, count, seed)

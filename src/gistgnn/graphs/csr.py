@@ -44,6 +44,13 @@ class CSR:
         self.num_nodes, self.num_edges = self.shape[0], col.numel()
 
     @classmethod
+    def of(cls, edge_index: Tensor, num_nodes: int) -> "CSR":
+        """Return the edges of an ``edge_index``: [2, E] that is sorted by (target, source)."""
+        source, target = edge_index
+        rows = torch.arange(num_nodes + 1, device=target.device)
+        return cls(torch.searchsorted(target.contiguous(), rows), source)
+
+    @classmethod
     def from_entries(
         cls, row: Tensor, col: Tensor, shape: tuple[int, int], names: tuple[str, str] = ("row", "column")
     ) -> "tuple[CSR, Tensor | None]":

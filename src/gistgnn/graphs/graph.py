@@ -109,8 +109,10 @@ class Graph:
         if names and classes != len(names):
             raise InputError(f"num_classes is {classes}, y names {len(names)} classes: leave num_classes out")
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
-        (source, target), data = checks.check_edges(edge_index, len(features), given)
-        edges = CSR.from_sorted(target, source, (len(features), len(features)))
+        sorted_edges, data = checks.check_edges(edge_index, features.shape[0], given)
+        edges = CSR.of(sorted_edges, features.shape[0])
+        if len(features) < 2**31:
+            edges = CSR(edges.rowptr, edges.col.to(torch.int32, memory_format=torch.contiguous_format))
         masks = checks.check_splits({"train": train, "val": val, "test": test}, labels, partial=partial)
         facts: dict[str, Any] = {"num_classes": classes, "name": name, "regression": regression, **masks, **data}
         return cls(features, edges, labels, class_names=names, **facts).to(features.device)
@@ -273,7 +275,7 @@ def note_doubts(graph: Graph) -> None:
 def _reversed_share(edges: CSR) -> float | None:
     """Return which share of about 1,000 edges between two nodes has a reverse edge; None: there is no such edge."""
     chosen = torch.linspace(0, len(edges.col) - 1, min(len(edges.col), _LOOKED_AT), dtype=torch.double).long()
-    sources, targets = edges.col[chosen].long(), torch.searchsorted(edges.rowptr.long(), chosen, right=True) - 1
+    sources, targets = edges.col[chosen].long(), torch.searchsorted(edges.rowptr, chosen, right=True) - 1
     check_sources(sources, len(edges.rowptr) - 1)  # those of a folder are not checked when it is opened
     between = sources != targets
     sources, targets = sources[between], targets[between]

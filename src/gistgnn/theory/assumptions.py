@@ -158,9 +158,8 @@ def nearest_nodes(graph: Graph, nodes: int) -> Graph:
     kept = torch.as_tensor(order[:nodes].astype("int64")).sort().values
     edges, _ = subgraph(kept, edge_index, relabel_nodes=True, num_nodes=n)
     part: dict[str, Any] = {key: getattr(graph, key).cpu()[kept] for key in ("x", "y", "train", "val", "test")}
-    inner = CSR.from_sorted(edges[1], edges[0], (nodes, nodes))
     part |= dict.fromkeys(graph.edge_data)  # the problems have no edge data
-    return replace(graph, edges=inner, name=f"{graph.name}, {nodes} nodes", **part)
+    return replace(graph, edges=CSR.of(edges, nodes), name=f"{graph.name}, {nodes} nodes", **part)
 
 
 def scale_inputs(problem: Problem) -> Problem:

@@ -141,8 +141,8 @@ def _write_edges(source: "Source", nodes: int, undirected: bool, folder: Path, m
 def _both_ways(graph: Graph) -> Graph:
     if graph.edge_data:
         raise InputError(f"{graph.name} has edge data: its edges cannot be made undirected; leave --undirected out")
-    (source, target), _ = check_edges(torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1), graph.num_nodes)
-    return replace(graph, edges=CSR.from_sorted(target, source, graph.edges.shape))
+    both, _ = check_edges(torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1), graph.num_nodes)
+    return replace(graph, edges=CSR.of(both, graph.num_nodes))
 
 
 Source = Blocks | TablesSource | OgbFiles
