@@ -177,10 +177,10 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
             with users_code(f"build({widths}) failed", "give the function that was given to GIST"):
                 return build(widths)
 
-        with torch.device("meta"):
-            if config.method == "ensemble" and not own:
-                found = config.trainer(features, classes)._spec.on_meta()
-            else:
+        if config.method == "ensemble" and not own:
+            found = config.trainer(features, classes)._spec.on_meta()
+        else:
+            with torch.device("meta"):
                 found = construct(make, config.model.hidden, shared=model.get("shared", False))
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
