@@ -74,8 +74,6 @@ RUN = {"graph": {}, "validation": SCORES, "test": SCORES, "train_seconds": 1.0, 
 class Finished(RunStore):
     """A store in which every run is finished, and all have the same results; `asked` are the runs it was asked for."""
 
-    rehearses = True  # whatever memory this machine has
-
     def __init__(self, *where: Any) -> None:
         super().__init__(*where)
         self.asked = list[RunConfig]()

@@ -49,6 +49,7 @@ def runs_of(experiment: Experiment, folder: Path) -> list[RunConfig]:
         runs = [run for runs in experiment.groups().values() for run in runs]
         return [run for run in runs if experiment.name != "ladies" or isinstance(run.sampler, LadiesSampling)]
     store = Finished(folder, "data")
+    store.rehearses = True  # whatever memory this machine has
     experiment.run(store)
     return store.asked
 
