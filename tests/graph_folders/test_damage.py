@@ -11,8 +11,8 @@ import pytest
 
 from gistgnn import load
 from gistgnn.graphs.conversion import convert, partition_folder
+from gistgnn.graphs.doubts import note_doubts
 from gistgnn.graphs.folder import MANIFEST, Manifest
-from gistgnn.graphs.graph import note_doubts
 from gistgnn.sampling import whole_graph
 from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.refusals import refused

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 from torch_geometric.data import HeteroData
 
+from gistgnn import GIST
 from gistgnn.graphs import Graph
-from gistgnn.graphs.graph import note_doubts
+from gistgnn.graphs.doubts import note_doubts
+from gistgnn.nn import GCN, GNN, GraphSAGE
 from tests.helpers.edges import edge_graph
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
@@ -166,6 +168,7 @@ DOUBTS: list[tuple[dict[str, Any], str]] = [
     ({}, ""),
     ({"test": []}, "graph has no test nodes: there are no test scores"),
     ({"edge_index": torch.cat([ONE_WAY, AT.repeat(2, 1)], dim=1)}, "0% of the edges of graph have a reverse edge"),
+    ({"edge_weight": torch.linspace(1, -2, 58)}, "edge_weight has negative values, such as -2"),
     ({"y": one_hot(CLASSES)}, "y has one 1 in every row"),
     ({"y": torch.cat([one_hot(CLASSES), torch.ones(30, 1)], dim=1)}, ""),
     ({"y": 1000 + AT.float(), "regression": True}, "y has a mean of 1004 and a deviation of 2.582, which takes long"),
@@ -182,6 +185,18 @@ def test_what_is_perhaps_not_meant_is_noted() -> None:
             note_doubts(Graph.build(**{**valid, **changes}))
         assert len(notes) == bool(said)
         assert said in "".join(notes)
+
+
+@pytest.mark.parametrize(("model", "same", "noted"), [(GCN, 0.5, True), (GraphSAGE, 0.5, False), (GCN, 0.8, False)])
+def test_edges_that_say_nothing_of_the_classes_are_noted(model: type[GNN], same: float, noted: bool) -> None:
+    torch.manual_seed(0)
+    y = torch.arange(200) % 2
+    edges = torch.randint(200, (2, 4000))
+    edges = edges[:, (y[edges[0]] == y[edges[1]]) == (torch.rand(4000) < same)]
+    graph = Graph.build(torch.rand(200, 3), edges, y, train=range(150), val=range(150, 200))
+    with logged(logging.WARNING) as notes:
+        GIST(lambda widths: model(3, widths, 2), (4,)).fit(graph, epochs=1, progress=False)
+    assert any("adjusted homophily" in note and "try GraphSAGE" in note for note in notes) == noted
 
 
 @pytest.mark.parametrize(("offset", "said"), [(1e9, True), (1e6, False), (0.1, False)])

@@ -30,6 +30,13 @@ class Hidden(nn.Module):
         return self.then(self.leave(self.between(self.enter(x).relu())))
 
 
+class PerNode(nn.Embedding):
+    """Has a row for every node of one graph."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h + self.weight
+
+
 class Table(nn.Module):
     """Has more dimensions at larger widths."""
 
@@ -83,6 +90,8 @@ REFUSED: list[tuple[Any, Any, list[str]]] = [
     (lambda w: Hidden(w, lambda h: h, lambda out: (out, out)), (12,), ["returned tuple", "one tensor"]),
     (lambda w: Hidden(w, raising(KeyError)), (12,), ["could not be called", "KeyError", "two"]),
     (lambda w: GraphSAGE(w[0], w[1:], C), (9, 8), ["could not be called"]),  # d_0 is not a hidden axis
+    (lambda w: Hidden(w, lambda g: g.x), (12,), ["not a graph: write forward(self, x, edge_index)"]),
+    (lambda w: Hidden(w, PerNode(99, w[0])), (12,), ["look up an nn.Embedding by ids in a column of x"]),
 ]
 
 

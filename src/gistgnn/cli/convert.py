@@ -52,7 +52,7 @@ def _convert(args: argparse.Namespace) -> int:
 
     from gistgnn.graphs import load
     from gistgnn.graphs.conversion import convert
-    from gistgnn.graphs.graph import note_doubts
+    from gistgnn.graphs.doubts import note_doubts
     from gistgnn.utils.formats import duration, size
     from gistgnn.utils.process_memory import peak_memory_bytes
 

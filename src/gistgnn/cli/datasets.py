@@ -23,8 +23,8 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import find, load
+    from gistgnn.graphs.doubts import note_doubts
     from gistgnn.graphs.folder import Manifest, verify
-    from gistgnn.graphs.graph import note_doubts
     from gistgnn.utils.console import spinner
 
     known = find(args.dataset) if args.dataset else None

@@ -129,7 +129,8 @@ def _valid_edges(value: ArrayLike, num_nodes: int) -> Tensor:
         hint = ": transpose it" if edges.ndim == 2 and edges.shape[1] == 2 else ""
         raise InputError(f"edge_index has shape {list(edges.shape)}; expected [2, edges]{hint}")
     if edges.shape[1] == 0:
-        raise InputError("edge_index has no edges (shape [2, 0]); expected at least one")
+        hint = "without a graph, give every node an edge to itself"
+        raise InputError(f"edge_index has no edges (shape [2, 0]); expected at least one: {hint}")
     if edges.is_floating_point() or edges.dtype == torch.bool:
         raise InputError(f"edge_index has dtype {edges.dtype}; expected integers (int64)")
     edges = edges.to(torch.int64)

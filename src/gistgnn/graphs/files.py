@@ -54,7 +54,9 @@ def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) 
         present |= {key: present[f"{key}_mask"] for key in named}
         if missing := [key for key in keys if key not in present]:
             found = ", ".join(sorted(present)) or "nothing"
-            raise InputError(f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found {found})")
+            text = f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found {found})"
+            how = ": numpy.split(numpy.random.permutation(N), [a, b]) draws train, val and test"
+            raise InputError(text + how * ("train" in missing))
         members = {key: present[key] for key in (*keys, *optional) if key in present}
         check_room(sum(member.file_size for member in members.values()))
         arrays = {}

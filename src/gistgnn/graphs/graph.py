@@ -1,6 +1,5 @@
 """`Graph`: the graph of a node classification task."""
 
-import logging
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +12,9 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs import checks
 from gistgnn.graphs.checks import EDGE_DATA, ArrayLike
-from gistgnn.graphs.csr import CSR, check_sources
+from gistgnn.graphs.csr import CSR
 from gistgnn.utils.checks import check_flag, check_name
 from gistgnn.utils.tensors import Array, checksum
-
-log = logging.getLogger(__name__)
 
 DATA_KEYS = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
 """The attributes of a `torch_geometric.data.Data` that make a graph; it may lack the last."""
@@ -129,6 +126,7 @@ class Graph:
         wanted = DATA_KEYS[:3] if partial else DATA_KEYS[:5]
         if missing := [key for key in wanted if values[key] is None]:
             how = "for links see examples/link_prediction.py" if "edge_label" in data else "set them on it"
+            how += ", as torch_geometric.transforms.RandomNodeSplit() does" if missing[-1] == "val_mask" else ""
             raise InputError(f"the Data has no {', '.join(missing)}; expected all of {', '.join(wanted)}: {how}")
         masks = {split: values.pop(f"{split}_mask") for split in SPLITS}
         values |= {split: () if mask is None else mask for split, mask in masks.items()}
@@ -240,45 +238,3 @@ def both_ways(one: Array, other: Array) -> Array:
 def undirected_graph(x: Array, one: Array, other: Array, y: Array, split: Array, **facts: Any) -> Graph:
     """Build a graph of edges that are given once, by their ends ``one`` and ``other``: [E / 2]; see `Graph.build`."""
     return Graph.build(x, both_ways(one, other), y, **masks_of(split), **facts)
-
-
-_LOOKED_AT, _FEW = 1000, 0.05  # edges, and a share of them
-
-
-def note_doubts(graph: Graph) -> None:
-    """Log a note on a missing test set, edges of one direction, labels that are one-hot, and odd classes or targets."""
-    if not graph.test.any():
-        log.info(f"{graph.name} has no test nodes: there are no test scores")
-    share = _reversed_share(graph.edges)
-    if share is not None and share < _FEW:  # a warning, which Python shows without a set-up
-        log.warning(
-            f"{share:.0%} of the edges of {graph.name} have a reverse edge: messages go from source to target alone; "
-            "if the graph is undirected, give both directions (gistgnn convert --undirected, or "
-            "torch_geometric.transforms.ToUndirected)"
-        )
-    if graph.multi_label and graph.num_classes > 1 and bool((graph.y.sum(dim=1) == 1).all()):
-        log.warning("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")
-    if graph.regression:
-        y = graph.y[graph.train].double()
-        if y.numel() and bool((y.mean(dim=0).abs() > 10 * y.std(dim=0, correction=0)).any()):
-            said = f"y has a mean of {y.mean():.4g} and a deviation of {y.std(correction=0):.4g}"
-            log.warning(f"{said}, which takes long to learn: give (y - mean) / deviation")
-    if graph.multi_label or graph.regression:
-        return
-    there = torch.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes) > 0
-    if missing := (~there).nonzero().flatten().tolist():
-        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        outputs = f"the model has {graph.num_classes} outputs; number the classes from 0 on"
-        log.warning(f"no node has class {shown}: {outputs}")
-
-
-def _reversed_share(edges: CSR) -> float | None:
-    """Return which share of about 1,000 edges between two nodes has a reverse edge; None: there is no such edge."""
-    chosen = torch.linspace(0, len(edges.col) - 1, min(len(edges.col), _LOOKED_AT), dtype=torch.double).long()
-    sources, targets = edges.col[chosen].long(), torch.searchsorted(edges.rowptr, chosen, right=True) - 1
-    check_sources(sources, len(edges.rowptr) - 1)  # those of a folder are not checked when it is opened
-    between = sources != targets
-    sources, targets = sources[between], targets[between]
-    around, _ = edges.rows(sources)  # the edges into the sources
-    found = around.row[around.col == around.repeated(targets)].unique()
-    return len(found) / len(sources) if len(sources) else None

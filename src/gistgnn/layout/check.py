@@ -220,9 +220,14 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
                 why = why or reason(error)
             else:
                 return batch
+    hint = ""
+    if why.startswith("AttributeError: 'Tensor'"):
+        hint = ": it gets tensors, not a graph: write forward(self, x, edge_index)"
+    elif any(isinstance(each, nn.Embedding) for each in module.modules()):
+        hint = ": it is called on parts of the graph: look up an nn.Embedding by ids in a column of x"
     raise InputError(
         f"the model could not be called as forward(x, edge_index) or forward(x, adj), on a graph of {len(ring)} nodes: "
-        f"{why or 'no parameter shows how many input features it takes'}"
+        f"{why or 'no parameter shows how many input features it takes'}{hint}"
     )
 
 

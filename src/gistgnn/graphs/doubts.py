@@ -1,0 +1,84 @@
+"""Notes on a graph whose data may not be what its user meant. Nothing is refused."""
+
+import logging
+
+import torch
+from torch import Tensor
+
+from gistgnn.graphs.csr import CSR, check_sources
+from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.standardise import sample_of
+
+log = logging.getLogger(__name__)
+
+_LOOKED_AT, _FEW = 1000, 0.05  # edges, and a share of them
+_LABELLED, _LOW = (500, 100_000), 0.1  # how many edges between training nodes are judged, and a low homophily
+
+
+def note_doubts(graph: Graph) -> None:
+    """Log a note on a missing test set, edges of one direction, labels that are one-hot, and odd classes or targets."""
+    if not graph.test.any():
+        log.info(f"{graph.name} has no test nodes: there are no test scores")
+    share = _reversed_share(graph.edges)
+    if share is not None and share < _FEW:  # a warning, which Python shows without a set-up
+        log.warning(
+            f"{share:.0%} of the edges of {graph.name} have a reverse edge: messages go from source to target alone; "
+            "if the graph is undirected, give both directions (gistgnn convert --undirected, or "
+            "torch_geometric.transforms.ToUndirected)"
+        )
+    if graph.edge_weight is not None and (low := float(sample_of(graph.edge_weight).min())) < 0:
+        log.warning(f"edge_weight has negative values, such as {low:.4g}: a GCNConv takes roots of their sums")
+    if graph.multi_label and graph.num_classes > 1 and bool((graph.y.sum(dim=1) == 1).all()):
+        log.warning("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")
+    if graph.regression:
+        y = graph.y[graph.train].double()
+        if y.numel() and bool((y.mean(dim=0).abs() > 10 * y.std(dim=0, correction=0)).any()):
+            said = f"y has a mean of {y.mean():.4g} and a deviation of {y.std(correction=0):.4g}"
+            log.warning(f"{said}, which takes long to learn: give (y - mean) / deviation")
+    if graph.multi_label or graph.regression:
+        return
+    there = torch.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes) > 0
+    if missing := (~there).nonzero().flatten().tolist():
+        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        outputs = f"the model has {graph.num_classes} outputs; number the classes from 0 on"
+        log.warning(f"no node has class {shown}: {outputs}")
+
+
+def note_homophily(graph: Graph) -> None:
+    """Log a note if edges join training nodes of one class about as often as by chance.
+
+    The measure is the adjusted homophily of Platonov et al., "Characterizing graph datasets for node classification"
+    (2023): 0 by chance, 1 if all edges join nodes of one class.
+    """
+    if graph.multi_label or graph.regression:
+        return
+    sources, targets = _some_edges(graph.edges, _LABELLED[1])
+    known = graph.train[sources] & graph.train[targets]
+    one, other = graph.y[sources[known]], graph.y[targets[known]]
+    if len(one) < _LABELLED[0]:
+        return
+    shares = [torch.bincount(ends, minlength=graph.num_classes) / len(ends) for ends in (one, other)]
+    chance = float(shares[0] @ shares[1])
+    adjusted = (float((one == other).float().mean()) - chance) / max(1 - chance, 1e-9)
+    if adjusted < _LOW:
+        log.warning(
+            f"edges join nodes of one class about as often as by chance (adjusted homophily {adjusted:.2f}), and this "
+            "model takes the mean of a node and its neighbours: try GraphSAGE too, which keeps them apart"
+        )
+
+
+def _some_edges(edges: CSR, count: int) -> tuple[Tensor, Tensor]:
+    """Return sources and targets of at most ``count`` edges between two nodes, evenly from all edges."""
+    chosen = torch.linspace(0, len(edges.col) - 1, min(len(edges.col), count), dtype=torch.double).long()
+    sources, targets = edges.col[chosen].long(), torch.searchsorted(edges.rowptr, chosen, right=True) - 1
+    check_sources(sources, len(edges.rowptr) - 1)  # those of a folder are not checked when it is opened
+    between = sources != targets
+    return sources[between], targets[between]
+
+
+def _reversed_share(edges: CSR) -> float | None:
+    """Return which share of about 1,000 edges between two nodes has a reverse edge; None: there is no such edge."""
+    sources, targets = _some_edges(edges, _LOOKED_AT)
+    around, _ = edges.rows(sources)  # the edges into the sources
+    found = around.row[around.col == around.repeated(targets)].unique()
+    return len(found) / len(sources) if len(sources) else None
