@@ -47,6 +47,13 @@ def test_rows_sum_up_their_seeds() -> None:
     assert cells[2][4] == "10.00 (1 of 2)"
 
 
+@pytest.mark.parametrize(("setting", "label"), [({"budget": 9.0}, "with a budget"), ({"phases": [{}]}, "in phases")])
+def test_a_budget_and_phases_are_not_one_device(setting: dict[str, Any], label: str) -> None:
+    run = scored(1, [0.5, 0.8], [1, 2])
+    run["config"] = {**run["config"], "training": {**run["config"]["training"], **setting}}
+    assert [row.label for row in rows_of([BASE[:1], [run]])] == ["one device", f"GIST {label}"]
+
+
 def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
     lost = scored(2, [0.1], [1.0], test=None, validation=None, diverged="in round 1")
     lost |= {"history": [], "inference_seconds": None, "train_seconds": 0.0, "rounds": 0, "steps": 0}

@@ -31,7 +31,7 @@ def _run(args: argparse.Namespace) -> int:
 
     for folder in args.folders:
         if not folder.is_dir():
-            raise InputError(f"{folder} is not a folder: give the one that holds runs, such as runs")
+            raise InputError(f"{folder} is not a folder: give one of runs; gistgnn train makes them in runs")
     load_torch()
     listed = list_runs(args.folders)
     if args.json:

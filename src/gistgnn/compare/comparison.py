@@ -36,7 +36,7 @@ _NOT_NAMED = ("seed", "device", "evaluation", "store", "store_precision", "runne
 class Row:
     """One method with one m, over all seeds. Tuples hold one value per seed."""
 
-    method: str  # "gist", "phases", or one of `gistgnn.baselines`
+    method: str  # "gist", "phases", "budget", or one of `gistgnn.baselines`
     sub_gcns: int  # m, or the number of workers or members
     score: tuple[float, ...]  # in percent, at the best validation score; 0: diverged before the first score
     seconds: tuple[float, ...]  # training time, without evaluation
@@ -237,7 +237,8 @@ def _settings(record: Record) -> dict[str, Any]:
     sampler = config.get("sampler") or {"name": "full"}
     text = " ".join(map(str, sampler.values())) if isinstance(sampler, dict) else sampler
     own = {key: value for key, value in config.items() if key not in (*_NOT_NAMED, "model", "training", "sampler")}
-    return {"model": names.model_title(config), **model, **config["training"], "sampler": text, **own}
+    training = {key: value for key, value in config["training"].items() if key != "epochs" or value}  # 0: by a budget
+    return {"model": names.model_title(config), **model, **training, "sampler": text, **own}
 
 
 def _details(settings: Sequence[dict[str, Any]]) -> list[str]:

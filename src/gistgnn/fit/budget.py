@@ -67,11 +67,12 @@ def choose(setup: "Setup", sampler: Sampler, seconds: float) -> dict[str, Any]:
     tried = (f", {abs(scores[each]):.3g} in a trial" if each in scores else "" for each in timed)
     times = "; ".join(f"m = {each}: {duration(timed[each])}{trial}" for each, trial in zip(timed, tried, strict=True))
     first = min(max(FIRST_EPOCHS * sampler.steps_per_epoch, FIRST_STEPS[0]), FIRST_STEPS[1])
+    fit = f"{epochs:g} epoch{'s' * (epochs != 1)}"
     short = "" if steps >= enough(sampler) else ", fewer than a part needs: give more time"
     run = with_cycles(setup.given, m, cycles(steps, first), sampler.steps_per_epoch, parts)
     return {
         "training": run.as_dict(),
-        "reason": f"{what}: {epochs:g} epochs fit into the time{short}; a step of one part takes {times}",
+        "reason": f"{what}: {fit} fit into the time{short}; a step of one part takes {times}",
         "step_seconds": {str(each): value for each, value in timed.items()},
         "scores": {str(each): value for each, value in scores.items()},
         "evaluation_seconds": scored,

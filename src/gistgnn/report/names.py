@@ -7,8 +7,8 @@ from typing import Any
 from gistgnn.utils.formats import duration, percent, plural, size
 
 _METHODS = {
-    "gist": "GIST", "phases": "GIST in phases", "data-parallel": "data parallel", "local-sgd": "local SGD",
-    "ensemble": "ensemble",
+    "gist": "GIST", "phases": "GIST in phases", "budget": "GIST with a budget", "data-parallel": "data parallel",
+    "local-sgd": "local SGD", "ensemble": "ensemble",
 }  # fmt: skip
 ONE_DEVICE = "one device"
 _MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT", "gatv2": "GATv2", "gin": "GIN"}
@@ -36,13 +36,14 @@ def score_keys(rows: Iterable[Mapping[str, float]]) -> list[str]:
 
 def method_name(method: str, m: int) -> str:
     """Return the name of a training method; with one sub-GCN, worker or member it is ordinary training."""
-    return ONE_DEVICE if m == 1 else _METHODS.get(method, method)
+    return ONE_DEVICE if m == 1 and method not in ("phases", "budget") else _METHODS.get(method, method)
 
 
 def method_of(record: dict[str, Any]) -> str:
-    """Return how a run is trained: "phases" for GIST in phases, otherwise the method of its configuration."""
+    """Return how a run is trained: "phases", "budget", otherwise the method of its configuration."""
     config = record["config"]
-    return "phases" if config["training"].get("phases") else str(config.get("method", "gist"))
+    special = [name for name in ("phases", "budget") if config["training"].get(name)]
+    return special[0] if special else str(config.get("method", "gist"))
 
 
 def sub_gcns_name(record: dict[str, Any]) -> str:
