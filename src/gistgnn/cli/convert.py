@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     text = "(default: metis; with --out auto: METIS where its memory fits, otherwise stream)"
     add("--method", choices=("auto", *options.CLUSTER_METHODS), help=text)
     add("--out", type=Path, metavar="DEST", help="write the graph to this folder, which must not exist, or be empty")
-    add("--memory", type=options.memory_size, metavar="GIB", help="with --out: of each process (default: 2)")
+    add("--memory", type=options.memory_size, metavar="GIB", help="with --out: for it and METIS together (default: 2)")
     add("--inductive", action="store_true", help="cut the subgraph of the training nodes")
     add("--seed", type=options.seed, default=0, help="seed of the later run (default: 0)")
     options.add_shared(parser, "--json")
