@@ -27,8 +27,11 @@ def record(*history: tuple[float, float]) -> dict[str, Any]:
 
 def group(rows: tuple[Published, ...], *curve: tuple[float, float]) -> RunGroup:
     """Return the group of a baseline and GIST; `curve` is the beginning of the baseline's."""
-    results = [row("gist", m, line.f1, line.seconds, line.speedup) for m, line in zip(SUB_GCNS, rows, strict=True)]
-    records = [[record(*curve, (rows[0].seconds, rows[0].f1))], *([record((x.seconds, x.f1))] for x in rows[1:])]
+    seconds = [line.time * {"s": 1, "h": 3600}[line.unit] for line in rows]
+    every = zip(SUB_GCNS, rows, seconds, strict=True)
+    results = [row("gist", m, line.f1, time, line.speedup) for m, line, time in every]
+    first, *others = [(time, line.f1) for time, line in zip(seconds, rows, strict=True)]
+    records = [[record(*curve, first)], *([record(end)] for end in others)]
     trained = map(Trained, results, records)
     return RunGroup([Line(("gist", m), results[0], run) for m, run in zip(SUB_GCNS, trained, strict=True)])
 

@@ -20,10 +20,6 @@ class Published:
     commented: bool = False  # out, in the paper's source
 
     @property
-    def seconds(self) -> float:
-        return self.time * {"s": 1, "h": 3600}[self.unit]
-
-    @property
     def cells(self) -> list[str]:
         mark = COMMENTED if self.commented else ""
         return [f"{self.f1:.2f}{mark}", f"{self.time:.2f} {self.unit}", f"{self.speedup:.2f}x"]
