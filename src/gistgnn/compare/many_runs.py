@@ -74,7 +74,9 @@ class RunStore:
         for dataset in {config.dataset for config in missing.values()}:
             load(dataset, self.data_root)  # a bad name fails here, before any training
         if missing:
-            start_server()  # it takes seconds, which say nothing of the time that is left
+            # What processes are forked from imports torch: these seconds say nothing of the time that is left.
+            with ProcessPoolExecutor(1, _context()) as process, suppress(BrokenProcessPool):
+                process.submit(os.getpid).result()
         with TaskProgress(label, len(configs), len(configs) - len(missing)) as progress:
             for config in sorted(missing.values(), key=lambda config: config.seed):
                 try:
@@ -158,12 +160,6 @@ def train_apart(config: RunConfig, train: Callable[[RunConfig], Record]) -> Reco
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
             raise
-
-
-def start_server() -> None:
-    """Start what processes are forked from, and wait until it has imported torch."""
-    with ProcessPoolExecutor(1, _context()) as process, suppress(BrokenProcessPool):
-        process.submit(os.getpid).result()
 
 
 @cache

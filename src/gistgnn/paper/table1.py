@@ -58,7 +58,9 @@ class Table1(Experiment):
 
     def run(self, store: RunStore) -> Outcome:
         """Choose the learning rates and weight decays, then train every row with every seed."""
-        cells = [(dataset, *row) for dataset in self.datasets for row in table_rows()]
+        hidden = [(index, PUBLIC) for index, (_, dims) in enumerate(ROWS) if 0 not in dims]
+        lines = [*((index, TEXT) for index in range(len(ROWS))), *hidden]
+        cells = [(dataset, *line) for dataset in self.datasets for line in lines]
         chosen = self._choose(store, cells)
         runs = {cell: self.config(cell, *chosen[cell]) for cell in cells}
         records = train_all(store, runs, range(self.seeds), f"{self.seeds} seeds")
@@ -109,12 +111,6 @@ class Table1(Experiment):
             f"authors' scripts print. Each row chooses learning rate and weight decay from {rates} and {decays} by "
             f"validation accuracy: {searched}."
         )
-
-
-def table_rows() -> list[tuple[int, str]]:
-    """Return the rows of a data set: places in ROWS, each with its norm."""
-    hidden = [index for index, (_, dims) in enumerate(ROWS) if 0 not in dims]
-    return [*((index, TEXT) for index in range(len(ROWS))), *((index, PUBLIC) for index in hidden)]
 
 
 def _row(cell: Cell, chosen: Candidate, accuracy: Sequence[float], records: Sequence[Record]) -> list[str]:
