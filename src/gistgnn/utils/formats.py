@@ -66,13 +66,13 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def mean_sd(values: Iterable[float | None], digits: int = 2) -> str:
+def mean_sd(values: Iterable[float | None]) -> str:
     """Format mean ± standard deviation over seeds; one value stands alone, no value is a dash."""
     known = finite_values(values)
     if not known:
         return "–"
-    mean = f"{statistics.mean(known):.{digits}f}"
-    return f"{mean}{NBSP}±{NBSP}{statistics.stdev(known):.{digits}f}" if len(known) > 1 else mean
+    mean = f"{statistics.mean(known):.2f}"
+    return f"{mean}{NBSP}±{NBSP}{statistics.stdev(known):.2f}" if len(known) > 1 else mean
 
 
 def finite_values(values: Iterable[float | None]) -> list[float]:

@@ -9,13 +9,13 @@ T = TypeVar("T")
 _END = object()
 
 
-def prefetch(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
-    """Yield the items while a thread prepares the next ones: `depth` items, that in use included, exist at a time."""
+def prefetch(items: Iterable[T]) -> Generator[T, None, None]:
+    """Yield the items while a thread prepares the next one: two items, that in use included, exist at a time."""
     # An error in `items` is raised at its place in the sequence. Closing the generator ends the thread.
     iterator = iter(items)
     pool = ThreadPoolExecutor(1, thread_name_prefix="gistgnn-prefetch")
     try:
-        ready = deque(pool.submit(next, iterator, _END) for _ in range(depth))
+        ready = deque(pool.submit(next, iterator, _END) for _ in range(2))
         while (item := ready.popleft().result()) is not _END:
             yield item  # type: ignore[misc]  # T, or the end
             del item  # do not keep it alive while waiting for the next one
