@@ -66,7 +66,8 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
         say(f"note: {note}")
     there = record.get("data_root", "data")  # as the option says, as in the run, or as on this machine
     root = args.data_root or (there if Path(there).exists() else options.data_root())
-    return config, record, best.to(choose_device(args.device)), options.evaluation_of(args, config.evaluation), root
+    args.device = choose_device(args.device)
+    return config, record, best.to(args.device), options.evaluation_of(args, config.evaluation), root
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -74,14 +75,13 @@ def _evaluate(args: argparse.Namespace) -> int:
     from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import is_file, load, load_file
     from gistgnn.report.names import score_keys, score_name
-    from gistgnn.runs.run_folder import choose_device
     from gistgnn.sampling import check_fits, whole_graph
     from gistgnn.utils.console import print_table
 
     config, record, model, evaluation, root = _load(args)
     name = args.dataset or config.dataset
     graph = load_file(Path(name).expanduser(), partial=True) if is_file(name) else load(name, root)
-    graph = graph.to(choose_device(args.device))
+    graph = graph.to(args.device)
     if graph.multi_label != record["graph"]["multi_label"]:
         there, learnt = ("several labels", "one label") if graph.multi_label else ("one label", "several labels")
         raise InputError(f"the model was trained on {learnt} per node, {graph.name} has {there}: give another graph")
@@ -126,13 +126,12 @@ def _predict(args: argparse.Namespace) -> int:
     from gistgnn.graphs import is_file, load, load_nodes
     from gistgnn.graphs.folder import node_ids, original_nodes
     from gistgnn.runs.prediction_files import SUFFIXES, write_predictions
-    from gistgnn.runs.run_folder import choose_device
     from gistgnn.sampling import Batch, check_fits, whole_graph
 
     if args.output.suffix not in SUFFIXES:
         raise InputError(f"output is {args.output}, expected a name that ends in {' or '.join(SUFFIXES)}")
     config, record, model, evaluation, root = _load(args)
-    name, device = args.dataset or config.dataset, choose_device(args.device)
+    name, device = args.dataset or config.dataset, args.device
     if is_file(name):  # it needs no labels and no splits
         x, edge_index, edge_data, nodes = load_nodes(name)
         none = torch.empty(0, dtype=torch.long)
