@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 COMMON = ("datasets+", "seeds", "epochs")
 
+_STORE = "where the parameters lie (default: host, and with one device memory)"
 _DEVICE_MEMORY = "a run that takes more of its device, by the plan, is out of memory (default: 32GB; small: 1.75GB)"
-
 
 OPTIONS: dict[str, dict[str, Any]] = {  # by the experiment's attribute: what argparse takes; most are counts
     "datasets": {"type": str, "metavar": "NAME", "help": "names from `gistgnn datasets`"},
@@ -38,11 +38,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # by the experiment's attribute: what ar
     "clusters_per_batch": {"metavar": "Q", "help": "in a batch"},
     "nodes": {"metavar": "N", "help": "how many nodes of a data set"},
     "models": {"type": str, "choices": ("graphsage", "gat"), "help": "models"},
-    "store": {
-        "type": str,
-        "choices": list(STORES),
-        "help": "where the parameters lie (default: host, and with one device memory)",
-    },
+    "store": {"type": str, "choices": list(STORES), "help": _STORE},
     "device_memory": {"type": options.memory_size, "metavar": "SIZE", "help": _DEVICE_MEMORY},
 }
 

@@ -49,14 +49,8 @@ def settings_of(setup: Setup) -> dict[str, Any]:
 
 def describe_graph(graph: Graph) -> dict[str, Any]:
     """Return the entry "graph" of result.json."""
-    facts = {
-        "name": graph.name,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "features": graph.num_features,
-        "classes": graph.num_classes,
-        "multi_label": graph.multi_label,
-    }
+    facts = {"name": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
+    facts |= {"classes": graph.num_classes, "multi_label": graph.multi_label}
     if graph.class_names:
         facts["class_names"] = list(graph.class_names)
     return {**facts, "regression": True} if graph.regression else facts

@@ -147,12 +147,6 @@ def _score(name: str, logits: Tensor, targets: Tensor) -> float:
 
 
 NAMED = {
-    name: Metric(
-        partial(_score, name),
-        name,
-        higher_is_better=name not in ("mae", "rmse"),
-        percent=name in CLASS_METRICS,
-    )
+    name: Metric(partial(_score, name), name, name not in ("mae", "rmse"), percent=name in CLASS_METRICS)
     for name in METRICS
 }
-"""The metrics that have names."""
