@@ -140,7 +140,6 @@ class GlobalModel:
         return self.partition.blocks(draw)
 
     def _partition_of(self, plan: RoundPlan) -> Partition:
-        """The partition of a round: that of its m."""
         return self.partition if plan.sub_gcns is None else self.partition.split_into(plan.sub_gcns)
 
     def begin_round(self, plan: RoundPlan | None = None) -> Round:

@@ -17,7 +17,6 @@ class _Stream(io.FileIO):
     _failed = False
 
     def write(self, data: Any) -> int:
-        """Write bytes, and return how many."""
         if not self._failed:
             try:
                 return super().write(data)

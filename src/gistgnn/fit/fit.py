@@ -163,13 +163,11 @@ class Fit(Run):
         self._round_begun = time.perf_counter()
 
     def end(self) -> Result:
-        """Return the result, after telling the callbacks."""
         result = self._result()
         self._call("on_fit_end", result)
         return result
 
     def _result(self) -> Result:
-        """Return the result of the run as far as it has come."""
         gist, setup, progress, metric = self.gist, self._setup, self.progress, self._setup.metric
         plan = self.schedule.plan(max(progress.rounds - 1, 0))
         partition = gist._partition_of(plan)
@@ -200,7 +198,6 @@ class Fit(Run):
         )
 
     def _call(self, hook: str, *given: Any) -> None:
-        """Call a method of every callback that has it."""
         for callback in self._callbacks:
             if callable(own := getattr(callback, hook, None)):
                 own(self, *given)
@@ -235,7 +232,6 @@ class Fit(Run):
             self._call("on_evaluation", entry)
 
     def _restore(self, saver: Saver) -> None:
-        """Resume from the checkpoint, if there is one."""
         prepared = self.progress
         if (progress := saver.begin()) is None:
             return

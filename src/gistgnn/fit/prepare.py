@@ -211,7 +211,6 @@ def independent(sampling: Sampling | None, method: str) -> Sampling:
 def _initial_values(
     gist: GlobalModel, variant: Variant, training: Training, given: nn.Module | Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the values that Θ begins with."""
     if training.cross_weights == "zero" or training.budget:
         setting = "a budget" if training.budget else "cross_weights='zero'"
         raise InputError(f"init is given beside {setting}, which begins with narrow models: leave one out")

@@ -82,7 +82,6 @@ class Experiment(ABC):
 
     @property
     def title(self) -> str:
-        """The title of its report."""
         return EXPERIMENTS[self.name].help
 
     @classmethod

@@ -128,7 +128,6 @@ class UltraWide(Experiment):
         return found | dict(zip(alone, by_seeds(records, self.seeds), strict=True))
 
     def _planned(self, dataset: str, layers: int, store: RunStore) -> dict[Size, UltraWideCell]:
-        """Plan every m and width."""
         known = find(dataset)
         sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(dataset, store.data_root))
         every = [(m, width) for width in self.widths for m in sorted(self.sub_gcns)]

@@ -144,7 +144,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _comparison_charts(record: dict[str, Any], ylabel: str) -> list[Chart]:
-    """Return the scores against time and epochs."""
     unit, unit_name = time_unit(max(max(row["seconds"]) for row in record["rows"]))
     charts = []
     for key, xlabel, per in (("seconds", f"{unit_name} of training", unit), ("epoch", "epoch", 1)):

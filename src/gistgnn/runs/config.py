@@ -78,7 +78,6 @@ class ModelConfig:
 
     @property
     def own(self) -> bool:
-        """Whether it is the user's own."""
         return ":" in self.name
 
     @property

@@ -85,7 +85,6 @@ def room_within(memory: int | None) -> int:
 
 
 def _write_source(source: "Source", name: str, folder: Path, undirected: bool, memory: int, progress: bool) -> None:
-    """Write the nodes, then the edges, then the manifest."""
     with spinner("writing the nodes", shown=progress), naming(source.nodes_in):
         arrays, classes, several = _write_nodes(source, folder)
         if isinstance(source, TablesSource) and source.has_ids:
