@@ -1,6 +1,5 @@
 """Evaluation layer by layer equals the whole graph's forward pass for pieces of any size."""
 
-import errno
 import os
 import tempfile
 from dataclasses import replace
@@ -17,7 +16,7 @@ from gistgnn.nn import MODELS
 from gistgnn.nn.convolutions import SAGELayer
 from gistgnn.nn.gnn import GNN
 from gistgnn.sampling import Batch
-from tests.helpers.refusals import refused
+from tests.helpers.refusals import full_disk, refused
 from tests.nn.strategies import examples, widths
 
 from .cases import random_batch, random_model, whole
@@ -109,9 +108,6 @@ def test_a_folder_that_cannot_be_written_and_a_full_disk(tmp_path: Path, monkeyp
         patch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
         by_layers(model, batch, in_file=True)
 
-    def full(*_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full_disk)
     with refused("No space left on device", "TMPDIR", "allow more memory"):
         by_layers(model, batch, in_file=True)

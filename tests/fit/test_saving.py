@@ -1,8 +1,6 @@
 """Runs that are saved: what is of another run, torn, or damaged by one flipped bit."""
 
-import errno
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from tests.helpers.fitting import fit as plain_fit
 from tests.helpers.fitting import gcn
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.models import OURS, tiny_graph
-from tests.helpers.refusals import refused
+from tests.helpers.refusals import full_disk, refused
 from tests.helpers.resuming import after, fit, make, state
 from tests.theta.stores import store
 
@@ -133,11 +131,8 @@ def test_models_and_results_of_the_command_line(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_last_checkpoint_that_does_not_fit_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     whole = plain_fit(GIST(gcn(), (8, 8), 2))
-    monkeypatch.setattr("gistgnn.storage.checkpoints.write_tensors", full)
+    monkeypatch.setattr("gistgnn.storage.checkpoints.write_tensors", full_disk)
     found = plain_fit(GIST(gcn(), (8, 8), 2), saving=Saving(tmp_path / "c"))
     assert found.test == whole.test
     with refused("No space left on device; make room and resume the run"):  # it is not over

@@ -1,7 +1,10 @@
 """How a value that gistgnn cannot work with is to be refused."""
 
 import contextlib
+import errno
+import os
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
@@ -17,3 +20,8 @@ def refused(*parts: str, error: type[GistError] = InputError) -> Iterator[None]:
     assert "\n" not in message
     for part in parts:
         assert part in message
+
+
+def full_disk(*_: object) -> NoReturn:
+    """Stand for a function of the system that writes."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

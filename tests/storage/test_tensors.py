@@ -1,6 +1,5 @@
 """Safetensors files: written, mapped, and refused where they are damaged; modules that take their tensors."""
 
-import errno
 import os
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from gistgnn.storage import tensors as stored
 from gistgnn.storage import tensors as tensor_files
 from gistgnn.utils.tensors import row_pieces
 from tests.helpers.fitting import same
-from tests.helpers.refusals import refused
+from tests.helpers.refusals import full_disk, refused
 from tests.nn.strategies import examples
 
 F = 5
@@ -72,10 +71,7 @@ def test_what_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_said_before_pages_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full_disk)
     with refused("No space left on device", "make room"):
         stored.temporary_tensors({"a": (torch.Size([3]), torch.float32)}, tmp_path)
     assert list(tmp_path.iterdir()) == []

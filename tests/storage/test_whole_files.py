@@ -1,4 +1,3 @@
-import errno
 import os
 import signal
 import stat
@@ -10,7 +9,7 @@ import pytest
 from gistgnn.storage.whole_files import remove_leftovers, replacing
 from tests.cli.in_process import wait_until
 from tests.helpers.commands import Forked
-from tests.helpers.refusals import refused
+from tests.helpers.refusals import full_disk, refused
 
 
 def test_the_file_appears_whole_when_the_block_ends(tmp_path: Path) -> None:
@@ -43,12 +42,9 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: ty
 
 
 def test_a_full_disk_is_refused_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     path = tmp_path / "result.json"
     path.write_text("old")
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with refused("cannot write", str(path), "No space left on device"), replacing(path) as temporary:
         temporary.write_text("new")
     assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
