@@ -19,18 +19,16 @@ class Published:
     unit: str  # of the time, "s" or "h"
     commented: bool = False  # out, in the paper's source
 
-    @property
-    def cells(self) -> list[str]:
-        mark = COMMENTED if self.commented else ""
-        return [f"{self.f1:.2f}{mark}", f"{self.time:.2f} {self.unit}", f"{self.speedup:.2f}x"]
-
 
 Rows = tuple[Published, ...]  # one for each of SUB_GCNS
 
 
-def published_cells(row: Published | None) -> list[str]:
-    """Return the cells of a row of the paper; of none, if the paper has no such row."""
-    return row.cells if row else ["–", "–", "–"]
+def published_cells(rows: Rows | None, m: int) -> list[str]:
+    """Return the cells of the paper's row of m; dashes, if there is no such row."""
+    if not rows or m not in SUB_GCNS:
+        return ["–", "–", "–"]
+    row = rows[SUB_GCNS.index(m)]
+    return [f"{row.f1:.2f}{COMMENTED * row.commented}", f"{row.time:.2f} {row.unit}", f"{row.speedup:.2f}x"]
 
 
 def paper_cells(numbers: tuple[float, float] | None, second: str) -> list[str]:

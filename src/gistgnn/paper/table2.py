@@ -60,8 +60,8 @@ class LargeGraphs(GroupedExperiment):
 
     def _cells(self, key: GroupKey, line: Line) -> list[str]:
         m = line.name[1]
-        paper = dict(zip(SUB_GCNS, self.paper.get(key[1:], ()), strict=False))
-        return [*map(str, key), "–" if m == 1 else str(m), *line.cells, *published_cells(paper.get(m))]
+        paper = published_cells(self.paper.get(key[1:]), m)
+        return [*map(str, key), "–" if m == 1 else str(m), *line.cells, *paper]
 
     def _chart(self, key: GroupKey, group: RunGroup) -> Chart:
         """Return the first seed's test scores by training time."""

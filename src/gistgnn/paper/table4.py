@@ -62,8 +62,8 @@ class Ladies(GroupedExperiment):
         dataset, layers, batches = key
         paper = TABLE4.get(layers) if batches == LADIES else TABLE2_REDDIT.get(("graphsage", WIDTH, layers))
         m = line.name[1]
-        row = dict(zip(SUB_GCNS, paper or (), strict=False)).get(m)
-        return [dataset, batches, str(layers), "baseline" if m == 1 else str(m), *line.cells, *published_cells(row)]
+        own = [dataset, batches, str(layers), "baseline" if m == 1 else str(m), *line.cells]
+        return [*own, *published_cells(paper, m)]
 
     def _note(self) -> str:
         zeta = self.local_steps or "500 on Reddit's shape, 50 elsewhere"
