@@ -83,7 +83,8 @@ def draw(measured: list[dict[str, Any]], picture: Path) -> None:
         runs = [run for run in measured if (run["method"], run["workers"], run["width"]) == line]
         ends = [[run[key] for run in runs] for key in ("seconds", "accuracy")]
         axes.plot(*ends, style, marker="o", markersize=6, linewidth=2, color=colours[colour], label=name)
-    axes.set(xscale="log", xlabel="seconds of a worker's training", ylabel="test accuracy, %", xlim=(31, 175))
+    axes.set(xscale="log", xlabel="seconds of a worker's training", ylabel="test accuracy, %")
+    axes.set(xlim=(31, 175), ylim=(83, 94.5))
     axes.set_xticks([37, 74, 148], ["37", "74", "148"])
     axes.minorticks_off()
     axes.grid(color=grid, linewidth=0.8)
