@@ -72,7 +72,7 @@ def choose(setup: "Setup", sampler: Sampler, seconds: float) -> dict[str, Any]:
     run = with_cycles(setup.given, m, cycles(steps, first), sampler.steps_per_epoch, parts)
     return {
         "training": run.as_dict(),
-        "reason": f"{what}: {fit} fit into the time{short}; a step of one part takes {times}",
+        "reason": f"{what}: there is time for {fit}{short}; a step of one part takes {times}",
         "step_seconds": {str(each): value for each, value in timed.items()},
         "scores": {str(each): value for each, value in scores.items()},
         "evaluation_seconds": scored,
