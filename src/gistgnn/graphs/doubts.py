@@ -69,7 +69,8 @@ def note_homophily(graph: Graph) -> None:
 
 def _some_edges(edges: CSR, count: int) -> tuple[Tensor, Tensor]:
     """Return sources and targets of at most ``count`` edges between two nodes, evenly from all edges."""
-    chosen = torch.linspace(0, len(edges.col) - 1, min(len(edges.col), count), dtype=torch.double).long()
+    most, device = len(edges.col), edges.col.device
+    chosen = torch.linspace(0, most - 1, min(most, count), dtype=torch.double, device=device).long()
     sources, targets = edges.col[chosen].long(), torch.searchsorted(edges.rowptr, chosen, right=True) - 1
     check_sources(sources, len(edges.rowptr) - 1)  # those of a folder are not checked when it is opened
     between = sources != targets
