@@ -31,7 +31,7 @@ def _run(args: argparse.Namespace) -> int:
 
     for folder in args.folders:
         if not folder.is_dir():
-            raise InputError(f"{folder} is not a folder: give one of runs; gistgnn train makes them in runs")
+            raise InputError(f"{folder} is not a folder: give one that holds runs; gistgnn train writes to runs")
     load_torch()
     listed = list_runs(args.folders)
     if args.json:
