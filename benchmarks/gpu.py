@@ -20,6 +20,7 @@ import torch
 from benchmarks import steps
 from benchmarks.command import json_of, trained
 from benchmarks.tables import number, table
+from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.utils.machine import processor
 
@@ -88,8 +89,11 @@ def measured_steps(options: argparse.Namespace) -> str:
     for model, width, precision, more in cases:
         words = ["--model", model, "--widths", str(width), "--precision", precision, "--device", options.device]
         given = steps.parse([*words, *more])
-        found = steps.measure(load(given.dataset), model, width, given)
-        texts.append(f"### {model} {width}, {precision}\n\n{table(steps.HEAD, steps.rows(found))}")
+        try:
+            text = table(steps.HEAD, steps.rows(steps.measure(load(given.dataset), model, width, given)))
+        except (InputError, torch.cuda.OutOfMemoryError) as failed:
+            text = f"failed: {failed}"
+        texts.append(f"### {model} {width}, {precision}\n\n{text}")
     return "\n\n".join(texts)
 
 

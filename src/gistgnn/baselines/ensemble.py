@@ -114,7 +114,7 @@ class EnsembleScorer(Scorer):
                 self._members.keep_best_of(i)
         self.passes.append(seconds)
         first, *others = (logits for _, logits in self._best.values())
-        return self._table(self._predictions(sum(others, start=first) / len(self._best)))
+        return self._table(self._predictions(sum(others, start=first) / len(self._best), self._fitting))
 
     def _logits(self, model: nn.Module) -> Tensor:
         """The model's output for every node, [N, C]; waits for the GPU."""
@@ -127,8 +127,8 @@ class EnsembleScorer(Scorer):
     def _validation(self, logits: Tensor) -> float:
         return self._table(self._predictions(logits))[0]["validation"][self.metric.name]
 
-    def _predictions(self, logits: Tensor) -> Predictions:
-        return Predictions.of([(slice(0, len(logits)), logits)], self._graph, self.metric)
+    def _predictions(self, logits: Tensor, fitting: Tensor | None = None) -> Predictions:
+        return Predictions.of([(slice(0, len(logits)), logits)], self._graph, self.metric, fitting)
 
 
 class Ensemble(GIST):

@@ -142,7 +142,7 @@ def _predict(args: argparse.Namespace) -> int:
         graph = load(name, root).to(device)
         batch, numbers, ids, nodes = whole_graph(graph), original_nodes(graph), node_ids(graph), graph.num_nodes
     how = {"multi_label": record["graph"]["multi_label"], "names": record["graph"].get("class_names", [])}
-    how |= {"rows": nodes, "numbers": numbers, "ids": ids}
+    how |= {"rows": nodes, "numbers": numbers, "ids": ids, "temperature": record.get("temperature", 1.0)}
     check_fits(model, batch, record["graph"]["classes"])
     inference = replace(evaluation, sample=None).prepare(model, batch, config.seed)  # predict every node
     with evaluation_mode(model):

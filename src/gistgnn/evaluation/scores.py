@@ -108,20 +108,26 @@ class Predictions:
 
     labels: Tensor | None  # classes [N] or labels [N, K]; None: the outputs are no scores of the graph's classes
     logits: Tensor | None  # [N, C], where a metric reads them; else None
+    fitting: list[tuple[Tensor, Tensor]]  # logits and targets of the nodes that the temperature is fitted on
 
     @classmethod
-    def of(cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None) -> "Predictions":
+    def of(
+        cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None, fitting: Tensor | None = None
+    ) -> "Predictions":
         """Collect the output for all nodes: without one, NaN and class 0; ``metric``: a score beyond the task's."""
-        labels = logits = None
+        labels, logits, few_nodes = None, None, []
         few = torch.int16 if graph.num_classes <= 2**15 else torch.int32  # there is one label for every node
         for nodes, piece in outputs:
             has_labels = piece.shape[1] == graph.num_classes and not graph.regression
             if has_labels:
                 guess = predicted_labels(piece, graph.multi_label)
                 labels = put(labels, nodes, guess, graph.num_nodes, 0, torch.bool if graph.multi_label else few)
+                if fitting is not None:
+                    at = fitting[nodes]
+                    few_nodes.append((piece[at], graph.y[nodes][at]))
             if not has_labels or (metric is not None and metric not in OF_LABELS):
                 logits = put(logits, nodes, piece, graph.num_nodes, torch.nan)
-        return cls(labels, logits)
+        return cls(labels, logits, few_nodes)
 
 
 def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:

@@ -213,7 +213,7 @@ class Fit(Run):
                 progress.best_score, progress.evaluations_since_best = score, 0
             if better or self._scorer.latest_counts:
                 progress.best, progress.best_round = progress.last, progress.rounds
-                progress.classes = self._scorer.classes
+                progress.classes, progress.temperature = self._scorer.classes, self._scorer.temperature
                 self.gist.theta.place.keep_best()
             entry: dict[str, Any] = {
                 "round": progress.rounds,

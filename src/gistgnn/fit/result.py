@@ -34,6 +34,7 @@ class Progress:
     best: ScoreTable = field(default_factory=dict)
     last: ScoreTable = field(default_factory=dict)
     classes: list[dict[str, int | float]] = field(default_factory=list)  # their scores where `best` was reached
+    temperature: float | None = None  # the one where `best` was reached
     evaluations_since_best: int = 0
     stopped_early: bool = False  # the run ended before its last round, and is finished all the same
     stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"
@@ -101,6 +102,11 @@ class Result:
         return self.progress.best.get("validation", {})
 
     @property
+    def temperature(self) -> float:
+        """T: logits / T give the probabilities. It is fitted on validation nodes (Guo et al., 2017); else it is 1."""
+        return self.progress.temperature or 1.0
+
+    @property
     def history(self) -> list[dict[str, Any]]:
         """An entry for each evaluation: round, epoch, step, loss, lr, validation, test (or None), train_seconds."""
         return self.progress.history
@@ -110,7 +116,8 @@ class Result:
         progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
         apart = ("model", "progress", "interrupted", "diverged")
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
-        ended = {"classes": self.progress.classes, "interrupted": self.interrupted, "diverged": self.diverged}
+        ended = {name: getattr(self.progress, name) for name in ("classes", "temperature")}
+        ended |= {name: getattr(self, name) for name in ("interrupted", "diverged")}
         return {
             **{name: own.pop(name) for name in ("run", "config", "graph", "standardised")},
             "test": self.progress.best.get("test"),

@@ -10,6 +10,7 @@ from torch import nn
 
 from gistgnn.evaluation import Inference
 from gistgnn.evaluation.scores import Predictions, evaluation_mode, score_predictions
+from gistgnn.evaluation.temperature import fitted_temperature, fitting_nodes
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta.model_spec import ModelSpec
@@ -18,7 +19,7 @@ from gistgnn.training.metric import Metric, scores_of_classes
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
 Prepare = Callable[..., Inference]
-Scored = tuple[ScoreTable, list[dict[str, int | float]]]  # of the splits, and of the classes
+Scored = tuple[ScoreTable, list[dict[str, int | float]], float | None]  # of the splits, of the classes; T
 
 SCORED = ("validation", "test")
 MOST_CLASSES = 100  # that are scored one by one
@@ -59,6 +60,8 @@ class Scorer:
         self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
         self.passes: list[float] = []  # the seconds of each pass over the whole graph
         self.classes: list[dict[str, int | float]] = []  # the scores of the classes, at the last call
+        self.temperature: float | None = None  # at the last call (see `fitted_temperature`)
+        self._fitting = fitting_nodes(graph.val)
 
         def work() -> dict[str, Any]:
             check_fits(running.module, first, classes, graph.edge_data)
@@ -74,7 +77,7 @@ class Scorer:
         # `stand_in` is, on rank 0 after a round of copies, a narrow model that has the output of the full model.
         if not copies:
             self._running.refresh()
-        table, self.classes = self._running.ranks.lead(partial(self._score, stand_in))
+        table, self.classes, self.temperature = self._running.ranks.lead(partial(self._score, stand_in))
         return table
 
     def _score(self, stand_in: nn.Module | None) -> Scored:
@@ -86,7 +89,7 @@ class Scorer:
                 self._narrow = shapes, self._prepare(stand_in)
             inference = self._narrow[1]
         with evaluation_mode(model):
-            found = Predictions.of(inference.outputs(model), self._graph, self.metric)
+            found = Predictions.of(inference.outputs(model), self._graph, self.metric, self._fitting)
         if self._graph.y.is_cuda:
             torch.cuda.synchronize(self._graph.y.device)
         if stand_in is None:
@@ -94,9 +97,11 @@ class Scorer:
         return self._table(found)
 
     def _table(self, found: Predictions) -> Scored:
-        graph, classes = self._graph, list[dict[str, int | float]]()
+        graph, classes, temperature = self._graph, list[dict[str, int | float]](), None
         if found.labels is not None and not graph.multi_label and graph.num_classes <= MOST_CLASSES:
             mask = graph.test if graph.test.any() else graph.val
             mask = mask if self._inference.nodes is None else mask & self._inference.nodes
             classes = scores_of_classes(graph.y[mask].long(), found.labels[mask].long(), graph.num_classes)
-        return score_predictions(found, graph, SCORED, self._inference, self.metric), classes
+        if found.fitting:
+            temperature = fitted_temperature(*map(torch.cat, zip(*found.fitting, strict=True)))
+        return score_predictions(found, graph, SCORED, self._inference, self.metric), classes, temperature

@@ -51,7 +51,7 @@ def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
             said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:160]
             needs = f"it needs about {size(metis_bytes(graph.shape[0], graph.nnz))} of free memory"
             what = f"METIS failed on {graph.shape[0]:,} nodes and {graph.nnz:,} edges ({said})"
-            raise InputError(f"{what}: {needs}; the random method needs none")
+            raise InputError(f"{what}: {needs}; clusters by the random method need no METIS")
         return np.load(folder / "part.npy", allow_pickle=False)
 
 

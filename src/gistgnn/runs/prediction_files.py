@@ -26,6 +26,7 @@ def write_predictions(
     nodes: int,
     *,
     multi_label: bool,
+    temperature: float = 1.0,
     rows: int | None = None,
     numbers: Tensor | None = None,
     names: Sequence[str] = (),
@@ -40,6 +41,7 @@ def write_predictions(
         classes = probabilities = torch.empty(0)
         for first, (which, logits) in enumerate(outputs):
             labels = predicted_labels(logits, multi_label)
+            logits = logits / temperature
             scores = logits.sigmoid() if multi_label else logits.softmax(dim=1)
             if not multi_label and path.suffix == ".csv":  # it has one of each node's probabilities
                 scores = scores.gather(1, labels.unsqueeze(1))
