@@ -79,7 +79,7 @@ def test_scores_and_models_have_the_names_of_the_literature() -> None:
     record["test"] = {**record["test"], "f1_micro": 0.9}  # several labels per node
     words = plain(run_page(record))
     assert "digits: GraphSAGE 256-256" in words
-    assert "accuracy micro F1 macro F1" in words
+    assert "micro F1 macro F1 accuracy" in words
     record["metric"]["name"] = "f1_micro"
     assert "test micro F1 of the model" in plain(run_page(record))
 

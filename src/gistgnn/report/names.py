@@ -27,11 +27,16 @@ def model_title(config: dict[str, Any]) -> str:
 
 
 def score_keys(rows: Iterable[Mapping[str, float]]) -> list[str]:
-    """Return the keys of some scores. Micro F1 is left out where it is the accuracy: with one label per node."""
+    """Return the keys of some scores. Micro F1 is left out where it is the accuracy: with one label per node.
+
+    With several labels, the accuracy is the share of nodes whose labels are all right, and comes last.
+    """
     rows = list(rows)
     keys = list(dict.fromkeys(key for row in rows for key in row))
     same = all(row.get("f1_micro") == row.get("accuracy") for row in rows)
-    return [key for key in keys if not (same and key == "f1_micro")]
+    if same:
+        return [key for key in keys if key != "f1_micro"]
+    return sorted(keys, key=lambda key: key == "accuracy")
 
 
 def method_name(method: str, m: int) -> str:
