@@ -99,11 +99,11 @@ def test_the_users_random_stream_does_not_move() -> None:
         assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_m_the_epochs_and_the_batches_suit_the_graph() -> None:
-    for nodes, m, epochs in ((24, 4, 400), (10_001, 1, 100)):
-        gist = GIST(gcn(), (8, 7))
+def test_m_the_epochs_and_the_batches_suit_the_graph_and_the_width() -> None:
+    for nodes, width, m in ((24, 7, 1), (2_001, 7, 1), (24, 1024, 2)):
+        gist = GIST(gcn(), (width, 7))
         result = gist.fit(tiny_graph(nodes), progress=False, callbacks=[InterruptWhen(lambda: True)])
-        assert (gist.sub_gcns, result.config["training"]["epochs"]) == (m, epochs)
+        assert (gist.sub_gcns, result.config["training"]["epochs"]) == (m, 100 * m)
         assert (result.batches is None) == (nodes == 24)
         given = GIST(gcn(), (8, 7), 2)
         given.fit(tiny_graph(nodes), epochs=1, progress=False)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
 
-from gistgnn.defaults import CHOSEN, chosen_epochs, chosen_lr, chosen_sub_gcns
+from gistgnn.defaults import CHOSEN, EPOCHS, chosen_lr
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.fit import Fit
@@ -84,8 +84,8 @@ class GIST(GlobalModel):
             model's forward takes (x, edge_index), (x, adj) or (x), and edge data by name; see
             `gistgnn.sampling.arguments`.
         widths: the full model's widths, d_l in the paper.
-        sub_gcns: m; 1 is the baseline, ordinary training of the full model. None: `fit` chooses it: 4 for a graph of up
-            to 10,000 nodes; above, so many that sub-GCNs are 512 features wide, at most 8. Rounds by hand have 4.
+        sub_gcns: m; 1 is the baseline, ordinary training of the full model. None: so many that sub-GCNs are 512
+            features wide, at most 8.
         input_axis: the axis whose width is the number of input features, to partition d_0 as in Table 1; usually None.
         whole: axes that are not partitioned.
         partition: "balanced" or "categorical" (see `Partition`).
@@ -121,16 +121,16 @@ class GIST(GlobalModel):
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
 
         Settings of training are given as a `Training`, or as keywords with the names of its fields, which it documents:
-        `fit(graph, epochs=800, lr=0.02)`. Those that are not given are as on the command line: 400 epochs (100 for each
-        sub-GCN above 10,000 nodes), the cosine schedule, carried moments, a learning rate of 0.01, or more for sub-GCNs
-        narrower than 256 features.
+        `fit(graph, epochs=800, lr=0.02)`. Those that are not given are as on the command line: 100 epochs for each
+        sub-GCN, the cosine schedule, carried moments, a learning rate of 0.01, or more for sub-GCNs narrower than 256
+        features.
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and perhaps test_mask; or a `HeteroData`, which
                 `gistgnn.graphs.from_hetero` joins to a `Data`.
             training: all settings; or "split" or "each", the keyword of that name.
             sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name for the defaults, such
-                as "clusters"; "auto": the whole graph in every step up to 10,000 nodes, clusters above; None: the whole
+                as "clusters"; "auto": the whole graph in every step up to 2,000 nodes, clusters above; None: the whole
                 graph.
             runner: "in-turn": one sub-GCN after another; "auto": the same result, bit for bit, but faster: each batch
                 is made once; "fused": all in one pass over each batch.
@@ -153,7 +153,7 @@ class GIST(GlobalModel):
         """
         check_kind("training", training, (Training, str), "a Training, 'split' or 'each'", none=True)
         sampling = named_sampling(sampler)
-        chosen = self._choose(training, settings, graph)
+        chosen = self._choose(training, settings)
         given = (self, graph, chosen, self._variant, sampling, runner, inductive)
         evaluation = Evaluation() if evaluation is None else evaluation
         setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
@@ -161,11 +161,9 @@ class GIST(GlobalModel):
             train(self, run)
         return run.end()
 
-    def _choose(self, training: Training | str | None, settings: Mapping[str, Any], graph: Any) -> Training:
+    def _choose(self, training: Training | str | None, settings: Mapping[str, Any]) -> Training:
         """Return the settings that were given as a whole, or one by one, where None stands for what suits the graph."""
-        nodes, split = getattr(graph, "num_nodes", None) or 1, [self.widths[axis] for axis in self.partition.split]
-        if split and self._chooses_m:
-            self.partition = self.partition.split_into(max(chosen_sub_gcns(nodes, max(split)), self.ranks.count))
+        split = [self.widths[axis] for axis in self.partition.split]
         if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
             raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
         given = {name: value for name, value in settings.items() if value is not None}
@@ -175,7 +173,7 @@ class GIST(GlobalModel):
             return training
         if training is not None:
             given["training"] = training
-        chosen: dict[str, Any] = {**CHOSEN, "epochs": chosen_epochs(nodes, self.sub_gcns if split else 1)}
+        chosen: dict[str, Any] = {**CHOSEN, "epochs": EPOCHS * (self.sub_gcns if split else 1)}
         if given.get("phases") or "budget" in given:
             del chosen["epochs"]
         elif split:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.accounting.costs import require_theta_fits
-from gistgnn.defaults import SUB_GCNS
+from gistgnn.defaults import chosen_sub_gcns
 from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
@@ -77,12 +77,13 @@ class GlobalModel:
         fixed: Any = whole if isinstance(whole, (list, tuple, set, frozenset, range)) else (whole,)
         for axis in fixed:
             check_count("whole", axis, least=0)
-        self._chooses_m = sub_gcns is None
-        m = SUB_GCNS if sub_gcns is None else sub_gcns
+        self.ranks: World = ranks or Alone()
+        m = 1 if sub_gcns is None else sub_gcns
         self.partition = Partition(features, m, whole=fixed, kind=partition, seed=seed, names=axis_names)
+        if sub_gcns is None and (split := [features[axis] for axis in self.partition.split]):
+            self.partition = self.partition.split_into(max(chosen_sub_gcns(max(split)), self.ranks.count))
         self._full_spec = ModelSpec(build, self.layout, self.widths, self.shared, seed, self.device)
         self.store = store if isinstance(store, Store) else Store(store)
-        self.ranks: World = ranks or Alone()
         if self._stores is not None and self.store.kind not in self._stores:
             raise InputError(f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use memory")
         self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")

@@ -35,8 +35,8 @@ def config_of(*words: str) -> RunConfig:
 
 def test_without_options_every_value_is_the_default() -> None:
     config = config_of("--sub-gcns", "1")
-    assert config == RunConfig("digits", standardise=True, sampler=AutoSampling())
-    assert config.training == Training(epochs=400, schedule="cosine", optimizer_state="carry")
+    assert config == RunConfig("digits", ModelConfig(dropout=0.2), standardise=True, sampler=AutoSampling())
+    assert config.training == Training(epochs=100, schedule="cosine", optimizer_state="carry")
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,7 @@ def test_without_options_every_value_is_the_default() -> None:
         ("--sub-gcns 8 --hidden 4096", {"lr": 0.01}),
         ("--sub-gcns 4 --method local-sgd", {"lr": 0.01}),
         ("--budget 10s", {"lr": 0.01}),
-        # m and the epochs suit the graph and the width
-        ("--dataset digits", {"m": 4, "epochs": 400, "dropout": 0.5}),
+        # m suits the width, and the epochs m
         ("--dataset reddit", {"m": 1, "epochs": 100, "dropout": 0.2}),
         ("--dataset reddit --hidden 512 1200 --partition-dims 1", {"m": 1, "epochs": 100}),
         ("--dataset reddit --hidden 8000", {"m": 8, "epochs": 800}),
@@ -58,6 +57,7 @@ def test_without_options_every_value_is_the_default() -> None:
         ("--dataset reddit --phases 4:8 1:2", {"m": 4, "epochs": 10, "lr": 0.01}),
         # words are not standardised, and a norm suits the model
         ("--dataset cora", {"standardise": False, "norm": "none"}),
+        ("--dataset cora --sub-gcns 2", {"norm": "layer"}),
         ("--dataset digits --no-standardise", {"standardise": False}),
         ("--dataset synthetic:reddit@0.1 --model graphsage", {"standardise": True, "norm": "layer"}),
         ("--dataset own.npz --model graphsage --norm none", {"standardise": None, "norm": "none"}),
@@ -143,9 +143,10 @@ def test_the_environment_says_where_data_is(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_python_has_the_defaults_of_the_command(tmp_path: Path, cli: Cli) -> None:
     graph, phases = load("digits"), [Phase(2, 4), Phase(1, 2)]
-    for options, keywords in ((("--epochs", 8), {"epochs": 8}), (("--phases", "2:4", "1:2"), {"phases": phases})):
+    in_phases = ("--phases", "2:4", "1:2")
+    for options, keywords, norm in ((("--epochs", 8), {"epochs": 8}, "none"), (in_phases, {"phases": phases}, "layer")):
         assert cli("train", *options, "--hidden", 32, "--out", "run", "--overwrite").returncode == 0
-        gist = GIST(lambda widths: GCN(64, widths, 10, dropout=0.5), (32,))
+        gist = GIST(lambda widths, norm=norm: GCN(64, widths, 10, dropout=0.2, norm=norm), (32,))
         found = gist.fit(graph, progress=False, **keywords).model.state_dict()
         expected = load_file("run/model.safetensors")
         assert found.keys() == expected.keys()

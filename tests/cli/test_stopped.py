@@ -112,7 +112,7 @@ def _check_a_killed_run(cli: Cli, out: Path) -> None:
     before = contents(out / "checkpoints")
     assert "holds an unfinished run: add --resume" in cli(*RUN, "--out", "run").stderr
     other = cli(*RUN, "--out", "run", "--resume", "--store", "disk", "--dropout", 0)
-    assert "is of another run: dropout was 0.5, now 0.0; " in other.stderr
+    assert "is of another run: dropout was 0.2, now 0.0; " in other.stderr
     assert contents(out / "checkpoints") == before != {}
 
 

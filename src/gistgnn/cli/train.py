@@ -95,6 +95,8 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     ranks.lead(lambda: callbacks.extend(start_logger(name, out, settings, folder) for name in args.log))
     stop = folder.enter_context(stopping(args.grace))
     split = "" if args.budget or args.phases else f", m = {config.sub_gcns}"
+    if split and args.sub_gcns is None and config.sub_gcns == 1:
+        split += " (ordinary training; --sub-gcns splits the layers)"
     split += f", parameters in {PLACES[config.store]}"
     said = f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to {out}"
     prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more

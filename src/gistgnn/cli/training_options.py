@@ -17,15 +17,10 @@ from gistgnn.cli.process import leads, load_torch, world_size
 from gistgnn.defaults import (
     DROPOUT,
     EPOCHS,
-    EPOCHS_OF_EACH,
     HIGHEST_LR,
-    LESS_DROPOUT,
     MOST_SUB_GCNS,
     NARROW,
-    SMALL_GRAPH,
-    SUB_GCNS,
     WIDE,
-    chosen_epochs,
     chosen_lr,
     chosen_sub_gcns,
 )
@@ -57,15 +52,14 @@ def known_model(text: str) -> str:
 
 # Where the command line differs from the field, or chooses the value unless it is given.
 _RATES = f"{Training.lr:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}"
-_LARGE = f"above {SMALL_GRAPH:,} nodes"
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "epochs": dict(type=int, default=None, shown=f"{EPOCHS}; {_LARGE} {EPOCHS_OF_EACH} for each sub-GCN; the phases'"),
+    "epochs": dict(type=int, default=None, shown=f"{EPOCHS} for each sub-GCN; the phases'"),
     "local_steps": dict(shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"),
     "lr": dict(default=None, shown=_RATES),
-    "dropout": dict(default=None, shown=f"{DROPOUT:g}; {_LARGE} {LESS_DROPOUT:g}"),
-    "norm": dict(default=None, shown="layer for graphsage and gin, else none"),
+    "dropout": dict(default=None, shown=f"{DROPOUT:g}"),
+    "norm": dict(default=None, shown="layer for graphsage and gin, and for gcn with m > 1; else none"),
     "heads": dict(default=None, shown=ModelConfig.heads),
-    "sub_gcns": dict(default=None, shown=f"{SUB_GCNS}; {_LARGE} so that they are {WIDE} wide, up to {MOST_SUB_GCNS}"),
+    "sub_gcns": dict(default=None, shown=f"so that they are {WIDE} wide, up to {MOST_SUB_GCNS}"),
     "name": dict(flag="--model", dest="model", type=known_model),
     "args": dict(flag="--model-args", dest="model_args", type=options.keyword, nargs="+", shown=None),
     "store": dict(choices=(AUTO, *STORES, SHARDED), default=AUTO, shown="auto: the first in which it fits"),
@@ -172,12 +166,13 @@ def config_from_args(
     args: argparse.Namespace, sub_gcns: int | None, store: str = "memory", title: str = ""
 ) -> RunConfig:
     """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe."""
-    # Settings are checked before torch is imported; the log says `title` first. What the graph decides follows: m, if
-    # `sub_gcns` is None, the epochs, the learning rate and dropout.
+    # Settings are checked before torch is imported; the log says `title` first. `sub_gcns` None: the widths choose m.
     own = {field.name: getattr(args, field.name) for field in fields(RunConfig) if hasattr(args, field.name)}
     own |= {"store": store, "partitioned": tuple(args.partitioned) if args.partitioned else None}
-    own["sub_gcns"] = SUB_GCNS if sub_gcns is None else sub_gcns
-    own |= {"model": _model(args, 1), "training": _training(args, own["sub_gcns"], 1)}
+    split = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
+    suited = max(chosen_sub_gcns(max(split, default=1)), world_size())
+    own["sub_gcns"] = suited if sub_gcns is None else sub_gcns
+    own |= {"model": _model(args, own["sub_gcns"]), "training": _training(args, own["sub_gcns"])}
     for name, field in described(RunConfig).items():
         field.check(own.get(name, field.default))
     method = own.get("method", RunConfig.method)
@@ -192,13 +187,6 @@ def config_from_args(
 
     if args.standardise is None and (known := find(args.dataset)):
         own["standardise"] = known.standardise
-    nodes = sizes_of(args).nodes
-    if sub_gcns is None:
-        widths = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
-        own["sub_gcns"] = max(chosen_sub_gcns(nodes, max(widths, default=1)), world_size())
-        if nodes > SMALL_GRAPH and own["sub_gcns"] == 1:
-            log.info(f"above {SMALL_GRAPH:,} nodes, models of such a width train ordinarily; --sub-gcns splits them")
-    own |= {"model": _model(args, nodes), "training": _training(args, own["sub_gcns"], nodes)}
     own |= {"device": choose_device(args.device), "sampler": _sampler(args), "evaluation": options.evaluation_of(args)}
     return RunConfig(**own)
 
@@ -223,10 +211,10 @@ def graph_of(args: argparse.Namespace) -> "Graph":
     return there or load(args.dataset, args.data_root)
 
 
-def _training(args: argparse.Namespace, sub_gcns: int, nodes: int) -> Training:
+def _training(args: argparse.Namespace, sub_gcns: int) -> Training:
     settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
     if settings["epochs"] is None:
-        settings["epochs"] = 0 if args.phases or args.budget else chosen_epochs(nodes, sub_gcns)
+        settings["epochs"] = 0 if args.phases or args.budget else EPOCHS * max(sub_gcns, 1)
     if settings["class_weights"] == ["balanced"]:
         settings["class_weights"] = "balanced"
     if settings["lr"] is None:
@@ -235,7 +223,7 @@ def _training(args: argparse.Namespace, sub_gcns: int, nodes: int) -> Training:
     return Training(**settings)
 
 
-def _model(args: argparse.Namespace, nodes: int) -> ModelConfig:
+def _model(args: argparse.Namespace, sub_gcns: int) -> ModelConfig:
     if ":" in args.model:
         given = {"dropout": args.dropout is not None, "norm": args.norm, "heads": args.heads}
         given |= {"activation": args.activation != "relu", "attention_dropout": args.attention_dropout is not None}
@@ -247,9 +235,11 @@ def _model(args: argparse.Namespace, nodes: int) -> ModelConfig:
     of_heads = {"heads": args.heads, "attention_dropout": args.attention_dropout}
     if args.model not in WITH_HEADS and (name := next((name for name, it in of_heads.items() if it is not None), None)):
         raise InputError(f"{name} is given, but the model is {args.model}: add --model gat or gatv2")
-    norm = args.norm or ("layer" if args.model in ("graphsage", "gin") else ModelConfig.norm)
+    # Merged blocks that have not learned together need the norm: GCNs without it lose up to 15 points.
+    normed = args.model in ("graphsage", "gin") or (args.model == "gcn" and sub_gcns > 1)
+    norm = args.norm or ("layer" if normed else ModelConfig.norm)
     heads = ModelConfig.heads if args.heads is None else args.heads
-    dropout = (DROPOUT if nodes <= SMALL_GRAPH else LESS_DROPOUT) if args.dropout is None else args.dropout
+    dropout = DROPOUT if args.dropout is None else args.dropout
     more = args.activation, args.attention_dropout
     return ModelConfig(args.model, tuple(args.hidden), dropout, norm, heads, *more)
 

@@ -27,7 +27,7 @@ _SUB_GCNS = (1, 2, 4, 8, 16)  # and 32, where a run does not fit
 PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
-_SCORED = "scored best on our graphs of this size"
+_SCORED = "scored best on our graphs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Plan:
     phased: bool  # the run has phases, each with its m
     sampler: dict[str, Any] | None  # of the run, with its settings; None: every step sees the whole graph
     narrow: Option | None  # ordinary training of a model of widths `NARROWEST`, to try before a wider one
-    suited: int  # the m that scored best on graphs of this size, which a run has by default
+    suited: int  # the m that scored best with such widths, which a run has by default
 
     @property
     def choice(self) -> Option | None:
@@ -168,7 +168,7 @@ def make_plan(
     batch, theta = first.expected.sizes(first.seen), first.theta // 2 if half else first.theta
     sampler = describe(first.config.sampler)
     split = [width for dim, width in enumerate(config.model.hidden, 1) if dim in config.partitioned_dims]
-    suited = chosen_sub_gcns(sizes.nodes, max(split, default=1))
+    suited = chosen_sub_gcns(max(split, default=1))
     return Plan(sizes, batch, first.full, theta, resources, options, totals, phased, sampler, narrow, suited)
 
 

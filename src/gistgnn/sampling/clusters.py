@@ -10,7 +10,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from gistgnn.defaults import SMALL_GRAPH
 from gistgnn.errors import InputError
 from gistgnn.graphs import CSR, clustering
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster, entropy_share, first_batch, first_cut
@@ -27,6 +26,7 @@ Ranges = list[tuple[int, int]]  # some rows of an array: the first one of each r
 
 log = logging.getLogger(__name__)
 
+WHOLE_GRAPH = 2000  # nodes at most, about those of a batch of clusters
 METIS_INSIDE = 0.6  # share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M
 
 
@@ -125,14 +125,14 @@ class ClusterSampling(Sampling):
 
 
 class AutoSampling(Sampling):
-    """Training on the whole graph up to `SMALL_GRAPH` nodes; by clusters above, or where batches are independent."""
+    """Training on the whole graph up to `WHOLE_GRAPH` nodes; by clusters above, or where batches are independent."""
 
     name = "auto"
     counts = ()
 
     def choose(self, nodes: int) -> ClusterSampling | None:
         """Return the settings for a graph of some nodes; None: every step sees the whole graph."""
-        small = nodes <= SMALL_GRAPH and self.batches == "shared"
+        small = nodes <= WHOLE_GRAPH and self.batches == "shared"
         return None if small else ClusterSampling(batches=self.batches)
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> RandomBatches:
