@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 3 --dist wo
 .PHONY: demo test test-all lint types docs unit long hooks dist bench bench-gpu clean reports $(REPORTS:%=report-%)
 
 demo: $(VENV)/.installed
-	$(BIN)/gistgnn train --out runs/demo --overwrite
+	$(BIN)/gistgnn train --sub-gcns 4 --out runs/demo --overwrite
 
 test: lint types docs unit
 

@@ -115,7 +115,7 @@ def test_it_ends_with_its_runs_and_resumes(tmp_path: Path) -> None:
     assert [curve["epoch"][-1] for curve in written["curves"]] == [400, 400]
 
 
-TRAIN = ("train", "--hidden", 8, "--epochs", 8, "--local-steps", 2, "--json", "--device", "cpu")
+TRAIN = ("train", "--hidden", 8, "--epochs", 8, "--local-steps", 2, "--json", "--device", "cpu", "--norm", "none")
 
 
 @pytest.fixture(scope="module")

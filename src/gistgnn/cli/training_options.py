@@ -115,7 +115,7 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     batches = group("batches")
     text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
     text += "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: auto: "
-    text += "the whole graph up to 10,000 nodes, clusters above)"
+    text += "the whole graph up to 2,000 nodes, clusters above)"
     batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=AUTO, help=text)
     for name, given in _SAMPLING.items():
         arguments = {**({"type": int} if "metavar" in given else {}), **given, "dest": f"sampling_{name}"}
