@@ -243,9 +243,9 @@ def check_peak(out: Path, *line: object) -> int:
 def test_the_peak_is_that_of_a_process_and_a_folder_s_keeps_to_its_limit(folder: Path, tmp_path: Path) -> None:
     model = ("--model", "graphsage", "--hidden", 1024, 1024, "--sub-gcns", 2)
     check_peak(tmp_path / "digits", "--dataset", "digits", *model, "--epochs", 4, "--local-steps", 2)
-    sampler = ("--sampler", "clusters", "--clusters", 60, "--clusters-per-batch", 6, "--memory", 0.5)
+    sampler = ("--sampler", "clusters", "--clusters", 60, "--clusters-per-batch", 6, "--memory", 0.75)
     line = ("--dataset", folder, "--hidden", 64, "--sub-gcns", 2, "--epochs", 1, "--local-steps", 2, *sampler)
-    assert check_peak(tmp_path / "folder", *line) < 2**29
+    assert check_peak(tmp_path / "folder", *line) < 0.75 * 2**30  # torch with CUDA takes 0.4 of it
 
 
 @pytest.fixture(scope="module")
