@@ -100,6 +100,7 @@ class Graph:
         """
         check_name("name", name)
         check_flag("regression", regression)
+        check_flag("partial", partial)
         features = checks.check_features(x)
         y, names = (y, ()) if regression else checks.number_labels(y)
         labels, classes = checks.check_labels(y, features.shape[0], num_classes, regression=regression)
