@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace) -> int:
     resources = Resources.here(config.device, args.out, args.memory, args.ranks, args.ranks, started=False)
     sizes, timed = sizes_of(args), args.timed and args.ranks == 1
     with spinner("planning", shown=not args.json):
-        epochs = EPOCHS.__mul__ if args.epochs is None and not args.phases else None
+        epochs = (lambda m: EPOCHS * m) if args.epochs is None and not args.phases else None
         plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, epochs, timed=timed)
     if args.json:
         return options.print_json(plan.as_dict())

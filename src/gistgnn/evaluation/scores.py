@@ -124,7 +124,7 @@ class Predictions:
                 labels = put(labels, nodes, guess, graph.num_nodes, 0, torch.bool if graph.multi_label else few)
                 if fitting is not None:
                     at = fitting[nodes]
-                    few_nodes.append((piece[at], graph.y[nodes][at]))
+                    few_nodes.append((piece[at.to(piece.device)], graph.y[nodes][at]))
             if not has_labels or (metric is not None and metric not in OF_LABELS):
                 logits = put(logits, nodes, piece, graph.num_nodes, torch.nan)
         return cls(labels, logits, few_nodes)
