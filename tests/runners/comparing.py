@@ -51,13 +51,13 @@ def runners_agree(
     The models are of float64, as the batches have to be: batch norm makes much of float32's rounding. A batch of two
     nodes would not do: they may receive the same, of which batch norm makes 0 but for rounding, and ReLU has no
     gradient there. Nor would a score bias of 0 in GATv2: LeakyReLU has a kink there, and nodes without features are at
-    it, on one side or the other by rounding.
+    it, on one side or the other by rounding. So is, at ReLU's kink, a feature of equal values after a norm's bias of 0.
     """
 
     def build(widths: Any) -> nn.Module:
         model: nn.Module = case[0](widths).double()
         for name, parameter in model.named_parameters():
-            if name.endswith("score_bias") and not parameter.is_meta:
+            if (name.endswith("score_bias") or ("norm" in name and name.endswith("bias"))) and not parameter.is_meta:
                 nn.init.constant_(parameter, 0.05)
         return model
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
@@ -57,6 +57,7 @@ def trainings(draw: st.DrawFn) -> Training:
     training=trainings(),
     whole=st.sampled_from([(), (0,)]),
 )
+@example("gin", "batch", (7, 4), 4, 1, "clusters", Training(9, optimizer="sgd", lr=0.1), ())  # equal values
 def test_it_equals_the_in_turn_runner(
     name: str,
     norm: str,
