@@ -82,9 +82,9 @@ def matrices(monkeypatch: pytest.MonkeyPatch) -> list[SparseMatrix]:
     """The matrices that layers multiply by, one for each product."""
     found, multiply = [], Products.multiply
 
-    def counted(products: Products, matrix: SparseMatrix, h: Tensor) -> Tensor:
+    def counted(products: Products, matrix: SparseMatrix, h: Tensor, **options: bool) -> Tensor:
         found.append(matrix)
-        return multiply(products, matrix, h)
+        return multiply(products, matrix, h, **options)
 
     monkeypatch.setattr(Products, "multiply", counted)
     return found

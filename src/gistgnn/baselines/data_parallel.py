@@ -19,7 +19,7 @@ from gistgnn.global_model import WorkerOptions
 from gistgnn.layout.axes import Build
 from gistgnn.round import Round
 from gistgnn.runners.registry import Losses
-from gistgnn.sampling import Batch, Sampler, arguments, multiplying
+from gistgnn.sampling import Batch, Sampler, arguments, calling
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
@@ -126,7 +126,7 @@ class EveryStep:
             with Stream(seed, "dropout", step, w, device=batch.x.device), waits, self._ranks.talking():
                 with training.autocast(batch.x.device):
                     inputs = arguments(model, batch)
-                    with multiplying(model, batch, inputs):
+                    with calling(model, batch, inputs):
                         logits = net(*inputs.positional, **inputs.by_name)
                     found = bool(batch.loss_nodes.numel())
                     loss = loss_of(logits, batch, training) if found else logits.sum() * 0.0

@@ -9,7 +9,7 @@ import torch
 
 from gistgnn.errors import InputError
 from gistgnn.nn import GNN, Adjacency
-from gistgnn.nn.gnn import Layer, Propagation
+from gistgnn.nn.gnn import Layer, Propagation, is_ours, propagates_features
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
 
@@ -112,7 +112,7 @@ class LayerCosts:
         graph = GraphShape.of(batch)
         self.nodes, self.size, adj, first = graph.nodes, graph.size, graph.adj, gnn.convs[0]
         product, cached, computed = self.nodes * gnn.in_features * self.size, False, False
-        if isinstance(first, Propagation):  # the product of a stored graph is computed in pieces, into a file
+        if propagates_features(first):  # the product of a stored graph is computed in pieces, into a file
             computed = graph.stored or graph.computed or (adj is not None and first.operator in adj.products)
             cached = not graph.sparse and (computed or product <= largest_cached)
         self.layers = tuple(_sizes(gnn, graph, cached))
@@ -170,13 +170,14 @@ def _sizes(gnn: GNN, graph: GraphShape, cache_product: bool) -> Iterator[LayerSi
     stored, read = 0, gnn.in_features
     for index, module in enumerate(gnn.convs):
         layer, cached = cast(Layer, module), cache_product and index == 0
-        if isinstance(layer, Propagation) and index == 0 and graph.sparse:
+        if propagates_features(layer) and index == 0 and graph.sparse:
             sent = layer.neighbour_weight.shape[0]
         else:
             own = next(chain(layer.parameters(), layer.buffers()))
             probe = torch.empty(0, read, device=own.device, dtype=own.dtype)
             message = layer.message(probe, graph.adj or _NO_EDGES)
-            sent = 0 if message is probe else message.shape[1]  # 0: it sends its input
+            sends_input = message is probe and is_ours(layer)  # a user's may have changed it
+            sent = 0 if sends_input else message.shape[1]
         width = read if cached else sent or read
         messages, out = width if sent and not cached else 0, layer.out_features
         hidden = 0 if index + 1 == len(gnn.convs) else out

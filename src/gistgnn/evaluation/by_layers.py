@@ -16,7 +16,7 @@ from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.nn import GNN, Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import ENTRIES, Operator
 from gistgnn.nn.functional import activate
-from gistgnn.nn.gnn import Layer, Propagation, as_gnn, scaled, scales_input
+from gistgnn.nn.gnn import Layer, Propagation, as_gnn, is_ours, scaled, scales_input
 from gistgnn.sampling import Batch
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.process_memory import return_freed_memory
@@ -203,6 +203,7 @@ class _LayerPass:
         self, batch: Batch, plan: LayerPlan, gnn: GNN, layer: Layer, norm: nn.Module | None, sizes: LayerSizes
     ) -> None:
         self._batch, self._plan, self._layer, self._norm, self._sizes = batch, plan, layer, norm, sizes
+        self._is_ours = is_ours(layer)
         self._activate = partial(activate, activation=gnn.activation)
         self._row = sizes.row(batch.dtype.itemsize)
         homes = type(layer).__mro__  # the first that has a method defines it
@@ -221,7 +222,7 @@ class _LayerPass:
         for nodes in self._chunks():
             x = self._own(self._h, nodes) if self._layer.update_reads_input else self._no_rows
             values = self._layer.update(x, received(nodes))
-            yield nodes, values if self._norm is None else self._activate(self._norm, values)
+            yield nodes, values if self._norm is None else self._activate(self._norm, values, overwrite=self._is_ours)
         if sums is not None:
             sums.close()
         self._h.close()
@@ -229,13 +230,21 @@ class _LayerPass:
     def _own(self, h: NodeFeatures, nodes: slice) -> Tensor | SparseMatrix:
         """Return the rows of ``h`` that belong to some of the layer's nodes."""
         own = self._required.own
-        return h.rows(nodes if own is None else own[nodes])
+        return self._readable(h.rows(nodes if own is None else own[nodes]))
+
+    def _readable(self, rows: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
+        """Return rows for a step of the layer: a copy for a layer of the user's, which may write into them."""
+        return rows.clone() if isinstance(rows, Tensor) and not self._is_ours else rows
 
     def _aggregate(self) -> tuple[Rows, NodeFeatures | None]:
         """Return what nodes receive, and the storage, if not the layer's input, that it is read from."""
         batch, layer, h = self._batch, self._layer, self._h
         if self._sizes.cached:
-            product = layer.aggregate(h.scale(batch.x, slice(None)), batch.adj)
+            assert isinstance(layer, Propagation)
+            x = h.scale(batch.x, slice(None))
+            product = batch.adj.cached_product(layer.operator, x)
+            if product is None:  # the model scales its features
+                product = batch.adj.aggregate(layer.operator, x)
             return cast(Rows, partial(self._own, NodeFeatures([product], batch.device, batch.dtype))), None
         z, scores = self._messages(h)
         if z is not h and not layer.update_reads_input:
@@ -273,7 +282,7 @@ class _LayerPass:
         for nodes in self._chunks() if own is None else row_pieces(inputs, self._row, self._plan.work):
             if z is h and not sizes.scores:
                 break
-            sent = layer.message(h.rows(nodes), self._batch.adj)
+            sent = layer.message(self._readable(h.rows(nodes)), self._batch.adj)
             scores[:, nodes] = layer.scores(sent)
             if z is not h:
                 z.put(nodes, sent)

@@ -10,7 +10,16 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
-from gistgnn.nn.sparse import SparseMatrix, check_weights, loop_weights, looped, row_sums, with_self, without_zeros
+from gistgnn.nn.sparse import (
+    AtVersion,
+    SparseMatrix,
+    check_weights,
+    loop_weights,
+    looped,
+    row_sums,
+    with_self,
+    without_zeros,
+)
 
 Operator = Literal["gcn", "mean", "sum"]
 """The operators Ā of an `Adjacency`, by the names of its attributes."""
@@ -83,23 +92,33 @@ class Adjacency:
         ``x``: [N, F] is the tensor object itself, not an equal one; None: cache nothing. ``product`` returns it if it
         is not this graph's own product, such as the rows of a larger graph's product; None: compute it.
         """
-        self.constant = x
+        self._constant = None if x is None else AtVersion(x)
         self._product = product  # no closure over this object: a cycle would hold every batch until it is collected
         self.products: dict[Operator, Tensor] = {}
         self._joined: dict[Operator, Tensor] = {}
 
+    def is_constant(self, h: object) -> bool:
+        """Tell whether ``h`` is the constant features, with the values that they had."""
+        return self._constant is not None and self._constant.is_same(h)
+
     def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
-        """Return Ā h: [N, d], for ``h``: [N, d]; from the cache if it is there."""
-        if h is not self.constant:
-            return getattr(self, operator) @ h
+        """Return Ā h: [N, d], for ``h``: [N, d], a new tensor; a copy of the cached one if it is there."""
+        product = self.cached_product(operator, h)
+        return getattr(self, operator) @ h if product is None else product.clone()
+
+    def cached_product(self, operator: Operator, h: Tensor) -> Tensor | None:
+        """Return Ā h: [N, d] from the cache, for reading only; None if ``h`` is not the constant features."""
+        if not self.is_constant(h):
+            return None
         if operator not in self.products:
             self.products[operator] = self._product(operator) if self._product else getattr(self, operator) @ h
         return self.products[operator]
 
     def joined(self, operator: Operator, x: Tensor) -> Tensor:
-        """Return [x, Ā x]: [N, 2F], for the constant features ``x``; it is cached as well."""
+        """Return [x, Ā x]: [N, 2F], for the constant features ``x``, for reading only; it is cached as well."""
         if operator not in self._joined:
-            product = self.aggregate(operator, x)
+            product = self.cached_product(operator, x)
+            assert product is not None
             self._joined[operator] = torch.cat([x[: len(product)], product], dim=1)
             self.products[operator] = self._joined[operator][:, x.shape[1] :]  # a view: not held twice
         return self._joined[operator]

@@ -64,7 +64,7 @@ class SAGELayer(Propagation):
         """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
         if type(self) is not SAGELayer or not isinstance(x, Tensor):  # a subclass may have steps of its own
             return super().forward(x, adj)
-        if x is adj.constant:
+        if adj.is_constant(x):
             return linear(self.weight, self.bias, adj.joined(self.operator, x))
         if fits(self.weight):
             return linear(self.weight, self.bias, x, getattr(adj, self.operator))

@@ -130,11 +130,18 @@ class WholeNorm(nn.Module):
 
 
 def activate(
-    norm: nn.Module, x: Tensor, p: float = 0.0, training: bool = False, activation: Literal["relu", "elu"] = "relu"
+    norm: nn.Module,
+    x: Tensor,
+    p: float = 0.0,
+    training: bool = False,
+    activation: Literal["relu", "elu"] = "relu",
+    *,
+    overwrite: bool = True,
 ) -> Tensor:
     """Apply norm, activation, and in training dropout with probability ``p`` to a hidden layer's output ``x``: [N, d].
 
-    A `WholeNorm` comes after the activation, as in the authors' code. ``x`` may be overwritten.
+    A `WholeNorm` comes after the activation, as in the authors' code. ``x`` is overwritten where that saves time, if
+    nothing else needs it (``overwrite``).
     """
     if activation != "relu" or isinstance(norm, WholeNorm):
         function = F.relu if activation == "relu" else F.elu
@@ -146,10 +153,11 @@ def activate(
     else:
         x = norm(x)
     if x.device.type != "cpu" or (eps is None and not dropped):
-        x = F.relu(x if eps is None else norm(x), inplace=True)
+        x = F.relu(x if eps is None else norm(x), inplace=overwrite or eps is not None)
         return F.dropout(x, p) if training and p and x.device.type != "cpu" else x
     if eps is None or dropped or torch.is_grad_enabled():
         return _Activate.apply(x, eps, dropped)[0]
+    x = x if overwrite else x.clone()
     for rows in x.split(_ROWS):  # in place, in an evaluation
         rows.copy_(torch.native_layer_norm(rows, x.shape[-1:], _scales(x, 0), None, eps)[0]).clamp_min_(0)
     return x

@@ -3,7 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, TypeGuard, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,11 @@ class Layer(nn.Module, ABC):
     edge_scores: int = 0  # rows of `scores`
     cuts_messages: ClassVar[bool] = True  # whether `aggregate_block` takes blocks of the messages' columns
     update_reads_input: bool = True  # whether `update` reads the values of `x`, and not only its type
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "update" in vars(cls) and "update_reads_input" not in vars(cls):
+            cls.update_reads_input = True  # the update of the base class may not read it, but a new one may
 
     @abstractmethod
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
@@ -77,12 +82,13 @@ class Propagation(Layer):
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return H or H Wᵀ: [N, d_in or d_out]."""
         d_out, d_in = self.neighbour_weight.shape
-        if isinstance(x, Tensor) and (d_in <= d_out or x is adj.constant):
+        if isinstance(x, Tensor) and (d_in <= d_out or adj.is_constant(x)):
             return x
         return project(x, self.neighbour_weight)
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
-        return adj.aggregate(self.operator, z)
+        product = adj.cached_product(self.operator, z) if is_ours(self) else None
+        return adj.aggregate(self.operator, z) if product is None else product
 
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
         return adj.rows(self.operator, nodes).to(z.device) @ z
@@ -90,6 +96,24 @@ class Propagation(Layer):
     def is_projected(self, x: Tensor | SparseMatrix, a: Tensor) -> bool:
         """Tell whether ``a`` is Ā (H Wᵀ); otherwise it is Ā H."""
         return isinstance(x, SparseMatrix) or a.shape[1] != self.neighbour_weight.shape[1]
+
+
+def propagates_features(layer: nn.Module) -> TypeGuard[Propagation]:
+    """Tell whether a layer multiplies its operator by its input, or by a projection of it, and by nothing else."""
+    if not isinstance(layer, Propagation):
+        return False
+    kind = type(layer)
+    return kind.message is Propagation.message and kind.aggregate is Propagation.aggregate
+
+
+def is_ours(layer: nn.Module) -> bool:
+    """Tell whether a layer is of `gistgnn.nn`, with none of its steps replaced by a subclass of the user's.
+
+    Our own steps only read what they get, and return new tensors. A user's may write into what they get, and may return
+    a tensor that something else still needs.
+    """
+    steps = ("forward", "message", "aggregate", "update")
+    return all(getattr(type(layer), step).__module__.startswith("gistgnn.") for step in steps)
 
 
 class GNN(nn.Module):
@@ -162,7 +186,8 @@ class GNN(nn.Module):
         self.check_structure(adj)
         *hidden, last = self.convs
         for number, (layer, norm) in enumerate(zip(hidden, self.norms, strict=True)):
-            x = activate(norm, layer(x, adj.layer(number)), self.dropout, self.training, self.activation)
+            h = layer(x, adj.layer(number))
+            x = activate(norm, h, self.dropout, self.training, self.activation, overwrite=is_ours(layer))
         return last(x, adj.layer(len(hidden)))
 
     @property
@@ -197,7 +222,15 @@ class EnsembleModel(nn.Module):
 
     def forward(self, *arguments: Any, **edge_data: Tensor) -> Tensor:
         """Call every member with the arguments and return the mean output: [N, C]."""
-        return torch.stack([member(*arguments, **edge_data) for member in self.members]).mean(dim=0)
+        outputs = []
+        for member in self.members:
+            if only_reads(member):
+                outputs.append(member(*arguments, **edge_data))
+                continue
+            positional = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
+            by_name = {name: value.clone() for name, value in edge_data.items()}
+            outputs.append(member(*positional, **by_name))
+        return torch.stack(outputs).mean(dim=0)
 
 
 def members_of(model: nn.Module) -> list[nn.Module]:
@@ -209,6 +242,12 @@ def as_gnn(model: nn.Module) -> GNN | None:
     """Return the model as a `GNN`, also out of torch.compile; None if it is another or overrides ``GNN.forward``."""
     model = getattr(model, "_orig_mod", model)
     return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
+
+
+def only_reads(model: nn.Module) -> bool:
+    """Tell whether a model is known to write into nothing that it gets: one of ours, with layers of ours."""
+    gnn = as_gnn(model)
+    return gnn is not None and all(map(is_ours, gnn.convs))
 
 
 def row_wise(model: nn.Module) -> GNN | None:

@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from torch._C._functorch import is_batchedtensor
 
 from gistgnn.graphs.csr import CSR
-from gistgnn.nn.sparse import SparseMatrix
+from gistgnn.nn.sparse import AtVersion, SparseMatrix
 
 _SUMS = ("add", "sum", "mean")  # what a layer may do with the messages that a node gets
 _HALF = (torch.bfloat16, torch.float16)
 _STEPS = ("propagate", "message", "aggregate")
 _HOOKS = tuple(f"_{step}_forward_{kind}" for step in _STEPS for kind in ("pre_hooks", "hooks"))
 _KEPT = 8  # matrices of a batch; a model that makes other edges at every step gets no more
+_SUMS_THEN_MULTIPLIES = ("SAGEConv", "GraphConv", "SGConv")  # of PyG: only their own linear layer sees the sum
 
 _LAYERS: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()  # by model: the layers that may multiply
 
@@ -27,16 +28,21 @@ _LAYERS: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()  # by mod
 class Products:
     """The matrices of a batch by the values of edges, which PyG's layers make anew; ``x``: [N, F] are its features."""
 
+    # A model's code may write into every tensor that it gets. So a tensor is known by its version as well, and what is
+    # kept here is handed out as a copy, unless only PyG's own code reads it.
     def __init__(self, x: Tensor) -> None:
         self.x = x
-        self.normalised: dict[tuple[Any, ...], Any] = {}  # edges and weights made by layers, by what they depend on
-        self._known: list[tuple[Tensor, Tensor | None, bool, SparseMatrix]] = []
-        self._of_x: dict[SparseMatrix, Tensor] = {}
+        self._normalised: dict[tuple[Any, ...], tuple[AtVersion | None, ...]] = {}  # see `keep_normalised`
+        self._features = AtVersion(x)
+        self._known: list[tuple[AtVersion, AtVersion | None, bool, SparseMatrix]] = []
+        self._of_x: dict[SparseMatrix, AtVersion] = {}
 
     def matrix(self, edges: Tensor, weight: Tensor | None, dtype: torch.dtype, *, mean: bool) -> SparseMatrix | None:
         """Return the matrix that sums, or averages, what comes along ``edges``: [2, E]; None if there are too many."""
-        for others, other, averages, matrix in self._known:
-            if averages == mean and matrix.dtype == dtype and _equal(edges, others) and _equal(weight, other):
+        self._known = [entry for entry in self._known if _is_unchanged(entry[0]) and _is_unchanged(entry[1])]
+        for known_edges, known_weight, averages, matrix in self._known:
+            same = _equal(edges, known_edges.tensor) and _equal(weight, _tensor_of(known_weight))
+            if same and averages == mean and matrix.dtype == dtype:
                 return matrix
         if len(self._known) == _KEPT:
             return None
@@ -45,16 +51,41 @@ class Products:
         value = (value if order is None else value.index_select(0, order)).to(dtype)
         if mean:
             value = value / pattern.rowptr.diff().to(value.dtype).index_select(0, pattern.row)
-        self._known.append((edges, weight, mean, SparseMatrix.from_pattern(pattern, value)))
-        return self._known[-1][-1]
+        matrix = SparseMatrix.from_pattern(pattern, value)
+        self._known.append((AtVersion(edges), weight if weight is None else AtVersion(weight), mean, matrix))
+        return matrix
 
-    def multiply(self, matrix: SparseMatrix, h: Tensor) -> Tensor:
-        """Return the product; that with the batch's own features is computed once."""
-        if h is not self.x:
+    def normalised(self, made_of: tuple[Any, ...]) -> tuple[Tensor | None, ...] | None:
+        """Return the edges and weights that were kept for what they depend on; None if there are none."""
+        kept = self._normalised.get(made_of)
+        if kept is None or not all(map(_is_unchanged, kept)):
+            return None
+        return tuple(map(_tensor_of, kept))
+
+    def keep_normalised(self, made_of: tuple[Any, ...], made: tuple[Tensor | None, ...]) -> None:
+        """Keep edges and weights that a layer has made of the batch's, by all that they depend on."""
+        self._normalised[made_of] = tuple(None if value is None else AtVersion(value) for value in made)
+
+    def multiply(self, matrix: SparseMatrix, h: Tensor, *, read_only: bool = False) -> Tensor:
+        """Return the product; that with the batch's own features is computed once.
+
+        The caller may write into it, unless he says that it is ``read_only``: then it may be what is kept.
+        """
+        if not self._features.is_same(h):
             return matrix @ h
-        if matrix not in self._of_x:
-            self._of_x[matrix] = matrix @ h
-        return self._of_x[matrix]
+        kept = self._of_x.get(matrix)
+        if kept is None or not kept.is_unchanged:
+            kept = AtVersion(matrix @ h)
+            self._of_x[matrix] = kept
+        return kept.tensor if read_only else kept.tensor.clone()
+
+
+def _tensor_of(kept: AtVersion | None) -> Tensor | None:
+    return None if kept is None else kept.tensor
+
+
+def _is_unchanged(kept: AtVersion | None) -> bool:
+    return kept is None or kept.is_unchanged
 
 
 def sparse_layers(
@@ -66,7 +97,8 @@ def sparse_layers(
         own = {"propagate": partial(_propagate, layer, products)}
         plain = "forward" not in vars(layer) and _is_of_pyg(type(layer).forward)  # a user's may change the edges
         if plain and not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer):
-            own["forward"] = partial(_forward, layer, products, edge_index, weight)
+            given = AtVersion(edge_index), None if weight is None else AtVersion(weight)
+            own["forward"] = partial(_forward, layer, products, *given)
         changes.append((layer, own))
     return _changed(changes)
 
@@ -149,24 +181,29 @@ def _is_watched(layer: Any) -> bool:
 
 
 def _forward(
-    layer: Any, products: Products, edge_index: Tensor, weight: Tensor | None, *args: Any, **kwargs: Any
+    layer: Any, products: Products, edge_index: AtVersion, weight: AtVersion | None, *args: Any, **kwargs: Any
 ) -> Any:
     """Call a layer with the normalised edges that it would make of the batch's, if one like it has made them before."""
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
     edges = [value for value in tensors if value.dim() == 1 or not value.is_floating_point()]
-    if not edges or edges[0] is not edge_index or not all(value is weight for value in edges[1:]):
+    weights = edges[1:]
+    if (
+        not edges
+        or not edge_index.is_same(edges[0])
+        or not all(weight is not None and weight.is_same(value) for value in weights)
+    ):
         return type(layer).forward(layer, *args, **kwargs)  # the model has changed the edges
     options = (getattr(layer, name, None) for name in ("improved", "add_self_loops", "normalize", "flow"))
     made_of = (type(layer), *options, tensors[0].dtype, len(edges))
     attributes = vars(layer)
-    attributes.update(_cached_edge_index=products.normalised.get(made_of), cached=True)
+    attributes.update(_cached_edge_index=products.normalised(made_of), cached=True)
     try:
         return type(layer).forward(layer, *args, **kwargs)
     finally:
         made = attributes["_cached_edge_index"]
         attributes.update(_cached_edge_index=None, cached=False)
         if made is not None and all(value is None or _is_constant(value) for value in made):
-            products.normalised[made_of] = made
+            products.keep_normalised(made_of, made)
 
 
 def _propagate(layer: Any, products: Products, edge_index: Tensor, size: Any = None, **given: Any) -> Tensor:
@@ -180,8 +217,18 @@ def _propagate(layer: Any, products: Products, edge_index: Tensor, size: Any = N
     if constant and sources.dim() == 2 and len(sources) == nodes and (targets is None or len(targets) == nodes):
         matrix = products.matrix(edge_index, weight, dtype, mean=layer.aggr == "mean")
         if matrix is not None:
-            return products.multiply(matrix, sources.to(dtype)).to(messages)
+            return products.multiply(matrix, sources.to(dtype), read_only=_only_reads_sum(layer)).to(messages)
     return type(layer).propagate(layer, edge_index, size=size, **given)
+
+
+def _only_reads_sum(layer: Any) -> bool:
+    """Tell whether no code but PyG's gets the sum that a layer makes, and this does not write into it."""
+    own = type(layer)
+    return (
+        own.__name__ in _SUMS_THEN_MULTIPLIES
+        and _is_of_pyg(own.forward)
+        and all(_is_of_pyg(type(child).forward) and not child._forward_pre_hooks for child in layer.children())
+    )
 
 
 def _is_constant(tensor: Any) -> bool:

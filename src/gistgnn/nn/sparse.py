@@ -28,6 +28,27 @@ class Function(torch.autograd.Function):
             cls.forward.__signature__ = _ByPosition()  # type: ignore[attr-defined]
 
 
+class AtVersion:
+    """A tensor, and the number of times that it has been written into so far."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self._version = _version_of(tensor)
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether nothing has been written into the tensor since."""
+        return _version_of(self.tensor) == self._version
+
+    def is_same(self, tensor: Any) -> bool:
+        """Tell whether this is the tensor, with the values that it had."""
+        return tensor is self.tensor and self.is_unchanged
+
+
+def _version_of(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version  # torch does not count for inference tensors
+
+
 class SparseMatrix:
     """A constant CSR matrix A: [R, C] for products A @ h with dense h: [C, d].
 

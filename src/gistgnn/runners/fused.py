@@ -16,7 +16,7 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.round import Round
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.registry import Losses
-from gistgnn.sampling import Batch, Sampler, arguments, forward, multiplying
+from gistgnn.sampling import Batch, Sampler, arguments, calling, forward
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import MeanLoss, begin_step, loss_of
@@ -82,7 +82,7 @@ class Stack:
             return out, {name: state[name].detach() for name in buffers}
 
         out: Tensor
-        with multiplying(model, batch, given):
+        with calling(model, batch, given):
             out, self.buffers = vmap(one, randomness="different")(self.parameters, self.buffers)
         return out
 

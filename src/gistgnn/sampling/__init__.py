@@ -10,7 +10,7 @@ from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.sampling.batch import Batch, training_subgraph, whole_graph
-    from gistgnn.sampling.call import arguments, check_fits, forward, multiplying
+    from gistgnn.sampling.call import arguments, calling, check_fits, forward
     from gistgnn.sampling.clusters import AutoSampling, ClusterBatches, ClusterSampling, chosen_sampling
     from gistgnn.sampling.ladies_fastgcn import FastGCNSampling, LadiesSampling
     from gistgnn.sampling.layered import NeighborSampling
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AutoSampling", "Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling", "FullGraph"]
 __all__ += ["SAMPLERS", "LadiesSampling", "NeighborSampling", "RandomBatches", "SaintEdgeSampling", "SaintNodeSampling"]
-__all__ += ["SaintWalkSampling", "Sampler", "Sampling", "arguments", "check_fits", "chosen_sampling", "describe"]
-__all__ += ["expected_batch", "forward", "from_description", "multiplying", "named_sampling", "training_subgraph"]
+__all__ += ["SaintWalkSampling", "Sampler", "Sampling", "arguments", "calling", "check_fits", "chosen_sampling"]
+__all__ += ["describe", "expected_batch", "forward", "from_description", "named_sampling", "training_subgraph"]
 __all__ += ["whole_graph"]
 
 __getattr__ = lazy_attributes(__name__)

@@ -153,7 +153,13 @@ class Batch:
             return replace(self, x=SparseMatrix.from_csr(self.x).select_columns(columns).csr)
         columns = columns.to(self.x.device)
         x = self.x.index_select(1, columns)
-        selected = replace(self, x=x, product=lambda operator: self.adj.aggregate(operator, self.x)[:, columns])
+
+        def select_product(operator: Operator) -> Tensor:
+            product = self.adj.cached_product(operator, self.x)
+            assert product is not None
+            return product[:, columns]
+
+        selected = replace(self, x=x, product=select_product)
         selected.__dict__["adj"] = self.adj.with_cached_products(x, selected.product)
         if isinstance(self.features, SparseMatrix):
             selected.__dict__["features"] = self.features.select_columns(columns)

@@ -2,8 +2,9 @@
 
 import inspect
 import logging
-from collections.abc import Collection
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -12,12 +13,14 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.checks import EDGE_DATA
-from gistgnn.nn.gnn import as_gnn, members_of, scales_input
+from gistgnn.nn.adjacency import Operator
+from gistgnn.nn.gnn import as_gnn, members_of, only_reads, scales_input
 from gistgnn.nn.pyg_layers import Products, multiplies, sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.nn.sparse import AtVersion
 from gistgnn.sampling.batch import Batch
 
-_STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, also where they are optional
+_STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, wherever they stand
 _GRAPHS = ("data", "graph", "batch")  # a first argument of this name is a whole graph
 
 log = logging.getLogger(__name__)
@@ -27,32 +30,74 @@ class Arguments(NamedTuple):
     """The arguments of a model's forward."""
 
     positional: tuple[Any, ...]
-    by_name: dict[str, Tensor]
+    by_name: dict[str, Any]
+    structure: Any  # the edge_index or the `Adjacency` among them; None: the model takes none
+    tensors: dict[str, AtVersion]  # among them, by the names "x", "edge_index" and those of edge data
+    copies: frozenset[str]  # the names of the tensors that are the model's own
 
 
 class Signature(NamedTuple):
-    """What a model's forward takes beside x."""
+    """What a model's forward takes."""
 
     structure: str | None  # "adj", "edge_index", or None
     edge_data: dict[str, bool]  # that it takes and uses, by name: whether it has no default
+    x_name: str | None = None  # by which it gets the features; None: they are its first argument
+    structure_name: str | None = None  # by which it gets the structure; None: that is its second argument
 
 
 _SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()  # needed at every step, slow to inspect
 _CALLED: WeakSet[nn.Module] = WeakSet()
 
+# The arguments that models of a class were seen to write into, in evaluation (False) and in training (True). They get
+# copies of these. The first call of a class gets copies of all of them, and shows which ones it needs.
+_WRITTEN: WeakKeyDictionary[type[nn.Module], dict[bool, set[str]]] = WeakKeyDictionary()
+
 
 def signature(model: nn.Module) -> Signature:
     """Return what a model's forward takes, by the names of its arguments; see `arguments` for errors."""
     if model not in _SIGNATURES:
-        _SIGNATURES[model] = _inspect(members_of(getattr(model, "_orig_mod", model))[0])  # out of torch.compile
+        _SIGNATURES[model] = _inspect(members_of(written(model))[0])
     return _SIGNATURES[model]
 
 
+def written(model: nn.Module) -> nn.Module:
+    """Return the model as it was written, out of torch.compile."""
+    return getattr(model, "_orig_mod", model)
+
+
 def _inspect(model: nn.Module) -> Signature:
-    parameters, second = inspect.signature(model.forward).parameters, ""
-    structure, edge_data = None, dict[str, bool]()
+    parameters = inspect.signature(model.forward).parameters
+    _refuse_whole_graphs(model, parameters)
+    x = next((p for name, p in parameters.items() if name not in (*_STRUCTURES, *EDGE_DATA)), None)
+    if x is None or x.kind is x.VAR_KEYWORD:
+        raise _refusal(model, "has no argument for the features: write forward(self, x, edge_index)")
+    structure = _structure(parameters, x)
+    edge_data = dict[str, bool]()
+    for name, p in parameters.items():
+        if p in (x, structure) or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            continue
+        needed = p.default is p.empty
+        if name in EDGE_DATA:
+            if needed or getattr(model, f"supports_{name}", True) is not False:  # PyG's models say that
+                edge_data[name] = needed
+        elif needed:
+            raise _refusal(
+                model,
+                f"takes '{name}', which gistgnn does not give: it calls forward(x, edge_index) or forward(x, adj), "
+                f"with {', '.join(EDGE_DATA)} where forward has them; write a module with such a forward around it",
+            )
+    if structure is None:
+        return Signature(None, edge_data, _name_unless_at(0, x, parameters))
+    kind = "adj" if structure.name == "adj" else "edge_index"
+    structure_name = _name_unless_at(1, structure, parameters)
+    if structure.kind is structure.VAR_KEYWORD:
+        structure_name = "edge_index"
+    return Signature(kind, edge_data, _name_unless_at(0, x, parameters), structure_name)
+
+
+def _refuse_whole_graphs(model: nn.Module, parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Refuse a forward that takes one object for a whole graph, or dictionaries of types."""
     for place, (name, p) in enumerate(parameters.items()):
-        needed, by_name = p.default is p.empty, p.kind is p.KEYWORD_ONLY
         if name.endswith("_dict"):
             raise _refusal(
                 model,
@@ -65,23 +110,29 @@ def _inspect(model: nn.Module) -> Signature:
                 f"takes a whole graph as '{name}', and gistgnn calls forward(x, edge_index): write "
                 "forward(self, x, edge_index), with edge_weight, edge_attr or edge_type after them if it needs them",
             )
-        if p.kind is p.VAR_POSITIONAL:
-            structure = "edge_index" if place < 2 else structure  # forward(*args) is called as PyG's models are
-        elif place == 1 and not by_name and (needed or name in _STRUCTURES):
-            second, structure = name, "adj" if name == "adj" else "edge_index"
-        elif p.kind is p.VAR_KEYWORD or (place == 0 and not by_name):
-            continue
-        elif name in EDGE_DATA:
-            if needed or getattr(model, f"supports_{name}", True) is not False:  # PyG's models say that
-                edge_data[name] = needed
-        elif needed or (structure and name == "edge_index"):
-            raise _refusal(
-                model,
-                f"takes '{second if name == 'edge_index' else name}', which gistgnn does not give: it calls "
-                f"forward(x, edge_index) or forward(x, adj), with {', '.join(EDGE_DATA)} where forward has them; write "
-                "a module with such a forward around it",
-            )
-    return Signature(structure, edge_data)
+
+
+def _structure(parameters: Mapping[str, inspect.Parameter], x: inspect.Parameter) -> inspect.Parameter | None:
+    """Return the argument that gets the edges: by its name, or the second one that needs a value."""
+    by_name = next((parameters[name] for name in _STRUCTURES if name in parameters), None)
+    if by_name is not None:
+        return by_name
+    for place, (name, p) in enumerate(parameters.items()):
+        if p.kind is p.VAR_POSITIONAL and place < 2:  # forward(*args) is called as PyG's models are
+            return p
+        if p.kind is p.VAR_KEYWORD:  # forward(x, **kwargs) hands them on to another model
+            return p
+        needed = p.default is p.empty and p.kind is not p.KEYWORD_ONLY
+        if place == 1 and p is not x and needed and name not in EDGE_DATA:
+            return p
+    return None
+
+
+def _name_unless_at(place: int, p: inspect.Parameter, parameters: Mapping[str, inspect.Parameter]) -> str | None:
+    """Return the name by which an argument is given, unless it stands at a place where it is given without."""
+    if p.kind is p.VAR_POSITIONAL:
+        return None
+    return None if p.kind is not p.KEYWORD_ONLY and list(parameters).index(p.name) == place else p.name
 
 
 def _refusal(model: nn.Module, why: str) -> InputError:
@@ -91,41 +142,85 @@ def _refusal(model: nn.Module, why: str) -> InputError:
 def arguments(model: nn.Module, batch: Batch) -> Arguments:
     """Return the arguments of a model's forward for a batch, chosen by their names.
 
-    `forward(x, adj)`, as in `gistgnn.nn`, gets the prepared `Adjacency`, and features that may be a `SparseMatrix`. Any
-    other required second argument gets PyG's `edge_index` [2, E]. `forward(x)` gets the features alone. Arguments
-    `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data. Any other argument is an InputError.
+    The first argument gets the features. An argument `edge_index`, `adj`, `adj_t` or `edges` gets the structure,
+    wherever it stands; without one of these names, a second argument that needs a value does. `adj`, as in
+    `gistgnn.nn`, is the prepared `Adjacency`, with features that may be a `SparseMatrix`; any other is PyG's
+    `edge_index` [2, E]. Arguments `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data. Any other
+    argument that needs a value is an InputError.
+
+    A model may write into what it gets: then it gets copies.
     """
-    takes, given = signature(model), dict[str, Tensor]()
+    takes = signature(model)
+    values = dict[str, Any]()
+    values["x"] = batch.features if takes.structure == "adj" and not scales_input(model) else batch.dense
+    if takes.structure is not None:
+        values["edge_index"] = batch.adj if takes.structure == "adj" else batch.edge_index
     for name, needed in takes.edge_data.items():
         if name in batch.edge_data:
-            given[name] = batch.edge_data[name]
+            values[name] = batch.edge_data[name]
         elif needed:
             raise InputError(
                 f"{type(model).__name__}.forward needs {name}, and the graph has none: set {name} on the Data, give it "
                 f"to Graph.build, or write {name}=None in the forward"
             )
-    if takes.structure == "adj":
-        x = batch.dense if scales_input(model) else batch.features
-        return Arguments((x, batch.adj), given)
-    return Arguments((batch.dense, batch.edge_index) if takes.structure else (batch.dense,), given)
+    tensors = {name for name, value in values.items() if isinstance(value, Tensor)}
+    copies = frozenset(tensors if (writes := _writes(model)) is None else tensors & writes)
+    values |= {name: values[name].clone() for name in copies}
+    if takes.structure == "adj" and "x" in copies:  # Ā x may be that of a larger graph, and is kept
+        values["edge_index"] = batch.adj.with_cached_products(values["x"], partial(_product_of, batch))
+    names = {"x": takes.x_name, "edge_index": takes.structure_name}
+    by_name = {names.get(name) or name: value for name, value in values.items() if names.get(name, name)}
+    positional = tuple(value for name, value in values.items() if names.get(name, name) is None)
+    known = {name: AtVersion(values[name]) for name in tensors}
+    return Arguments(positional, by_name, values.get("edge_index"), known, copies)
 
 
-def multiplying(model: nn.Module, batch: Batch, inputs: Arguments) -> AbstractContextManager[None]:
-    """Return a context in which PyG's layers in the model multiply by matrices of the batch: see `sparse_layers`."""
-    if signature(model).structure != "edge_index":
-        return nullcontext()
-    return sparse_layers(model, batch.products, inputs.positional[1], inputs.by_name.get("edge_weight"))
+def _product_of(batch: Batch, operator: Operator) -> Tensor:
+    product = batch.adj.cached_product(operator, batch.x)
+    assert product is not None
+    return product
+
+
+def _writes(model: nn.Module) -> set[str] | None:
+    """Return the arguments that models of this class write into; None if none has been called in this mode."""
+    if only_reads(model):
+        return set()
+    model = written(model)
+    return _WRITTEN.get(type(model), {}).get(model.training)
+
+
+@contextmanager
+def calling(model: nn.Module, batch: Batch, inputs: Arguments) -> Iterator[None]:
+    """Call a model within the block: PyG's layers multiply by matrices of the batch (see `sparse_layers`).
+
+    Raises:
+        InputError: the model has written into the batch's own tensors, although earlier models of its class, in the
+            same mode, did not write into theirs.
+    """
+    multiplying: AbstractContextManager[None] = nullcontext()
+    if signature(model).structure == "edge_index":
+        multiplying = sparse_layers(model, batch.products, inputs.structure, inputs.by_name.get("edge_weight"))
+    with multiplying:
+        yield
+    changed = {name for name, tensor in inputs.tensors.items() if not tensor.is_unchanged}
+    model = written(model)
+    _WRITTEN.setdefault(type(model), {}).setdefault(model.training, set()).update(changed)
+    if lost := sorted(changed - inputs.copies):
+        raise InputError(
+            f"{type(model).__name__}.forward changes {lost[0]} in place, which holds the graph's own values: make a "
+            f"new tensor: {lost[0]} = {lost[0]} * 2 instead of {lost[0]} *= 2, and F.dropout without inplace=True"
+        )
 
 
 def forward(model: nn.Module, batch: Batch) -> Tensor:
     """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its first nodes."""
     # `arguments` says how it is called. Anything but one tensor with a row for each node is an InputError.
     inputs = arguments(model, batch)
-    with multiplying(model, batch, inputs):
+    with calling(model, batch, inputs):
         out = model(*inputs.positional, **inputs.by_name)
-    structure, nodes = inputs.positional[-1], batch.x.shape[0]
-    if isinstance(structure, SampledAdjacency):
-        nodes = structure.num_outputs
+    nodes = batch.x.shape[0]
+    if isinstance(inputs.structure, SampledAdjacency):
+        nodes = inputs.structure.num_outputs
     if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != nodes:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise InputError(f"the model returned {got}, expected one tensor [{nodes} nodes, classes]")
@@ -143,7 +238,7 @@ def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: C
             differ = f"the model gives {outputs} classes, the graph has {classes}"
             raise InputError(f"{differ}: build it with {classes} outputs")
     model = members[0]
-    gnn, kind = as_gnn(model), type(getattr(model, "_orig_mod", model)).__name__
+    gnn, kind = as_gnn(model), type(written(model)).__name__
     for name in batch.edge_data if edge_data is None else edge_data:
         if name not in (gnn.edge_data if gnn else signature(model).edge_data):
             log.warning(
@@ -205,10 +300,15 @@ class Recent:
         """Replace what passes messages, unless `fit` has done so, or the model is called in another way."""
         if not self._active or any("propagate" in vars(layer) for layer in multiplies(model)):
             return
-        given = dict(zip(inspect.signature(model.forward).parameters, args, strict=False)) | kwargs
-        tensors = [value for value in given.values() if value is not None]
-        if len(tensors) > 1 and all(map(_is_constant, tensors)) and not torch._C._are_functorch_transforms_active():
-            context = sparse_layers(model, self.products(tensors), tensors[1], given.get("edge_weight"))
+        names = list(inspect.signature(model.forward).parameters)
+        takes = signature(model)
+        given = dict(zip(names, args, strict=False)) | kwargs
+        x = given.pop(takes.x_name or names[0], None)
+        edges = given.pop(takes.structure_name or next(iter(given), ""), None)
+        tensors = [value for value in (x, edges, *given.values()) if value is not None]
+        known = x is not None and edges is not None and all(map(_is_constant, tensors))
+        if known and not torch._C._are_functorch_transforms_active():
+            context = sparse_layers(model, self.products(tensors), edges, given.get("edge_weight"))
             context.__enter__()
             self._open[model] = context
 
