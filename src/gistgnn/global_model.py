@@ -13,6 +13,7 @@ from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
 from gistgnn.layout.axes import Build, Widths, check_widths
+from gistgnn.layout.behaviour import check_behaviour
 from gistgnn.layout.check import infer_layout
 from gistgnn.nn.gnn import scale_input
 from gistgnn.partition import Blocks, Partition
@@ -72,7 +73,9 @@ class GlobalModel:
         self.shared = not isinstance(widths, (list, tuple))
         check_kind("ranks", ranks, (Alone, Ranks), "the ranks of a run, of gistgnn.distributed", none=True)
         self.widths, self.device = check_widths(widths, input_axis), usable_device(device)
-        self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
+        layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
+        unused = check_behaviour(build, layout, shared=self.shared, input_axis=input_axis)
+        self.layout = replace(layout, unused=unused)
         features = self.layout.features(self.widths)
         fixed: Any = whole if isinstance(whole, (list, tuple, set, frozenset, range)) else (whole,)
         for axis in fixed:

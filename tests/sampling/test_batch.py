@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
@@ -71,6 +72,46 @@ def test_edge_data_is_given_by_name_wherever_it_stands() -> None:
     assert torch.equal(BATCH.adj.edge_weight, BATCH.edge_data["edge_weight"])
 
 
+def weighted_sums(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
+    """What PyG's layers sum, by a loop over the edges."""
+    out = torch.zeros_like(x)
+    for edge, (source, target) in enumerate(edge_index.t().tolist()):
+        out[target] += x[source] if edge_weight is None else x[source] * edge_weight[edge]
+    return out
+
+
+SIGNATURES: dict[str, Callable[..., Tensor]] = {
+    "usual": lambda self, x, edge_index, edge_weight=None: weighted_sums(x, edge_index, edge_weight),
+    "by name alone": lambda self, x, *, edge_index, edge_weight: weighted_sums(x, edge_index, edge_weight),
+    "by name, with defaults": lambda self, x, *, edge_weight=None, edge_index=None: weighted_sums(
+        x, edge_index, edge_weight
+    ),
+    "edges last": lambda self, x, edge_weight=None, edge_index=None: weighted_sums(x, edge_index, edge_weight),
+    "weights first": lambda self, x, edge_weight, edge_index: weighted_sums(x, edge_index, edge_weight),
+    "features last": lambda self, edge_index, edge_weight, x: weighted_sums(x, edge_index, edge_weight),
+    "features by name": lambda self, *, edge_index, edge_weight, x: weighted_sums(x, edge_index, edge_weight),
+    "another default between": lambda self, x, scale=1.0, edge_index=None, edge_weight=None: weighted_sums(
+        x * scale, edge_index, edge_weight
+    ),
+    "other names": lambda self, h, ei, edge_weight: weighted_sums(h, ei, edge_weight),
+    "edges": lambda self, x, edge_weight, edges: weighted_sums(x, edges, edge_weight),
+    "handed on": lambda self, *args, edge_weight: weighted_sums(*args, edge_weight),
+    "handed on by name": lambda self, x, edge_weight=None, **others: weighted_sums(
+        x, others["edge_index"], edge_weight
+    ),
+    "the structure by name": lambda self, x, *, adj: adj.pattern.with_values(adj.edge_weight) @ x,
+    "the structure after weights": lambda self, x, edge_weight=None, adj=None: adj.pattern.with_values(edge_weight) @ x,
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_arguments_are_given_by_name_wherever_they_stand(name: str) -> None:
+    seen = whole_graph(only(EDGE_GRAPH, "edge_weight"))
+    expected = weighted_sums(seen.x, seen.edge_index, seen.edge_data["edge_weight"])
+    for _ in range(2):
+        torch.testing.assert_close(forward(model(SIGNATURES[name]), seen), expected)
+
+
 def test_the_members_of_an_ensemble_get_edge_data() -> None:
     for build in MODELS.values():
         members = [build((4,)) for _ in range(2)]
@@ -92,6 +133,8 @@ def test_forwards_that_are_refused() -> None:
         (model(lambda self, x, pos, edge_index=None: x), ("takes 'pos', which gistgnn does not give",)),
         (model(lambda self, x, edge_index, edge_attr, time: x), ("takes 'time', which gistgnn does not give",)),
         (pyg.GCN2Conv(F, 0.5), ("takes 'x_0', which gistgnn does not give",)),
+        (model(lambda self, x, time, edge_index: x), ("takes 'time', which gistgnn does not give",)),
+        (model(lambda self, edge_index, edge_weight: edge_index), ("no argument for the features",)),
     ):
         with refused(*parts):
             forward(other, BATCH)

@@ -29,18 +29,18 @@ class Running:
     """The full model on rank 0 with the parameters that Θ has at the time, kept from one evaluation to the next."""
 
     def __init__(self, theta: Theta, spec: ModelSpec) -> None:
-        self.theta, self._spec = theta, spec
+        self.theta, self.spec = theta, spec
         self.ranks = theta.exchange.ranks
         self.module: Any = None  # on rank 0, as it was when it was last refreshed
 
     def refresh(self) -> None:
         """Give the model the parameters that Θ has now; all ranks call this."""
-        model = self.theta.running_model(self._spec, self.module)
+        model = self.theta.running_model(self.spec, self.module)
         self.module = model if self.ranks.leads else None
 
     def best(self) -> nn.Module:
         """The model with the parameters of the best Θ; all ranks call this."""
-        return self.theta.full_model(self._spec, best=True, module=self.module)
+        return self.theta.full_model(self.spec, best=True, module=self.module)
 
 
 class Scorer:
@@ -64,7 +64,7 @@ class Scorer:
         self._fitting = fitting_nodes(graph.val)
 
         def work() -> dict[str, Any]:
-            check_fits(running.module, first, classes, graph.edge_data)
+            check_fits(running.module, first, classes, graph.edge_data, running.spec.layout.unused)
             self._prepare = partial(prepare, batch=whole_graph(graph), wanted=graph.val | graph.test)
             self._inference = self._prepare(running.module)
             return self._inference.describe()

@@ -51,6 +51,7 @@ class Layout:
 
     dims: dict[str, tuple[Dim, ...]]  # for every parameter and buffer, by name, the segments of each dimension
     units: tuple[int, ...]  # of every axis
+    unused: frozenset[str] = frozenset()  # what the model gets and makes no use of (see `check_behaviour`)
 
     def features(self, widths: Sequence[int]) -> Widths:
         """Return the number of features d_l of every axis for the given widths of ``build``."""
@@ -99,7 +100,21 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
         raise InputError(f"build({argument}) failed: {reason(error)}{hint}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"build({argument}) returned {type(module).__name__}, expected a torch.nn.Module")
+    for layer in layers_that_cache(module):
+        layer.cached = False
     return module
+
+
+def layers_that_cache(module: nn.Module) -> list[Any]:
+    """Return PyG's layers with ``cached=True``: they would use what they made of the first graph for every other one.
+
+    `construct` switches this off. gistgnn keeps the normalised edges of every batch by itself.
+    """
+    return [layer for layer in module.modules() if getattr(layer, "cached", None) is True and _is_of_pyg(layer)]
+
+
+def _is_of_pyg(layer: nn.Module) -> bool:
+    return any(kind.__module__.startswith("torch_geometric.") for kind in type(layer).__mro__)
 
 
 def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:

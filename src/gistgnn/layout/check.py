@@ -49,7 +49,7 @@ class Instance:
         """Run the module with these parameters and buffers, and these input features."""
         batch = replace(self.batch, x=x)
         batch.__dict__["adj"] = self.batch.adj
-        with torch.no_grad(), Stream(0, "layout check"), _eager(self.module):
+        with torch.no_grad(), Stream(0, "layout check"), eager(self.module):
             for name, tensor in named_tensors(self.module).items():
                 tensor.copy_(values[name])
             return forward(self.module, batch)
@@ -214,8 +214,8 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
         for edge_data in _edge_data(module, edge_index.shape[1], sizes):
             batch = Batch(x, edge_index, ring, ring, edge_data=edge_data)
             try:
-                with torch.no_grad(), _eager(module):
-                    forward(module, batch)
+                with torch.no_grad(), eager(module):
+                    forward(module, batch, private=True)
             except Exception as error:  # a user's model may raise anything
                 why = why or reason(error)
             else:
@@ -247,7 +247,7 @@ def _edge_data(module: nn.Module, edges: int, sizes: Sequence[int]) -> Iterator[
         yield {}
 
 
-def _eager(module: nn.Module) -> contextlib.AbstractContextManager[Any]:
+def eager(module: nn.Module) -> contextlib.AbstractContextManager[Any]:
     """Run a module out of torch.compile as it is written: compiling tiny instances would take minutes."""
     compiled = hasattr(module, "_orig_mod")
     return torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()

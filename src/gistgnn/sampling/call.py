@@ -139,7 +139,7 @@ def _refusal(model: nn.Module, why: str) -> InputError:
     return InputError(f"{type(model).__name__}.forward({', '.join(inspect.signature(model.forward).parameters)}) {why}")
 
 
-def arguments(model: nn.Module, batch: Batch) -> Arguments:
+def arguments(model: nn.Module, batch: Batch, *, private: bool = False) -> Arguments:
     """Return the arguments of a model's forward for a batch, chosen by their names.
 
     The first argument gets the features. An argument `edge_index`, `adj`, `adj_t` or `edges` gets the structure,
@@ -148,7 +148,7 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
     `edge_index` [2, E]. Arguments `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data. Any other
     argument that needs a value is an InputError.
 
-    A model may write into what it gets: then it gets copies.
+    A model may write into what it gets: then it gets copies. With ``private`` it gets copies of all tensors.
     """
     takes = signature(model)
     values = dict[str, Any]()
@@ -164,7 +164,8 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
                 f"to Graph.build, or write {name}=None in the forward"
             )
     tensors = {name for name, value in values.items() if isinstance(value, Tensor)}
-    copies = frozenset(tensors if (writes := _writes(model)) is None else tensors & writes)
+    writes = None if private else _writes(model)
+    copies = frozenset(tensors if writes is None else tensors & writes)
     values |= {name: values[name].clone() for name in copies}
     if takes.structure == "adj" and "x" in copies:  # Ā x may be that of a larger graph, and is kept
         values["edge_index"] = batch.adj.with_cached_products(values["x"], partial(_product_of, batch))
@@ -212,10 +213,10 @@ def calling(model: nn.Module, batch: Batch, inputs: Arguments) -> Iterator[None]
         )
 
 
-def forward(model: nn.Module, batch: Batch) -> Tensor:
+def forward(model: nn.Module, batch: Batch, *, private: bool = False) -> Tensor:
     """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its first nodes."""
     # `arguments` says how it is called. Anything but one tensor with a row for each node is an InputError.
-    inputs = arguments(model, batch)
+    inputs = arguments(model, batch, private=private)
     with calling(model, batch, inputs):
         out = model(*inputs.positional, **inputs.by_name)
     nodes = batch.x.shape[0]
@@ -227,10 +228,17 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
     return out
 
 
-def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: Collection[str] | None = None) -> None:
+def check_fits(
+    model: nn.Module,
+    batch: Batch,
+    classes: int | None,
+    edge_data: Collection[str] | None = None,
+    unused: Collection[str] = (),
+) -> None:
     """Refuse a model that cannot take the graph's features or predict its classes; warn of unused edge data."""
     # `batch` is the graph or a part of it; a model from outside `gistgnn.nn` runs once. `edge_data`: the names of the
-    # graph's edge data (None: the batch's). `classes` None: any number of outputs.
+    # graph's edge data (None: the batch's). `classes` None: any number of outputs. `unused`: what the forward takes
+    # but makes no use of.
     members = members_of(model)
     for member in members:
         outputs = _try(member, batch, logits=classes is not None)
@@ -240,9 +248,9 @@ def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: C
     model = members[0]
     gnn, kind = as_gnn(model), type(written(model)).__name__
     for name in batch.edge_data if edge_data is None else edge_data:
-        if name not in (gnn.edge_data if gnn else signature(model).edge_data):
+        if name in unused or name not in (gnn.edge_data if gnn else signature(model).edge_data):
             log.warning(
-                f"the graph has {name}, and {kind} makes no use of it: take a model with {name} in its forward, or "
+                f"the graph has {name}, and {kind} makes no use of it: take a model that uses {name}, or "
                 f"drop it: data.{name} = None"
             )
 

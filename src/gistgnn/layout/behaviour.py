@@ -1,0 +1,153 @@
+"""What a model does with the graph that it is called on, found out by calls on small graphs.
+
+Two things cannot be seen in a model's parameters. It may keep something of the first graph that it sees, such as the
+edges, and use it for every later one: then the result of an inductive run, or of a run with batches, is wrong. And it
+may make no use of what it is given, such as edges that its forward forgets to hand on.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gistgnn.errors import InputError, reason
+from gistgnn.layout.axes import Build, Layout, construct, named_tensors
+from gistgnn.layout.check import DRAWS, Instance, eager, same, small_instance
+from gistgnn.sampling import Batch, forward
+from gistgnn.sampling.call import signature, written
+from gistgnn.utils.random_streams import Stream
+
+log = logging.getLogger(__name__)
+
+_NODES = 9  # of the second graph; the first one has fewer
+
+
+def check_behaviour(build: Build, layout: Layout, *, shared: bool, input_axis: int | None = None) -> frozenset[str]:
+    """Refuse a model that keeps what it has seen of a graph; return the names of the inputs that it makes no use of.
+
+    The names are "edge_index" and those of edge data. A model that takes no edges, or makes no use of them, is told.
+    Arguments: see `infer_layout`.
+    """
+    with Stream(0, "behaviour"):  # the user's random stream does not move
+        instances = [small_instance(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
+        first = instances[0]
+        for training in (False, True):
+            fresh = construct(build, layout.widths(first.features), shared=shared).cpu().double()
+            _refuse_what_is_kept(first, fresh, training=training)
+        unused = frozenset(name for name in _inputs(first) if not any(_uses(instance, name) for instance in instances))
+    kind = type(written(first.module)).__name__
+    if signature(first.module).structure is None:
+        log.warning(f"{kind} takes no edges: it is trained on the features of every node alone")
+    elif "edge_index" in unused:
+        log.warning(f"{kind} makes no use of the edges: its output is the same for other edges")
+    return unused
+
+
+def _refuse_what_is_kept(instance: Instance, fresh: nn.Module, *, training: bool) -> None:
+    """Compare, on a second graph, a model that has seen a first graph with one that has not."""
+    second = _second_graph(instance.batch)
+    seen = instance.module
+    if more := sorted(instance.values.keys() - named_tensors(fresh).keys()):
+        raise _refusal(seen, more[:1], "it has more parameters or buffers than a new model")
+    before = _attributes(fresh)
+    try:
+        expected = _output(fresh, instance, second, training)
+        again = _output(fresh, instance, second, training)
+    except Exception:  # a user's model may raise anything, here about so small a graph
+        return
+    if not same(again, expected):  # random numbers that are not torch's, or a count of the calls
+        return
+    kept = _changed_attributes(before, fresh)
+    try:
+        _output(seen, instance, instance.batch, training)
+        found = _output(seen, instance, second, training)
+        problem = "" if same(found, expected) else "its output for a second graph is not that of a new model"
+    except Exception as error:
+        problem = f"it fails on a second graph ({reason(error)})"
+    if problem:
+        raise _refusal(seen, kept, problem)
+
+
+def _refusal(model: nn.Module, kept: list[str], problem: str) -> InputError:
+    what = f"'{kept[0]}'" if kept else "something"
+    return InputError(
+        f"{type(written(model)).__name__} keeps {what} of the first graph that it is called on, so {problem}: compute "
+        "it anew in every forward, as batches, and the graph of an inductive run, differ from call to call"
+    )
+
+
+def _output(module: nn.Module, instance: Instance, batch: Batch, training: bool) -> Tensor:
+    """Run a module with the parameters of an instance."""
+    with torch.no_grad(), Stream(0, "behaviour"), eager(module):
+        tensors = named_tensors(module)
+        for name, value in instance.values.items():
+            tensors[name].copy_(value)
+        return forward(module.train(training), batch, private=True)
+
+
+def _second_graph(batch: Batch) -> Batch:
+    """Return a graph of other nodes and edges, with the same kinds of features and edge data."""
+    rng = torch.Generator().manual_seed(1)
+    nodes = torch.arange(_NODES)
+    source = torch.cat([nodes, nodes, nodes[:4]])
+    target = torch.cat([nodes.roll(-2), nodes.roll(3), nodes[5:]])
+    edge_index = torch.stack([source, target])[:, target.argsort(stable=True)]
+    x = torch.randn(_NODES, batch.x.shape[1], generator=rng, dtype=batch.x.dtype)
+    entries = torch.arange(edge_index.shape[1]) % batch.adj.num_edges
+    data = {name: value[entries] for name, value in batch.edge_data.items()}
+    return Batch(x, edge_index, nodes, nodes, edge_data=data)
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    """Return all attributes of a module and its parts that are no modules, parameters or hooks, by name."""
+    found = dict[str, Any]()
+    for path, part in module.named_modules():
+        prefix = f"{path}." if path else ""
+        for name, value in vars(part).items():
+            if name != "training" and (not name.startswith("_") or "cache" in name):
+                found[f"{prefix}{name}"] = value
+        found |= {f"{prefix}{name}": value for name, value in part._buffers.items()}
+    return found
+
+
+def _changed_attributes(before: dict[str, Any], module: nn.Module) -> list[str]:
+    """Return the names of attributes that are others than before."""
+    after = _attributes(module)
+    return [name for name, value in after.items() if name not in before or before[name] is not value]
+
+
+def _inputs(instance: Instance) -> list[str]:
+    """Return the names of what a model gets beside the features."""
+    takes = signature(instance.module)
+    return ["edge_index"] * (takes.structure is not None) + [
+        n for n in takes.edge_data if n in instance.batch.edge_data
+    ]
+
+
+def _uses(instance: Instance, name: str) -> bool:
+    """Tell whether a model's output depends on an input."""
+    for changed in _with_another(instance.batch, name):
+        try:
+            if not same(_output(instance.module, instance, changed, False), instance.reference):
+                return True
+        except Exception:  # of the user's code; so it looks at the input
+            return True
+    return False
+
+
+def _with_another(batch: Batch, name: str) -> Iterator[Batch]:
+    """Yield the graph with other values of an input."""
+    edge_index, data = batch.edge_index, dict(batch.edge_data)
+    if name == "edge_index":
+        count = len(batch.x)
+        yield replace(batch, edges=torch.stack([(edge_index[0] + 2) % count, edge_index[1]]), edge_data=data)
+        fewer = slice(0, edge_index.shape[1] // 2)  # other degrees
+        half = {key: value[fewer] for key, value in data.items()}
+        yield replace(batch, edges=edge_index[:, fewer], edge_data=half)
+        return
+    value = data[name]
+    other = value.flip(0) + 0.5 if value.is_floating_point() else 1 - value
+    yield replace(batch, edge_data={**data, name: other})
