@@ -44,5 +44,5 @@ print(gist)
 result = gist.fit(graph, epochs=args.epochs, local_steps=10, lr=0.005, progress=False)
 print(f"test accuracy: {result.test['accuracy']:.1%}")
 
-model = result.model  # a ResidualNet of width 256
+model = result.model  # a ScaledModel: a layer that scales the features, and a ResidualNet of width 256
 torch.save(model.state_dict(), "residual.pt")

@@ -3,6 +3,7 @@
 from benchmarks.attack.case import Kind
 from benchmarks.attack.damage import damage, folders
 from benchmarks.attack.files import files
+from benchmarks.attack.models import models
 from benchmarks.attack.options import options
 from benchmarks.attack.python import python
 from benchmarks.attack.runs import foreign, kills, ranks, streams
@@ -12,6 +13,7 @@ KINDS: dict[str, tuple[int, Kind]] = {
     "files": (20, files),
     "folders": (12, folders),
     "python": (13, python),
+    "models": (14, models),
     "damage": (16, damage),
     "ranks": (4, ranks),
     "kills": (4, kills),

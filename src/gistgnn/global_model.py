@@ -15,7 +15,7 @@ from gistgnn.graphs import Standardisation
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.behaviour import check_behaviour
 from gistgnn.layout.check import infer_layout
-from gistgnn.nn.gnn import scale_input
+from gistgnn.nn.scaling import scaled_model
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
 from gistgnn.sampling.call import Recent, multiply_when_called
@@ -188,8 +188,8 @@ class GlobalModel:
         return self._scaled(self.theta.full_model(self._spec))
 
     def _scaled(self, model: nn.Module) -> nn.Module:
-        """Let the full model scale its features, if those that it was trained on were scaled."""
-        return scale_input(model, self.scaling.mean, self.scaling.std) if self.scaling else model
+        """Put the scaling before the full model, if the features that it was trained on were scaled."""
+        return scaled_model(model, self.scaling)
 
     def _begin_run(
         self, training: Training, first: RoundPlan, *, resumed: bool, init: Mapping[str, Tensor] | None = None

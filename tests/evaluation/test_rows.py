@@ -15,9 +15,9 @@ from torch_geometric.nn.models import GAT, GCN, GIN, PNA, EdgeCNN, GraphSAGE
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.by_rows import ByRows
 from gistgnn.evaluation.scores import evaluate, predict
-from gistgnn.graphs import load
+from gistgnn.graphs import Standardisation, load
 from gistgnn.nn.convolutions import GCNLayer
-from gistgnn.nn.gnn import scale_input
+from gistgnn.nn.scaling import scaled_model
 from gistgnn.sampling import Batch
 from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.models import C, F, tiny_graph
@@ -96,7 +96,8 @@ def test_rows_are_the_whole(name: str, weighted: bool) -> None:
     model = MODELS[name]().double()
     features = ["edge_attr"] * ("edge_dim" in PYG.get(name, ("", {}))[1])
     batch = with_data(random_batch(), *["edge_weight"] * weighted, *features)
-    scale_input(model, torch.rand(F).double(), torch.rand(F).double() + 0.5)
+    scaling = Standardisation(torch.rand(F).double(), torch.rand(F).double() + 0.5)
+    model = scaled_model(model, scaling)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
             module.running_mean.normal_()

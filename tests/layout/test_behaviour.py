@@ -78,6 +78,15 @@ class KeepsABuffer(Base):
         return self.layers(x - self.kept, edge_index)
 
 
+class KeepsBySize(Base):
+    """It makes its edges anew only where their number has changed."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        if self.kept is None or self.kept.shape != edge_index.shape:
+            self.kept = edge_index
+        return self.layers(x, self.kept)
+
+
 class KeptByAPart(Base):
     def __init__(self, width: int) -> None:
         super().__init__(width)
@@ -87,7 +96,16 @@ class KeptByAPart(Base):
         return self.layers(x, edge_index) + self.part(x, edge_index)
 
 
-KEEP = [KeepsEdges, KeepsEdgesInTraining, KeepsFeatures, KeepsWeights, KeepsInAList, KeepsABuffer, KeptByAPart]
+KEEP = [
+    KeepsEdges,
+    KeepsEdgesInTraining,
+    KeepsFeatures,
+    KeepsWeights,
+    KeepsInAList,
+    KeepsABuffer,
+    KeepsBySize,
+    KeptByAPart,
+]
 
 
 @pytest.mark.parametrize("model", KEEP)

@@ -93,6 +93,10 @@ SIGNATURES: dict[str, Callable[..., Tensor]] = {
     "another default between": lambda self, x, scale=1.0, edge_index=None, edge_weight=None: weighted_sums(
         x * scale, edge_index, edge_weight
     ),
+    "features after a default": lambda self, scale=1.0, *, x, edge_index, edge_weight: weighted_sums(
+        x * scale, edge_index, edge_weight
+    ),
+    "defaults alone": lambda self, x=None, edge_index=None, edge_weight=None: weighted_sums(x, edge_index, edge_weight),
     "other names": lambda self, h, ei, edge_weight: weighted_sums(h, ei, edge_weight),
     "edges": lambda self, x, edge_weight, edges: weighted_sums(x, edges, edge_weight),
     "handed on": lambda self, *args, edge_weight: weighted_sums(*args, edge_weight),

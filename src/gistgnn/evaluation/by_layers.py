@@ -16,7 +16,8 @@ from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.nn import GNN, Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import ENTRIES, Operator
 from gistgnn.nn.functional import activate
-from gistgnn.nn.gnn import Layer, Propagation, as_gnn, is_ours, scaled, scales_input
+from gistgnn.nn.gnn import Layer, Propagation, as_gnn, is_ours
+from gistgnn.nn.scaling import scaled, scales_input
 from gistgnn.sampling import Batch
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.process_memory import return_freed_memory
@@ -185,7 +186,7 @@ class ByLayers(Inference):
         """Return the input of the first layer, and for every layer how it runs and the columns of its output."""
         gnn, batch, plan = cast(GNN, as_gnn(model)), self._batch, self._plan
         gnn.check_input(batch.x)
-        features, scale = batch.dense if scales_input(gnn) else batch.features, partial(scaled, gnn)
+        features, scale = batch.dense if scales_input(model) else batch.features, partial(scaled, model)
         if isinstance(features, SparseMatrix):
             h = NodeFeatures([features], batch.device, batch.dtype)
         else:

@@ -18,8 +18,8 @@ from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, Pass, RequiredN
 from gistgnn.evaluation.inference import Inference, WholeGraph
 from gistgnn.graphs.csr import CSR
 from gistgnn.nn import Adjacency, SparseMatrix
-from gistgnn.nn.gnn import scaled
 from gistgnn.nn.pyg_layers import layers_on_rows, normalises
+from gistgnn.nn.scaling import plain_model, scaled
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
 from gistgnn.utils.process_memory import PeakBytes
@@ -38,7 +38,7 @@ def layers_of(model: nn.Module) -> list[ModelLayer] | None:
     output depends on its own row of ``x``, on its incoming edges and on the rows of their sources, and on nothing else:
     not on the mean of all nodes, nor on a source's degree. Only the degrees in `GCNConv` are those of the whole graph.
     """
-    model = getattr(model, "_orig_mod", model)
+    model = plain_model(model)
     if callable(offered := getattr(type(model), "layers", None)):
         return list(offered(model))
     if "torch_geometric.nn" not in sys.modules:
@@ -110,7 +110,7 @@ class ByRows(ByLayers):
 
     def input(self, model: nn.Module) -> NodeFeatures:
         """Return the graph's features, scaled as the model does."""
-        scale: Any = partial(scaled, getattr(model, "_orig_mod", model))
+        scale: Any = partial(scaled, model)
         return NodeFeatures([self._batch.dense], self._batch.device, self._batch.dtype, scale)
 
     def run(

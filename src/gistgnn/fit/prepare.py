@@ -19,6 +19,7 @@ from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.doubts import note_doubts, note_homophily
 from gistgnn.graphs.standardise import sample_of
+from gistgnn.nn.scaling import saved_state
 from gistgnn.runners.registry import Runner
 from gistgnn.sampling import FullGraph, Sampler, Sampling, chosen_sampling, training_subgraph, whole_graph
 from gistgnn.schedule import check_phases
@@ -151,7 +152,7 @@ class Setup:
         if isinstance(self.standardise, Standardisation):
             self.scaling = self.standardise
             return graph
-        init = self.init.state_dict() if isinstance(self.init, nn.Module) else self.init
+        init = saved_state(self.init) if isinstance(self.init, (nn.Module, Mapping)) else None
         wanted = self.standardise
         if wanted is None and init is None and _looks_up(self.gist._full_spec.on_meta(), graph.x):
             log.warning("the features stay as they are, as the model has an nn.Embedding: standardise=True scales them")

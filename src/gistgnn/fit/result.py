@@ -9,6 +9,7 @@ from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.fit.scorer import ScoreTable
+from gistgnn.nn.scaling import saved_state
 from gistgnn.report import REPORT, names, write_report
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import read_json, write_json
@@ -179,7 +180,7 @@ def write_result(folder: Path, record: dict[str, Any], model: nn.Module) -> dict
     from gistgnn.report.pages import run_page  # matplotlib is slow to import
 
     with replacing(folder / MODEL) as path:
-        digest = write_tensors(path, model.state_dict())
+        digest = write_tensors(path, saved_state(model))
     write_report(folder / REPORT, run_page(record))
     listed = {"version": VERSION, **record, "files": {MODEL: digest}}
     write_json(folder / RESULT, listed, indent=2)

@@ -5,6 +5,7 @@ edges, and use it for every later one: then the result of an inductive run, or o
 may make no use of what it is given, such as edges that its forward forgets to hand on.
 """
 
+import itertools
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,13 +17,14 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.layout.axes import Build, Layout, construct, named_tensors
 from gistgnn.layout.check import DRAWS, Instance, eager, same, small_instance
+from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import Batch, forward
-from gistgnn.sampling.call import signature, written
+from gistgnn.sampling.call import signature
 from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
-_NODES = 9  # of the second graph; the first one has fewer
+_MORE_NODES = 2  # than the first graph has, in one of the others
 
 
 def check_behaviour(build: Build, layout: Layout, *, shared: bool, input_axis: int | None = None) -> frozenset[str]:
@@ -34,11 +36,11 @@ def check_behaviour(build: Build, layout: Layout, *, shared: bool, input_axis: i
     with Stream(0, "behaviour"):  # the user's random stream does not move
         instances = [small_instance(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
         first = instances[0]
-        for training in (False, True):
+        for training, more_nodes in itertools.product((False, True), (_MORE_NODES, 0)):
             fresh = construct(build, layout.widths(first.features), shared=shared).cpu().double()
-            _refuse_what_is_kept(first, fresh, training=training)
+            _refuse_what_is_kept(first, fresh, _another_graph(first.batch, more_nodes), training=training)
         unused = frozenset(name for name in _inputs(first) if not any(_uses(instance, name) for instance in instances))
-    kind = type(written(first.module)).__name__
+    kind = type(plain_model(first.module)).__name__
     if signature(first.module).structure is None:
         log.warning(f"{kind} takes no edges: it is trained on the features of every node alone")
     elif "edge_index" in unused:
@@ -46,9 +48,8 @@ def check_behaviour(build: Build, layout: Layout, *, shared: bool, input_axis: i
     return unused
 
 
-def _refuse_what_is_kept(instance: Instance, fresh: nn.Module, *, training: bool) -> None:
+def _refuse_what_is_kept(instance: Instance, fresh: nn.Module, second: Batch, *, training: bool) -> None:
     """Compare, on a second graph, a model that has seen a first graph with one that has not."""
-    second = _second_graph(instance.batch)
     seen = instance.module
     if more := sorted(instance.values.keys() - named_tensors(fresh).keys()):
         raise _refusal(seen, more[:1], "it has more parameters or buffers than a new model")
@@ -73,9 +74,10 @@ def _refuse_what_is_kept(instance: Instance, fresh: nn.Module, *, training: bool
 
 def _refusal(model: nn.Module, kept: list[str], problem: str) -> InputError:
     what = f"'{kept[0]}'" if kept else "something"
+    kind = type(plain_model(model)).__name__
     return InputError(
-        f"{type(written(model)).__name__} keeps {what} of the first graph that it is called on, so {problem}: compute "
-        "it anew in every forward, as batches, and the graph of an inductive run, differ from call to call"
+        f"{kind} keeps {what} of the first graph that it is called on, so {problem}: compute it anew in every "
+        "forward, as batches, and the graph of an inductive run, differ from call to call"
     )
 
 
@@ -88,14 +90,16 @@ def _output(module: nn.Module, instance: Instance, batch: Batch, training: bool)
         return forward(module.train(training), batch, private=True)
 
 
-def _second_graph(batch: Batch) -> Batch:
-    """Return a graph of other nodes and edges, with the same kinds of features and edge data."""
+def _another_graph(batch: Batch, more_nodes: int) -> Batch:
+    """Return a graph of other nodes and edges, perhaps as many, with the same kinds of features and edge data."""
     rng = torch.Generator().manual_seed(1)
-    nodes = torch.arange(_NODES)
-    source = torch.cat([nodes, nodes, nodes[:4]])
-    target = torch.cat([nodes.roll(-2), nodes.roll(3), nodes[5:]])
+    count = len(batch.x) + more_nodes
+    nodes = torch.arange(count)
+    edges = batch.adj.num_edges + more_nodes
+    source = torch.cat([nodes, nodes.roll(2)] + [nodes] * (edges // count))[:edges]
+    target = torch.cat([nodes.roll(-2), nodes] + [nodes.roll(3)] * (edges // count))[:edges]
     edge_index = torch.stack([source, target])[:, target.argsort(stable=True)]
-    x = torch.randn(_NODES, batch.x.shape[1], generator=rng, dtype=batch.x.dtype)
+    x = torch.randn(count, batch.x.shape[1], generator=rng, dtype=batch.x.dtype)
     entries = torch.arange(edge_index.shape[1]) % batch.adj.num_edges
     data = {name: value[entries] for name, value in batch.edge_data.items()}
     return Batch(x, edge_index, nodes, nodes, edge_data=data)

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from gistgnn.nn.convolutions import GCN, GIN, GraphSAGE
     from gistgnn.nn.gat import GAT, GATv2
     from gistgnn.nn.gnn import GNN, Layer, members_of
+    from gistgnn.nn.scaling import ScaledModel
     from gistgnn.nn.sparse import SparseMatrix
 
 __all__ = ["GAT", "GCN", "GIN", "GNN", "MODELS", "Adjacency", "GATv2", "GraphSAGE", "Layer", "SparseMatrix"]
-__all__ += ["members_of"]
+__all__ += ["ScaledModel", "members_of"]
 
 MODELS: "Registry[type[GNN]]" = Registry(
     {

@@ -1,6 +1,5 @@
 """`Layer`, one graph layer; `Propagation`, a layer with one operator; `GNN`, a stack of layers; `EnsembleModel`."""
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, TypeGuard, cast, get_args
@@ -10,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.standardise import MEAN, STD, Standardisation
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.functional import WholeNorm, activate
+from gistgnn.nn.scaling import ScaledModel, plain_model
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.utils.checks import check_choice
 
@@ -235,12 +234,14 @@ class EnsembleModel(nn.Module):
 
 def members_of(model: nn.Module) -> list[nn.Module]:
     """Return the members of an ensemble, or ``[model]`` for any other model."""
+    if isinstance(model, ScaledModel) and isinstance(model.model, EnsembleModel):
+        return [ScaledModel(model.scaling, member) for member in model.model.members]
     return list(model.members) if isinstance(model, EnsembleModel) else [model]
 
 
 def as_gnn(model: nn.Module) -> GNN | None:
-    """Return the model as a `GNN`, also out of torch.compile; None if it is another or overrides ``GNN.forward``."""
-    model = getattr(model, "_orig_mod", model)
+    """Return the model as a `GNN`, also out of a `ScaledModel`; None if it is another or overrides ``GNN.forward``."""
+    model = plain_model(model)
     return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
 
 
@@ -270,38 +271,3 @@ def make_norm(norm: Norm, features: int) -> nn.Module:
     if norm == "whole":
         return WholeNorm()
     return nn.BatchNorm1d(features) if norm == "batch" else nn.Identity()
-
-
-# Models that scale the features that they are called with, by a mean and a deviation that are saved with them.
-
-
-def scale_input(model: nn.Module, mean: Tensor, std: Tensor) -> nn.Module:
-    """Let a model scale its features from now on, and return it: it is called with x, and computes on (x - mean) / std.
-
-    Mean and deviation, [F] both, are buffers of the model, ``feature_mean`` and ``feature_std``; an ensemble's members
-    have them.
-    """
-    for member in members_of(model):
-        member.register_buffer(MEAN, mean)
-        member.register_buffer(STD, std)
-        member.register_forward_pre_hook(_scale, with_kwargs=True)
-    return model
-
-
-def scales_input(model: nn.Module) -> bool:
-    """Whether `scale_input` was called for the model."""
-    return MEAN in model._buffers
-
-
-def scaled(model: nn.Module, x: Tensor, columns: slice = slice(None)) -> Tensor:
-    """Scale features, or the given columns of them, as the model does; a model that does not scale leaves them."""
-    if not scales_input(model):
-        return x
-    return Standardisation(*(model.get_buffer(name)[columns] for name in (MEAN, STD))).features(x)
-
-
-def _scale(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if args:
-        return (scaled(model, args[0]), *args[1:]), kwargs
-    first = next(iter(inspect.signature(model.forward).parameters))
-    return args, {**kwargs, first: scaled(model, kwargs[first])}

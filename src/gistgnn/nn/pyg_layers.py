@@ -147,7 +147,8 @@ def _normalises(layer: nn.Module) -> bool:
 def multiplies(model: nn.Module) -> list[Any]:
     """Return the layers of PyG in a model that may multiply, by PyG's word: those at the model's first call."""
     if model not in _LAYERS:
-        own = "torch_geometric.nn" in sys.modules and not hasattr(model, "_orig_mod")  # compiled code stays as it is
+        compiled = any(hasattr(part, "_orig_mod") for part in model.modules())  # such code stays as it is
+        own = "torch_geometric.nn" in sys.modules and not compiled
         _LAYERS[model] = [layer for layer in model.modules() if _may_multiply(layer)] if own else []
     return _LAYERS[model]
 

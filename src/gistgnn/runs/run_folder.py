@@ -18,7 +18,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.fit.loggers import ID
 from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
 from gistgnn.layout.axes import Build, construct
-from gistgnn.nn.gnn import scale_input
+from gistgnn.nn.scaling import scaled_model, split_scaling
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig, call_own
 from gistgnn.runs.record import check_record
 from gistgnn.sampling import from_description
@@ -184,9 +184,11 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
                 found = construct(make, config.model.hidden, shared=model.get("shared", False))
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
-    if record.get("standardised"):
-        scale_input(found, *torch.empty(2, features, device="meta"))
-    return config, record, assign(found, read_tensors(out / MODEL, _advice(out)), str(out / MODEL))
+    tensors, scaling = split_scaling(read_tensors(out / MODEL, _advice(out)))
+    if bool(record.get("standardised")) != (scaling is not None):
+        has = "no feature_mean" if scaling is None else "a feature_mean"
+        raise InputError(f"{out / MODEL} has {has}, but {RESULT} says otherwise: {_advice(out)}")
+    return config, record, scaled_model(assign(found, tensors, str(out / MODEL)), scaling)
 
 
 def choose_device(name: str) -> str:

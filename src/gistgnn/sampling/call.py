@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.nn.adjacency import Operator
-from gistgnn.nn.gnn import as_gnn, members_of, only_reads, scales_input
+from gistgnn.nn.gnn import as_gnn, members_of, only_reads
 from gistgnn.nn.pyg_layers import Products, multiplies, sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.nn.scaling import STRUCTURES, features_argument, plain_model, scales_input
 from gistgnn.nn.sparse import AtVersion
 from gistgnn.sampling.batch import Batch
 
-_STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, wherever they stand
 _GRAPHS = ("data", "graph", "batch")  # a first argument of this name is a whole graph
 
 log = logging.getLogger(__name__)
@@ -56,21 +56,17 @@ _WRITTEN: WeakKeyDictionary[type[nn.Module], dict[bool, set[str]]] = WeakKeyDict
 def signature(model: nn.Module) -> Signature:
     """Return what a model's forward takes, by the names of its arguments; see `arguments` for errors."""
     if model not in _SIGNATURES:
-        _SIGNATURES[model] = _inspect(members_of(written(model))[0])
+        _SIGNATURES[model] = _inspect(plain_model(members_of(plain_model(model))[0]))
     return _SIGNATURES[model]
-
-
-def written(model: nn.Module) -> nn.Module:
-    """Return the model as it was written, out of torch.compile."""
-    return getattr(model, "_orig_mod", model)
 
 
 def _inspect(model: nn.Module) -> Signature:
     parameters = inspect.signature(model.forward).parameters
     _refuse_whole_graphs(model, parameters)
-    x = next((p for name, p in parameters.items() if name not in (*_STRUCTURES, *EDGE_DATA)), None)
-    if x is None or x.kind is x.VAR_KEYWORD:
+    x_name = features_argument(parameters)
+    if x_name is None:
         raise _refusal(model, "has no argument for the features: write forward(self, x, edge_index)")
+    x = parameters[x_name]
     structure = _structure(parameters, x)
     edge_data = dict[str, bool]()
     for name, p in parameters.items():
@@ -114,7 +110,7 @@ def _refuse_whole_graphs(model: nn.Module, parameters: Mapping[str, inspect.Para
 
 def _structure(parameters: Mapping[str, inspect.Parameter], x: inspect.Parameter) -> inspect.Parameter | None:
     """Return the argument that gets the edges: by its name, or the second one that needs a value."""
-    by_name = next((parameters[name] for name in _STRUCTURES if name in parameters), None)
+    by_name = next((parameters[name] for name in STRUCTURES if name in parameters), None)
     if by_name is not None:
         return by_name
     for place, (name, p) in enumerate(parameters.items()):
@@ -186,7 +182,7 @@ def _writes(model: nn.Module) -> set[str] | None:
     """Return the arguments that models of this class write into; None if none has been called in this mode."""
     if only_reads(model):
         return set()
-    model = written(model)
+    model = plain_model(model)
     return _WRITTEN.get(type(model), {}).get(model.training)
 
 
@@ -204,7 +200,7 @@ def calling(model: nn.Module, batch: Batch, inputs: Arguments) -> Iterator[None]
     with multiplying:
         yield
     changed = {name for name, tensor in inputs.tensors.items() if not tensor.is_unchanged}
-    model = written(model)
+    model = plain_model(model)
     _WRITTEN.setdefault(type(model), {}).setdefault(model.training, set()).update(changed)
     if lost := sorted(changed - inputs.copies):
         raise InputError(
@@ -246,7 +242,7 @@ def check_fits(
             differ = f"the model gives {outputs} classes, the graph has {classes}"
             raise InputError(f"{differ}: build it with {classes} outputs")
     model = members[0]
-    gnn, kind = as_gnn(model), type(written(model)).__name__
+    gnn, kind = as_gnn(model), type(plain_model(model)).__name__
     for name in batch.edge_data if edge_data is None else edge_data:
         if name in unused or name not in (gnn.edge_data if gnn else signature(model).edge_data):
             log.warning(

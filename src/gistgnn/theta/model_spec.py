@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.standardise import MEAN, STD
 from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
+from gistgnn.nn.scaling import ScaledModel, saved_state, split_scaling
 from gistgnn.utils.random_streams import Stream
 from gistgnn.utils.tensors import checksum
 
@@ -64,8 +64,12 @@ def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[
     if not isinstance(given, (nn.Module, Mapping)):
         raise InputError(f"init is a {type(given).__name__}, expected a trained model, or its state_dict()")
     own = spec.tensor_specs()
-    tensors = named_tensors(given) if isinstance(given, nn.Module) else {n: given[n] for n in own if n in given}
-    tensors = {name: tensor for name, tensor in tensors.items() if name not in (MEAN, STD)}
+    given = given.model if isinstance(given, ScaledModel) else given
+    if isinstance(given, nn.Module):
+        tensors = named_tensors(given)
+    else:
+        state, _ = split_scaling(saved_state(given))
+        tensors = {name: state[name] for name in own if name in state}
     advice = f"give a model of `build` at the widths {spec.widths}"
     check_shapes(tensors, own, "init", "the model of the full widths", advice)
     for name, tensor in tensors.items():

@@ -1,0 +1,136 @@
+"""`ScaledModel`: a trained model behind a layer that scales the features as training did."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from gistgnn.graphs.checks import EDGE_DATA
+from gistgnn.graphs.standardise import MEAN, STD, Standardisation
+
+STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, wherever they stand
+
+
+class FeatureScaling(nn.Module):
+    """Computes (x - mean) / std of features [N, F]; mean and std: [F], buffers."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("std", std)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scaled features: [N, F]."""
+        return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
+
+    def extra_repr(self) -> str:
+        return f"{len(self.mean)} features"
+
+
+class ScaledModel(nn.Module):
+    """A model whose features are scaled first: it is called with the features as the graph has them.
+
+    Args:
+        scaling: the first layer.
+        model: the model that was trained on scaled features. Its own methods, such as an ``encode``, take these:
+            ``model.model.encode(model.scaling(x), edge_index)``.
+    """
+
+    scaling: FeatureScaling
+    model: nn.Module
+
+    def __init__(self, scaling: FeatureScaling, model: nn.Module) -> None:
+        super().__init__()
+        self.scaling = scaling
+        self.model = model
+        self.train(model.training)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the model's output; arguments: those of the model, with features that are not scaled.
+
+        Raises:
+            InputError: x has another number of features.
+        """
+        name = features_argument(inspect.signature(plain_model(self).forward).parameters)
+        if name is not None and name in kwargs:
+            return self.model(*args, **{**kwargs, name: self.scale(kwargs[name])})
+        return self.model(self.scale(args[0]), *args[1:], **kwargs)
+
+    def scale(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
+        """Return features, or the given columns of them, scaled: [N, F]; another number of them is an InputError."""
+        return Standardisation(self.scaling.mean[columns], self.scaling.std[columns]).features(x)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            inner = self.__dict__.get("_modules", {}).get("model")
+            if name.startswith("_") or inner is None or not hasattr(inner, name):
+                raise
+            raise AttributeError(
+                f"'{name}' belongs to the model behind the scaling of the features: use model.model.{name}, "
+                "and give it model.scaling(x) in place of x"
+            ) from error
+
+
+def features_argument(parameters: Mapping[str, inspect.Parameter]) -> str | None:
+    """Return the name of the argument for the features; None if there is none.
+
+    It is the first one that needs a value and is not for edges; or else the first that is not for edges.
+    """
+    others = [name for name in parameters if name not in (*STRUCTURES, *EDGE_DATA)]
+    others = [name for name in others if parameters[name].kind is not inspect.Parameter.VAR_KEYWORD]
+    needed = [name for name in others if parameters[name].default is inspect.Parameter.empty]
+    return next(iter([*needed, *others]), None)
+
+
+def plain_model(model: nn.Module) -> nn.Module:
+    """Return the model as it was written: out of a `ScaledModel` and out of torch.compile."""
+    if isinstance(model, ScaledModel):
+        return plain_model(model.model)
+    compiled = getattr(model, "_orig_mod", None)
+    return model if compiled is None else plain_model(compiled)
+
+
+def scaled_model(model: nn.Module, scaling: Standardisation | None) -> nn.Module:
+    """Return a model that scales its features; the model itself if there is nothing to scale."""
+    return model if scaling is None else ScaledModel(FeatureScaling(scaling.mean, scaling.std), model)
+
+
+def scales_input(model: nn.Module) -> bool:
+    """Tell whether a model scales the features that it is called with."""
+    return isinstance(getattr(model, "_orig_mod", model), ScaledModel)
+
+
+def scaled(model: nn.Module, x: Tensor, columns: slice = slice(None)) -> Tensor:
+    """Scale features, or the given columns of them, as the model does; a model that does not scale leaves them."""
+    model = getattr(model, "_orig_mod", model)
+    return model.scale(x, columns) if isinstance(model, ScaledModel) else x
+
+
+_PARTS = {"scaling.mean": MEAN, "scaling.std": STD}
+
+
+def saved_state(model: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a model, or of its `state_dict()`, by the names in model.safetensors.
+
+    They are the names of the model behind the scaling, and ``feature_mean`` and ``feature_std``.
+    """
+    if isinstance(model, nn.Module) and not isinstance(model, ScaledModel):
+        return model.state_dict()
+    state: Mapping[str, Tensor] = model.state_dict() if isinstance(model, nn.Module) else model
+    if not all(name in _PARTS or name.startswith("model.") for name in state) or not _PARTS.keys() <= state.keys():
+        return dict(state)
+    return {_PARTS.get(name) or name.removeprefix("model."): value for name, value in state.items()}
+
+
+def split_scaling(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Standardisation | None]:
+    """Return the tensors of a model without those of the scaling, and the scaling; None: there is none."""
+    rest = {name: value for name, value in tensors.items() if name not in (MEAN, STD)}
+    if MEAN not in tensors:
+        return rest, None
+    return rest, Standardisation(tensors[MEAN], tensors[STD])
