@@ -1,6 +1,7 @@
 """The kinds of cases, each with its share of all."""
 
 from benchmarks.attack.case import Kind
+from benchmarks.attack.changed import changed
 from benchmarks.attack.damage import damage, folders
 from benchmarks.attack.files import files
 from benchmarks.attack.models import models
@@ -14,6 +15,7 @@ KINDS: dict[str, tuple[int, Kind]] = {
     "folders": (12, folders),
     "python": (13, python),
     "models": (14, models),
+    "changed": (8, changed),
     "damage": (16, damage),
     "ranks": (4, ranks),
     "kills": (4, kills),

@@ -81,7 +81,7 @@ def prepare(folder: Path, kinds: Collection[str]) -> None:
         for name in CLUSTERS:
             _prepare_run(folder, run_on(name), words_of(name))
     needed = {"run"} if {"options", "files", "streams"} & set(kinds) else set()
-    for name in RUNS if {"damage", "kills"} & set(kinds) else needed:
+    for name in RUNS if {"damage", "kills", "changed"} & set(kinds) else needed:
         _prepare_run(folder, name, words_of(name))
 
 
