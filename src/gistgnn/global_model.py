@@ -73,19 +73,23 @@ class GlobalModel:
         self.shared = not isinstance(widths, (list, tuple))
         check_kind("ranks", ranks, (Alone, Ranks), "the ranks of a run, of gistgnn.distributed", none=True)
         self.widths, self.device = check_widths(widths, input_axis), usable_device(device)
-        layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
-        unused = check_behaviour(build, layout, shared=self.shared, input_axis=input_axis)
-        self.layout = replace(layout, unused=unused)
-        features = self.layout.features(self.widths)
         fixed: Any = whole if isinstance(whole, (list, tuple, set, frozenset, range)) else (whole,)
         for axis in fixed:
             check_count("whole", axis, least=0)
+        splits = sub_gcns != 1 and not set(fixed).issuperset(range(len(self.widths)))
+        self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis, splits=splits)
+        if self.layout.refusal is None:  # otherwise there is no small model to try
+            unused = check_behaviour(build, self.layout, shared=self.shared, input_axis=input_axis)
+            self.layout = replace(self.layout, unused=unused)
+        features = self.layout.features(self.widths)
         self.ranks: World = ranks or Alone()
         m = 1 if sub_gcns is None else sub_gcns
-        self.partition = Partition(features, m, whole=fixed, kind=partition, seed=seed, names=axis_names)
+        own: dict[str, Any] = {"kind": partition, "seed": seed, "names": axis_names, "refusal": self.layout.refusal}
+        self.partition = Partition(features, m, whole=fixed, **own)
         if sub_gcns is None and (split := [features[axis] for axis in self.partition.split]):
             self.partition = self.partition.split_into(max(chosen_sub_gcns(max(split)), self.ranks.count))
-        self._full_spec = ModelSpec(build, self.layout, self.widths, self.shared, seed, self.device)
+        spec = ModelSpec(build, self.layout, self.widths, self.shared, seed, self.device, input_axis=input_axis)
+        self._full_spec = replace(spec, merges=self.sub_gcns > 1)
         self.store = store if isinstance(store, Store) else Store(store)
         if self._stores is not None and self.store.kind not in self._stores:
             raise InputError(f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use memory")
@@ -196,6 +200,8 @@ class GlobalModel:
     ) -> None:
         """Make Θ anew for a run, with the values `init` or the seed's, or open the Θ on disk of a resumed run."""
         self._mean = None
+        m_of_phases = [phase.sub_gcns for phase in training.phases]
+        self._full_spec = replace(self._full_spec, merges=max(self.sub_gcns, *m_of_phases, 1) > 1)
         if training.averages:
             zero = training.cross_weights == "zero"
             self._mean = Mean.of(self._full_spec, self.partition.split, self.input_axis, zero=zero)

@@ -32,6 +32,7 @@ class Partition:
         kind: str = "balanced",
         seed: int = 0,  # the run's; the blocks follow from (seed, number of the draw) alone
         names: Sequence[str] | None = None,  # what messages call the axes; None: axis 0, axis 1, ...
+        refusal: str | None = None,  # why no axis of the model can be split
     ) -> None:
         if names is None:
             names = [f"axis {axis}" for axis in range(len(features))]
@@ -41,6 +42,10 @@ class Partition:
             check_name("a name of axis_names", name)
         self.names = list(names)
         check_count("sub_gcns", sub_gcns)
+        self.split = [axis for axis in range(len(features)) if axis not in whole]  # where m > 1
+        if refusal is not None and sub_gcns > 1 and self.split:
+            raise InputError(refusal)
+        self._refusal = refusal
         check_choice("partition", kind, KINDS)
         if unknown := sorted(set(whole) - set(range(len(features)))):
             raise InputError(f"axis {unknown[0]} is to be left whole, but the axes are 0 to {len(features) - 1}")
@@ -51,7 +56,6 @@ class Partition:
                 said = f"{d} features of {name}, sent to {sub_gcns} sub-GCNs at random, leave some without any"
                 raise InputError(f"{said}: use fewer sub-GCNs, or the balanced partition")
         self.features, self.sub_gcns, self.kind, self.seed = tuple(features), sub_gcns, kind, check_seed(seed)
-        self.split = [axis for axis in range(len(features)) if axis not in whole]  # where m > 1
         self._chosen_whole = frozenset(whole)
         self.whole = frozenset(range(len(features))) if sub_gcns == 1 else self._chosen_whole
 
@@ -59,7 +63,7 @@ class Partition:
         """Return the partition into another number of blocks."""
         # The balanced partition is nested: if m' divides m, each block of m' is a union of blocks of the same draw.
         own: dict[str, Any] = {"whole": self._chosen_whole, "kind": self.kind, "seed": self.seed, "names": self.names}
-        return Partition(self.features, sub_gcns, **own)
+        return Partition(self.features, sub_gcns, **own, refusal=self._refusal)
 
     def blocks(self, draw: int) -> list[Blocks]:
         """Return the blocks of one draw: for each of the m sub-GCNs one ascending index tensor per axis."""

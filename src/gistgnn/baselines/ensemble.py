@@ -163,7 +163,7 @@ class Ensemble(GIST):
 
     @property
     def _spec(self) -> ModelSpec:
-        return replace(self._full_spec, build=self._build_members)
+        return replace(self._full_spec, build=self._build_members, merges=False)
 
     def _build_members(self, _: Any) -> nn.Module:
         widths = [self.layout.widths(map(len, own)) for own in self.blocks(0)]

@@ -9,6 +9,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -44,6 +45,14 @@ class Segment:
 Dim = tuple[Segment, ...]  # the segments of one dimension of a tensor, in order; an axis may occur several times
 
 
+class NoLayoutError(InputError):
+    """The features of a model cannot be split into blocks; with m = 1 it trains all the same."""
+
+
+class NotOnMetaError(Exception):
+    """A model that is built on the meta device has other parameters or buffers than one with values."""
+
+
 # The unit of an axis is the step of the width in `build` that adds a feature: 4 for a width of 4 heads.
 @dataclass(frozen=True)
 class Layout:
@@ -52,6 +61,9 @@ class Layout:
     dims: dict[str, tuple[Dim, ...]]  # for every parameter and buffer, by name, the segments of each dimension
     units: tuple[int, ...]  # of every axis
     unused: frozenset[str] = frozenset()  # what the model gets and makes no use of (see `check_behaviour`)
+    derived: frozenset[str] = frozenset()  # buffers that forward computes from whole parameters: see `layout.derived`
+    builds_on_meta: bool = True  # the model can be built on the meta device, where its tensors take no memory
+    refusal: str | None = None  # why no axis can be split, where the model is trained with m = 1 alone
 
     def features(self, widths: Sequence[int]) -> Widths:
         """Return the number of features d_l of every axis for the given widths of ``build``."""
@@ -117,16 +129,36 @@ def _is_of_pyg(layer: nn.Module) -> bool:
     return any(kind.__module__.startswith("torch_geometric.") for kind in type(layer).__mro__)
 
 
-def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:
-    """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first."""
+def candidate_layouts(build: Build, widths: Widths, *, shared: bool, on_meta: bool) -> Iterator[Layout]:
+    """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first.
+
+    Raises:
+        NotOnMetaError: ``on_meta``, and the model cannot be built on the meta device.
+        NoLayoutError: a shape does not grow as a sum of widths.
+    """
     # There are several only if a dimension is a sum of several axes: the shapes do not show their order.
-    growths = _measure(build, widths, shared)
+    growths = _measure(build, widths, shared, on_meta)
     units = _units(growths, widths)
     distinct = list(dict.fromkeys(growth for dims in growths.values() for growth in dims))
     options = [_arrangements(growth, widths, units) for growth in distinct]
     for choice in itertools.islice(itertools.product(*options), MOST_CANDIDATES):
         order = dict(zip(distinct, choice, strict=True))
-        yield Layout({name: tuple(order[growth] for growth in dims) for name, dims in growths.items()}, units)
+        dims_of = {name: tuple(order[growth] for growth in dims) for name, dims in growths.items()}
+        yield Layout(dims_of, units, builds_on_meta=on_meta)
+
+
+def unsplit_layout(build: Build, widths: Widths, *, shared: bool, refusal: str) -> Layout:
+    """Return the layout of a model of which no axis can be split, for training it whole."""
+    tensors = named_tensors(construct(build, widths, shared=shared))
+    try:
+        with torch.device("meta"):
+            builds_on_meta = named_tensors(construct(build, widths, shared=shared)).keys() == tensors.keys()
+    except InputError:
+        builds_on_meta = False
+    dims: dict[str, tuple[Dim, ...]] = {
+        name: tuple((Segment(None, size),) for size in tensor.shape) for name, tensor in tensors.items()
+    }
+    return Layout(dims, (1,) * len(widths), builds_on_meta=builds_on_meta, refusal=refusal)
 
 
 class _Growth(NamedTuple):
@@ -136,14 +168,16 @@ class _Growth(NamedTuple):
     steps: tuple[int, ...]  # for every axis the entries that come with its width
 
 
-def _measure(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[_Growth, ...]]:
+def _measure(build: Build, widths: Widths, shared: bool, on_meta: bool) -> dict[str, tuple[_Growth, ...]]:
     def shapes(factors: Sequence[int]) -> dict[str, tuple[int, ...]]:
         scaled = tuple(w * factor for w, factor in zip(widths, factors, strict=True))
         try:
-            with torch.device("meta"):
+            with torch.device("meta") if on_meta else nullcontext():
                 module = construct(build, scaled, shared=shared)
-        except InputError:  # an initialisation that needs values does not run on the meta device
-            module = construct(build, scaled, shared=shared)
+        except InputError as error:  # an initialisation that needs values does not run on the meta device
+            if on_meta:
+                raise NotOnMetaError from error
+            raise
         signature(module)  # refuses a forward that cannot be called
         return {name: tuple(tensor.shape) for name, tensor in named_tensors(module).items()}
 
@@ -164,14 +198,14 @@ def _check_names(base: dict[str, tuple[int, ...]], others: list[dict[str, tuple[
     for other in others:
         if differing := sorted(base.keys() ^ other.keys()):
             name = differing[0]
-            raise InputError(
+            raise NoLayoutError(
                 f"parameter '{name}' exists at some widths only: build the same layers at every width (GENConv and "
                 "others add a projection where the sizes on their two sides differ: give them equal sizes, by one "
                 "integer as widths and a Linear layer before and after them)"
             )
         for name, shape in base.items():
             if (dims := len(other[name])) != len(shape):
-                raise InputError(f"parameter '{name}' has {len(shape)} dimensions at some widths, {dims} at others")
+                raise NoLayoutError(f"parameter '{name}' has {len(shape)} dimensions at some widths, {dims} at others")
 
 
 def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]]) -> _Growth:
@@ -181,11 +215,11 @@ def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]])
         if thrice - twice != twice - size or twice < size:
             why = _PRODUCT if (twice, thrice) == (4 * size, 9 * size) else "it is not made of whole copies of the axis"
             grows = f"grows to {twice} and {thrice} as width {axis} doubles and triples: {why}"
-            raise InputError(f"parameter '{name}': a dimension of {size} {grows}")
+            raise NoLayoutError(f"parameter '{name}': a dimension of {size} {grows}")
         steps.append(twice - size)
     if size < sum(steps) or doubled != size + sum(steps):
         why = f": {_PRODUCT}" if doubled == 4 * size else ""
-        raise InputError(f"parameter '{name}': a dimension of {size} is not a sum of axes{why}")
+        raise NoLayoutError(f"parameter '{name}': a dimension of {size} is not a sum of axes{why}")
     return _Growth(size - sum(steps), tuple(steps))
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.layout.axes import Build, Layout, construct, named_tensors
-from gistgnn.layout.check import DRAWS, Instance, eager, same, small_instance
+from gistgnn.layout.instance import DRAWS, Instance, eager, same, small_instance
 from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature

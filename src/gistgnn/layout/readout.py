@@ -10,19 +10,22 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, users_code
 from gistgnn.layout.axes import Build, Layout, Widths, construct
-from gistgnn.layout.check import DRAWS, Instance, check_sizes, same, small_instance
+from gistgnn.layout.derived import compute_derived
+from gistgnn.layout.instance import DRAWS, Instance, check_sizes, same, small_instance
 from gistgnn.utils.random_streams import Stream
 
 COPIES = 2
 EQUAL = (1.0, 1.0)  # the factors of a tensor's values in the two copies
 UNEQUAL = (3.5, -1.5)  # the same sum; the negative factor tells a sum from what ReLU only passes through
 MOST_TRIED = 1000  # choices of tensors
+CONVERGED: Any = {"change": 1e-13, "most_passes": 2000}  # as outputs are compared to the last digits
 
 
 def find_readout(
@@ -85,18 +88,29 @@ class _Pair:
     def is_sum(self, name: str) -> bool:
         """Whether a tensor only enters a sum over the copies: these are equal, so one may count more, and one less."""
         unequal = {name: self.side_by_side(name, UNEQUAL)}
-        return same(self.full.output(self.copies | unequal, self.x), self.full.output(self.copies, self.x))
+        return same(self.output(self.copies | unequal), self.output(self.copies))
 
     def is_mean(self, names: Collection[str]) -> bool:
         """Tell whether the full model with these tensors divided has the narrow model's output."""
         divided = {name: self.copies[name] / COPIES for name in names}
-        return same(self.full.output(self.copies | divided, self.x), self.narrow.reference)
+        return same(self.output(self.copies | divided), self.narrow.reference)
+
+    def output(self, values: dict[str, Tensor]) -> Tensor:
+        """Return the full model's output with these values, and with the buffers that follow from them."""
+        first = self.full.output(values, self.x)
+        if not self.layout.derived:
+            return first
+        model = self.full.module
+        compute_derived(model, self.layout, self.full.features, self.full.input_axis, **CONVERGED)
+        derived = {name: model.get_buffer(name) for name in self.layout.derived}
+        return self.full.output(values | derived, self.x)
 
 
 def _pair(
     build: Build, layout: Layout, shared: bool, split: frozenset[int], input_axis: int | None, draw: int
 ) -> _Pair:
     narrow = small_instance(build, layout, shared, input_axis, draw)
+    compute_derived(narrow.module, layout, narrow.features, input_axis, **CONVERGED)
     features = tuple(n * COPIES if axis in split else n for axis, n in enumerate(narrow.features))
     module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
     check_sizes(module, layout, features)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
+from gistgnn.layout.derived import compute_derived
 from gistgnn.nn.scaling import ScaledModel, saved_state, split_scaling
 from gistgnn.utils.random_streams import Stream
 from gistgnn.utils.tensors import checksum
@@ -34,6 +35,8 @@ class ModelSpec:
     gains: Mapping[str, float] = field(default_factory=dict)  # by name: initial values in Θ are multiplied by it
     stream: tuple[int, ...] = ()  # a further key of the initial parameters' random stream
     init: Mapping[str, Tensor] | None = None  # initial parameters and buffers by name, in place of those of the seed
+    input_axis: int | None = None  # the axis of the input features, if they are one
+    merges: bool = False  # Θ is put together from slices, so a model's derived buffers are computed again
 
     def from_seed(self) -> nn.Module:
         """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
@@ -51,8 +54,17 @@ class ModelSpec:
 
     def on_meta(self) -> nn.Module:
         """Build the model without values, on the meta device, where its tensors take no memory."""
+        if not self.layout.builds_on_meta:
+            return construct(self.build, self.widths, shared=self.shared).to("meta")
         with torch.device("meta"):
             return construct(self.build, self.widths, shared=self.shared)
+
+    def with_derived(self, model: nn.Module) -> nn.Module:
+        """Return a model with Θ's parameters after computing the buffers that follow from whole parameters."""
+        if self.merges:
+            features = self.layout.features(self.widths)
+            compute_derived(model, self.layout, features, self.input_axis)
+        return model
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
         """The shape and type of every parameter and buffer."""

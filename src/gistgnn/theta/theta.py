@@ -157,16 +157,18 @@ class Theta:
         # and other ranks get a model without values. `module` is one of `running_model`, which may be filled again.
         self._take_all()
         if (found := self.exchange.collected(self.place, best=best)) is None:
-            return self.place.model(spec, best=best, module=module)
+            return spec.with_derived(self.place.model(spec, best=best, module=module))
         full = spec.on_meta()
-        return assign(full, found, "Θ").to(spec.device) if self.exchange.ranks.leads else full
+        return spec.with_derived(assign(full, found, "Θ").to(spec.device)) if self.exchange.ranks.leads else full
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         """The full model on its device with the parameters that Θ has now; on ranks other than 0 without values."""
         # All ranks call this. `module` is that of the last call, which may be filled again.
         if self.place.slices.share[1] > 1:
             return self.full_model(spec)
-        return self.place.running_model(spec, module) if self.exchange.ranks.leads else spec.on_meta()
+        if not self.exchange.ranks.leads:
+            return spec.on_meta()
+        return spec.with_derived(self.place.running_model(spec, module))
 
     def _take(self, i: int) -> Trained | None:
         """What other ranks have sent of sub-GCN i's slice, once it is here; None: this rank has all of it."""
