@@ -1,11 +1,15 @@
 """Samplers by layers: sparse features, and all neighbours; uniform neighbour sampling against its definition."""
 
+import tracemalloc
+
+import numpy as np
 import pytest
 import torch
 from torch_geometric.nn import SAGEConv
 
 from gistgnn.nn import GCN
 from gistgnn.sampling import Batch, LadiesSampling, NeighborSampling, Sampling, forward, whole_graph
+from gistgnn.sampling.layered import draw_edges
 from gistgnn.sampling.structure import Structure
 from tests.helpers.models import OURS, C, Stack, tiny_graph
 from tests.helpers.refusals import refused
@@ -76,3 +80,53 @@ def test_a_node_has_the_same_neighbours_in_every_layer() -> None:
         for begin, stop, fanout in ((0, first, 3), (first, second, 2), (second, len(kept), 4)):
             expected = degree[begin:stop].clamp(max=fanout).int()
             assert torch.equal(kept[begin:stop], expected)
+
+
+def with_hubs(nodes: int, hubs: int) -> Structure:
+    """Nodes with four neighbours, and hubs with an edge from every node."""
+    everywhere = torch.arange(nodes).repeat(hubs), torch.arange(hubs).repeat_interleave(nodes)
+    ring = torch.arange(nodes).repeat(4)
+    others = (ring + torch.arange(4).repeat_interleave(nodes) + 1) % nodes, ring
+    edges = torch.cat([torch.stack(everywhere), torch.stack(others)], dim=1).unique(dim=1)
+    return Structure(Batch(torch.zeros(nodes, 1), edges, torch.zeros(nodes, dtype=torch.long), torch.arange(nodes)))
+
+
+def peak_bytes(structure: Structure, fanout: int) -> tuple[int, int]:
+    """The most bytes that drawing the edges into all nodes takes, and how many it draws."""
+    tracemalloc.start()
+    try:
+        entries, _ = draw_edges(structure, np.arange(structure.nodes), fanout, np.random.default_rng(0))
+        return tracemalloc.get_traced_memory()[1], len(entries)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("hubs", [1, 20])
+def test_a_hub_takes_the_memory_of_its_own_edges(hubs: int) -> None:
+    structure = with_hubs(2000, hubs)
+    every, edges = peak_bytes(structure, -1)
+    assert every < 100 * edges
+    for fanout in (10**9, 2004, 2000, 1990, 300):
+        assert peak_bytes(structure, fanout)[0] < 2 * every
+
+
+@pytest.mark.parametrize("fanout", [1, 2, 5, 9, 40, 10**12])
+def test_edges_are_drawn_without_replacement(fanout: int) -> None:
+    whole, rng = random_graph(30, 150), np.random.default_rng(fanout)
+    structure = Structure(whole)
+    nodes = rng.permutation(30)[:20]
+    times = np.zeros(structure.edges.nnz)
+    for _ in range(300):
+        entries, counts = draw_edges(structure, nodes, fanout, rng)
+        ranges = [range(*structure.edges.indptr[node : node + 2]) for node in nodes]
+        assert counts.tolist() == [min(fanout, len(own)) for own in ranges]
+        for own, drawn in zip(ranges, np.split(entries, counts.cumsum()[:-1]), strict=True):
+            assert len({*drawn}) == len(drawn)
+            assert {*drawn.tolist()} <= {*own}
+        times[entries] += 1
+    for own in ranges:
+        share = min(1, fanout / len(own)) if len(own) else 0
+        assert np.abs(times[own.start : own.stop] / 300 - share).max(initial=0) < 5 * (0.25 / 300) ** 0.5
+    every = draw_edges(structure, nodes, 10**12, rng)
+    for one, other in zip(every, draw_edges(structure, nodes, -1, rng), strict=True):
+        assert np.array_equal(one, other)

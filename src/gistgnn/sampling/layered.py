@@ -170,15 +170,12 @@ def draw_edges(structure: Structure, nodes: Array, fanout: int, rng: np.random.G
     """Draw ``fanout`` edges into each node without replacement, or all; return their entries, and how many: [n]."""
     starts = structure.edges.indptr[nodes].astype(np.int64)
     degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
-    fanout = min(fanout, int(degree.max(initial=0)))
-    if fanout == ALL:
-        before = degree.cumsum() - degree
-        return (starts - before).repeat(degree) + np.arange(degree.sum()), degree
-    kept = np.minimum(degree, fanout)
-    chosen = np.broadcast_to(np.arange(fanout), (len(nodes), fanout)).copy()
-    many = np.flatnonzero(degree > fanout)
-    chosen[many] = _distinct(degree[many], fanout, rng)
-    entries = (starts[:, None] + chosen)[np.arange(fanout) < kept[:, None]]
+    kept = degree if fanout == ALL else np.minimum(degree, fanout)
+    before = kept.cumsum() - kept
+    entries = (starts - before).repeat(kept) + np.arange(kept.sum())  # the first ones of every node
+    if (many := np.flatnonzero(degree > kept)).size:
+        chosen = _distinct(degree[many], fanout, rng)
+        entries[(degree > kept).repeat(kept)] = (starts[many, None] + chosen).ravel()
     return entries, kept
 
 
