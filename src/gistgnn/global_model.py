@@ -222,7 +222,12 @@ class GlobalModel:
             self.next_round = self.theta.place.round = 0
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
-        require_theta_fits(spec, self.store, self.ranks.count)
+        replaced = 0
+        if self._theta is not None and self.store.place.holds != "disk":
+            replaced = sum(tensor.nbytes for tensor in self._theta.place.tensors.values())
+        require_theta_fits(spec, self.store, self.ranks.count, replaced)
+        if replaced:
+            self._theta = None  # frees its memory for the new one
         return Theta.make(self.store, spec, self.ranks, replace=anew)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import torch
 
 from gistgnn.distributed import World
@@ -21,7 +20,7 @@ from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store
 from gistgnn.utils.formats import size
-from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.process_memory import available_bytes, of_the_limit
 
 SPARSE = 12  # multiply-adds of a dense product in the time of one of a sparse product
 STEP = 2e7  # multiply-adds in the time that a step takes where it computes next to nothing
@@ -59,8 +58,11 @@ def memory_of(
     return {**held, "sub_gcns": (2 + moments) * (max(own) if place.streams else sum(own))}
 
 
-def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
-    """Refuse a Θ, or a rank's share of it, that takes more than is free where the store keeps it."""
+def require_theta_fits(spec: ModelSpec, store: Store, ranks: int, replaced: int = 0) -> None:
+    """Refuse a Θ, or a rank's share of it, that takes more than is free where the store keeps it.
+
+    ``replaced``: the bytes there of a Θ in whose place it comes.
+    """
     needed, place, advice = theta_bytes(spec), store.place, "make the widths smaller"
     where: torch.device | str
     if place.holds == "disk":
@@ -69,9 +71,7 @@ def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
         where, there, advice = "disk", free_disk(store.folder), f"make room, or {advice}"
     else:
         where = spec.device if place.holds == "device" else torch.device("cpu")
-        # The memory that this process holds may be that of a Θ that is replaced.
-        held = psutil.Process().memory_info().rss if where.type == "cpu" else torch.cuda.memory_allocated(where)
-        there = available_bytes(where) + int(held)
+        there = available_bytes(where) + replaced
         needed = needed // ranks if store.share == "rows" else needed
         advice += ", or keep the parameters in files, by the store disk"
     if needed > there:
@@ -80,9 +80,11 @@ def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
 
 def too_large(what: str, needed: int, where: torch.device | str, there: int, advice: str) -> InputError:
     """The error of a model or a step that takes more bytes than are free there."""
+    free = f"{size(there)} are free"
     if isinstance(where, torch.device):
+        free += "" if where.type == "cuda" else of_the_limit()
         where = "GPU memory" if where.type == "cuda" else "memory"
-    return InputError(f"{what} takes {size(needed)} of {where}, {size(there)} are free: {advice}")
+    return InputError(f"{what} takes {size(needed)} of {where}, {free}: {advice}")
 
 
 def free_disk(folder: Path) -> int:

@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace) -> int:
     print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
     print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
     gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
-    print(f"available: {size(there.host)} of memory{gpu}, {size(there.disk)} on the disk")
+    print(f"available: {size(there.host)} of memory{there.host_limit}{gpu}, {size(there.disk)} on the disk")
     _print_phases(plan) if plan.phased else _print_options(plan)
     print(f"\n{plan.advice}\n{_batches(plan.sampler)}")
     if plan.narrow:

@@ -14,7 +14,8 @@ from gistgnn.evaluation.inference import nodes_at_once
 from gistgnn.nn.gnn import as_gnn, row_wise
 from gistgnn.runs.config import THETA
 from gistgnn.theta.registry import STORES
-from gistgnn.utils.process_memory import available_bytes, held_bytes
+from gistgnn.utils.formats import size
+from gistgnn.utils.process_memory import available_bytes, held_bytes, limit_in_force
 
 DISK = "disk"
 _LOADED = 80 * 2**20  # bytes of modules of Python that are loaded later
@@ -36,6 +37,7 @@ class Resources:
     base: int  # what the process holds already
     ranks: int = 1  # W, the processes that train together; all sizes are those of one of them, but for the disk
     local: int = 1  # of these on this machine, whose memory they share
+    limit: int | None = None  # the limit, of a container or ulimit, that leaves less than the machine has
 
     @classmethod
     def here(
@@ -44,13 +46,20 @@ class Resources:
     ) -> "Resources":  # fmt: skip
         """Return what this process can have now for a run in ``out``, with ``memory`` in place of what is free."""
         # `started`: the other ranks run already, so what they hold is no longer free.
-        base, disk, where = held_bytes() + _LOADED, free_disk((out or Path()) / THETA), torch.device(device)
-        free = available_bytes(torch.device("cpu"))
-        host = free // local + base if started else (free + base) // local
+        held, disk, where = held_bytes(), free_disk((out or Path()) / THETA), torch.device(device)
+        base, free, limit = held + _LOADED, available_bytes(torch.device("cpu")), limit_in_force()
+        host = free // local + held if started else (free + held) // local
         if where.type != "cuda":
-            return cls(memory or host, None, disk, base, ranks, local)
+            # Asking for more lifts no limit of the system; a plan without a run may be for another machine.
+            capped = memory is None or (started and limit is not None and memory > host)
+            return cls(host if capped else memory or host, None, disk, base, ranks, local, limit if capped else None)
         gpu = available_bytes(where) // (1 if where.index is None else local)  # a GPU with a number serves all of them
-        return cls(host, memory or gpu, disk, base, ranks, local)
+        return cls(host, memory or gpu, disk, base, ranks, local, limit)
+
+    @property
+    def host_limit(self) -> str:
+        """Say which limit the host's memory is part of; empty: of none but the machine's."""
+        return f" of the limit of {size(self.limit)} that is set for this process" if self.limit else ""
 
     @property
     def device(self) -> str:

@@ -236,7 +236,9 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources, sto
         raise InputError(f"{run} needs {needed} of the disk, {there} are free there: make room, {ways}")
     where = f"{_LACKING[short]}{each} (in its {option.phase} {'stage' if option.phased else 'phase'})"
     ways = _advice(config, sizes, resources, method, stores)
-    raise InputError(f"{run} needs {needed} of {where}, {there} are available: {ways}; --memory GIB allows more")
+    limit = resources.host_limit if short == "cpu" else ""
+    more = "" if limit else "; --memory GIB allows more"
+    raise InputError(f"{run} needs {needed} of {where}, {there} are available{limit}: {ways}{more}")
 
 
 def out_of_memory(device: torch.device, error: Exception) -> InputError:

@@ -15,7 +15,7 @@ from torch import Tensor
 from gistgnn.errors import InputError, printable
 from gistgnn.utils.checks import check_count, check_name
 from gistgnn.utils.formats import size
-from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.process_memory import available_bytes, of_the_limit
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,8 @@ def check_room(needed: int, what: str = "") -> None:
     """Refuse ``needed`` bytes if this machine has fewer; the message begins with ``what`` takes them."""
     available = available_bytes(torch.device("cpu"))
     if needed > available:
-        raise InputError(f"{what} takes {size(needed)} of memory, {size(available)} are available".strip())
+        there = f"{size(available)} are available{of_the_limit()}"
+        raise InputError(f"{what} takes {size(needed)} of memory, {there}".strip())
 
 
 def check_table(path: Path) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import gzip
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from gistgnn.graphs.checks import class_numbers
 from gistgnn.graphs.folder import ArrayEntry, ArrayWriter
 from gistgnn.graphs.graph import SPLITS
 from gistgnn.utils.checks import LONGEST_NAME
+from gistgnn.utils.limits import usable_cpus
 from gistgnn.utils.tensors import Array
 
 _PARQUET = ".parquet"
@@ -47,7 +47,7 @@ def database(folder: Path | None = None, memory: int | None = None) -> Iterator[
     config: dict[str, Any] = {"temp_directory": str(folder / "sorting") if folder else ""}
     if memory is not None:
         config |= {"memory_limit": f"{memory >> 10}KiB"}
-        config |= {"threads": max(1, min(os.cpu_count() or 1, memory // _PER_THREAD))}
+        config |= {"threads": max(1, min(usable_cpus(), memory // _PER_THREAD))}
     connection = duckdb.connect(":memory:", config=config)
     try:
         connection.execute("SET enable_progress_bar = false")  # it would be on standard output

@@ -13,6 +13,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from gistgnn.utils.formats import size
+from gistgnn.utils.limits import smallest_limit
+
 _limit: int | None = None
 
 
@@ -32,15 +35,31 @@ def held_bytes(process: int | None = None) -> int:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Return how many more bytes this process can allocate on a device, or may; see `limit_memory`."""
+    """Return how many more bytes this process can allocate on a device, or may.
+
+    On the host that is what is free, and no more than what is left of `limit_memory`, of the limits of a container or a
+    batch system, and of ulimit.
+    """
     if device.type != "cuda":
-        available = int(psutil.virtual_memory().available)
-        if _limit is None:
-            return available
         return_freed_memory()
-        return max(min(available, _limit - held_bytes()), 0)
+        available = int(psutil.virtual_memory().available)
+        if (outside := smallest_limit()) is not None:
+            available = min(available, outside.left)
+        return available if _limit is None else max(min(available, _limit - held_bytes()), 0)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + unused
+
+
+def limit_in_force() -> int | None:
+    """Return the bytes of the limit, of a container or ulimit, that leaves less than the machine; None: none does."""
+    outside = smallest_limit()
+    return outside.limit if outside and outside.left < psutil.virtual_memory().available else None
+
+
+def of_the_limit() -> str:
+    """Say of which limit the host's free memory is what is left; empty: of the machine's memory."""
+    limit = limit_in_force()
+    return f" of the limit of {size(limit)} that is set for this process" if limit else ""
 
 
 def peak_memory_bytes(device: torch.device) -> int:
@@ -74,7 +93,7 @@ class PeakBytes(TorchDispatchMode):
         given, out = _storages((args, kwargs)), func(*args, **(kwargs or {}))
         made = {key: (StorageWeakRef(each), each.nbytes()) for key, each in _storages(out).items() if key not in given}
         self._made = {key: each for key, each in self._made.items() if not each[0].expired()} | made
-        self.peak = max(self.peak, sum(size for _, size in self._made.values()))
+        self.peak = max(self.peak, sum(count for _, count in self._made.values()))
         return out
 
 
@@ -88,14 +107,15 @@ def keep_freed_memory() -> None:
     # Clearing pages takes longer than dropout or a norm. Under a limit less is kept: gaps between pieces stay.
     if libc := _glibc():
         mmap_threshold, trim_threshold = -3, -1  # constants of <malloc.h>
-        limit = 2**63 if _limit is None else _limit
+        outside = smallest_limit()
+        limit = min(_limit or 2**63, outside.limit if outside else 2**63)
         libc.mallopt(mmap_threshold, min(32 * 2**20, limit // 256))  # glibc allows no larger threshold
         libc.mallopt(trim_threshold, min(2**30, limit // 8))
 
 
 def return_freed_memory() -> None:
     """Return freed memory to the system, where this process has a limit and the C library is glibc."""
-    if _limit is not None and (libc := _glibc()):
+    if (_limit is not None or smallest_limit() is not None) and (libc := _glibc()):
         libc.malloc_trim(0)
 
 
