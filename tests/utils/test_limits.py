@@ -14,6 +14,7 @@ from gistgnn import GIST
 from gistgnn.accounting.costs import theta_bytes
 from gistgnn.estimate import Resources
 from gistgnn.graphs.checks import check_room
+from gistgnn.graphs.conversion.converting import room_within
 from gistgnn.utils import limits, process_memory
 from gistgnn.utils.limits import MemoryLimit, memory_limits, smallest_limit, usable_cpus
 from tests.helpers.fitting import gcn
@@ -176,6 +177,14 @@ def test_a_theta_that_is_replaced_makes_room_for_the_next(monkeypatch: pytest.Mo
     _ = gist.theta
     monkeypatch.setattr(process_memory, "smallest_limit", lambda: MemoryLimit(GIB, 0))
     gist._make_theta(gist._full_spec, anew=True)
+
+
+def test_a_conversion_keeps_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlimited = room_within(None)
+    monkeypatch.setattr(process_memory, "smallest_limit", lambda: MemoryLimit(GIB, 300 * MIB))
+    assert room_within(None) == room_within(64 * GIB) == 300 * MIB
+    monkeypatch.setattr(process_memory, "smallest_limit", lambda: MemoryLimit(2**50, 2**50))
+    assert room_within(None) == pytest.approx(unlimited, rel=0.1)
 
 
 @pytest.mark.parametrize(("kind", "entry"), [("RLIMIT_AS", "VmSize"), ("RLIMIT_DATA", "VmData")])

@@ -26,7 +26,7 @@ from gistgnn.graphs.tables import TablesSource, database, is_table, sorted_keys
 from gistgnn.utils.checks import LONGEST_NAME, check_number
 from gistgnn.utils.console import spinner
 from gistgnn.utils.formats import size
-from gistgnn.utils.process_memory import held_bytes
+from gistgnn.utils.process_memory import available_bytes, held_bytes, limit_in_force
 
 _MOST_NODES = 2**31 - 1  # sources are int32
 _DEFAULT, _LEAST = 2**31, 2**28  # bytes: of the process, and beside what it takes already
@@ -73,15 +73,19 @@ def convert(
 
 
 def room_within(memory: int | None) -> int:
-    """Return the bytes that are left of ``memory``; None: of 2 GiB, or of 1 GiB more than the process takes already."""
+    """Return the bytes that are left of ``memory``; None: of 2 GiB, or of 1 GiB more than the process takes already.
+
+    They are no more than a container or a batch system leaves.
+    """
     held = held_bytes()
+    most = max(available_bytes(torch.device("cpu")), _LEAST) if limit_in_force() else 2**63
     if memory is None:
-        return max(_DEFAULT - held, _DEFAULT // 2)
+        return min(max(_DEFAULT - held, _DEFAULT // 2), most)
     check_number("memory", memory, above=True)
     if memory < held + _LEAST:
         least = f"expected at least {size(held + _LEAST)}: the process takes {size(held)} already"
         raise InputError(f"memory is {size(memory)}; {least}")
-    return memory - held
+    return min(memory - held, most)
 
 
 def _write_source(source: "Source", name: str, folder: Path, undirected: bool, memory: int, progress: bool) -> None:
