@@ -37,7 +37,7 @@ def _derived(instance: Instance, layout: Layout) -> tuple[frozenset[str], frozen
     """Return the buffers that depend on the input, and those whose block depends on parameters outside the block."""
     buffers = {name: tensor for name, tensor in instance.module.named_buffers() if tensor.is_floating_point()}
     none: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
-    if not buffers:
+    if not buffers or instance.values.keys() - layout.dims.keys():  # a buffer of the first call: see `check_behaviour`
         return none
     x, values = instance.batch.x, instance.values
     # A mean over nodes changes with the first node's features twice, a maximum with smaller features.
