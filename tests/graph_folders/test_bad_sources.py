@@ -2,6 +2,7 @@
 
 import gzip
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,26 @@ def refuses(place: Path, source: Any, *parts: str, **options: Any) -> None:
 
 
 LINES = [
-    ("edges", 17, "3,40", "edges.csv: an edge goes from 40.0 to 3.0; expected node numbers from 0 to 39"),
-    ("edges", 17, "3,", "edges.csv: an edge goes from nothing to 3.0; expected node numbers"),
-    ("edges", 17, "3,1.5", "edges.csv: an edge goes from 1.5 to 3.0; expected node numbers"),
-    ("edges", 17, "3,x", "edges.csv, line 17: source: Could not convert string"),
-    ("edges", 17, "3", "edges.csv, line 17: Expected Number of Columns: 2 Found: 1"),
+    ("edges", 17, "3,40", "edges.csv: an edge goes from 40 to 3; expected node numbers from 0 to 39"),
+    ("edges", 17, "3,", "edges.csv: an edge goes from nothing to 3; expected node numbers"),
+    ("edges", 17, "3,1.5", "edges.csv: an edge goes from 1.5 to 3; expected node numbers"),
+    ("edges", 17, "3,x", "edges.csv: an edge goes from x to 3; expected node numbers"),
+    ("edges", 17, "3", "edges.csv, line 17: 1 values; expected 2, one for each column"),
     ("edges", 17, "3,1\r", "edges.csv: some lines end in LF and others in CR LF, or a quote is not doubled; make them"),
     ("edges", 1, "from,to", "the columns are from, to; expected source and target alone"),
-    ("edges", 1, "source,source", "the columns are source; expected source and target alone"),
+    ("edges", 1, "source,source", "edges.csv: columns 1 and 2 are both called 'source': rename one"),
     ("nodes", 9, "7,1,0.5,nan,1,train", "nodes.csv: x[7, 1] is nan"),
-    ("nodes", 9, "7,1,0.5,a,1,train", "to 'DOUBLE'; features are numbers, and a column of ids has to be called node"),
+    ("nodes", 9, "7,1,0.5,a,1,train", "nodes.csv: f1 of node 7 is 'a'; features are numbers: make"),
     ("nodes", 9, "7,1,0.5,,1,train", "nodes.csv: f1 of node 7 is missing; expected a number"),
     ("nodes", 9, "8,1,0.5,2,1,train", "nodes.csv: node '8' is in two rows; expected a row for each node"),
     ("nodes", 9, ",1,0.5,2,1,train", "nodes.csv: a node has no id"),
     ("nodes", 9, "x" * 300 + ",1,0.5,2,1,train", "nodes.csv: the id of a node has 300 bytes; expected at most 255"),
-    ("nodes", 9, "x,1,0.5,2,1,train", "; expected ids of the column node"),
+    (
+        "nodes",
+        9,
+        "x,1,0.5,2,1,train",
+        "there is no node 7, which the column node does not hold; expected ids as there, such as 0",
+    ),
     ("nodes", 9, "7,-1,0.5,2,1,train", "nodes.csv: train holds 1 unlabelled nodes (y = -1), the first is node 7"),
     ("nodes", 9, "7,1,0.5,2,1,training", "nodes.csv: split of node 7 is 'training'; expected train, val, test"),
     ("nodes", 1, "node,label,f0,f1,f2,split", "no column y; expected y, split, and features: rename the one of label"),
@@ -83,8 +89,9 @@ def test_a_table_that_is_cut_or_no_text(tmp_path: Path) -> None:
 
 ROWS: list[tuple[str, list[Any], str]] = [
     ("x0", [1.0, None, 2.0], "x0 of node 1 is missing; expected a number"),
-    ("x0", ["a", "b", "c"], "the column x0 is VARCHAR; expected numbers"),
-    ("y", [0, None, 1], "y of node 1 is missing"),
+    ("x0", ["a", "b", "c"], "x0 of node 0 is 'a'; features are numbers"),
+    ("x0", [date(2026, 1, 2)] * 3, "the column x0 is DATE; expected numbers"),
+    ("y", [0, None, 1], "val holds 1 unlabelled nodes (y = -1), the first is node 1"),
     ("split", ["train", "val", "tset"], "split of node 2 is 'tset'"),
     ("x", [[1.0], [2.0, 3.0], [4.0]], "x has lists of different lengths"),
     ("x", [[1.0], [None], [4.0]], "x of node 0 is missing"),

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, printable
+from gistgnn.graphs.columns import Rounding, counting_columns, note_columns
 from gistgnn.utils.checks import check_count, check_name
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes, of_the_limit
@@ -84,24 +86,26 @@ def _plain(value: Tensor, name: str) -> Tensor:
     return value.to(torch.int64) if value.dtype in _UNSIGNED else value
 
 
-def check_features(value: ArrayLike, first: int = 0) -> Tensor:
-    """Return ``x`` as [N, F] float32, finite; messages number its nodes from ``first`` on."""
+def check_features(value: ArrayLike, first: int | None = None, name: str = "x") -> Tensor:
+    """Return ``x`` as [N, F] float32, finite, and note columns that float32 rounds, or that number the rows.
+
+    ``first`` is the number of the first node of a block of a graph's rows: messages count from it, and the caller notes
+    what is odd in the columns. ``name`` stands for ``x`` in notes.
+    """
     x = to_tensor(value, "x")
     if x.ndim != 2 or 0 in x.shape:
         expected = "[nodes, features]" if x.ndim != 2 else "at least one node and one feature"
         raise InputError(f"x has shape {list(x.shape)}; expected {expected}")
-    if x.dtype in (torch.float64, torch.int64):
-        few = x[:: max(1, len(x) // 2**16)].double()
-        lost, spread, mean = (few.float() - few).abs().amax(dim=0), few.std(dim=0, correction=0), few.mean(dim=0)
-        if at := _first_of((lost > spread / 8) & (spread > 1e-12 * mean.abs()) & lost.isfinite()):
-            found = f"x[:, {at[0]}] varies by {spread[at[0]]:.3g} around {mean[at[0]]:.9g}"
-            log.warning("%s, less than float32 can tell apart there: subtract its mean before", found)
+    if first is None:
+        rounding = Rounding()
+        rounding.add(x)
+        note_columns(rounding.losses(), counting_columns(x), name=name)
     x = x.to(torch.float32).contiguous()
     if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN if any value is
         row, column = _first_of(~torch.isfinite(x))
-        hint = f"clean or impute the features of node {first + row} (the first such row)"
-        found = f"x[{first + row}, {column}] is {x[row, column].item()}"
-        raise InputError(f"{found}; expected finite float32 values: {hint}")
+        node = (first or 0) + row
+        hint = f"clean or impute the features of node {node} (the first such row)"
+        raise InputError(f"x[{node}, {column}] is {x[row, column].item()}; expected finite float32 values: {hint}")
     return x
 
 
@@ -160,9 +164,34 @@ def _check_edge_data(name: str, value: ArrayLike, edges: int) -> Tensor:
     return tensor
 
 
+# The words of pandas, NumPy and R for a missing value. "Na" is a class, such as of elements.
+MISSING = frozenset({"", "-1"}).union(
+    *({word, word.lower(), word.upper(), word.capitalize()} for word in ("none", "null", "nan", "-nan", "<na>")),
+    {"NaN", "-NaN", "NaT", "NA", "N/A", "n/a", "#N/A", "#NA", "#N/A N/A", "-1.0"},
+)
+"""The labels in texts of a node without a label."""
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a label of an array of texts or objects stands for none: "", "-1", "nan", None, NaN, pandas' NA."""
+    if isinstance(label, str):
+        return label.strip() in MISSING
+    return (
+        label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label)
+    )
+
+
+def note_missing_labels(counts: Mapping[str, int]) -> None:
+    """Log a note on words that count as no label; ``counts`` says how many nodes have each."""
+    words = {word: count for word, count in counts.items() if word not in ("", "-1", "-1.0")}
+    if words:
+        shown = ", ".join(f"{word!r} ({count} nodes)" for word, count in sorted(words.items()))
+        log.warning("y holds %s, which counts as no label: if it is a class, give it another name", shown)
+
+
 def class_numbers(texts: Iterable[str]) -> dict[str, int]:
-    """Return the number of every class that labels name, in sorted order; "" and "-1" are unlabelled nodes."""
-    names = sorted(set(texts) - {"", "-1"})
+    """Return the number of every class that labels name, in sorted order; those of `MISSING` are unlabelled nodes."""
+    names = sorted({text for text in texts if not is_missing(text)})
     for name in names:
         check_name("the name of a class in y", name)
         if printable(name) != name:
@@ -172,13 +201,17 @@ def class_numbers(texts: Iterable[str]) -> dict[str, int]:
 
 def number_labels(value: ArrayLike) -> tuple[ArrayLike, tuple[str, ...]]:
     """Return texts [N] as numbers of classes, and the classes' names; other labels as they are, without names."""
-    texts: Any = value
+    labels: Any = value
     if getattr(getattr(value, "dtype", None), "kind", None) in ("O", "T", "U"):
-        texts = texts.tolist()
-    if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) for text in texts):
+        labels = labels.tolist()
+    if not isinstance(labels, (list, tuple)) or not any(isinstance(label, str) for label in labels):
         return value, ()
+    if not all(isinstance(label, str) or is_missing(label) for label in labels):
+        return value, ()
+    texts = ["" if not isinstance(label, str) else label for label in labels]
+    note_missing_labels(Counter(text.strip() for text in texts if is_missing(text)))
     numbers = class_numbers(texts)
-    return [numbers.get(text, -1) for text in texts], tuple(numbers)
+    return [-1 if is_missing(text) else numbers[text] for text in texts], tuple(numbers)
 
 
 def check_labels(
@@ -199,7 +232,9 @@ def check_labels(
     if num_classes not in (None, y.shape[1]):
         raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
     if not regression:
-        _refuse((y != 0) & (y != 1), y, "y", "0 or 1 in labels of shape [nodes, labels]")
+        _refuse(
+            (y != 0) & (y != 1) & (y == y), y, "y", "0 or 1, or NaN in no split, in labels of shape [nodes, labels]"
+        )
     return y.to(torch.float32).contiguous(), y.shape[1]
 
 

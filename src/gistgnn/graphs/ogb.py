@@ -15,7 +15,7 @@ from gistgnn.graphs.checks import check_splits
 from gistgnn.graphs.files import read_npz, reading_file, reading_raw
 from gistgnn.graphs.graph import SPLITS, Graph, draw_split, undirected_graph
 from gistgnn.graphs.named import DatasetInfo
-from gistgnn.graphs.tables import block_rows, columns_of, database, table
+from gistgnn.graphs.tables import Table, block_rows, database
 from gistgnn.utils.tensors import Array
 
 # Nodes of ogbn-products; Cluster-GCN's training nodes (the others are test nodes); how many training nodes we hold out
@@ -110,10 +110,10 @@ class OgbFiles:
     def edges(self, connection: Any, folder: Path | None = None) -> str:
         """Return SQL for all edges as they are stored, with the columns source and target."""
         if self.is_text:
-            files = [self._raw["edge"]]
-            one, other = columns_of(connection, files, header=False)
-            kinds = {one: "BIGINT", other: "BIGINT"}
-            return f"SELECT {one} AS source, {other} AS target FROM {table(files, kinds, header=False)}"
+            table = Table.read(connection, self._raw["edge"], header=False, kind="BIGINT")
+            if len(table.names) != 2:
+                raise InputError(f"{table.path}: {len(table.names)} columns; expected source and target")
+            return f"SELECT c0 AS source, c1 AS target FROM {table.rows}"
         edges = self._member("data", "edge_index")
         connection.register("given", {"source": np.ascontiguousarray(edges[0]), "target": edges[1].copy()})
         return "SELECT source, target FROM given"
@@ -128,7 +128,6 @@ class OgbFiles:
 
     def _blocks(self, path: Path, kind: str = "DOUBLE") -> Iterator[Array]:
         with database() as connection:
-            types = dict.fromkeys(columns_of(connection, [path], header=False), kind)
-            rows = connection.sql(f"FROM {table([path], types, header=False)}")
-            for batch in rows.to_arrow_reader(block_rows(len(types))):
+            table = Table.read(connection, path, header=False, kind=kind)
+            for batch in connection.sql(f"FROM {table.rows}").to_arrow_reader(block_rows(len(table.names))):
                 yield np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)

@@ -5,6 +5,7 @@ import csv
 import gzip
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gistgnn.errors import InputError, printable, reason
-from gistgnn.graphs.checks import class_numbers
-from gistgnn.graphs.folder import ArrayEntry, ArrayWriter
-from gistgnn.graphs.graph import SPLITS
-from gistgnn.utils.checks import LONGEST_NAME
 from gistgnn.utils.limits import usable_cpus
-from gistgnn.utils.tensors import Array
 
 _PARQUET = ".parquet"
 SUFFIXES = (".csv", ".csv.gz", _PARQUET)
@@ -28,11 +24,10 @@ _KEY_BYTES = 40  # of memory, for each edge of a range of targets
 _BINS = 2**14  # of targets, whose edges are counted
 
 _ENDS = ("source", "target")
-_FROM_TO = "'an edge goes from ' || " + " || ' to ' || ".join(f"coalesce({end}::VARCHAR, 'nothing')" for end in _ENDS)
-_NODE, _SPLIT = "node", "split"
-_IDS = "ids.parquet"  # the id and the number of every node, until the edges are read
-_SEVERAL = re.compile(r"y\d+")
-_NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN)(\[\d*\])?")
+_OURS = "gistgnn: "  # begins the errors that our own SQL raises
+_INDEX = re.compile(r"(unnamed: \d.*|__index_level_\d+__)?", re.IGNORECASE)  # "": a column without a name
+_NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\)|BOOLEAN)(\[\d*\])?")
+_TEXT = re.compile(r"VARCHAR|ENUM\(.*\)")
 
 
 @contextlib.contextmanager
@@ -52,8 +47,10 @@ def database(folder: Path | None = None, memory: int | None = None) -> Iterator[
     try:
         connection.execute("SET enable_progress_bar = false")  # it would be on standard output
         yield connection
-    except duckdb.Error as error:
-        raise InputError(_said(str(error))) from error
+    except (duckdb.Error, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # of the system; Arrow's reader raises others for DuckDB's errors
+            raise
+        raise InputError(_message_of(str(error))) from error
     finally:
         connection.close()
 
@@ -64,32 +61,118 @@ def is_table(path: Path) -> bool:
 
 
 def table_files(path: Path) -> list[Path]:
-    """Return the files of a table: the path itself, or the tables in a folder in the order of their names."""
-    files = sorted(file for file in path.iterdir() if is_table(file)) if path.is_dir() else [path]
+    """Return the files of a table: the path itself, or the tables in a folder: part_2 comes before part_10."""
+    files = [path]
+    if path.is_dir():
+        files = [file for file in path.iterdir() if is_table(file) and not file.name.startswith(".")]
+        files.sort(key=lambda file: (_natural(file.name), file.name))
     if not files or not is_table(files[0]):
         raise InputError(f"{path}: expected a table in a {', '.join(SUFFIXES)} file, or a folder of them")
     for file in files:
         if not file.is_file():
             raise InputError(f"{file}: {'expected a regular file' if file.exists() else 'no such file'}")
+        if _is_parquet(file) != _is_parquet(files[0]):
+            raise InputError(f"{path}: holds CSV and Parquet, such as {files[0].name} and {file.name}; expected one")
     return files
 
 
-def columns_of(connection: Any, files: list[Path], *, header: bool = True) -> dict[str, str]:
-    """Return the names of a table's columns, and their types; text has none, which is ""."""
-    first, *others = (_columns_of(connection, file, header) for file in files)
-    for file, columns in zip(files[1:], others, strict=True):
-        if list(columns) != list(first):
-            raise InputError(f"{file}: its columns are not those of {files[0]}")
-    return first
+def _natural(name: str) -> list[tuple[str, int]]:
+    """Return a key that sorts names by the numbers in them: pairs of the text before a number, and the number."""
+    pieces = re.split(r"([0-9]+)", name.lower())
+    return [(text, int(number)) for text, number in zip(pieces[::2], [*pieces[1::2], "0"], strict=True)]
 
 
-def table(files: list[Path], types: dict[str, str], *, header: bool = True) -> str:
-    """Return SQL for all rows of the files of a table; ``types`` are those of a text file's columns, in order."""
-    names = ", ".join(map(quoted, map(str, files)))
-    if files[0].name.lower().endswith(_PARQUET):
-        return f"read_parquet([{names}])"
-    columns = ", ".join(f"{quoted(name)}: '{kind or 'VARCHAR'}'" for name, kind in types.items())
-    return f"read_csv([{names}], header={header}, {_DIALECT}, auto_detect=false, columns={{{columns}}})"
+def _is_parquet(file: Path) -> bool:
+    return file.name.lower().endswith(_PARQUET)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a table in files, known by their places: names may be any texts.
+
+    Attributes:
+        path: what the user has given: a file or a folder.
+        names: the name of each column, as the files have it.
+        kinds: the type of each column in SQL; text files have texts.
+        rows: SQL for all rows in their order; the columns are c0, c1, ...
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    rows: str
+
+    @classmethod
+    def read(cls, connection: Any, path: Path, *, header: bool = True, kind: str = "VARCHAR") -> "Table":
+        """Read the names and types of the columns; ``kind`` is the type of all columns of text files."""
+        files = table_files(path)
+        names, *others = (_names_of(file, header) for file in files)
+        for file, columns in zip(files[1:], others, strict=True):
+            if columns != names:
+                raise InputError(f"{file}: its columns are not those of {files[0]}")
+        listed = ", ".join(quoted(str(file)) for file in files)
+        places = [f"c{place}" for place in range(len(names))]
+        if _is_parquet(files[0]):
+            # By names, as otherwise the types of the first file are those of all: 1.5 would become 2.
+            rows = f"read_parquet([{listed}], union_by_name=true) AS columns_by_place({', '.join(places)})"
+            kinds = [row[1] for row in connection.sql(f"DESCRIBE SELECT * FROM {rows}").fetchall()]
+        else:
+            types = ", ".join(f"'{place}': '{kind}'" for place in places)
+            rows = f"read_csv([{listed}], header={header}, {_DIALECT}, auto_detect=false, columns={{{types}}})"
+            kinds = [kind] * len(names)
+        return cls(path, tuple(names), tuple(kinds), rows)
+
+    def check_names(self) -> None:
+        """Refuse two columns of the same name; those without a name are told apart by their places."""
+        for place, name in enumerate(self.names):
+            first = self.names.index(name)
+            if first < place and not self.is_index(place):
+                both = f"columns {first + 1} and {place + 1} are both called {printable(name)[:80]!r}"
+                raise InputError(f"{self.path}: {both}: rename one")
+
+    def is_index(self, place: int) -> bool:
+        """Whether a column has no name of its own, such as the index of a table that pandas has written."""
+        return _INDEX.fullmatch(self.names[place]) is not None
+
+    def title(self, place: int) -> str:
+        """Return what a message calls a column."""
+        name = printable(self.names[place])[:80]
+        return f"the column {name}" if name else f"column {place + 1}, which has no name,"
+
+    def is_text(self, place: int) -> bool:
+        return _TEXT.fullmatch(self.kinds[place]) is not None
+
+    def is_number(self, place: int) -> bool:
+        return _NUMBER.fullmatch(self.kinds[place]) is not None
+
+    def text(self, place: int) -> str:
+        """Return SQL for the cells of a column as texts without spaces around them; a missing cell is ''."""
+        return f"coalesce(trim(c{place}::VARCHAR), '')"
+
+    def number(self, place: int) -> str:
+        """Return SQL for the cells of a column as numbers, or lists of numbers; NULL where there is none."""
+        column = f"c{place}"
+        if self.is_text(place):
+            value = f"TRY_CAST({column}::VARCHAR AS DOUBLE)"
+            truth = f"CASE lower(trim({column}::VARCHAR)) WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+            return f"CASE WHEN {value} IS NULL THEN {truth} ELSE {value} END"
+        if self.kinds[place] == "FLOAT" or self.kinds[place].endswith("]"):
+            return column
+        return f"{column}::DOUBLE"
+
+    def identity(self, place: int) -> str:
+        """Return SQL for ids as texts that are equal where the ids are: 5, 5.0 and "5" are one."""
+        if self.kinds[place] in ("FLOAT", "DOUBLE"):
+            column = f"c{place}"
+            whole = f"{column} = floor({column}) AND abs({column}) < 9e18"
+            return f"CASE WHEN {whole} THEN {column}::BIGINT::VARCHAR ELSE {self.text(place)} END"
+        # Numbers with decimals are those of pandas, with e+ those of R.
+        text = self.text(place)
+        plain = rf"regexp_replace({text}, '^([+-]?\d+)\.0*$', '\1')"
+        return (
+            rf"CASE WHEN regexp_full_match({text}, '\d(\.\d+)?e\+\d\d') THEN TRY_CAST({text} AS HUGEINT)::VARCHAR "
+            rf"ELSE {plain} END"
+        )
 
 
 def block_rows(columns: int) -> int:
@@ -97,42 +180,64 @@ def block_rows(columns: int) -> int:
     return max(_BLOCK // (8 * columns), 1)
 
 
-def quoted(text: str, by: str = "'") -> str:
-    """Return a text as SQL quotes it; a name is quoted by double quotes."""
-    return f"{by}{text.replace(by, by + by)}{by}"
+def quoted(text: str) -> str:
+    """Return a text as SQL quotes it."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
 
 
-def _columns_of(connection: Any, file: Path, header: bool) -> dict[str, str]:
-    if file.name.lower().endswith(_PARQUET):
-        rows = connection.sql(f"DESCRIBE SELECT * FROM read_parquet({quoted(str(file))})").fetchall()
-        return {row[0].strip(): row[1] for row in rows}
+def _names_of(file: Path, header: bool) -> list[str]:
+    if _is_parquet(file):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return [name.strip() for name in pq.read_schema(file).names]
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{file}: is damaged, or no Parquet ({reason(error)})") from error
     opener: Any = gzip.open if file.suffix.lower() == ".gz" else open
     try:
-        with opener(file, "rt", encoding="utf-8-sig") as opened:
-            names = [name.strip() for name in next(csv.reader([opened.readline()]), [])]
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as opened:
+            names = [name.strip() for name in next(csv.reader(opened), [])]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{file}: cannot be read ({reason(error)})") from error
+        raise InputError(f"{file}: cannot be read ({reason(error)}); expected a CSV in UTF-8") from error
     if not header:
-        return {f"column{k}": "" for k in range(len(names))}
+        return [f"column {place + 1}" for place in range(len(names))]
     if not any(names):
         raise InputError(f"{file}: there is no line with the names of the columns")
-    return dict.fromkeys(names, "")
+    for mark, title in ((";", "semicolons"), ("\t", "tabs")):
+        if len(names) == 1 and mark in names[0]:
+            raise InputError(f"{file}: the columns are separated by {title}; expected commas")
+    return names
 
 
-def _said(text: str) -> str:
-    """Return DuckDB's message on one line, with the file and line of a CSV error, and without its advice."""
-    file, line = re.search(r"^  file = (.+)$", text, re.M), re.search(r"CSV Error on Line: (\d+)", text)
-    text = re.sub(r"^[A-Z][\w -]* Error: ", "", text)
-    if file and "invalid state" in text:
+def _message_of(text: str) -> str:
+    """Return what an error of DuckDB means, on one line, with the file and line of a CSV error."""
+    if _OURS in text:
+        return printable(text.split(_OURS, 1)[1])
+    file = re.search(r"^  file = (.+)$", text, re.M)
+    line = re.search(r"CSV Error on Line: (\d+)", text)
+    place = f"{file[1]}, line {line[1]}" if file and line else file[1] if file else "the table"
+    cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
+    value = re.search(r"Could not convert string \"(.*)\" to", text, re.DOTALL)
+    if cells:
+        meaning = f"{cells[2]} values; expected {cells[1]}, one for each column"
+    elif value:
+        meaning = f"{value[1][:80]!r}; expected a number"
+    elif "unicode" in text.lower():
+        meaning = "holds bytes that are no UTF-8: save the table as UTF-8"
+    elif "unterminated quote" in text:
+        meaning = "a quote is not closed, or not doubled within quotes"
+    elif file and "invalid state" in text:
         alike = f"make them alike, such as by: sed -i 's/\\r$//' {file[1]}"
-        return printable(f"{file[1]}: some lines end in LF and others in CR LF, or a quote is not doubled; {alike}")
-    if not file or not line:
-        return printable(" ".join(text.split("\n\n")[0].split()))
-    what = re.search(r'Error when converting column "(.*)"\. (.*)', text)
-    said = f"{what[1]}: {what[2]}" if what else " ".join(text.split("\n")[2:3])
-    feature = what and what[1] not in (*_ENDS, _NODE, _SPLIT, "y")
-    hint = f"; features are numbers, and a column of ids has to be called {_NODE}" if feature else ""
-    return printable(f"{file[1]}, line {line[1]}: {said}{hint}")
+        meaning = f"some lines end in LF and others in CR LF, or a quote is not doubled; {alike}"
+    elif "maximum_line_size" in text.lower() or "maximum line size" in text.lower():
+        meaning = "is longer than 2 MB: a quote may not be closed"
+    elif "memory" in text.lower():
+        return "sorting the tables takes more memory than it may: give more --memory, or make room on the disk"
+    else:
+        meaning = f"cannot be read ({' '.join(text.split(chr(10) + chr(10))[0].split())})"
+    return printable(f"{place}: {meaning}")
 
 
 def sorted_keys(
@@ -162,137 +267,18 @@ def sorted_keys(
         bins, counts = bins[count:], counts[count:]
 
 
+def refusal(expected: str) -> str:
+    """Return SQL that ends with an error, which names an edge by its columns source and target."""
+    ends = " || ' to ' || ".join(f"coalesce(nullif(trim({end}::VARCHAR), ''), 'nothing')" for end in _ENDS)
+    return f"error('{_OURS}an edge goes from ' || {ends} || {expected})"
+
+
 def _checked(edges: str, nodes: int) -> str:
     """Return SQL for edges as int32, which ends with an error at an edge of no nodes."""
-    valid = " AND ".join(f"{end} BETWEEN 0 AND {nodes - 1} AND {end} = floor({end})" for end in _ENDS)
-    problem = f"{_FROM_TO} || '; expected node numbers from 0 to {nodes - 1}'"
-    source = f"CASE WHEN {valid} THEN source::INTEGER ELSE error({problem}) END"
-    return f"SELECT {source} AS source, target::INTEGER AS target FROM ({edges})"
-
-
-class TablesSource:
-    """A table of edges with the columns `source` and `target`, and a table of nodes: CSV or Parquet files, or folders.
-
-    The table of nodes has a row for each node, with the columns `y` (or `y0`, `y1`, ... for several labels), `split`
-    (train, val, test or empty) and optionally `node`, the id that edges name it by; otherwise that is the row's number.
-    All others are features. In Parquet, `x` and `y` may be columns of lists.
-    """
-
-    classes, undirected = None, False
-    has_ids = False  # known after `node_blocks`: whether a node's id is another than its number
-
-    def __init__(self, edges: Path, nodes: Path) -> None:
-        self.name, self.edges_in, self.nodes_in = printable(edges.name.partition(".")[0]), str(edges), str(nodes)
-        self._edges, self._nodes = table_files(edges), table_files(nodes)
-        with database() as connection:
-            self._edge_types = columns_of(connection, self._edges)
-            if set(self._edge_types) != set(_ENDS):
-                found = ", ".join(self._edge_types)
-                hint = "expected source and target alone (edge data comes from a .npz or .pt)"
-                raise InputError(f"{edges}: the columns are {found}; {hint}")
-            types = columns_of(connection, self._nodes)
-            self._classes = _class_numbers(connection, self._nodes, types)
-        self._y = ["y"] if "y" in types else [name for name in types if _SEVERAL.fullmatch(name)]
-        if not self._y or _SPLIT not in types:
-            others = sorted(types.keys() - {"y", _SPLIT, _NODE}, key=lambda name: (name[-1:].isdigit(), name))
-            expected = f"expected y, split, and features: rename the one of {', '.join(others[:10])} that has it"
-            raise InputError(f"{nodes}: there is no column {_SPLIT if self._y else 'y'}; {expected}")
-        self._x = [name for name in types if name not in (*self._y, _SPLIT, _NODE)]
-        if not self._x:
-            raise InputError(f"{nodes}: there are no features; expected more columns than y and split")
-        self.class_names, texts = tuple(self._classes), (_SPLIT, _NODE, "y") if self._classes else (_SPLIT, _NODE)
-        self._types = _numbers(nodes, types, [name for name in types if name not in texts])
-
-    def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
-        start = 0
-        with database() as connection:
-            names = {name: quoted(name, '"') for name in self._types}
-            if _NODE in names:
-                names[_NODE] = f"TRY_CAST(trim({_NODE}::VARCHAR) AS DOUBLE) AS {_NODE}"
-            query = f"SELECT {', '.join(names.values())} FROM {table(self._nodes, self._types)}"
-            for batch in connection.sql(query).to_arrow_reader(block_rows(len(self._x))):
-                if _NODE in self._types:
-                    numbers = batch.column(_NODE).to_numpy(zero_copy_only=False)
-                    self.has_ids |= bool((numbers != np.arange(start, start + len(numbers))).any())
-                x, y = _matrix(batch, self._x, start), self._labels(batch, start)
-                yield x, y[:, 0] if y.shape[1] == 1 else y.astype(np.float32), _splits(batch.column(_SPLIT), start)
-                start += len(x)
-
-    def _labels(self, batch: Any, start: int) -> Array:
-        if not self._classes:
-            return _matrix(batch, self._y, start)
-        return np.array([[self._classes.get((text or "").strip(), -1)] for text in batch.column("y").to_pylist()])
-
-    def write_ids(self, folder: Path, memory: int) -> ArrayEntry:
-        """Write the nodes' ids, for the graph and for `edges`."""
-        with database(folder, memory) as connection:
-            file, rows = quoted(str(folder / _IDS)), table(self._nodes, self._types)
-            numbered = f"SELECT trim({_NODE}::VARCHAR) AS id, row_number() OVER () - 1 AS number FROM {rows}"
-            connection.execute(f"COPY ({numbered}) TO {file} (FORMAT parquet)")
-            known = f"SELECT coalesce(id, '') AS name FROM {file}"
-            twice = f"SELECT name FROM ({known}) GROUP BY name HAVING count(*) > 1 OR name = '' LIMIT 1"
-            for (text,) in connection.sql(twice).fetchall():
-                what = f"node {printable(text)[:80]!r} is in two rows" if text else "a node has no id"
-                raise InputError(f"{what}; expected a row for each node, with an id of its own in the column {_NODE}")
-            if (width := connection.sql(f"SELECT max(strlen(id)) FROM {file}").fetchall()[0][0]) > LONGEST_NAME:
-                raise InputError(f"the id of a node has {width} bytes; expected at most {LONGEST_NAME}")
-            writer = ArrayWriter(folder, "id", np.uint8, (width,))
-            for batch in connection.sql(f"SELECT id FROM {file} ORDER BY number").to_arrow_reader(block_rows(width)):
-                ids = np.array([text.encode() for text in batch.column("id").to_pylist()], f"S{width}")
-                writer.append(ids.view(np.uint8).reshape(-1, width))
-            return writer.finish()
-
-    def edges(self, connection: Any, folder: Path) -> str:
-        if not self.has_ids:
-            types = _numbers(Path(self.edges_in), self._edge_types, _ENDS)
-            return f"SELECT source, target FROM {table(self._edges, types)}"
-        file, rows = quoted(str(folder / _IDS)), table(self._edges, self._edge_types)
-        problem = f"error({_FROM_TO} || '; expected ids of the column {_NODE}')"
-        found = (f"CASE WHEN {end}s.number IS NULL THEN {problem} ELSE {end}s.number END AS {end}" for end in _ENDS)
-        joins = (f"LEFT JOIN {file} AS {end}s ON trim({end}::VARCHAR) = {end}s.id" for end in _ENDS)
-        return f"SELECT {', '.join(found)} FROM {rows} {' '.join(joins)}"
-
-
-def _class_numbers(connection: Any, files: list[Path], types: dict[str, str]) -> dict[str, int]:
-    """Return the numbers of the classes that the column y names; none, if its first label is a number."""
-    kind, rows = types.get("y"), table(files, types)
-    first = f"SELECT TRY_CAST(trim(y) AS DOUBLE) FROM {rows} WHERE trim(y) NOT IN ('', '-1') LIMIT 1"
-    if kind not in ("", "VARCHAR") or connection.sql(first).fetchall() != [(None,)]:
-        return {}
-    distinct = connection.sql(f"SELECT DISTINCT y FROM {rows} WHERE y IS NOT NULL").fetchall()
-    return class_numbers(text.strip() for (text,) in distinct)
-
-
-def _numbers(path: Path, types: dict[str, str], names: Any) -> dict[str, str]:
-    """Return how columns are read: numbers in text as DOUBLE. Refuse other types in Parquet."""
-    for name in names:
-        kind = types.get(name, "BIGINT")
-        if kind and (not _NUMBER.fullmatch(kind) or (name in _ENDS and "INT" not in kind)):
-            expected = "integers" if name in _ENDS else "numbers"
-            raise InputError(f"{path}: the column {name} is {kind}; expected {expected}")
-    return {name: kind or ("DOUBLE" if name in names else "") for name, kind in types.items()}
-
-
-def _matrix(batch: Any, names: list[str], start: int) -> Array:
-    """Return columns of numbers, or a column of lists, side by side: [n, k]."""
-    columns = []
-    for name in names:
-        column = batch.column(name)
-        flat = column.flatten() if hasattr(column, "flatten") else column
-        if column.null_count or flat.null_count:
-            row = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
-            raise InputError(f"{name} of node {start + row} is missing; expected a number")
-        if hasattr(column, "offsets") and len(np.unique(np.diff(column.offsets))) > 1:
-            raise InputError(f"{name} has lists of different lengths from node {start} on")
-        columns.append(flat.to_numpy(zero_copy_only=False).reshape(len(column), -1))
-    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
-
-
-def _splits(column: Any, start: int) -> npt.NDArray[np.uint8]:
-    known = {**SPLITS, "": 0}
-    texts = [(text or "").strip() for text in column.to_pylist()]
-    for row, text in enumerate(texts):
-        if text not in known:
-            said = repr(printable(text)[:80])
-            raise InputError(f"split of node {start + row} is {said}; expected train, val, test or nothing")
-    return np.array([known[text] for text in texts], np.uint8)
+    numbers = ", ".join(f"TRY_CAST({end} AS DOUBLE) AS {end}_number" for end in _ENDS)
+    valid = " AND ".join(
+        f"{end}_number BETWEEN 0 AND {nodes - 1} AND {end}_number = floor({end}_number)" for end in _ENDS
+    )
+    problem = refusal(f"'; expected node numbers from 0 to {nodes - 1}'")
+    source = f"CASE WHEN {valid} THEN source_number::INTEGER ELSE {problem} END"
+    return f"SELECT {source} AS source, target_number::INTEGER AS target FROM (SELECT *, {numbers} FROM ({edges}))"

@@ -6,6 +6,7 @@ for all edges with the columns source and target. Messages name where they are: 
 """
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +16,17 @@ import torch
 
 from gistgnn.errors import InputError, printable
 from gistgnn.graphs import folder as folders
-from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits, naming
+from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits, naming, to_tensor
+from gistgnn.graphs.columns import Rounding, counting_columns, note_columns
+from gistgnn.graphs.conversion.tables_source import TablesSource
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest
 from gistgnn.graphs.graph import Graph, masks_of
 from gistgnn.graphs.named import find, load
 from gistgnn.graphs.ogb import OgbFiles, is_ogb
 from gistgnn.graphs.synthetic_blocks import Blocks
-from gistgnn.graphs.tables import TablesSource, database, is_table, sorted_keys
+from gistgnn.graphs.tables import database, is_table, sorted_keys
+from gistgnn.storage.tensors import map_array
 from gistgnn.utils.checks import LONGEST_NAME, check_number
 from gistgnn.utils.console import spinner
 from gistgnn.utils.formats import size
@@ -104,8 +108,11 @@ def _write_source(source: "Source", name: str, folder: Path, undirected: bool, m
 def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry], int, bool]:
     """Check and write x, y and split; return also the number of classes, and whether nodes have several labels."""
     labels, splits, file = [], [], None
+    rounding = Rounding()
     for x, y, split in source.node_blocks():
-        features = check_features(x, 0 if file is None else file.rows).numpy()
+        values = to_tensor(x, "x")
+        features = check_features(values, 0 if file is None else file.rows).numpy()
+        rounding.add(values)
         file = file or ArrayWriter(folder, "x", np.float32, features.shape[1:])
         if features.shape[1:] != file.columns:
             wrong = f"{features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
@@ -120,7 +127,10 @@ def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry],
     checked, classes = check_labels(np.concatenate(labels), file.rows, source.classes)
     split = np.concatenate(splits)
     check_splits(masks_of(split), checked)
-    arrays = {"x": file.finish(), "y": folders.write_array(folder, "y", checked.numpy())}
+    arrays = {"x": file.finish()}
+    names: Sequence[str] = source.feature_names if isinstance(source, TablesSource) else ()
+    note_columns(rounding.losses(), counting_columns(map_array(folder / "x.npy")), names)
+    arrays |= {"y": folders.write_array(folder, "y", checked.numpy())}
     return arrays | {"split": folders.write_array(folder, "split", split)}, classes, checked.ndim == 2
 
 
