@@ -170,7 +170,11 @@ DOUBTS: list[tuple[dict[str, Any], str]] = [
     ({"edge_index": torch.cat([ONE_WAY, AT.repeat(2, 1)], dim=1)}, "0% of the edges of graph have a reverse edge"),
     ({"edge_weight": torch.linspace(1, -2, 58)}, "edge_weight has negative values, such as -2"),
     ({"y": one_hot(CLASSES)}, "y has one 1 in every row"),
+    ({"y": put(one_hot(CLASSES), 4, 0)}, "y has one 1 in 29 rows, none in 1 and nowhere two"),
+    ({"y": put(one_hot(CLASSES), slice(20), 0)}, "y has one 1 in 10 rows, none in 20 and nowhere two"),
+    ({"y": put(one_hot(CLASSES).double(), 4, math.nan), "train": [0, 1]}, "y has one 1 in every row"),
     ({"y": torch.cat([one_hot(CLASSES), torch.ones(30, 1)], dim=1)}, ""),
+    ({"y": put(one_hot(CLASSES), (4, slice(None)), 1)}, ""),
     ({"y": 1000 + AT.float(), "regression": True}, "y has a mean of 1004 and a deviation of 2.582, which takes long"),
     ({"y": torch.where(CLASSES == 2, 9, CLASSES)}, "no node has class 2, 3, 4, 5, 6, ...: the model"),
 ]

@@ -28,8 +28,8 @@ def note_doubts(graph: Graph) -> None:
         )
     if graph.edge_weight is not None and (low := float(sample_of(graph.edge_weight).min())) < 0:
         log.warning(f"edge_weight has negative values, such as {low:.4g}: a GCNConv takes roots of their sums")
-    if graph.multi_label and graph.num_classes > 1 and bool((graph.y.sum(dim=1) == 1).all()):
-        log.warning("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")
+    if graph.multi_label and graph.num_classes > 1:
+        _note_one_hot(graph.y)
     if graph.regression:
         y = graph.y[graph.train].double()
         if y.numel() and bool((y.mean(dim=0).abs() > 10 * y.std(dim=0, correction=0)).any()):
@@ -42,6 +42,22 @@ def note_doubts(graph: Graph) -> None:
         shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         outputs = f"the model has {graph.num_classes} outputs; number the classes from 0 on"
         log.warning(f"no node has class {shown}: {outputs}")
+
+
+def _note_one_hot(y: Tensor) -> None:
+    """Log a note if no node has two labels [N, K]: these are classes, and a row of zeros is an unlabelled node."""
+    counts = y.sum(dim=1)
+    with_one, empty = int((counts == 1).sum()), int((counts == 0).sum())
+    if int((counts > 1).sum()) or not with_one:
+        return
+    if not empty:
+        log.warning("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")
+        return
+    log.warning(
+        f"y has one 1 in {with_one} rows, none in {empty} and nowhere two, and counts as several labels per node: for "
+        f"classes, of which {empty} nodes have none, give torch.where(y.sum(1) > 0, y.argmax(1), -1), and take nodes "
+        "with -1 out of the splits"
+    )
 
 
 def note_homophily(graph: Graph) -> None:
