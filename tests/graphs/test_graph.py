@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import coo_matrix, csr_matrix
 from torch.nn.functional import one_hot
 from torch_geometric.data import HeteroData
 
@@ -36,6 +37,11 @@ def put(tensor: torch.Tensor, index: Any, value: float) -> torch.Tensor:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x": torch.ones(6)}, "x has shape [6]; expected [nodes, features]"),
     ({"x": np.array([["a", "b"]] * 6)}, "x has dtype <U1; expected a dense array of real numbers"),
+    ({"x": csr_matrix(np.eye(6))}, "x is a csr_matrix, which is sparse; expected a dense array: call .toarray() on it"),
+    (
+        {"edge_index": coo_matrix(np.eye(6))},
+        "edge_index is a coo_matrix, which is sparse; expected a dense array: give",
+    ),
     ({"x": [[1.0], [1.0, 2.0]]}, "x cannot be converted to an array"),
     ({"x": put(X, (3, 1), math.nan)}, "x[3, 1] is nan; expected finite float32 values: clean or impute the features"),
     ({"x": np.full((6, 1), 1e300)}, "x[0, 0] is inf"),
@@ -51,6 +57,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"y": [-1] * 6}, "y holds no label but -1 (unlabelled); expected at least 2 classes"),
     ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1, expected an integer >= 2"),
     ({"y": put(MULTI, (4, 2), 2)}, "y[4, 2] is 2.0; expected 0 or 1"),
+    ({"y": put(MULTI, (1, 2), math.nan)}, "y[1] is not finite, but train holds node 1: take it out of train"),
     ({"num_classes": 10**6}, "num_classes is 1000000, expected an integer from 2 to 10000"),
     ({"y": MULTI, "num_classes": 4}, "y has 3 columns and num_classes is 4"),
     ({"edge_index": torch.zeros(5, 2, dtype=torch.long)}, "[5, 2]; expected [2, edges]: transpose it"),
@@ -130,6 +137,45 @@ def test_labels_in_any_integer_form() -> None:
     assert (several.multi_label, several.num_classes, several.y.dtype) == (True, 2, torch.float32)
 
 
+def test_nodes_of_no_split_may_lack_some_of_several_labels() -> None:
+    y = put(torch.eye(3).repeat(2, 1), (5, slice(None)), math.nan)
+    graph = Graph.build(**arguments(y=put(y, (4, 1), math.nan), test=[3]))
+    assert (graph.multi_label, graph.num_classes) == (True, 3)
+    assert graph.y.isnan().sum(dim=1).tolist() == [0, 0, 0, 0, 1, 3]
+
+
+MISSING = [
+    None,
+    float("nan"),
+    np.float64("nan"),
+    "nan",
+    "None",
+    "<NA>",
+    "NaN",
+    "null",
+    "NULL",
+    "",
+    " ",
+    "NA",
+    "n/a",
+    "-1",
+]
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_a_missing_label_is_no_class(missing: Any) -> None:
+    labels = ["b", "a", "b", "a", "Na", missing]
+    forms: list[Any] = [labels, np.array(labels, object)]
+    forms += [np.array(labels)] if isinstance(missing, str) else []
+    for y in forms:
+        with logged(logging.WARNING) as notes:
+            graph = Graph.build(**arguments(y=y))
+        assert graph.class_names == ("Na", "a", "b")
+        assert graph.y.tolist() == [2, 1, 2, 1, 0, -1]
+        is_word = isinstance(missing, str) and missing.strip() not in ("", "-1")
+        assert any(f"{missing!r} (1 nodes)" in note for note in notes) == is_word
+
+
 def test_features_of_any_real_type_become_float32() -> None:
     for dtype in (np.uint8, np.uint16, np.int16, np.float16, np.longdouble, bool):
         graph = Graph.build(**arguments(x=np.ones((6, 3), dtype=dtype)[:, ::-1]))
@@ -201,6 +247,36 @@ def test_edges_that_say_nothing_of_the_classes_are_noted(model: type[GNN], same:
     with logged(logging.WARNING) as notes:
         GIST(lambda widths: model(3, widths, 2), (4,)).fit(graph, epochs=1, progress=False)
     assert any("adjusted homophily" in note and "try GraphSAGE" in note for note in notes) == noted
+
+
+COUNTED = np.arange(20.0)
+COLUMNS: list[tuple[Any, str]] = [
+    (COUNTED, "x[:, 1] numbers the rows"),
+    (COUNTED + 7, "x[:, 1] numbers the rows"),
+    (np.random.default_rng(0).permutation(20), "x[:, 1] numbers the rows"),
+    (COUNTED * 2, ""),
+    (COUNTED // 2, ""),
+    (COUNTED.clip(1), ""),
+    (np.arange(20) * 5 + 2**25, "x[:, 1] has whole numbers such as 33554437, which float32 makes 33554436"),
+    (np.arange(20) * 2**9 + 2**53 + 1, "x[:, 1] has whole numbers such as 900719925474"),
+    (np.arange(20) * 7.5 + 1.7e9, "x[:, 1] varies by 43.2 around 1.70000007e+09"),
+    (np.arange(20) * 1e-9 + 1, "x[:, 1] varies by 5.77e-09"),
+    (np.arange(20) ** 2 * 0.1 + 2**24, ""),
+    (np.arange(20) * 4 + 2**25, ""),
+]
+
+
+@pytest.mark.parametrize(("column", "note"), COLUMNS)
+def test_columns_that_may_not_be_features(column: Any, note: str) -> None:
+    x = np.stack([np.sqrt(np.arange(20)), column], axis=1)
+    ring = [range(20), [*range(1, 20), 0]]
+    valid = {"edge_index": ring, "y": [0, 1] * 10, "train": range(9), "val": [9]}
+    forms: list[Any] = [x, torch.from_numpy(x), x.tolist()]
+    forms += [x.astype(np.int64)] if column.dtype == np.int64 else []
+    for form in forms:
+        with logged(logging.WARNING) as notes:
+            Graph.build(form, **valid)
+        assert [note in text for text in notes] == [True] * bool(note), notes
 
 
 @pytest.mark.parametrize(("offset", "said"), [(1e9, True), (1e6, False), (0.1, False)])

@@ -6,19 +6,22 @@ import struct
 import warnings
 import zipfile
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
+from scipy.sparse import csr_matrix
+from torch_geometric.data import Data, HeteroData, InMemoryDataset
+from torch_geometric.transforms import ToSparseTensor
 
-from gistgnn.graphs import Graph, load_file, load_nodes, save_file
+from gistgnn.graphs import Graph, from_hetero, load_file, load_nodes, save_file
 from tests.helpers.edges import edge_graph
 from tests.helpers.refusals import refused
 
-from .samples import Malicious, arguments, arrays_of, as_data
+from .samples import Malicious, arguments, arrays_of, as_data, assert_equal
 
 EMPTY = torch.zeros(6, 2)
 SMALL = Graph.build(**arguments())
@@ -100,7 +103,14 @@ def test_wrong_values_name_the_file(tmp_path: Path) -> None:
     for content, said in (
         (Data(x=torch.ones(3, 2)), "the Data has no edge_index, y, train_mask, val_mask; expected"),
         ({"x": torch.ones(2)}, "the data is a dict; expected"),
-        ((Data(), None), "the data is a tuple; expected a torch_geometric.data.Data: for a label of each graph see "),
+        ((Data(), Data()), "the data is a tuple; expected a torch_geometric.data.Data: for a label of each graph see "),
+        (
+            as_data(SMALL, names=np.array([1])),
+            "its names is of NumPy: data.names = torch.as_tensor(data.names), or del",
+        ),
+        (as_data(SMALL, a={"b": [np.float64(2)]}, c="d"), "its b is of NumPy"),
+        (as_data(SMALL, x=csr_matrix(SMALL.x)), "its x is of SciPy: data.x = torch.as_tensor(data.x.toarray())"),
+        (as_data(SMALL, day=date(2026, 1, 2)), "its day is a datetime.date: del data.day"),
         (Data(x=SMALL.x, edge_label=SMALL.y), "for links see examples/link_prediction.py"),
         (looked_at, "write it with torch.save(Data.from_dict(data.to_dict()), path)"),
         (torch.ones(3), "the data is a Tensor; expected"),
@@ -159,6 +169,64 @@ def test_tensors_that_are_not_plain(tmp_path: Path) -> None:
         if isinstance(value := make(), torch.Tensor):
             with refused(message):
                 Graph.build(**arguments(x=value))
+
+
+class OneFile(InMemoryDataset):
+    """A data set of PyG, as its users write them: process() saves, and processed/data.pt is what is left."""
+
+    raw_file_names: ClassVar[list[str]] = []
+    processed_file_names = "data.pt"
+
+    def __init__(self, root: Path, graphs: list[Any]) -> None:
+        self.graphs = graphs
+        super().__init__(str(root), log=False)
+
+    def process(self) -> None:
+        self.save(self.graphs, self.processed_paths[0])
+
+
+def test_what_a_data_set_of_pyg_has_saved(tmp_path: Path) -> None:
+    data = as_data(SMALL)
+    typed = HeteroData({"a": dict(data.items())})
+    typed["a", "to", "a"].edge_index = typed["a"].pop("edge_index")
+    for name, graph, expected in (("one", data, SMALL), ("typed", typed, Graph.from_pyg(from_hetero(typed)))):
+        OneFile(tmp_path / name, [graph])
+        assert_equal(load_file(tmp_path / name / "processed/data.pt"), expected)
+        OneFile(tmp_path / f"two {name}", [graph, graph])
+        refuses(tmp_path / f"two {name}" / "processed/data.pt", "holds 2 graphs of a data set; expected one: for a")
+    torch.save((data, None), tmp_path / "old.pt")
+    assert_equal(load_file(tmp_path / "old.pt"), SMALL)
+
+
+@pytest.mark.parametrize("layout", [None, torch.sparse_coo])
+@pytest.mark.parametrize("name", ["", "edge_weight", "edge_attr"])
+def test_adj_t_has_the_edges_the_other_way_round(tmp_path: Path, layout: Any, name: str) -> None:
+    values = {"": None, "edge_weight": torch.rand(40), "edge_attr": torch.rand(40, 3)}[name]
+    pairs = torch.randperm(36)[:40].sort(descending=True).values
+    edges, values = torch.stack([pairs // 6, pairs % 6]), None if values is None else values[: len(pairs)]
+    whole = as_data(SMALL, edge_index=edges, **({name: values} if name else {}))
+    expected = Graph.from_pyg(whole)
+    sparse = ToSparseTensor(layout=layout)(whole.clone())
+    assert "edge_index" not in sparse
+    assert_equal(Graph.from_pyg(sparse), expected)
+    torch.save(sparse, tmp_path / "g.pt")
+    refuses(tmp_path / "g.pt", "write it with torch.save(Data.from_dict(data.to_dict()), path)")
+    torch.save(Data.from_dict(sparse.to_dict()), tmp_path / "g.pt")
+    assert_equal(load_file(tmp_path / "g.pt"), expected)
+    _, edge_index, edge_data, _ = load_nodes(tmp_path / "g.pt")
+    assert torch.equal(edge_index, expected.edge_index)
+    assert edge_data.keys() == expected.edge_data.keys()
+    assert all(torch.equal(value, expected.edge_data[key]) for key, value in edge_data.items())
+
+
+def test_adj_t_of_torch_sparse_and_none() -> None:
+    class SparseTensor:
+        def coo(self) -> tuple[Any, Any, Any]:
+            return SMALL.edge_index[1], SMALL.edge_index[0], None
+
+    assert_equal(Graph.from_pyg(as_data(SMALL, edge_index=None, adj_t=SparseTensor())), SMALL)
+    with refused("adj_t is a Tensor; expected a sparse matrix"):
+        Graph.from_pyg(as_data(SMALL, edge_index=None, adj_t=torch.eye(6)))
 
 
 def test_no_pickle_is_executed(tmp_path: Path) -> None:

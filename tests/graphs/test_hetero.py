@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.transforms import ToSparseTensor
 
 from gistgnn import GIST
 from gistgnn.graphs import from_hetero, load_file, load_nodes
 from tests.cli.in_process import run
 from tests.helpers.edges import Relational
+from tests.helpers.logs import logged
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
@@ -52,6 +54,29 @@ def test_edges_are_those_of_to_homogeneous_and_features_are_in_blocks() -> None:
     torch.testing.assert_close(scaled, (authors - authors.mean(0)) / authors.std(0, correction=0))
 
 
+def test_adj_t_of_every_edge_type() -> None:
+    data, generator = library(), torch.Generator().manual_seed(1)
+    without = from_hetero(ToSparseTensor()(library()))
+    assert "edge_weight" not in without
+    assert without.edge_index.shape == from_hetero(data).edge_index.shape
+    for store in data.edge_stores:
+        store.edge_weight = torch.rand(store.num_edges, generator=generator)
+    expected, found = from_hetero(data), from_hetero(ToSparseTensor()(data))
+    triples = [
+        sorted(zip(*one.edge_index.tolist(), one.edge_type.tolist(), one.edge_weight.tolist(), strict=True))
+        for one in (expected, found)
+    ]
+    assert triples[0] == triples[1]
+
+
+def test_features_of_a_type_that_float32_rounds_are_noted() -> None:
+    data = library()
+    data["author"].x = torch.arange(AUTHORS).reshape(-1, 1) * 3 + 2**24
+    with logged() as notes:
+        from_hetero(data)
+    assert any("x of the HeteroData's 'author'[:, 0] " in note for note in notes)
+
+
 def test_a_run_on_it_and_on_its_file_and_the_target_s_predictions(tmp_path: Path) -> None:
     data, joined = library(), from_hetero(library())
     torch.save(data, tmp_path / "library.pt")
@@ -82,8 +107,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [  # a store, and its changed a
     (CITES, {"edge_index": None}, "('paper', 'cites', 'paper'): it has no edge_index"),
     (CITES, {"edge_index": torch.ones(2, 3)}, "edge_index is torch.float32 [2, 3]; expected integers"),
     (WRITES, {"edge_index": torch.tensor([[8], [0]])}, "expected some below [[8], [24]]"),
-    (CITES, {"edge_weight": torch.ones(1)}, "edge_weight of the HeteroData has the shapes [(1,)]; expected it on"),
-    (WRITES, {"edge_attr": torch.ones(24, 2)}, "edge_attr of the HeteroData has the shapes [(24, 2)]"),
+    (WRITES, {"edge_weight": torch.ones(1)}, "('author', 'writes', 'paper'): edge_weight has shape [1]; expected [24]"),
+    (WRITES, {"edge_attr": torch.ones(24, 2)}, "'cites', 'paper') has no edge_attr, and ('author', 'writes', 'paper')"),
 ]
 
 

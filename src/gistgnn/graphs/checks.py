@@ -65,6 +65,9 @@ def to_tensor(value: ArrayLike, name: str) -> Tensor:
     """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools; ``name`` is for errors."""
     if isinstance(value, Tensor):
         return _plain(value.detach(), name)
+    if hasattr(value, "toarray"):  # of SciPy
+        how = "give the numbers of its rows and columns [2, edges]" if name == "edge_index" else "call .toarray() on it"
+        raise InputError(f"{name} is a {type(value).__name__}, which is sparse; expected a dense array: {how}")
     try:
         array = np.asarray(value)
     except Exception as error:  # rows of different lengths, or an object whose own code fails
@@ -107,6 +110,21 @@ def check_features(value: ArrayLike, first: int | None = None, name: str = "x") 
         hint = f"clean or impute the features of node {node} (the first such row)"
         raise InputError(f"x[{node}, {column}] is {x[row, column].item()}; expected finite float32 values: {hint}")
     return x
+
+
+def edges_of_adj_t(adj_t: Any) -> tuple[Tensor, Tensor]:
+    """Return the edges [2, E], sources above targets, and the values [E] of the ``adj_t`` of PyG's ToSparseTensor.
+
+    A row of ``adj_t`` has the edges into one node. It may be a sparse tensor, or a SparseTensor of torch_sparse.
+    """
+    if callable(getattr(adj_t, "coo", None)):
+        target, source, values = adj_t.coo()
+        return torch.stack([source, target]), torch.ones(len(source)) if values is None else values
+    if not isinstance(adj_t, Tensor) or adj_t.layout == torch.strided or adj_t.ndim != 2:
+        raise InputError(f"adj_t is a {type(adj_t).__name__}; expected a sparse matrix [nodes, nodes], or edge_index")
+    # Edge data are in the order of the rows.
+    rows = adj_t.detach() if adj_t.layout == torch.sparse_coo else adj_t.detach().to_sparse_csr().to_sparse_coo()
+    return rows._indices().flip(0), rows._values()
 
 
 def check_edges(

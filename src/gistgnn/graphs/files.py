@@ -3,10 +3,13 @@
 import contextlib
 import io
 import pickle
+import pickletools
+import re
 import warnings
 import zipfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,15 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, printable, reason
-from gistgnn.graphs.checks import EDGE_DATA, check_edges, check_features, check_room, check_table, naming
+from gistgnn.graphs.checks import (
+    EDGE_DATA,
+    check_edges,
+    check_features,
+    check_room,
+    check_table,
+    edges_of_adj_t,
+    naming,
+)
 from gistgnn.graphs.graph import DATA_KEYS, Graph, require_data
 from gistgnn.graphs.hetero import from_hetero
 from gistgnn.storage.whole_files import reading, replacing
@@ -68,7 +79,8 @@ def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) 
                         raise ValueError(f"it is longer than its shape {list(arrays[key].shape)}")
             except ValueError as error:
                 what = f"{member.filename} is damaged, or not of numbers ({reason(error)})"
-                raise InputError(f"{what}; write it again, texts with .astype(str)") from error
+                kinds = "numbers with .astype(float), texts with .astype(str) and '' for none, SciPy with .toarray()"
+                raise InputError(f"{what}; write it again: {kinds}") from error
         return arrays
 
 
@@ -88,7 +100,8 @@ def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
             data = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # its text advises to load the file all the same
         what = "holds Python objects other than a Data of plain tensors, which are never unpickled"
-        raise InputError(f"{what}; write it with torch.save(Data.from_dict(data.to_dict()), path)") from error
+        raise InputError(f"{what}; {_advice_on_object(path, str(error))}") from error
+    data = _only_graph(data)
     data = from_hetero(data) if type(data) is HeteroData else data
     require_data(data)
     found = {key: value for key, value in data(*keys) if value is not None}
@@ -96,6 +109,65 @@ def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
         if not isinstance(value, (Tensor, list, tuple)):
             raise InputError(f"{key} is a {type(value).__name__}; expected a tensor")
     return found
+
+
+def _only_graph(data: Any) -> Any:
+    """Return the one graph in what PyG's InMemoryDataset saves as processed/data.pt; anything else as it is."""
+    from torch_geometric.data import Data, HeteroData
+
+    is_collated = isinstance(data, tuple) and len(data) in (2, 3) and isinstance(data[1], (dict, NoneType))
+    if not is_collated or not isinstance(data[0], (dict, Data, HeteroData)):
+        return data
+    slices = data[1]
+    while isinstance(slices, dict):  # of a HeteroData they lie deeper
+        slices = next(iter(slices.values()), None)
+    if slices is not None and len(slices) != 2:
+        hint = "for a label of each graph see examples/graph_classification.py"
+        raise InputError(f"holds {len(slices) - 1} graphs of a data set; expected one: {hint}")
+    kind = HeteroData if len(data) == 3 and data[2] is HeteroData else Data
+    return kind.from_dict(data[0]) if isinstance(data[0], dict) else data[0]
+
+
+def _advice_on_object(path: Path, text: str) -> str:
+    """Name the attribute that holds the object which torch refuses, and say what to do."""
+    rewrite = "write it with torch.save(Data.from_dict(data.to_dict()), path)"
+    kind = re.search(r"GLOBAL ([\w.]+)", text)
+    name = _attribute_with(path, kind[1]) if kind else ""
+    if not kind or not name.isidentifier() or name.startswith("_"):
+        return rewrite
+    attribute = f"data.{name}"
+    package = kind[1].partition(".")[0]
+    if package == "numpy":
+        return f"its {name} is of NumPy: {attribute} = torch.as_tensor({attribute}), or del {attribute}"
+    if package == "scipy":
+        return f"its {name} is of SciPy: {attribute} = torch.as_tensor({attribute}.toarray()), or del {attribute}"
+    if package == "torch_sparse":
+        return f"its {name} is of torch_sparse: leave the transform ToSparseTensor out, so that data has edge_index"
+    return f"its {name} is a {kind[1]}: del {attribute}, or make a tensor of it"
+
+
+def _attribute_with(path: Path, kind: str) -> str:
+    """Return the last text before the name of a class in a file's pickle, which is looked at and not unpickled."""
+    with zipfile.ZipFile(path) as archive:
+        member = next(name for name in archive.namelist() if name.endswith("data.pkl"))
+        content = archive.read(member)
+    last = ""
+    texts: dict[int, str] = {}  # by their places in the pickle's memo
+    previous = ""
+    for operation, argument, _ in pickletools.genops(content):
+        if operation.name == "GLOBAL" and str(argument).replace(" ", ".") == kind:
+            return last
+        if operation.name in ("BINUNICODE", "SHORT_BINUNICODE", "UNICODE"):
+            last = previous = str(argument)
+        elif operation.name in ("BINPUT", "LONG_BINPUT"):
+            if previous:
+                texts[int(argument or 0)] = previous
+            previous = ""
+        else:
+            if operation.name in ("BINGET", "LONG_BINGET"):
+                last = texts.get(int(argument or 0), last)
+            previous = ""
+    return ""
 
 
 def load_file(path: str | Path, *, partial: bool = False) -> Graph:
@@ -115,7 +187,7 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
         if not is_npz:
             from torch_geometric.data import Data
 
-            values = read_pt(path, (*DATA_KEYS, *EDGE_DATA, "edge_label"))
+            values = read_pt(path, (*DATA_KEYS, *EDGE_DATA, "adj_t", "edge_label"))
             return Graph.from_pyg(Data(**values), name=name, partial=partial)
         may_lack = _KEYS[3:] if partial else _KEYS[5:]
         arrays: dict[str, Any] = dict.fromkeys(may_lack, ())
@@ -133,8 +205,12 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor], int
     path, keys = Path(path), ("edge_index", "x")
     is_npz = _is_npz(path)
     with reading_file(path):
-        names = (*keys, *EDGE_DATA, "target_nodes")
+        names = (*keys, *EDGE_DATA, "adj_t", "target_nodes")
         found: dict[str, Any] = read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, names)
+        if (adj_t := found.pop("adj_t", None)) is not None and "edge_index" not in found:
+            found["edge_index"], weights = edges_of_adj_t(adj_t)
+            if bool((weights != 1).any()):
+                found.setdefault("edge_weight", weights)
         if missing := [key for key in keys if key not in found]:
             raise InputError(f"has no {missing[0]}; expected x [nodes, features] and edge_index [2, edges]")
         x = check_features(found.pop("x"))

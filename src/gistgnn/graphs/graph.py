@@ -120,10 +120,14 @@ class Graph:
         """Check and convert a `torch_geometric.data.Data`.
 
         It has ``x``, ``edge_index``, ``y``, ``train_mask`` and ``val_mask``, as for `build`. It may have ``test_mask``,
-        ``edge_weight``, ``edge_attr`` and ``edge_type``.
+        ``edge_weight``, ``edge_attr`` and ``edge_type``; and the ``adj_t`` of ToSparseTensor instead of ``edge_index``.
         """
         require_data(data)
-        values: dict[str, Any] = {key: getattr(data, key, None) for key in DATA_KEYS}
+        values: dict[str, Any] = {key: getattr(data, key, None) for key in (*DATA_KEYS, *EDGE_DATA)}
+        if values["edge_index"] is None and (adj_t := getattr(data, "adj_t", None)) is not None:
+            values["edge_index"], weights = checks.edges_of_adj_t(adj_t)
+            if values["edge_weight"] is None and bool((weights != 1).any()):
+                values["edge_weight"] = weights
         wanted = DATA_KEYS[:3] if partial else DATA_KEYS[:5]
         if missing := [key for key in wanted if values[key] is None]:
             how = "for links see examples/link_prediction.py" if "edge_label" in data else "set them on it"
@@ -131,7 +135,6 @@ class Graph:
             raise InputError(f"the Data has no {', '.join(missing)}; expected all of {', '.join(wanted)}: {how}")
         masks = {split: values.pop(f"{split}_mask") for split in SPLITS}
         values |= {split: () if mask is None else mask for split, mask in masks.items()}
-        values |= {key: getattr(data, key, None) for key in EDGE_DATA}
         return cls.build(**values, name=name, regression=regression, partial=partial)
 
     @property

@@ -3,14 +3,14 @@
 import copy
 import warnings
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import check_features, check_mask, check_room, naming, to_tensor
+from gistgnn.graphs.checks import check_features, check_mask, check_room, edges_of_adj_t, naming, to_tensor
 from gistgnn.graphs.standardise import Standardisation
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
         ones = torch.ones(count, 1)
         if x is None:
             return ones
-        x = check_features(x)
+        x = check_features(x, name=f"x of the HeteroData's {kind!r}")
         if len(x) != count:
             raise InputError(f"x has {len(x)} rows, and num_nodes is {count}; expected them to be equal")
         if Standardisation.suits(x) if standardise is None else standardise:
@@ -92,11 +92,17 @@ def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str
 def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
     """Return the edges of all types in one numbering of nodes, with their types and data."""
     starts, pieces = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False)), []
+    stores: dict[tuple[str, str, str], dict[str, Any]] = {}
+    from_adj_t: dict[tuple[str, str, str], Tensor] = {}  # the values of adj_t; all are 1 without weights
     for kind, store in zip(data.edge_types, data.edge_stores, strict=True):
         with naming(f"the HeteroData's {kind!r}"):
-            if "edge_index" not in store:
-                raise InputError("it has no edge_index; expected one (leave out the transform ToSparseTensor)")
-            edges = to_tensor(store["edge_index"], "edge_index")
+            stored = dict(store.items())
+            if "edge_index" not in stored and "adj_t" in stored:
+                stored["edge_index"], from_adj_t[kind] = edges_of_adj_t(stored["adj_t"])
+            if "edge_index" not in stored:
+                raise InputError("it has no edge_index; expected one, or the adj_t of ToSparseTensor")
+            stores[kind] = stored
+            edges = to_tensor(stored["edge_index"], "edge_index")
             if edges.ndim != 2 or len(edges) != 2 or edges.is_floating_point():
                 raise InputError(f"edge_index is {edges.dtype} {list(edges.shape)}; expected integers [2, edges]")
             below = torch.tensor([[counts.get(end, 0)] for end in (kind[0], kind[-1])])
@@ -106,11 +112,28 @@ def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
     sizes = torch.tensor([piece.shape[1] for piece in pieces], dtype=torch.long)
     joined = torch.cat([torch.empty(2, 0, dtype=torch.long), *pieces], dim=1)
     found = {"edge_index": joined, "edge_type": torch.arange(len(sizes)).repeat_interleave(sizes)}
+    if any(bool((values != 1).any()) for values in from_adj_t.values()):
+        for kind, values in from_adj_t.items():
+            stores[kind].setdefault("edge_weight", values)
     for name in ("edge_weight", "edge_attr"):
-        values = [to_tensor(store[name], name) for store in data.edge_stores if name in store]
-        shapes = [tuple(value.shape) for value in values]
-        if values and shapes != [(size, *shapes[0][1:]) for size in sizes.tolist()]:
-            where = "expected it on every edge type, with a row per edge and equal columns, or on none"
-            raise InputError(f"{name} of the HeteroData has the shapes {shapes}; {where}")
-        found |= {name: torch.cat(values)} if values else {}
+        given = {kind: to_tensor(stored[name], name) for kind, stored in stores.items() if name in stored}
+        if not given:
+            continue
+        _check_same_data(name, given, dict(zip(stores, sizes.tolist(), strict=True)))
+        found[name] = torch.cat(list(given.values()))
     return found
+
+
+def _check_same_data(name: str, given: dict[Any, Tensor], sizes: dict[Any, int]) -> None:
+    """Refuse edge data that some edge types lack, or that have other rows than edges, or other columns than others."""
+    first, *_ = given
+    for kind, size in sizes.items():
+        where = f"the HeteroData's {kind!r}"
+        if kind not in given:
+            how = f"give it to all edge types, or remove it from those that have it: del data[{first!r}].{name}"
+            raise InputError(f"{where} has no {name}, and {first!r} has one; {how}")
+        shape = list(given[kind].shape)
+        expected = [size, *given[first].shape[1:]]
+        if shape != expected:
+            columns = f", a row per edge and as many columns as {first!r}"
+            raise InputError(f"{where}: {name} has shape {shape}; expected {expected}{columns}")

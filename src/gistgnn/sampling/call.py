@@ -243,12 +243,15 @@ def check_fits(
             raise InputError(f"{differ}: build it with {classes} outputs")
     model = members[0]
     gnn, kind = as_gnn(model), type(plain_model(model)).__name__
+    takes = gnn.edge_data if gnn else signature(model).edge_data
     for name in batch.edge_data if edge_data is None else edge_data:
-        if name in unused or name not in (gnn.edge_data if gnn else signature(model).edge_data):
-            log.warning(
-                f"the graph has {name}, and {kind} makes no use of it: take a model that uses {name}, or "
-                f"drop it: data.{name} = None"
-            )
+        if name in unused or name not in takes:
+            how = f"take a model that uses {name}, or drop it: data.{name} = None"
+            values = batch.edge_data.get(name)
+            if name == "edge_attr" and values is not None and values.numel() == len(values) and "edge_weight" in takes:
+                one_column = ".squeeze(1)" if values.dim() == 2 else ""
+                how = f"if these are weights: data.edge_weight = data.edge_attr{one_column}; otherwise {how}"
+            log.warning(f"the graph has {name}, and {kind} makes no use of it: {how}")
 
 
 def _try(model: nn.Module, batch: Batch, *, logits: bool) -> int:
