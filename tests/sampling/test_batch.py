@@ -168,3 +168,18 @@ def test_edge_data_that_is_not_used_is_told() -> None:
         (message,) = warnings(model, *names)
         assert f"the graph has {names[0]}, and {type(model).__name__} makes no use of it" in message
         assert f"data.{names[0]} = None" in message
+
+
+@pytest.mark.parametrize(
+    ("shape", "takes_weights", "hint"),
+    [((1,), True, "data.edge_weight = data.edge_attr.squeeze(1)"), ((), True, "data.edge_weight = data.edge_attr;"),
+     ((2,), True, ""), ((1,), False, "")],
+)  # fmt: skip
+def test_edge_attr_that_may_be_weights(shape: tuple[int, ...], takes_weights: bool, hint: str) -> None:
+    graph = replace(only(EDGE_GRAPH), edge_attr=torch.rand(EDGE_GRAPH.num_edges, *shape))
+    model = GCN(F, (4,), C) if takes_weights else GAT(F, (4,), C)
+    with logged() as messages:
+        check_fits(model, whole_graph(graph), C)
+    assert len(messages) == 1
+    assert ("if these are weights: " in messages[0]) == bool(hint)
+    assert hint in messages[0]

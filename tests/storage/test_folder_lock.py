@@ -1,14 +1,19 @@
 """A folder that one process writes is refused to others, until that process has ended."""
 
+import errno
+import fcntl
 import os
 import signal
 import socket
 import time
 from pathlib import Path
 
-from gistgnn.storage.folder_lock import FolderInUseError, FolderLock
+import pytest
+
+from gistgnn.storage.folder_lock import FolderInUseError, FolderLock, waiting_lock
 from tests.cli.in_process import wait_until
 from tests.helpers.commands import Forked
+from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
 
 
@@ -73,3 +78,23 @@ def test_what_cannot_be_locked_is_refused(tmp_path: Path) -> None:
     with refused("cannot write"):
         FolderLock(tmp_path / "run")
     assert (tmp_path / "mine").read_text() == "precious"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EIO])
+def test_a_file_system_without_locks(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    if number == errno.EIO:
+        with refused("cannot write", "run"):
+            FolderLock(tmp_path / "run")
+        return
+    for _ in range(2):  # nothing is left that would refuse the next run
+        with logged() as notes, FolderLock(tmp_path / "run"), FolderLock(tmp_path / "run", beside=True):
+            (tmp_path / "run" / "result").touch()
+            with waiting_lock(tmp_path / "run" / "lock"):
+                pass
+        assert len(notes) == 3
+        assert all(f"{tmp_path / 'run'}: its file system has no locks" in note for note in notes)
+        assert not list(tmp_path.rglob(".gistgnn*"))

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from filelock import FileLock
 from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.folder import load_folder, verify, whole_folder, write_graph
 from gistgnn.graphs.graph import Graph
+from gistgnn.storage.folder_lock import waiting_lock
 from gistgnn.storage.tensors import map_array, temporary_tensors
 from gistgnn.storage.whole_files import replacing
 
@@ -67,7 +67,7 @@ def derived(
         array = temporary_tensors({name: (torch.Size(shape), torch.float32)})[name]
         fill(array.numpy())
         return array
-    with FileLock(folder / ".gistgnn-derived.lock"):  # another process may compute the same
+    with waiting_lock(folder / ".gistgnn-derived.lock"):  # another process may compute the same
         if (found := _found(path, shape)) is not None:
             return found
         with replacing(path) as unfinished:
