@@ -285,6 +285,7 @@ def test_ids_that_are_nowhere_are_named(tmp_path: Path) -> None:
 BROKEN: list[tuple[str, bytes, str]] = [
     ("nodes", b"y,split,age\n" + b"0,train,1\n" * 9999 + b"1,val,\xe9\n", "line 10001: holds bytes that are no UTF-8"),
     ("nodes", "y,split,é\n0,train,1\n".encode("latin-1"), "nodes.csv: cannot be read (UnicodeDecodeError"),
+    ("nodes", b'y,split,"a\nb"\n0,train,1\n', "nodes.csv: the name of column 3, a\\nb, has a line break: rename it"),
     ("nodes", b"y;split;age\n0;train;1\n", "nodes.csv: the columns are separated by semicolons; expected commas"),
     ("nodes", b"y\tsplit\tage\n0\ttrain\t1\n", "nodes.csv: the columns are separated by tabs; expected commas"),
     ("nodes", b'y,split,age\n0,train,"1\n', "nodes.csv, line 2: a quote is not closed"),
@@ -302,3 +303,21 @@ def test_no_error_of_the_database_is_shown(tmp_path: Path, name: str, content: b
     (tmp_path / f"{name}.csv").write_bytes(content)
     with refused(message):
         convert(edges, tmp_path / "made", nodes=nodes)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize(("name", "other"), [("n*?", "nab"), ("n[1]", "n1"), ("n?1", "na1"), ("n[a-b]]", "na]")])
+def test_the_name_of_a_file_is_no_pattern(tmp_path: Path, name: str, other: str, suffix: str) -> None:
+    table(tmp_path / f"{other}{suffix}", nodes_with(("other", AGE)))
+    nodes = table(tmp_path / f"{name}{suffix}", nodes_with())
+    convert(table(tmp_path / "edges.csv", [("source", [0]), ("target", [1])]), tmp_path / "made", nodes=nodes)
+    assert torch.equal(load(tmp_path / "made").x, x_of(AGE))
+
+
+def test_a_damaged_page_of_parquet_names_its_file(tmp_path: Path) -> None:
+    nodes = table(tmp_path / "nodes.parquet", nodes_with())
+    content = bytearray(nodes.read_bytes())
+    content[40:60] = bytes(20)
+    nodes.write_bytes(content)
+    with refused("nodes.parquet: cannot be read: it is damaged, or no table"):
+        convert(table(tmp_path / "edges.csv", [("source", [0]), ("target", [1])]), tmp_path / "made", nodes=nodes)

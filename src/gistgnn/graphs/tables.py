@@ -47,6 +47,9 @@ def database(folder: Path | None = None, memory: int | None = None) -> Iterator[
     try:
         connection.execute("SET enable_progress_bar = false")  # it would be on standard output
         yield connection
+    except (duckdb.BinderException, duckdb.ParserException, duckdb.CatalogException, duckdb.InternalException):
+        # Faults of our own SQL, which no user can mend.
+        raise
     except (duckdb.Error, OSError) as error:
         if getattr(error, "errno", None) is not None:  # of the system; Arrow's reader raises others for DuckDB's errors
             raise
@@ -110,7 +113,8 @@ class Table:
         for file, columns in zip(files[1:], others, strict=True):
             if columns != names:
                 raise InputError(f"{file}: its columns are not those of {files[0]}")
-        listed = ", ".join(quoted(str(file)) for file in files)
+        # DuckDB reads all files that fit a pattern: brackets around *, ? and [ make them plain characters.
+        listed = ", ".join(quoted(re.sub(r"[*?\[]", r"[\g<0>]", str(file))) for file in files)
         places = [f"c{place}" for place in range(len(names))]
         if _is_parquet(files[0]):
             # By names, as otherwise the types of the first file are those of all: 1.5 would become 2.
@@ -205,6 +209,11 @@ def _names_of(file: Path, header: bool) -> list[str]:
         return [f"column {place + 1}" for place in range(len(names))]
     if not any(names):
         raise InputError(f"{file}: there is no line with the names of the columns")
+    for place, name in enumerate(names):
+        if "\n" in name or "\r" in name:
+            raise InputError(
+                f"{file}: the name of column {place + 1}, {printable(name)[:80]}, has a line break: rename it"
+            )
     for mark, title in ((";", "semicolons"), ("\t", "tabs")):
         if len(names) == 1 and mark in names[0]:
             raise InputError(f"{file}: the columns are separated by {title}; expected commas")
@@ -217,7 +226,9 @@ def _message_of(text: str) -> str:
         return printable(text.split(_OURS, 1)[1])
     file = re.search(r"^  file = (.+)$", text, re.M)
     line = re.search(r"CSV Error on Line: (\d+)", text)
-    place = f"{file[1]}, line {line[1]}" if file and line else file[1] if file else "the table"
+    place = "the table"
+    if file := file or re.search(r'[Ff]ile "(.+?)"', text):
+        place = f"{file[1]}, line {line[1]}" if line else file[1]
     cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     value = re.search(r"Could not convert string \"(.*)\" to", text, re.DOTALL)
     if cells:
@@ -236,7 +247,7 @@ def _message_of(text: str) -> str:
     elif "memory" in text.lower():
         return "sorting the tables takes more memory than it may: give more --memory, or make room on the disk"
     else:
-        meaning = f"cannot be read ({' '.join(text.split(chr(10) + chr(10))[0].split())})"
+        meaning = "cannot be read: it is damaged, or no table"
     return printable(f"{place}: {meaning}")
 
 
