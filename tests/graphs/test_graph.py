@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_matrix, csr_matrix
 from torch.nn.functional import one_hot
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
 from gistgnn import GIST
 from gistgnn.graphs import Graph
@@ -142,6 +142,21 @@ def test_nodes_of_no_split_may_lack_some_of_several_labels() -> None:
     graph = Graph.build(**arguments(y=put(y, (4, 1), math.nan), test=[3]))
     assert (graph.multi_label, graph.num_classes) == (True, 3)
     assert graph.y.isnan().sum(dim=1).tolist() == [0, 0, 0, 0, 1, 3]
+
+
+def test_missing_labels_in_no_split_change_no_run() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, edges = torch.rand(40, 4, generator=generator), torch.randint(40, (2, 200), generator=generator)
+    labels = torch.randint(2, (40, 3), generator=generator).float()
+    nodes, scores = torch.arange(40), []
+    for y in (labels, put(put(labels, slice(30, 40), math.nan), (29, 1), math.nan)):
+        data = Data(x=x, edge_index=edges, y=y, train_mask=nodes < 15, val_mask=(nodes >= 15) & (nodes < 25))
+        for loss in ("binary-cross-entropy", torch.nn.BCEWithLogitsLoss()):
+            gist = GIST(lambda widths: GCN(4, widths, 3), (4,), sub_gcns=2)
+            scores.append(gist.fit(data, epochs=4, loss=loss, progress=False).validation)
+    assert scores[0] == scores[2]
+    assert scores[1] == scores[3]
+    assert all("f1_micro" in score for score in scores)
 
 
 MISSING = [

@@ -189,7 +189,7 @@ def _is_regression(y: Any, training: Training) -> bool:
     if not isinstance(y, Tensor) or not y.is_floating_point():
         return False
     of_classes = training.loss is cross_entropy or isinstance(training.loss, (nn.CrossEntropyLoss, nn.NLLLoss))
-    own = callable(training.loss) and not of_classes and not bool(((y == 0) | (y == 1)).all())
+    own = callable(training.loss) and not of_classes and not bool(((y == 0) | (y == 1) | y.isnan()).all())
     return own or training.loss in ("mse", "l1", "huber")
 
 
