@@ -188,6 +188,8 @@ FEATURES: list[tuple[str, list[Any], str]] = [
     ("number", [2**24 + 3 * node for node in range(NODES)], "the column number has whole numbers such as 16777219"),
     ("number", [2**62 + node for node in range(NODES)], "the column number has whole numbers such as 4611686"),
     ("time", [1.7e9 + node / 10 for node in range(NODES)], "the column time varies by 0.345"),
+    ("userId", AGE, "the column userId is trained on as a feature"),
+    ("humid", AGE, ""),
     ("height", [node / 7 for node in range(NODES)], ""),
     ("height", [node % 5 for node in range(NODES)], ""),
     ("amount", [2**24 - 9 * node for node in range(NODES)], ""),

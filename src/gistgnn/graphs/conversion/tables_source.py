@@ -24,7 +24,7 @@ _NODE, _SPLIT, _LABEL = "node", "split", "y"
 _RESERVED = (_NODE, _SPLIT, _LABEL)
 _IDS = "ids.parquet"  # the id and the number of every node, until the edges are read
 _SEVERAL = re.compile(r"y\d+")
-_ID_NAME = re.compile(r"(.*[_ .-])?(id|idx|index|uid|uuid)|.*[a-z](Id|ID)", re.IGNORECASE)
+_ID_NAME = re.compile(r"(?i:(.*[_ .-])?(id|idx|index|uid|uuid))|.*[a-z](Id|ID)")
 _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"  # a label that is a number; "1_0" is a text
 # No list of words, as DuckDB makes a join of it, and rows leave a join in any order.
 _IS_MISSING = f"regexp_full_match({{}}, {quoted('|'.join(re.escape(word) for word in sorted(MISSING)))})"
