@@ -9,6 +9,7 @@ from gistgnn.defaults import CHOSEN, EPOCHS, chosen_lr
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.fit import Fit
+from gistgnn.fit.identity import Fingerprint, fingerprint_of
 from gistgnn.fit.prepare import Setup, Variant
 from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
@@ -160,6 +161,14 @@ class GIST(GlobalModel):
         with Fit(setup) as run:
             train(self, run)
         return run.end()
+
+    def fingerprint(self, graph: Graph, training: Training, **options: Any) -> Fingerprint:
+        """Return the fingerprint of the run that `fit` would make; `options` are arguments of `fit`."""
+        options = {"sampler": "auto", "runner": "auto", "inductive": False, "evaluation": None, **options}
+        given = (self, graph, training, self._variant, named_sampling(options["sampler"]), options["runner"])
+        evaluation = options["evaluation"] or Evaluation()
+        kept = (False, (), options.get("saving"), options.get("init"), None, options.get("standardise"))
+        return fingerprint_of(Setup(*given, options["inductive"], evaluation, *kept))
 
     def _choose(self, training: Training | str | None, settings: Mapping[str, Any]) -> Training:
         """Return the settings that were given as a whole, or one by one, where None stands for what suits the graph."""

@@ -40,18 +40,26 @@ CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by wha
     "class_weights is missing on rank 0 and [1.0, 1.0, 2.0] on rank 2": {"class_weights": [1, 1, 2]},
     "max_seconds is 'missing' on rank 0 and 'given' on rank 2": {"max_seconds": 1000},
     "saving is None on rank 0 and given on rank 2": {"saving": Saving(Path("none"), every=2)},
-    "the checksum of init is": {"init": {name: tensor + 1 for name, tensor in START.items()}},
+    "values of init differ between rank 0 and rank 2: start all ranks with the same settings": {
+        "init": {name: tensor + 1 for name, tensor in START.items()}
+    },
     # The model.
     "seed is 0 on rank 0 and 1 on rank 2": {"seed": 1},
     "share is 'whole' on rank 0 and 'rows' on rank 2": {"store": "sharded"},
-    "model is 'GCN' on rank 0 and 'GraphSAGE' on rank 2": {"build": OURS["graphsage"]},
-    "dropout is 0.0 on rank 0 and 0.1 on rank 2": {"build": lambda widths: OURS["gcn"](widths, dropout=0.1)},
+    "class of the model is 'GCN' on rank 0 and 'GraphSAGE' on rank 2: give all ranks the same model": {
+        "build": OURS["graphsage"]
+    },
+    "dropout of the model is 0.0 on rank 0 and 0.1 on rank 2": {
+        "build": lambda widths: OURS["gcn"](widths, dropout=0.1)
+    },
     # The graph.
-    "the checksum of the graph's features is '": {"change": lambda graph: replace(graph, x=other(graph.x, 1e-3))},
-    "the checksum of the graph's labels is '": {"change": lambda graph: replace(graph, y=other(graph.y, below=3))},
-    "the checksum of the graph's edges is '": {"change": lambda graph: replace(graph, edges=other_edges(graph.edges))},
+    "the graph's features differ between rank 0 and rank 2: give all ranks the same graph": {
+        "change": lambda graph: replace(graph, x=other(graph.x, 1e-3))
+    },
+    "the graph's labels differ": {"change": lambda graph: replace(graph, y=other(graph.y, below=3))},
+    "the graph's edges differ": {"change": lambda graph: replace(graph, edges=other_edges(graph.edges))},
     "the graph's number of nodes is 24 on rank 0 and 25 on rank 2: give": {"change": lambda _: tiny_graph(25)},
-    "the type of the graph's edge_weight is missing on rank 0": {"change": weighted},
+    "the graph's edge weights differ": {"change": weighted},
     "trained": {"progress": True, "change": lambda graph: replace(graph, name="of one rank")},  # what may differ
 }
 

@@ -112,7 +112,7 @@ def test_edge_data_is_sorted_with_its_edges(order: list[int], repeated: bool) ->
     assert (graph.edge_weight.dtype, graph.edge_attr.dtype) == (torch.float32, torch.int64)
 
 
-def test_sizes_moves_and_checksum() -> None:
+def test_sizes_moves_and_digests() -> None:
     graph = Graph.build(**arguments(edge_index=[[5, 1, 3, 1, 2, 5], [0, 4, 0, 4, 2, 0]]), name="ring")
     assert graph.edge_index.tolist() == [[3, 5, 2, 1], [0, 0, 2, 4]]  # a self-loop stays
     assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes) == (6, 4, 2, 3)
@@ -121,9 +121,9 @@ def test_sizes_moves_and_checksum() -> None:
     assert {tensor.device.type for tensor in (*moved.tensors.values(), moved.edge_index)} == {"meta"}
     assert Graph.build(**arguments(num_classes=40)).num_classes == 40
     one, other = edge_graph(), edge_graph()
-    assert one.checksum() == other.checksum()
+    assert one.digests() == other.digests()
     other.edge_weight[0] += 1
-    assert one.checksum() != other.checksum()
+    assert one.digests() != other.digests()
 
 
 def test_labels_in_any_integer_form() -> None:

@@ -77,6 +77,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     with spinner(f"reading {base.dataset}", shown=True):
         here = Resources.here(base.device, args.out, args.memory)
         sizes, graph = given.sizes_of(args), given.graph_of(args)
+        store.graphs[base.dataset] = graph
         for run in runs:  # refuse bad settings, and runs that do not fit
             run.trainer(graph.num_features, graph.num_classes)
             if not all(map(store.get, with_seeds([run], args.seeds))):

@@ -1,28 +1,38 @@
 """`gistgnn datasets`: list the named data sets, or describe one data set or file."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.options import add_command, add_shared, print_json
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, printable
+from gistgnn.utils.formats import plural, size
+
+if TYPE_CHECKING:
+    from gistgnn.graphs.cache import KeptFile
 
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = add_command(
         commands, "datasets", _run, "list the data sets, or check one",
-        description="List the named data sets; or read one of them, a file or a graph folder, and describe it.",
-        example="gistgnn datasets\ngistgnn datasets mine.npz\ngistgnn datasets big --verify",
+        description="List the named data sets; or read one of them, a file or a graph folder, and describe it, with "
+        "what gistgnn keeps for it to save time.",
+        example="gistgnn datasets\ngistgnn datasets mine.npz\ngistgnn datasets big --verify\n"
+        "gistgnn datasets big --clear-cache",
     )  # fmt: skip
     parser.add_argument("dataset", nargs="?", metavar="NAME|FILE|FOLDER", help="load this one and describe it")
     parser.add_argument("--verify", action="store_true", help="compare all of a graph folder with its checksums")
+    text = "remove what is kept to save time: for this data set, or, without one, all in the cache folder"
+    parser.add_argument("--clear-cache", action="store_true", help=text)
     add_shared(parser, "--data-root", "--json")
 
 
 def _run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import find, load
+    from gistgnn.graphs.cache import kept_for, kept_in_cache
     from gistgnn.graphs.doubts import note_doubts
     from gistgnn.graphs.folder import Manifest, verify
     from gistgnn.utils.console import spinner
@@ -33,7 +43,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.verify and not stored:
         raise InputError(f"--verify is for graph folders; {args.dataset or 'no dataset'} is none: leave it out")
     if args.dataset is None:
-        return _list(as_json=args.json)
+        return _clear(kept_in_cache(), as_json=args.json) if args.clear_cache else _list(as_json=args.json)
     facts: dict[str, Any] = {}
     if stored:
         manifest = Manifest.read(folder)
@@ -43,6 +53,9 @@ def _run(args: argparse.Namespace) -> int:
             verify(folder)
         facts["checksums"] = "all fit"
     graph = load(args.dataset, args.data_root)
+    kept = kept_for(graph)
+    if args.clear_cache:
+        return _clear(kept, as_json=args.json)
     note_doubts(graph)
     task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
     sizes = {"name": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
@@ -50,14 +63,39 @@ def _run(args: argparse.Namespace) -> int:
     facts = sizes | {split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")} | facts
     facts |= {"about": known.description, "split": known.split} if known else {}
     if args.json:
-        return print_json(facts)
+        return print_json({**facts, "kept": _as_json(kept)} if kept else facts)
     for key, value in facts.items():
         print(f"{key:>9}  {value:,}" if isinstance(value, int) else f"{key:>9}  {value}")
+    if kept:
+        print("\nKept to save time (--clear-cache removes it):")
+    for file in kept:
+        print(f"{size(file.bytes):>9}  {printable(file.path)}: {file.content}")
+    return 0
+
+
+def _as_json(kept: "Sequence[KeptFile]") -> list[dict[str, Any]]:
+    return [{"path": str(file.path), "bytes": file.bytes, "content": file.content} for file in kept]
+
+
+def _clear(kept: "Sequence[KeptFile]", *, as_json: bool) -> int:
+    """Remove what is kept, but for what a process uses, and say what was removed."""
+    from gistgnn.graphs.cache import remove_kept
+
+    left = [file for file in kept if not remove_kept(file)]
+    removed = [file for file in kept if file not in left]
+    if as_json:
+        return print_json({"removed": _as_json(removed), "left": _as_json(left)})
+    for file in removed:
+        print(f"removed {printable(file.path)} ({size(file.bytes)}): {file.content}")
+    for file in left:
+        print(f"left {printable(file.path)} ({size(file.bytes)}): a process uses it, or it cannot be removed")
+    print(f"{plural(len(removed), 'file')} removed, {size(sum(file.bytes for file in removed))}")
     return 0
 
 
 def _list(*, as_json: bool) -> int:
     from gistgnn.graphs import DATASETS
+    from gistgnn.graphs.cache import kept_in_cache
     from gistgnn.utils.console import print_table
 
     if as_json:  # `source` is for the readers
@@ -68,5 +106,8 @@ def _list(*, as_json: bool) -> int:
         sizes = (f"{getattr(info, key):,}" for key in columns[1:-1])
         cells.append([info.name, *sizes, info.split.split(" (")[0].removesuffix(" with a fixed seed")])
     print_table("", columns, cells, left=["name", "split"])
+    if kept := kept_in_cache():
+        total = size(sum(file.bytes for file in kept))
+        print(f"\nThe cache {printable(kept[0].path.parent)} has {total}; `gistgnn datasets --clear-cache` empties it.")
     print("\nEdges count both directions. `gistgnn datasets NAME` describes one. Your own graph: docs/how-to/data.md")
     return 0

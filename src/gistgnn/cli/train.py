@@ -75,22 +75,33 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     from gistgnn.estimate import PLACES
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
-    from gistgnn.runs.run_folder import CHECKPOINTS, finished_run, result_json, trained_tensors, write_run
+    from gistgnn.runs.run_folder import (
+        CHECKPOINTS,
+        finished_run,
+        is_finished,
+        result_json,
+        trained_tensors,
+        write_run,
+    )
     from gistgnn.storage.json_files import plain
     from gistgnn.utils.console import spinner
 
     first = ranks.leads
     _require_same(args, config, ranks)
     out = Path(ranks.lead(lambda: str(folder.enter_context(_run_directory(args, config)))))
-    if args.resume and (finished := ranks.lead(lambda: finished_run(out, config))):
-        return _report(finished, out, args.json, shown=first)
-
-    config = _placed(args, config, out, ranks)
+    finished = args.resume and ranks.lead(lambda: is_finished(out))
+    if not finished:
+        config = _placed(args, config, out, ranks)
     with spinner(f"reading {config.dataset}", shown=first):
         init = ranks.together(lambda: trained_tensors(Path(config.init)) if config.init else None)
         graph, scale = ranks.load(lambda: _read_graph(args, config, init))
+    saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, _further_settings(config))
+    hooks: dict[str, Any] = {"init": init, "saving": saving, "standardise": scale or False}
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
+        fingerprint = config.fingerprint(gist, graph, **hooks) if finished else {}
+    if finished:
+        return _report(ranks.lead(lambda: finished_run(out, fingerprint)), out, args.json, shown=first)
     callbacks, settings = list[Any](), plain(config.as_dict())
     ranks.lead(lambda: callbacks.extend(start_logger(name, out, settings, folder) for name in args.log))
     stop = folder.enter_context(stopping(args.grace))
@@ -101,8 +112,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     said = f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to {out}"
     prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more
     callbacks += [prepared, InterruptWhen(stop)]
-    saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-    hooks = {"init": init, "saving": saving, "callbacks": callbacks, "standardise": scale or False, "progress": first}
+    hooks |= {"callbacks": callbacks, "progress": first}
     result, diverged = _fit(config, gist, graph, max_seconds=args.max_seconds, **hooks)
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
@@ -112,6 +122,11 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
+
+
+def _further_settings(config: RunConfig) -> dict[str, Any]:
+    """Return what else has to be the same in a resumed run: its whole budget, of which `fit` gets what is left."""
+    return {"budget": config.training.budget} if config.training.budget else {}
 
 
 def _fit(

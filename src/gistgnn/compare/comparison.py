@@ -218,6 +218,11 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
             notes.append(f"{folder} was interrupted: its scores and times are those so far.")
         if "diverged" in record:
             notes.append(f"{folder} diverged: {record['diverged']}.")
+    prints = {folder: record.get("fingerprint", {}).get("graph") for folder, record in records.items()}
+    for folder, graph in prints.items():
+        one = prints[folders[0]]
+        if one and graph and (differing := [name for name in one | graph if one.get(name) != graph.get(name)]):
+            notes.append(f"{folders[0]} and {folder} are of different data: {', '.join(differing)}.")
     if len(machines) > 1:
         notes.append("The runs were made on different machines: their times cannot be compared.")
     own = {

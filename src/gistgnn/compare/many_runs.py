@@ -1,6 +1,5 @@
 """Many runs: each trains in a process of its own, and is kept in a file, so that an interrupted command resumes."""
 
-import hashlib
 import json
 import logging
 import multiprocessing
@@ -13,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache
+from glob import escape
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from threading import Thread
@@ -23,14 +23,16 @@ import torch
 from gistgnn.distributed import Traffic, World
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import Callback, InterruptWhen
+from gistgnn.fit.identity import Fingerprint
 from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
 from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import result_json
-from gistgnn.storage.json_files import read_json, write_json
+from gistgnn.storage.json_files import plain, read_json, write_json
 from gistgnn.utils.console import TaskProgress, show_log
-from gistgnn.utils.machine import describe_machine
+from gistgnn.utils.machine import describe_machine, version_of
+from gistgnn.utils.tensors import digest_of
 
 CHECKPOINT_EVERY = 10  # rounds
 Record = dict[str, Any]  # what result.json holds of a run
@@ -38,12 +40,27 @@ log = logging.getLogger(__name__)
 
 
 class RunStore:
-    """A directory of finished runs, one JSON file for each. Missing runs are trained if `trains`, or else left out."""
+    """A directory of finished runs, one JSON file for each. Missing runs are trained if `trains`, or else left out.
+
+    A run is found again by its fingerprint, so by what is in the file of its graph and not by the file's name; and by
+    what its times depend on beside it: the device, the runner, and the version of gistgnn.
+    """
 
     rehearses = False  # whether runs are cut short, and need less memory than planned
 
     def __init__(self, directory: Path, data_root: str, *, trains: bool = True) -> None:
         self.directory, self.data_root, self.trains = directory, data_root, trains
+        self.graphs = dict[str, Graph]()  # the one that is in use, by its name or path
+        self._fingerprints = dict[str, Fingerprint]()  # of runs with seed 0, by their settings
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "graphs": {}}  # a process of its own reads the graph itself
+
+    def graph(self, dataset: str) -> Graph:
+        """Return the graph of a name or a path; the last one is kept, so that it is read once for many runs."""
+        if dataset not in self.graphs:
+            self.graphs = {dataset: load(dataset, self.data_root)}
+        return self.graphs[dataset]
 
     def offers(self, configs: Iterable[RunConfig]) -> bool:
         """Return whether these runs are finished, or can be trained."""
@@ -58,6 +75,8 @@ class RunStore:
 
     def get(self, config: RunConfig) -> Record | None:
         """Return the record of a finished run; None if the run is missing or its file was cut short."""
+        if not any(self.directory.glob(f"{escape(self._name(config))}-*.json")):
+            return None  # without reading the graph
         return _read(self._path(config))
 
     def keep(self, config: RunConfig, record: Record) -> None:
@@ -72,7 +91,7 @@ class RunStore:
         configs, killed = list(configs), list[str]()
         missing = {self._path(config): config for config in configs if self.get(config) is None}
         for dataset in {config.dataset for config in missing.values()}:
-            load(dataset, self.data_root)  # a bad name fails here, before any training
+            self.graph(dataset)  # a bad name fails here, before any training
         if missing:
             # What processes are forked from imports torch: these seconds say nothing of the time that is left.
             with ProcessPoolExecutor(1, _context()) as process, suppress(BrokenProcessPool):
@@ -91,14 +110,15 @@ class RunStore:
         return [record for config in configs if (record := self.get(config)) is not None]
 
     def _resume(self, config: RunConfig, callbacks: Sequence[Callback] = ()) -> Record:
-        return self.train(config, load(config.dataset, self.data_root), callbacks)[1]
+        return self.train(config, self.graph(config.dataset), callbacks)[1]
 
     def train(
         self, config: RunConfig, graph: Graph, callbacks: Sequence[Callback], ranks: World | None = None
     ) -> tuple[Result, Record]:
         """Train one run in this process, from its last checkpoint if there is one; see `train_run`."""
+        self.graphs = {config.dataset: graph}
         path = self._path(config)
-        saving = Saving(path.with_suffix(".checkpoints"), CHECKPOINT_EVERY, True, config.resume_identity)
+        saving = Saving(path.with_suffix(".checkpoints"), CHECKPOINT_EVERY, True)
         own: dict[str, Any] = {"callbacks": callbacks, "saving": saving}
         return train_run(config, graph, self.data_root, path.with_suffix(".theta"), ranks, **own)
 
@@ -110,13 +130,23 @@ class RunStore:
             write_json(path, content)
         return json.loads(content["found"])
 
+    def _name(self, config: RunConfig) -> str:
+        return f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}"
+
     def _path(self, config: RunConfig) -> Path:
-        return self._file(f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}", config.identity)
+        """Return the file of a run: its name ends in a digest of all by which a run is found again."""
+        first = replace(config, seed=0, store="memory", share="whole", store_precision="float32")
+        settings = digest_of(plain(first.as_dict()))
+        if settings not in self._fingerprints:
+            graph = self.graph(config.dataset)
+            trainer = first.trainer(graph.num_features, graph.num_classes)
+            self._fingerprints[settings] = first.fingerprint(trainer, graph)
+        facts = [self._fingerprints[settings], config.seed, config.training.budget, config.store_precision]
+        return self._file(self._name(config), [*facts, config.device, config.runner])
 
     def _file(self, name: str, settings: Any) -> Path:
-        """Return the file of finished work: its name ends in a digest of the settings."""
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-        return self.directory / f"{name}-{digest}.json"
+        """Return the file of finished work: its name ends in a digest of its settings and the version of gistgnn."""
+        return self.directory / f"{name}-{digest_of([version_of('gistgnn'), settings])[:16]}.json"
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -246,7 +276,7 @@ class RunsOnRanks:
     def _on_rank_0(self, config: RunConfig) -> bool:
         """Train on rank 0; the others wait, and hear from it after every round. Return whether the run ended."""
         ranks, over = self._ranks, "over"
-        graph = ranks.load(lambda: load(config.dataset, self._alone.data_root))
+        graph = ranks.load(lambda: self._alone.graph(config.dataset))
 
         def train() -> bool:
             try:
@@ -264,7 +294,7 @@ class RunsOnRanks:
     def _on_all(self, config: RunConfig) -> bool:
         """Train on all ranks; return whether the run ended."""
         ranks = self._ranks
-        graph = ranks.load(lambda: load(config.dataset, self._alone.data_root))
+        graph = ranks.load(lambda: self._alone.graph(config.dataset))
         ranks.traffic = Traffic()
         result, record = self._together.train(config, graph, [InterruptWhen(self._stop)], ranks)
         progress, traffic = result.progress, ranks.traffic

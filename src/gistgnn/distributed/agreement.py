@@ -7,9 +7,15 @@ from gistgnn.distributed.world import World
 from gistgnn.errors import InputError
 from gistgnn.utils.checks import shown
 from gistgnn.utils.machine import version_of
+from gistgnn.utils.tensors import is_digest
 
-SAME_SETTINGS, SAME_MODEL = "start all ranks with the same settings", "give all ranks the same model"
-SAME_GRAPH = "give all ranks the same graph"
+SAME_SETTINGS = "start all ranks with the same settings"
+ADVICE = {
+    "settings": SAME_SETTINGS,
+    "model": "give all ranks the same model",
+    "graph": "give all ranks the same graph",
+}
+"""What to do about a difference, by the part of a fingerprint."""
 
 
 def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
@@ -29,6 +35,8 @@ def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
             first, *others = (values.get(name, "missing") for values in theirs)
             for rank, other in enumerate(others, 1):
                 if other != first:
+                    if is_digest(first.strip("'")) or is_digest(other.strip("'")):
+                        raise InputError(f"{name} differ between rank 0 and rank {rank}: {advice}")
                     raise InputError(f"{name} is {first} on rank 0 and {other} on rank {rank}: {advice}")
 
 

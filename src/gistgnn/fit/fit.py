@@ -17,11 +17,12 @@ from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError
 from gistgnn.fit.budget import Clock, choose
 from gistgnn.fit.callbacks import Notes, ProgressBar, Run
-from gistgnn.fit.identity import describe_graph, identity_of, require_same_training, settings_of
+from gistgnn.fit.identity import describe_graph, fingerprint_of, require_same_training, settings_of
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
 from gistgnn.fit.scorer import Running
+from gistgnn.graphs.doubts import note_doubts, note_homophily
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runners.registry import make_runner
 from gistgnn.schedule import RoundPlan, Schedule
@@ -51,8 +52,13 @@ class Fit(Run):
         if setup.variant.runner:
             self.runner = setup.variant.runner()
         keep_freed_memory()
+        self._fingerprint = fingerprint_of(setup)
+        if self._ranks.leads:
+            note_doubts(setup.graph)
+            if type(setup.gist._full_spec.on_meta()).__name__ in ("GCN", "GAT", "GATv2"):
+                note_homophily(setup.graph)
         if self._ranks.count > 1:
-            require_same_training(setup)
+            require_same_training(setup, self._fingerprint)
         task = "choosing settings for the budget" if setup.given.budget else "preparing the run"
         with self.seconds("prepare"), spinner(task, shown=True) if setup.progress else nullcontext():
             self._prepare()
@@ -90,7 +96,7 @@ class Fit(Run):
             if self._setup.progress:
                 self._callbacks.insert(0, stack.enter_context(closing(ProgressBar())))
             if self._setup.saving:
-                self._saver = Saver(self.gist.theta, self._ranks, self._setup.saving, identity_of(self._setup))
+                self._saver = Saver(self.gist.theta, self._ranks, self._setup.saving, self._fingerprint)
                 stack.callback(self._saver.close)
                 self._restore(self._saver)
             self._round_begun = time.perf_counter()
@@ -194,7 +200,8 @@ class Fit(Run):
             standardised=setup.scaling is not None,
             config=settings_of(setup),
             graph=describe_graph(setup.graph),
-            run=digest_of(identity_of(setup)),
+            run=digest_of(self._fingerprint),
+            fingerprint=self._fingerprint,
         )
 
     def _call(self, hook: str, *given: Any) -> None:

@@ -1,27 +1,40 @@
-"""What a run is: its configuration, by what a resumed run is known to be the same, and what its ranks must agree on.
+"""What a run is, and its fingerprint: what says whether two runs are the same.
 
-Ranks may differ in devices, numbers of threads, folders and file names, time-outs and the network interface, progress
-bars, and callbacks.
+A fingerprint has three parts: the settings, the model and the graph. It decides whether a run resumes from a
+checkpoint, whether `train --resume` finds its result, whether ranks train the same thing, which records `compare` and
+`reproduce` may use again, and it gives a run its id. Where a run trains is no part of it: the device, the number of
+ranks and threads, the runner, the place of Θ, and the names of files and folders.
 """
 
+import types
 from collections.abc import Mapping
 from dataclasses import asdict
+from enum import Enum
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from gistgnn.distributed.agreement import SAME_GRAPH, SAME_MODEL, SAME_SETTINGS, require_same
+from gistgnn.distributed.agreement import ADVICE, SAME_SETTINGS, require_same
+from gistgnn.errors import InputError
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
+from gistgnn.layout.axes import construct
 from gistgnn.sampling import describe
-from gistgnn.theta.model_spec import checksum_of
-from gistgnn.utils.tensors import checksum
+from gistgnn.storage.json_files import plain
+from gistgnn.theta.model_spec import ModelSpec, digest_of_tensors
+from gistgnn.training.names import NAMES, named_as
+from gistgnn.utils.random_streams import Stream
+from gistgnn.utils.tensors import digest_of, tensor_digest
 
-OWN = ("dataset", "device", "data_root")
-"""Settings that may differ: the same graph may lie in another file, and every rank has a device of its own."""
+Fingerprint = dict[str, dict[str, Any]]
+
+_ELSEWHERE = ("dataset", "device", "data_root")  # settings of the command line that ranks may have otherwise
+_OF_EVERY_MODULE = {*vars(nn.Module()), "training"}  # attributes that say nothing of a module's own settings
+_DEPTH = 4  # of lists and objects in the attribute of a module
 
 
 def settings_of(setup: Setup) -> dict[str, Any]:
@@ -56,103 +69,216 @@ def describe_graph(graph: Graph) -> dict[str, Any]:
     return {**facts, "regression": True} if graph.regression else facts
 
 
-def identity_of_model(gist: GlobalModel, saving: Saving | None) -> dict[str, Any]:
-    """Describe the model and its partition, so that a checkpoint is not taken for another run's."""
-    return {
-        **(saving.config if saving else {}),
-        "widths": gist.widths,
-        "sub_gcns": gist.partition.sub_gcns,
-        "partition": gist.partition.kind,
-        "seed": gist.seed,
-        "parameters": {name: list(spec.shape) for name, spec in gist.theta.specs.items()},
-    }
-
-
-def identity_of(setup: Setup) -> dict[str, Any]:
-    """Describe a run of `GIST.fit`, so that its checkpoint is not taken for another run's."""
-    gist, graph = setup.gist, setup.graph
-    found = {
-        **identity_of_model(gist, setup.saving),
-        **setup.given.as_dict(),
-        "whole": sorted(gist.partition.whole),
-        "input_axis": gist.input_axis,
-        "graph": [graph.name, graph.num_nodes, graph.num_edges, graph.num_features, graph.checksum()],
+def fingerprint_of(setup: Setup) -> Fingerprint:
+    """Return the fingerprint of a run of `GIST.fit`, as JSON holds it."""
+    gist = setup.gist
+    training = setup.given.as_dict()
+    for name in NAMES:
+        if callable(value := getattr(setup.given, name)) and not hasattr(value, "record"):
+            training[name] = name_of_function(value)
+    if setup.given.budget:  # a resumed run has the rest of it
+        del training["budget"]
+    settings = {
+        **training,
+        "method": gist.method,
         "sampler": describe(setup.sampling),
         "inductive": setup.inductive,
         "evaluation": setup.evaluation.approximation,
-        **({} if setup.init is None else {"init": checksum_of(setup.init)}),
-        **({} if gist.method == "gist" else {"method": gist.method, "workers": gist.workers}),
+        "standardise": setup.scaling is not None,
+        "values of init": None if setup.init is None else digest_of_tensors(setup.init),
     }
-    if setup.given.budget:  # a resumed run has the rest of it
-        del found["budget"]
-    return found
+    if gist.method != "gist":
+        settings["workers"] = gist.workers
+    graph = plain(graph_facts(setup.graph))
+    if setup.scaling is not None:
+        graph["means and deviations of the graph's features"] = setup.scaling.digest()
+    return fingerprint_of_model(gist, setup.saving, settings) | {"graph": graph}
 
 
-def require_same_training(setup: Setup) -> None:
-    """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this."""
-    settings = flat_settings(settings_of(setup))
-    for name, value in (("budget", setup.given.budget), ("max_seconds", setup.max_seconds)):
-        settings[name] = "missing" if value is None else "given"  # what is left of it differs
-    require_same_models(setup.gist, setup.saving, settings, setup.init, {SAME_GRAPH: graph_facts(setup.graph)})
-
-
-def require_same_models(
-    gist: GlobalModel,
-    saving: Saving | None,
-    settings: dict[str, Any],
-    init: Mapping[str, Tensor] | None = None,
-    further: Mapping[str, dict[str, Any]] | None = None,
-) -> None:
-    """Refuse ranks whose partition, saving, model or further facts differ; all ranks call this."""
-    partition = gist.partition
+def fingerprint_of_model(gist: GlobalModel, saving: Saving | None, settings: Mapping[str, Any]) -> Fingerprint:
+    """Return the fingerprint of a run that is not given a graph, such as a loop of the user's own."""
+    partition, store = gist.partition, gist.store
     settings = {
-        **settings,
-        "method": gist.method,
+        "seed": gist.seed,
+        "widths": gist.widths,
         "sub_gcns": partition.sub_gcns,
         "partition": partition.kind,
         "whole": sorted(partition.whole),
         "input_axis": gist.input_axis,
-        "seed": gist.seed,
+        "store_precision": None if store.precision == "float32" else store.precision,
+        **settings,
+        **(saving.config if saving else {}),
+    }
+    return {"settings": plain(settings), "model": plain(model_facts(gist._full_spec))}
+
+
+def require_same_training(setup: Setup, fingerprint: Fingerprint) -> None:
+    """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this."""
+    own = {"runner": setup.runner, "evaluation": asdict(setup.evaluation)}
+    for name, value in (("budget", setup.given.budget), ("max_seconds", setup.max_seconds)):
+        own[name] = "missing" if value is None else "given"  # what is left of it differs
+    require_same_ranks(setup.gist, setup.saving, fingerprint, own)
+
+
+def require_same_ranks(
+    gist: GlobalModel, saving: Saving | None, fingerprint: Fingerprint, settings: Mapping[str, Any]
+) -> None:
+    """Refuse ranks whose fingerprints or further settings differ; all ranks call this."""
+    config = saving.config if saving else {}
+    facts = {ADVICE[part]: dict(values) for part, values in fingerprint.items()}
+    facts[SAME_SETTINGS] = {
+        **{name: value for name, value in fingerprint["settings"].items() if name not in config},
+        **settings,
         "store": gist.store.kind,
         "share": gist.store.share,
         "the default type of torch": str(torch.get_default_dtype()),
         "saving": None,
     }
     if saving:  # the folder may have another name on another machine
-        config = {name: value for name, value in saving.config.items() if name not in OWN}
-        settings["saving"] = {"every": saving.every, "resume": saving.resume, "config": config}
-    model = {**model_facts(gist), "the checksum of init": None if init is None else f"{checksum_of(init):08x}"}
-    require_same(gist.ranks, {SAME_SETTINGS: settings, SAME_MODEL: model, **(further or {})})
+        config = {name: value for name, value in config.items() if name not in _ELSEWHERE}
+        facts[SAME_SETTINGS]["saving"] = {"every": saving.every, "resume": saving.resume, "config": config}
+    require_same(gist.ranks, facts)
 
 
 def flat_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Return the entries of a run's config that all ranks must share: the model's, the training's and all others."""
     model, training = dict(config["model"]), dict(config["training"])
-    rest = {name: value for name, value in config.items() if name not in ("model", "training", *OWN)}
+    rest = {name: value for name, value in config.items() if name not in ("model", "training", *_ELSEWHERE)}
     training.pop("budget", None)
     return {"model": model.pop("name"), **model, **training, **rest}
 
 
-def model_facts(gist: GlobalModel) -> dict[str, Any]:
-    """Return the classes of the full model's modules, their numbers (such as a dropout's p), and its parameters."""
-    facts: dict[str, Any] = {}
-    for name, module in gist._full_spec.on_meta().named_modules():
-        facts[f"the class of {name or 'the model'}"] = type(module).__name__
-        own = {key: value for key, value in vars(module).items() if isinstance(value, (bool, int, float))}
-        facts |= {f"{name}.{key}".lstrip("."): own[key] for key in own if key[0] != "_" and key != "training"}
-    specs = gist._full_spec.tensor_specs().items()
-    return facts | {f"the shape of {name}": f"{list(shape)} {dtype}" for name, (shape, dtype) in specs}
-
-
-_SIZES = {"num_nodes": "number of nodes", "num_edges": "number of edges", "num_features": "number of features"}
-_SIZES |= {"num_classes": "number of classes", "regression": "regression"}
-_TENSORS = {"x": "features", "y": "labels", "train": "training nodes", "val": "validation nodes", "test": "test nodes"}
-
-
 def graph_facts(graph: Graph) -> dict[str, Any]:
-    """Return the sizes of a graph, and a checksum of each of its tensors."""
-    facts: dict[str, Any] = {f"the graph's {text}": getattr(graph, name) for name, text in _SIZES.items()}
-    for name, tensor in ({text: getattr(graph, name) for name, text in _TENSORS.items()} | graph.edge_data).items():
-        facts[f"the type of the graph's {name}"] = f"{tensor.dtype} {list(tensor.shape)}"
-        facts[f"the checksum of the graph's {name}"] = f"{checksum(tensor):08x}"
-    return facts | {"the checksum of the graph's edges": f"{graph.edges.checksum():08x}"}
+    """Return the sizes of a graph, and a digest of each of its parts; its name is no part of it."""
+    facts: dict[str, Any] = {
+        "the graph's number of nodes": graph.num_nodes,
+        "the graph's number of edges": graph.num_edges,
+        "the graph's number of features": graph.num_features,
+        "the graph's number of classes": graph.num_classes,
+        "the graph's classes": list(graph.class_names),
+        "regression": graph.regression,
+    }
+    return facts | {f"the graph's {name}": digest for name, digest in graph.digests().items()}
+
+
+def model_facts(spec: ModelSpec) -> dict[str, Any]:
+    """Return what tells a model from another: classes and attributes of all modules, parameters, values of buffers."""
+    model = spec.on_meta()
+    facts = module_facts(model)
+    if any(True for _ in model.buffers()) or any(_holds_tensors(module) for module in model.modules()):
+        facts |= _fixed_values(spec)
+    specs = spec.tensor_specs().items()
+    return facts | {f"shape of {name}": f"{list(shape)} {dtype}" for name, (shape, dtype) in specs}
+
+
+def module_facts(model: nn.Module) -> dict[str, Any]:
+    """Return the class of every module, and its attributes: numbers such as a dropout's p, texts, and functions."""
+    facts: dict[str, Any] = {}
+    for path, module in model.named_modules():
+        where = path or "the model"
+        facts[f"class of {where}"] = type(module).__name__
+        for name, value in vars(module).items():
+            if name not in _OF_EVERY_MODULE and (described := _described(value)) not in (None, [], {}):
+                facts[f"{name} of {where}"] = described
+        if enclosed := _enclosed(type(module).forward):
+            facts[f"variables of the function around {where}"] = enclosed
+    return facts
+
+
+def name_of_function(value: Any) -> str:
+    """Return the name of a function or a class of the user's own; with a digest where the name does not tell all."""
+    name = str(named_as(value))
+    importable = isinstance(value, (type, types.BuiltinFunctionType)) or _is_importable(value)
+    return name if importable else f"{name} {digest_of(plain(_described(value)))[:8]}"
+
+
+def _holds_tensors(module: nn.Module) -> bool:
+    return any(isinstance(value, Tensor) for value in vars(module).values())
+
+
+def _fixed_values(spec: ModelSpec) -> dict[str, Any]:
+    """Return digests of what is neither a parameter nor a setting: of buffers and other tensors, in a small model."""
+    for factor in (1, 2, 4, 8, 16):  # some models need widths that are divisible by 8, for example
+        widths = spec.layout.widths([factor * (5 + axis) for axis in range(len(spec.layout.units))])
+        with Stream(0, "fingerprint"):
+            try:
+                model = construct(spec.build, widths, shared=spec.shared)
+            except InputError:
+                continue
+        tensors = dict(model.named_buffers())
+        for path, module in model.named_modules():
+            for name, value in vars(module).items():
+                if isinstance(value, Tensor):
+                    tensors[f"{path}.{name}".lstrip(".")] = value
+        return {f"values of {name}": tensor_digest(value) for name, value in tensors.items() if not value.is_meta}
+    return {}
+
+
+def _described(value: Any, depth: int = _DEPTH) -> Any:
+    """Return what JSON can hold of the value of an attribute; None: nothing of it tells models apart."""
+    if isinstance(value, (Enum, complex, torch.dtype)):
+        return str(value)
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, float)):
+        return value if abs(value) < 2**53 else str(value)  # JSON has no NaN, no infinity, and no larger integers
+    if isinstance(value, Tensor):
+        return f"{list(value.shape)} {value.dtype}" if value.is_meta else tensor_digest(value)
+    if depth == 0:
+        return type(value).__name__
+    if isinstance(value, Mapping):
+        return {str(key): _described(entry, depth - 1) for key, entry in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(str(_described(entry, depth - 1)) for entry in value)
+    if isinstance(value, (list, tuple)):
+        return [_described(entry, depth - 1) for entry in value]
+    if isinstance(value, nn.Module):  # a loss; or a model, which has been described elsewhere
+        tensors = {**dict(value.named_parameters()), **dict(value.named_buffers())}
+        numbers = {name: entry for name, entry in vars(value).items() if isinstance(entry, (bool, int, float, str))}
+        facts = {name: _described(entry) for name, entry in {**numbers, **tensors}.items() if name != "training"}
+        return {"class": type(value).__name__, **facts}
+    if isinstance(value, partial):
+        return [_described(entry, depth - 1) for entry in (value.func, value.args, value.keywords)]
+    if isinstance(value, types.MethodType):
+        return [_described(value.__func__, depth - 1), type(value.__self__).__name__]
+    if isinstance(value, types.FunctionType):
+        if _is_importable(value):
+            return _qualified_name(value)
+        does = [_code(value.__code__), _described(value.__defaults__, depth - 1), _enclosed(value, depth - 1)]
+        return f"the function {value.__name__} {digest_of(plain(does))[:8]}"
+    if isinstance(value, type) or hasattr(value, "__qualname__"):
+        return _qualified_name(value)
+    public = {name: entry for name, entry in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
+    return {"class": type(value).__name__, **{name: _described(entry, depth - 1) for name, entry in public.items()}}
+
+
+def _is_importable(function: Any) -> bool:
+    """Whether a function is known by its name: it stands in a module, and is no lambda."""
+    return isinstance(function, types.FunctionType) and "<" not in function.__qualname__
+
+
+def _qualified_name(value: Any) -> str:
+    module = str(getattr(value, "__module__", None) or "")
+    return f"{module.replace('__mp_main__', '__main__')}.{value.__qualname__}".lstrip(".")
+
+
+def _enclosed(function: Any, depth: int = _DEPTH) -> dict[str, Any]:
+    """Return the variables of the surrounding function that a function uses, such as the p of a dropout."""
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
+    variables: dict[str, Any] = {}
+    for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # it has no value yet
+            continue
+        if name != "__class__" and depth and (described := _described(value, depth - 1)) is not None:
+            variables[name] = described
+    return variables
+
+
+def _code(code: types.CodeType) -> str:
+    """Return a digest of what a function does, wherever it stands."""
+    inner = [_code(entry) for entry in code.co_consts if isinstance(entry, types.CodeType)]
+    constants = [entry for entry in code.co_consts if not isinstance(entry, types.CodeType)]
+    texts = [sorted(map(repr, entry)) if isinstance(entry, frozenset) else repr(entry) for entry in constants]
+    return digest_of([code.co_code.hex(), texts, code.co_names, inner])

@@ -8,7 +8,7 @@ from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.scores import evaluation_mode
-from gistgnn.fit.identity import identity_of_model, require_same_models
+from gistgnn.fit.identity import fingerprint_of_model, require_same_ranks
 from gistgnn.fit.result import Progress
 from gistgnn.fit.saving import Saver, Saving
 from gistgnn.fit.scorer import Running
@@ -80,11 +80,11 @@ class Loop:
         if gist.ranks.count > 1:
             own: dict[str, Any] = {"rounds": rounds, "validate": "missing" if validate is None else "given"}
             own |= {"higher_is_better": higher_is_better, "evaluate_every": evaluate_every, "patience": patience}
-            require_same_models(gist, saving, own)
+            require_same_ranks(gist, saving, fingerprint_of_model(gist, saving, {}), own)
         if saving and gist.ranks.lead(lambda: saving.resumes) and not gist._reopen():
             gist._theta = gist._make_theta(gist._spec, anew=True)  # which the checkpoint fills
         self._running = Running(gist.theta, gist._spec)
-        self._saver = saving and Saver(gist.theta, gist.ranks, saving, identity_of_model(gist, saving))
+        self._saver = saving and Saver(gist.theta, gist.ranks, saving, fingerprint_of_model(gist, saving, {}))
         if self._saver and (state := self._saver.begin()):
             self.progress = state
             state.rounds = gist.next_round = gist.theta.place.round  # of Θ on disk, perhaps one later

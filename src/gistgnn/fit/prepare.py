@@ -17,7 +17,6 @@ from gistgnn.fit.saving import Saving
 from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
-from gistgnn.graphs.doubts import note_doubts, note_homophily
 from gistgnn.graphs.standardise import sample_of
 from gistgnn.nn.scaling import saved_state
 from gistgnn.runners.registry import Runner
@@ -82,10 +81,6 @@ class Setup:
         graph = gist.ranks.load(partial(self._load, training))
         if self.init is not None:
             self.init = _initial_values(gist, variant, training, self.init)
-        if gist.ranks.leads:
-            note_doubts(graph)
-            if type(gist._full_spec.on_meta()).__name__ in ("GCN", "GAT", "GATv2"):
-                note_homophily(graph)
         self.graph = graph = graph.to(gist.device)
         self.sampling = chosen_sampling(self.sampling, graph.num_nodes)
         several = gist.method == "gist" and gist.workers > 1 and gist.partition.split

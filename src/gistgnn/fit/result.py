@@ -1,5 +1,6 @@
 """The result of a run, how far the run has come, and the files of a result."""
 
+import json
 from dataclasses import dataclass, field, fields
 from html import escape
 from pathlib import Path
@@ -68,7 +69,8 @@ class Result:
         config: the settings of the run.
         graph: the graph's name, sizes and task.
         diverged: how training diverged, in the result of a `DivergedError`; None: it did not.
-        run: the id of the run, which its files carry: a digest of its settings and its graph.
+        run: the id of the run, which its files carry: a digest of its fingerprint.
+        fingerprint: what says whether another run is the same: "settings", "model" and "graph", each with its entries.
     """
 
     model: nn.Module
@@ -91,6 +93,7 @@ class Result:
     graph: dict[str, Any] = field(default_factory=dict)
     diverged: str | None = None
     run: str = ""
+    fingerprint: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def test(self) -> dict[str, float]:
@@ -180,7 +183,8 @@ def write_result(folder: Path, record: dict[str, Any], model: nn.Module) -> dict
     from gistgnn.report.pages import run_page  # matplotlib is slow to import
 
     with replacing(folder / MODEL) as path:
-        digest = write_tensors(path, saved_state(model))
+        described = json.dumps(record.get("fingerprint", {}).get("model", {}))  # for whoever has this file alone
+        digest = write_tensors(path, saved_state(model), {"format": "pt", "model": described})
     write_report(folder / REPORT, run_page(record))
     listed = {"version": VERSION, **record, "files": {MODEL: digest}}
     write_json(folder / RESULT, listed, indent=2)

@@ -57,7 +57,7 @@ class Saving:
 class Saver:
     """Writes checkpoints in the background while the next round trains: Θ does not change until that round ends."""
 
-    def __init__(self, theta: Theta, ranks: World, saving: Saving, run: dict[str, Any]) -> None:
+    def __init__(self, theta: Theta, ranks: World, saving: Saving, run: dict[str, dict[str, Any]]) -> None:
         self._theta, self._ranks, self._saving, self._run = theta, ranks, saving, run
         self._checkpoints = Checkpoints(saving.path)
         self._background = ThreadPoolExecutor(1, "gistgnn-saver")

@@ -1,12 +1,18 @@
-"""What is computed once: whole graphs in the user's cache, and arrays beside a graph in its folder, such as Ā x."""
+"""What is computed once: graphs and clusters in the user's cache, and arrays beside a graph in its folder, such as Ā x.
+
+All of it may be removed at any time: it is computed again. A file that a process uses is locked by it, and stays.
+"""
 
 import contextlib
 import hashlib
 import os
+import re
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +20,30 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.folder import load_folder, verify, whole_folder, write_graph
+from gistgnn.graphs.folder import MANIFEST, load_folder, verify, whole_folder, write_graph
 from gistgnn.graphs.graph import Graph
 from gistgnn.storage.folder_lock import waiting_lock
-from gistgnn.storage.tensors import map_array, temporary_tensors
-from gistgnn.storage.whole_files import replacing
+from gistgnn.storage.tensors import file_digest, map_array, temporary_tensors
+from gistgnn.storage.whole_files import replacing, writing
+from gistgnn.utils.tensors import digest_of, remember_digest
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows, where a file that is mapped cannot be removed
+    fcntl = None
+
+KINDS = {
+    "x-standardised": "features that are scaled",
+    "product": "the product of the edges with the features",
+}
+"""What is kept in the folder of a graph, by how the names of the files begin."""
+
+KEPT_OF_A_KIND = 2
+"""How many files of a kind are kept: those that were used last. Others that no process uses go when one is written."""
+
+CLUSTERS_LIMIT = 2 * 2**30
+"""Bytes that clusters may take in the user's cache: those that have not been used for longest are removed."""
 
 _VERSION = 1  # part of every fingerprint: raise it when a reader makes another graph from the same raw files
 
@@ -42,6 +67,9 @@ def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
         return replace(load_folder(path, in_memory=True), name=name)
     graph = build()
     with contextlib.suppress(OSError, InputError):
+        for old in _cached_graphs(folder):
+            if old.name[:-17] == path.name[:-17]:  # the same name, of other raw files, or damaged
+                shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(path, ignore_errors=True)
         with whole_folder(path) as made:
             write_graph(graph, made)
@@ -55,35 +83,172 @@ def fingerprint(sources: Sequence[Path]) -> str:
 
 
 def derived(
-    folder: Path | None, name: str, shape: tuple[int, int], fill: Callable[[npt.NDArray[np.float32]], None]
+    folder: Path | None,
+    kind: str,
+    facts: Any,
+    shape: tuple[int, int],
+    fill: Callable[[npt.NDArray[np.float32]], None],
 ) -> Tensor:
-    """Return the mapped float32 array `folder/name.npy`, written by `fill` if it is missing, whole or not at all."""
-    # Its name must follow from all that decides the values: it has no digest. Where the folder is None or cannot be
-    # written it is a temporary file. A full disk is an InputError.
-    path = (folder or Path()) / f"{name}.npy"
-    if folder is not None and (found := _found(path, shape)) is not None:
-        return found
+    """Return a mapped float32 array that is computed once and kept in a graph's folder, whole or not at all.
+
+    Where the folder is None or cannot be written, the array is in a temporary file. When one is written, older ones of
+    its kind are removed; see `KEPT_OF_A_KIND`.
+
+    Args:
+        folder: the graph's.
+        kind: one of `KINDS`, perhaps followed by "-" and a name.
+        facts: all that decides the values, as JSON holds it.
+        shape: of the array.
+        fill: computes the values into an array of zeros.
+
+    Raises:
+        InputError: the disk is full.
+    """
+    if folder is not None and (array := _kept_array(folder, kind, facts, shape)) is not None:
+        return array
     if folder is None or not os.access(folder, os.W_OK):
-        array = temporary_tensors({name: (torch.Size(shape), torch.float32)})[name]
+        array = temporary_tensors({kind: (torch.Size(shape), torch.float32)})[kind]
         fill(array.numpy())
         return array
     with waiting_lock(folder / ".gistgnn-derived.lock"):  # another process may compute the same
-        if (found := _found(path, shape)) is not None:
-            return found
-        with replacing(path) as unfinished:
+        if (array := _kept_array(folder, kind, facts, shape)) is not None:
+            return array
+        unnamed = folder / f"{_name(kind, facts)}.npy"
+        with replacing(unnamed) as unfinished:
             values = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
             if hasattr(os, "posix_fallocate"):  # writing to a mapped page ends the process when the disk is full
                 with unfinished.open("r+b") as file:
                     os.posix_fallocate(file.fileno(), 0, unfinished.stat().st_size)
             fill(values)
             values.flush()
-        return map_array(path)
+        path = folder / f"{_name(kind, facts)}-{file_digest(unnamed)}.npy"
+        with writing(path):
+            unnamed.rename(path)
+        array = _opened(path, shape)
+        same_kind = [other for other in derived_files(folder) if _kind_of(other) == kind]
+        for old in sorted(same_kind, key=_last_use)[:-KEPT_OF_A_KIND]:
+            remove_unused(old)
+    return map_array(path) if array is None else array
 
 
-def _found(path: Path, shape: tuple[int, int]) -> Tensor | None:
-    """Return an array that is there; None: it is missing, cut short or another array."""
+def derived_files(folder: Path) -> list[Path]:
+    """Return the files that `derived` keeps in the folder of a graph."""
+    paths = (path for kind in KINDS for path in folder.glob(f"{kind}-*.npy"))
+    ours = (path for path in paths if _kind_of(path) != path.stem)  # others have no digest in their names
+    return sorted(path for path in ours if path.is_file() and not path.is_symlink())
+
+
+def remove_unused(path: Path) -> bool:
+    """Remove a file that is computed again when it is missed; return False if a process uses it."""
+    try:
+        with path.open("r+b") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+    except FileNotFoundError:
+        return True
+    except OSError:  # it is locked, or Windows has it open
+        return False
+    return True
+
+
+def note_use(path: Path) -> None:
+    """Note that a file of a cache is used now: those that have not been used for longest are removed first."""
+    with contextlib.suppress(OSError):  # it cannot be written, or is gone
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+
+
+def _last_use(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_atime_ns
+    return 0
+
+
+def _name(kind: str, facts: Any) -> str:
+    return f"{kind}-{digest_of(facts)[:16]}"
+
+
+def _kind_of(path: Path) -> str:
+    """Return the kind of a derived file: its name without what are digests, of this version or an older one."""
+    return re.sub(r"(-([0-9a-f]{8}|[0-9a-f]{16}|[0-9a-f]{32}))+$", "", path.stem)
+
+
+def _kept_array(folder: Path, kind: str, facts: Any, shape: tuple[int, int]) -> Tensor | None:
+    """Return an array that is kept; None: it is missing, cut short or another array."""
+    arrays = (_opened(path, shape) for path in sorted(folder.glob(f"{_name(kind, facts)}-*.npy")))
+    return next((array for array in arrays if array is not None), None)
+
+
+def _opened(path: Path, shape: tuple[int, int]) -> Tensor | None:
+    """Map an array, and lock its file until the array is gone; None: it is missing, cut short or another array."""
     with contextlib.suppress(Exception):  # NumPy's parser may raise anything on a file that was cut short
-        found = map_array(path)
-        if found.shape == shape and found.dtype == torch.float32:
-            return found
+        file = path.open("rb")
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # some file systems have no locks: there it is never removed
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        array = map_array(path, file)
+        if array.shape == shape and array.dtype == torch.float32:
+            note_use(path)
+            return remember_digest(array, path.stem.rpartition("-")[2])
     return None
+
+
+def clusters_path(folder: Path, edges: str, facts: Any) -> Path:
+    """Return the file of clusters in the cache; `edges` is the digest of the graph's edges."""
+    return folder / f"clusters-{edges[:16]}-{digest_of(facts)[:16]}.npz"
+
+
+def trim_clusters(folder: Path) -> None:
+    """Remove the clusters that have not been used for longest, so that those in the cache take `CLUSTERS_LIMIT`."""
+    taken = 0
+    for path in sorted(folder.glob("clusters-*.npz"), key=_last_use, reverse=True):
+        with contextlib.suppress(OSError):
+            taken += path.stat().st_size
+            if taken > CLUSTERS_LIMIT:
+                path.unlink()
+
+
+class KeptFile(NamedTuple):
+    """A file, or the folder of a graph, that gistgnn keeps to save time."""
+
+    path: Path
+    bytes: int
+    content: str  # what it is, for the user
+
+
+def kept_for(graph: Graph) -> list[KeptFile]:
+    """List what is kept for a graph: arrays in its folder, and its clusters and itself in the user's cache."""
+    folder = graph.folder
+    kept = [] if folder is None else [_described(path) for path in derived_files(folder)]
+    if (cache := cache_folder()) is not None:
+        kept += [_described(path) for path in sorted(cache.glob(f"clusters-{graph.edges.digest()[:16]}-*.npz"))]
+        kept += [_described(path) for path in _cached_graphs(cache) if path.name[:-17] == graph.name.replace(":", "-")]
+    return kept
+
+
+def kept_in_cache() -> list[KeptFile]:
+    """List all that is kept in the user's cache."""
+    if (cache := cache_folder()) is None:
+        return []
+    return [_described(path) for path in (*sorted(cache.glob("clusters-*.npz")), *_cached_graphs(cache))]
+
+
+def remove_kept(kept: KeptFile) -> bool:
+    """Remove a file or a folder that is kept; return False if it is in use, or cannot be removed."""
+    if not kept.path.is_dir():
+        return remove_unused(kept.path)
+    shutil.rmtree(kept.path, ignore_errors=True)
+    return not kept.path.exists()
+
+
+def _cached_graphs(cache: Path) -> list[Path]:
+    return sorted(path.parent for path in cache.glob(f"*-{'[0-9a-f]' * 16}/{MANIFEST}"))
+
+
+def _described(path: Path) -> KeptFile:
+    if path.is_dir():
+        size = sum(file.stat().st_size for file in path.iterdir())
+        return KeptFile(path, size, "a graph that was drawn, or read from raw files")
+    kind = _kind_of(path)
+    content = next((text for name, text in KINDS.items() if kind.startswith(name)), "clusters of a graph's nodes")
+    return KeptFile(path, path.stat().st_size, content)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,13 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs import metis
-from gistgnn.graphs.cache import cache_folder
+from gistgnn.graphs.cache import cache_folder, clusters_path, note_use, trim_clusters
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.streaming import stream_clusters
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.checks import check_choice, check_count
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
-from gistgnn.utils.tensors import digest_of
 
 Part = npt.NDArray[np.integer]
 
@@ -93,9 +93,8 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
         keys = torch.unique(target * num_nodes + source)
         edges = CSR.of(torch.stack([keys % num_nodes, keys // num_nodes]), num_nodes)
     edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(torch.int32 if num_nodes < 2**31 else torch.int64))
-    key = f"{_VERSION} {method} {num_nodes} {edges.num_edges} {edges.checksum()} {count} {seed}"
     cut = partial(_by_metis if method == "metis" else stream_clusters, edges, count, seed)
-    part, path = _kept(key, num_nodes, count, cut)
+    part, path = _kept(edges, [_VERSION, method, count, seed], num_nodes, count, cut)
     return clusters_of_parts(part, count, path)
 
 
@@ -121,16 +120,18 @@ def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clust
     return Clusters(torch.from_numpy(part.argsort(kind="stable")), torch.from_numpy(ptr), path)
 
 
-def _kept(key: str, nodes: int, count: int, cut: Callable[[], Part]) -> tuple[Part, Path | None]:
-    """Return what ``cut`` returns, and its file, from the cache if it is there; ``key`` has all that decides it."""
+def _kept(edges: CSR, settings: list[Any], nodes: int, count: int, cut: Callable[[], Part]) -> tuple[Part, Path | None]:
+    """Return what ``cut`` returns, and its file, from the cache if it is there; edges and settings decide it."""
     if (folder := cache_folder()) is None:
         return cut(), None
-    path = folder / f"clusters-{digest_of(key)[:16]}.npz"
+    digest = edges.digest()
+    path = clusters_path(folder, digest, [digest, *settings])
     try:
         with np.load(path) as arrays:
             part = arrays["part"].astype(np.int64)
         if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
             raise InputError("is of another graph")
+        note_use(path)
         return part, path
     except OSError:  # there is none
         pass
@@ -139,6 +140,7 @@ def _kept(key: str, nodes: int, count: int, cut: Callable[[], Part]) -> tuple[Pa
     part = cut()
     with contextlib.suppress(InputError), replacing(path) as temporary:
         np.savez(temporary, part=part.astype(np.int32))
+    trim_clusters(folder)
     return part, path if path.exists() else None
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.utils.tensors import checksum, to_device
+from gistgnn.utils.tensors import digest_of, tensor_digest, to_device
 
 # torch warns when a process makes its first CSR tensor; before 2.13 of checks too, even where they are declined. Make
 # it here, under a filter: changing the filters around a later product would affect other threads.
@@ -104,11 +104,10 @@ class CSR:
         starts = range(0, self.shape[0], _PIECE)
         return max((int(self.rowptr[start : start + _PIECE + 1].diff().max()) for start in starts), default=0)
 
-    def checksum(self, start: int = 0) -> int:
-        """Return a checksum of the entries, whatever their types; `start` is that of what comes before."""
-        for piece in (*self.rowptr.split(_PIECE), *self.col.split(_PIECE)):
-            start = checksum(piece.long(), start)
-        return start
+    def digest(self) -> str:
+        """Return a digest of the entries, whatever their types."""
+        col = self.col if self.shape[1] >= 2**31 else self.col.to(torch.int32)
+        return digest_of([list(self.shape), tensor_digest(self.rowptr.long()), tensor_digest(col)])
 
     def to(self, device: torch.device | str) -> "CSR":
         device = torch.device(device)

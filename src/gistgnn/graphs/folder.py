@@ -23,7 +23,7 @@ from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import check_digest, file_digest, map_array
 from gistgnn.storage.whole_files import TEMPORARY, reading, writing
 from gistgnn.utils.checks import LONGEST_NAME
-from gistgnn.utils.tensors import Array
+from gistgnn.utils.tensors import Array, remember_digest
 
 MANIFEST = "manifest.json"
 HEADER = 128  # bytes before the values of a `.npy` file that gistgnn writes
@@ -82,6 +82,7 @@ _OF_SOME = {*EDGE_DATA, "node", "cluster_ptr", "id"}
 
 def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
     """Read the manifest of a graph folder, and map its arrays, if each file is whole and the array that it says."""
+    written = _last_change(folder / MANIFEST) if (folder / MANIFEST).exists() else 0
     manifest, arrays = Manifest.read(folder), {}
     for name, entry in manifest.arrays.items():
         path = folder / f"{name}.npy"
@@ -90,7 +91,15 @@ def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
         found = str(array.dtype).removeprefix("torch."), tuple(array.shape)
         if found != (entry.dtype, entry.shape) or path.stat().st_size != HEADER + array.nbytes:
             raise InputError(f"{path} is not the {entry.dtype} {list(entry.shape)} that {MANIFEST} says; {_ADVICE}")
+        if _last_change(path) <= written:  # otherwise the file may have been changed since
+            remember_digest(array, entry.xxh3)
     return manifest, arrays
+
+
+def _last_change(path: Path) -> int:
+    """Return when a file was changed last, also by a copy that keeps the old time; in nanoseconds."""
+    state = path.stat()
+    return max(state.st_mtime_ns, state.st_ctime_ns)
 
 
 def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:

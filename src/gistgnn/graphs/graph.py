@@ -14,7 +14,7 @@ from gistgnn.graphs import checks
 from gistgnn.graphs.checks import EDGE_DATA, ArrayLike
 from gistgnn.graphs.csr import CSR
 from gistgnn.utils.checks import check_flag, check_name
-from gistgnn.utils.tensors import Array, checksum
+from gistgnn.utils.tensors import Array, tensor_digest
 
 DATA_KEYS = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
 """The attributes of a `torch_geometric.data.Data` that make a graph; it may lack the last."""
@@ -176,14 +176,24 @@ class Graph:
         """Whether nodes have several labels: ``y`` is [N, K] of 0 and 1."""
         return self.y.ndim == 2 and not self.regression
 
-    def checksum(self) -> int:
-        """Return a checksum of edges with their data, labels and splits; it almost surely differs between graphs."""
-        if self.folder is None or "_checksum" not in self.__dict__:
-            found = self.edges.checksum()
-            for name, tensor in self.tensors.items():
-                found = found if name == "x" else checksum(tensor, found)
-            self.__dict__["_checksum"] = found
-        return int(self.__dict__["_checksum"])
+    def digests(self) -> dict[str, str]:
+        """Return a digest of each part of the graph that decides what is learned from it, by the part's name.
+
+        Of a mapped tensor that is an unchanged file of the graph's folder, the digest in the manifest is taken.
+        """
+        tensors = {
+            "labels": self.y,
+            "training nodes": self.train,
+            "validation nodes": self.val,
+            "test nodes": self.test,
+            "edge weights": self.edge_weight,
+            "edge features": self.edge_attr,
+            "edge types": self.edge_type,
+            "clusters": self.cluster_ptr,
+            "features": self.x,  # at the end: scaled features follow from the training nodes
+        }
+        digests = {name: tensor_digest(tensor) for name, tensor in tensors.items() if tensor is not None}
+        return {"edges": self.edges.digest(), **digests}
 
     def to(self, device: torch.device | str) -> "Graph":
         """Return the graph with every tensor on `device`, but mapped ones, whose batches move when they are used."""

@@ -12,7 +12,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.cache import derived
 from gistgnn.graphs.graph import Graph
 from gistgnn.storage.tensors import read_ahead
-from gistgnn.utils.tensors import checksum
+from gistgnn.utils.tensors import digest_of, tensor_digest
 
 MEAN, STD = "feature_mean", "feature_std"  # the names of a model's buffers with which it scales its features
 _WORDS_BELOW = 0.1  # share of features that are not 0
@@ -89,6 +89,10 @@ class Standardisation:
                 rows = slice(start, start + _ROWS)
                 array[rows] = self.features(graph.x[rows]).numpy()
 
-        name = f"x-standardised-{checksum(self.std.cpu(), checksum(self.mean.cpu())):08x}"
+        facts = [tensor_digest(graph.x), self.digest()]
         shape = graph.num_nodes, graph.num_features
-        return replace(graph, x=derived(graph.folder, name, shape, fill))
+        return replace(graph, x=derived(graph.folder, "x-standardised", facts, shape, fill))
+
+    def digest(self) -> str:
+        """Return a digest of the means and deviations."""
+        return digest_of([tensor_digest(self.mean), tensor_digest(self.std)])

@@ -3,7 +3,6 @@
 Torch and what needs it are imported inside the functions, so that the command line reads the defaults here quickly.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from gistgnn.distributed import World
     from gistgnn.evaluation import Evaluation
+    from gistgnn.fit.identity import Fingerprint
     from gistgnn.fit.result import Result
     from gistgnn.gist import GIST
     from gistgnn.graphs import Graph
@@ -173,20 +173,6 @@ class RunConfig:
         }
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """What distinguishes this run from others, as JSON; where Θ lies and how it is evaluated exactly do not."""
-        fields: dict[str, Any] = json.loads(json.dumps(self.as_dict()))
-        del fields["evaluation"], fields["store"], fields["share"]
-        if self.method == "gist":  # older records of GIST name no method
-            del fields["method"]
-        return {**fields, "evaluation": how} if (how := self.evaluation.approximation) else fields
-
-    @property
-    def resume_identity(self) -> dict[str, Any]:
-        """What a resumed run must have in common with the interrupted one: all but the runner."""
-        return {key: value for key, value in self.identity.items() if key != "runner"}
-
-    @property
     def partitioned_dims(self) -> set[int]:
         """The dimensions d_l that are split into blocks."""
         return set(range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned)
@@ -246,5 +232,13 @@ class RunConfig:
 
     def fit(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Result":
         """Train with these settings; `hooks` are the arguments of `GIST.fit` that do not change the result."""
-        names = ("sampler", "runner", "inductive", "evaluation", "standardise")
-        return gist.fit(graph, self.training, **{**{name: getattr(self, name) for name in names}, **hooks})
+        return gist.fit(graph, self.training, **{**self._options, **hooks})
+
+    def fingerprint(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Fingerprint":
+        """Return the fingerprint of this run; for the arguments see `fit`."""
+        return gist.fingerprint(graph, self.training, **{**self._options, **hooks})
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The arguments of `GIST.fit` that decide the result."""
+        return {name: getattr(self, name) for name in ("sampler", "runner", "inductive", "evaluation", "standardise")}

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason, users_code
 from gistgnn.evaluation import Evaluation
+from gistgnn.fit.identity import Fingerprint, module_facts
 from gistgnn.fit.loggers import ID
 from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
 from gistgnn.layout.axes import Build, construct
@@ -24,7 +25,7 @@ from gistgnn.runs.record import check_record
 from gistgnn.sampling import from_description
 from gistgnn.settings import Training
 from gistgnn.storage.checkpoints import Checkpoints, require_same_run
-from gistgnn.storage.json_files import read_json
+from gistgnn.storage.json_files import plain, read_json
 from gistgnn.storage.tensors import assign, check_digest, read_tensors
 from gistgnn.storage.whole_files import reading
 from gistgnn.theta.folder import every_folder, remove
@@ -71,13 +72,19 @@ def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
         (out / ID).unlink(missing_ok=True)
 
 
-def finished_run(out: Path, config: RunConfig) -> dict[str, Any] | None:
-    """Return the result.json of this run if it is finished; None: there is something left to do."""
-    if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():
-        return None
+def is_finished(out: Path) -> bool:
+    """Whether a folder holds a run of which nothing is left to do; see `finished_run`."""
+    return Checkpoints(out / CHECKPOINTS).newest() is None and (out / RESULT).exists()
+
+
+def finished_run(out: Path, fingerprint: Fingerprint) -> dict[str, Any]:
+    """Return the result.json of a finished run, or refuse the run in the folder if it is another one."""
     record = read_record(out)
+    if not record.get("fingerprint"):
+        why = "was made by an older gistgnn, which did not record its model and its graph"
+        raise InputError(f"{out} {why}: give another --out, or --overwrite")
     advice = f"to train the model of this run on, give --init {out} and another --out"
-    require_same_run(out / RESULT, config_of(record).resume_identity, config.resume_identity, advice)
+    require_same_run(out / RESULT, record["fingerprint"], fingerprint, advice)
     if record.get("interrupted"):
         raise InputError(f"{out} holds an interrupted run, but no checkpoint to resume from: add --overwrite instead")
     if "diverged" in record:
@@ -184,11 +191,31 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
                 found = construct(make, config.model.hidden, shared=model.get("shared", False))
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
+    if config.method != "ensemble":
+        check_model(out, record.get("fingerprint", {}).get("model", {}), found)
     tensors, scaling = split_scaling(read_tensors(out / MODEL, _advice(out)))
     if bool(record.get("standardised")) != (scaling is not None):
         has = "no feature_mean" if scaling is None else "a feature_mean"
         raise InputError(f"{out / MODEL} has {has}, but {RESULT} says otherwise: {_advice(out)}")
     return config, record, scaled_model(assign(found, tensors, str(out / MODEL)), scaling)
+
+
+def check_model(out: Path, trained: dict[str, Any], model: nn.Module) -> None:
+    """Refuse a model with other layers than the one that was trained; where only an attribute differs, note it.
+
+    Its tensors may fit all the same: a norm or an activation need not have any. `trained` is what the fingerprint says
+    of the model, empty in an older result.
+    """
+    built = plain(module_facts(model))
+    for name in dict.fromkeys((*built, *trained)) if trained else ():
+        before, now = trained.get(name), built.get(name)
+        if before == now:
+            continue
+        difference = f"the model that is built is not the one of {out}: {name} was {before!r}, now {now!r}"
+        if name.startswith("class of "):
+            raise InputError(f"{difference}; give the function that was given to GIST")
+        if isinstance(before, (int, float, str)) and isinstance(now, (int, float, str)):
+            log.warning("%s", difference)
 
 
 def choose_device(name: str) -> str:

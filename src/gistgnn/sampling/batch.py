@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +23,9 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes
-from gistgnn.utils.tensors import checksum, column_blocks, copied, digest_of
+from gistgnn.utils.tensors import column_blocks, copied, tensor_digest
 
 _PIECE = 2**22  # edges
-_LOOKED_AT = 1000  # nodes whose features are part of the name of a product in a file
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
 
 log = logging.getLogger(__name__)
@@ -177,11 +175,16 @@ def whole_graph(graph: Graph) -> Batch:
     if graph.folder is None or graph.cluster_ptr is None:
         return batch.in_memory()
     adj = batch.adj.with_cached_products(None)
-    return replace(batch, product=partial(product_in_folder, graph.folder, graph.x, adj))
+    return replace(batch, product=partial(product_in_folder, graph.folder, graph, adj))
 
 
-def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operator) -> Tensor:
-    """Return Ā x: [N, F] float32, mapped from the graph's folder, where it is computed if it is missing."""
+def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Operator) -> Tensor:
+    """Return Ā x: [N, F] float32, mapped from the graph's folder, where it is computed if it is missing.
+
+    `adj` are the graph's edges as they are multiplied. What is in the folder is found by the digests of all that the
+    product depends on: the features, the edges and their weights.
+    """
+    x = graph.x
     nodes, features = x.shape
 
     def fill(out: npt.NDArray[np.float32]) -> None:
@@ -202,10 +205,9 @@ def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operato
         for rows in adj.chunks() if len(parts) > 1 else ():
             out[rows] = np.concatenate([part[rows] for part in parts], axis=1)
 
-    # The name has a digest of the graph's files, and of features that are scaled or changed otherwise.
-    facts: list[Any] = [list(x.shape), adj.num_edges, checksum(x[:_LOOKED_AT]), checksum(x[-_LOOKED_AT:])]
-    facts += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))]
-    return derived(folder, f"product-{operator}-{digest_of(facts)[:16]}", (nodes, features), fill)
+    weights = None if graph.edge_weight is None else tensor_digest(graph.edge_weight)
+    facts = [operator, tensor_digest(x), graph.edges.digest(), weights]
+    return derived(folder, f"product-{operator}", facts, (nodes, features), fill)
 
 
 def training_subgraph(graph: Graph) -> Batch:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import torch
@@ -20,13 +20,15 @@ from safetensors import safe_open
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.storage.json_files import plain, read_json, write_json
+from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import check_digest, write_tensors
 from gistgnn.storage.whole_files import reading, remove_files, sync, temporary_path, writing
+from gistgnn.utils.tensors import is_digest
 
 T = TypeVar("T")
 
 KEPT = 2  # checkpoints of a run that are kept: the last ones
+VERSION = 5  # of a checkpoint's form
 _STATE = "state.json"
 
 
@@ -35,10 +37,10 @@ class _Manifest(msgspec.Struct):
 
     files: list[str]  # their names
     state: dict[str, Any]  # how far the run has come
-    run: dict[str, Any]  # its settings
+    run: dict[str, dict[str, Any]]  # its fingerprint
     theta: str | None  # the id of Θ's own files; None: Θ is in the checkpoint
     folders: list[str] = []  # of Θ's own files, relative to that of the checkpoints
-    version: Literal[4] = 4  # of this form
+    version: int = VERSION  # of this form
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,12 @@ class Checkpoints:
             sync(place)
 
     def complete(
-        self, rounds: int, state: dict[str, Any], run: dict[str, Any], files: int, theta: str | None = None,
+        self, rounds: int, state: dict[str, Any], run: dict[str, dict[str, Any]], files: int, theta: str | None = None,
         folders: Sequence[Path] = (),
     ) -> None:  # fmt: skip
         """Complete a checkpoint once all ranks have written their `files`, and remove all but the last two."""
-        # Only a run with the same settings `run` can resume from it. `theta` and `folders` are the id and the folders
-        # of Θ's files, if Θ is on disk.
+        # Only a run with the same fingerprint, `run`, can resume from it. `theta` and `folders` are the id and the
+        # folders of Θ's files, if Θ is on disk.
         place = self.place(rounds)
         names = sorted(path.name for path in place.glob("*.safetensors"))
         if len(names) != files:
@@ -124,16 +126,19 @@ class Checkpoints:
             self.folder.rmdir()
 
 
-# An InputError says that its folder is missing, damaged, or of another run than `run`, and names the setting that
-# differs. `share` says which files this process checks: its number, and how many there are.
+# An InputError says that its folder is missing, damaged, or of another run than the one with the fingerprint `run`, and
+# names what differs. `share` says which files this process checks: its number, and how many there are.
 class Checkpoint:
     """A checkpoint opened for resuming: its tensors, their `shapes`, and `theta` as in `Checkpoints.complete`."""
 
-    def __init__(self, place: Path, run: dict[str, Any], share: tuple[int, int] = (0, 1)) -> None:
+    def __init__(self, place: Path, run: dict[str, dict[str, Any]], share: tuple[int, int] = (0, 1)) -> None:
         self._place = place
         if not place.is_dir():
             raise InputError(f"there is no {place} to resume from: put it where all machines see the same files")
         manifest = read_json(place / _STATE, _Manifest, self._advice)
+        if manifest.version != VERSION:
+            advice = "go on with the gistgnn that made it, or start again in another directory"
+            raise InputError(f"{place} has the form {manifest.version}, and this gistgnn reads {VERSION}: {advice}")
         require_same_run(place, manifest.run, run)
         self._state, self.theta, files = manifest.state, manifest.theta, sorted(manifest.files)
         self.folders = [Path(os.path.normpath(place.parent.absolute() / name)) for name in manifest.folders]
@@ -171,17 +176,21 @@ class Checkpoint:
 
 
 def require_same_run(
-    path: Path, saved: Any, wanted: Any, advice: str = "use the same settings or another output directory"
+    path: Path,
+    saved: Mapping[str, Mapping[str, Any]],
+    wanted: Mapping[str, Mapping[str, Any]],
+    advice: str = "use the same settings, model and graph, or another output directory",
 ) -> None:
-    """Raise InputError, naming the first setting that differs, unless a file's saved settings are those wanted."""
-    name, wanted = "", plain(wanted)
-    while isinstance(saved, dict) and isinstance(wanted, dict):
-        keys = sorted(saved.keys() | wanted.keys(), key=lambda key: (key == "parameters", key))  # the long one last
-        name = next((key for key in keys if saved.get(key) != wanted.get(key)), "")
-        if not name:
-            return
-        saved, wanted = saved.get(name), wanted.get(name)
-    raise InputError(f"{path} is of another run: {name} was {saved!r}, now {wanted!r}; {advice}")
+    """Refuse to go on with another run: the InputError names the first entry of the fingerprints that differs."""
+    for part in wanted:
+        old, new = saved.get(part, {}), wanted[part]
+        for name in (*new, *(name for name in old if name not in new)):
+            if (before := old.get(name)) == (now := new.get(name)):
+                continue
+            values = f"{name} was {before!r}, now {now!r}"
+            if is_digest(before) or is_digest(now):
+                values = f"{name} differ"
+            raise InputError(f"{path} is of another run: {values}; {advice}")
 
 
 def _remove(place: Path) -> None:

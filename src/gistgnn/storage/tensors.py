@@ -12,9 +12,10 @@ import re
 import sys
 import tempfile
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import torch
@@ -117,9 +118,11 @@ def map_tensors(path: Path, *, shared: bool = True) -> dict[str, Tensor]:
     }
 
 
-def map_array(path: Path) -> Tensor:
-    """Map a `.npy` file. Nothing may be written to the tensor."""
+def map_array(path: Path, until_gone: BinaryIO | None = None) -> Tensor:
+    """Map a `.npy` file. Nothing may be written to the tensor. A file, `until_gone`, is closed when the tensor goes."""
     array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if until_gone is not None:
+        weakref.finalize(array, until_gone.close)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(array)

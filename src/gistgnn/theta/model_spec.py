@@ -12,7 +12,7 @@ from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
 from gistgnn.layout.derived import compute_derived
 from gistgnn.nn.scaling import ScaledModel, saved_state, split_scaling
 from gistgnn.utils.random_streams import Stream
-from gistgnn.utils.tensors import checksum
+from gistgnn.utils.tensors import digest_of, tensor_digest
 
 
 class TensorSpec(NamedTuple):
@@ -90,12 +90,9 @@ def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[
     return {name: tensors[name].detach() for name in own}
 
 
-def checksum_of(tensors: Mapping[str, Tensor]) -> int:
-    """Return a checksum of tensors, by which a resumed run knows that it is the same one."""
-    found = 0
-    for tensor in tensors.values():
-        found = checksum(tensor, found)
-    return found
+def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Return a digest of tensors and their names, by which a resumed run knows that it is the same one."""
+    return digest_of({name: tensor_digest(tensor) for name, tensor in tensors.items()})
 
 
 def check_shapes(

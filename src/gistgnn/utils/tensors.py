@@ -1,6 +1,8 @@
-"""Tensors: checksums of their bytes, copies to a GPU without waiting for it, and large matrices piece by piece."""
+"""Tensors: digests of their values, copies to a GPU without waiting for it, and large matrices piece by piece."""
 
+import io
 import json
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -10,6 +12,7 @@ import numpy.typing as npt
 import torch
 import xxhash
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 Array = npt.NDArray[Any]
 
@@ -47,13 +50,62 @@ def copied(rows: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
     return out
 
 
-def checksum(tensor: Tensor, start: int = 0) -> int:
-    """Return a checksum of 32 bits of a tensor's bytes; `start` is the checksum of what comes before."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)  # a copy only if it is not contiguous on the host
-    return xxhash.xxh32_intdigest(flat.view(torch.uint8).numpy().data, start)
+_mapped_digests = WeakIdKeyDictionary()  # by mapped tensor
+
+
+def remember_digest(mapped: Tensor, digest: str) -> Tensor:
+    """Remember the digest of the `.npy` file that a tensor is mapped from, so that nobody has to read all of it.
+
+    It counts for this tensor alone, and not for a slice or a copy. Nothing can be written into the tensor: its pages
+    are read-only.
+    """
+    _mapped_digests[mapped] = digest
+    return mapped
+
+
+def tensor_digest(tensor: Tensor) -> str:
+    """Return the digest, xxh3_128, of the `.npy` file that holds a tensor: of its type, its shape and its values.
+
+    So a tensor in memory and one that is mapped from a file have the same digest. A sparse tensor has the digest of its
+    parts.
+    """
+    if (remembered := _mapped_digests.get(tensor)) is not None:
+        return str(remembered)
+    tensor = tensor.detach()
+    if tensor.layout is torch.sparse_csr:
+        parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
+        return digest_of([str(tensor.layout), list(tensor.shape), *map(tensor_digest, parts)])
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_sparse_coo().coalesce()
+        return digest_of([list(tensor.shape), tensor_digest(tensor.indices()), tensor_digest(tensor.values())])
+    hasher = xxhash.xxh3_128(_npy_header(tensor))
+    if not tensor.dim():
+        tensor = tensor.reshape(1)
+    row_bytes = tensor[:1].numel() * tensor.element_size()
+    for rows in row_pieces(len(tensor), row_bytes, _MOST):
+        piece = tensor[rows].cpu().contiguous().reshape(-1)  # a copy only if it is not contiguous on the host
+        hasher.update(piece.view(torch.uint8).numpy().data)
+    return hasher.hexdigest()
+
+
+def _npy_header(tensor: Tensor) -> bytes:
+    """Return the header of the `.npy` file that holds a tensor; NumPy lacks some types, whose header is a text."""
+    try:
+        dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
+    except TypeError:
+        return f"{tensor.dtype} {list(tensor.shape)}".encode()
+    buffer = io.BytesIO()
+    facts = {"descr": dtype.str, "fortran_order": False, "shape": tuple(tensor.shape)}
+    np.lib.format.write_array_header_1_0(buffer, facts)
+    return buffer.getvalue()
 
 
 def digest_of(content: Any) -> str:
     """Return a digest of 128 bits, as 32 hexadecimal digits, of what JSON can hold, whatever the order of keys."""
     text = json.dumps(content, separators=(",", ":"), sort_keys=True, default=np.generic.item)
     return xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def is_digest(value: object) -> bool:
+    """Whether a value is what `digest_of` and `tensor_digest` return, which says nothing to a user."""
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value) is not None
