@@ -19,8 +19,9 @@ from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.standardise import Standardisation
 from gistgnn.sampling import whole_graph
 from gistgnn.utils.tensors import tensor_digest
-from tests.cli.in_process import run
+from tests.cli.in_process import refused, run
 from tests.helpers.clustered_folders import make_clustered
+from tests.helpers.flips import flipped
 
 from .folders import put, some_graph
 
@@ -174,6 +175,10 @@ def test_a_command_lists_and_removes_what_is_kept(
     listed = capsys.readouterr().out
     for name in ("x-standardised-", "product-gcn-", "clusters-"):
         assert listed.count(name) == 1
+    (product,) = (tmp_path / "graph").glob("product-gcn-*.npy")
+    assert run("datasets", tmp_path / "graph", "--verify") == 0
+    with flipped(product, 200):
+        refused(capsys, f"{product} is damaged", "datasets", tmp_path / "graph", "--verify")
     assert run("datasets", tmp_path / "graph", "--clear-cache") == 0
     assert "left " in capsys.readouterr().out  # `held` is mapped by this process
     del held

@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import find, load
-    from gistgnn.graphs.cache import kept_for, kept_in_cache
+    from gistgnn.graphs.cache import kept_for, kept_in_cache, verify_derived
     from gistgnn.graphs.doubts import note_doubts
     from gistgnn.graphs.folder import Manifest, verify
     from gistgnn.utils.console import spinner
@@ -51,6 +51,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.verify:
         with spinner("comparing checksums", shown=True):
             verify(folder)
+            verify_derived(folder)
         facts["checksums"] = "all fit"
     graph = load(args.dataset, args.data_root)
     kept = kept_for(graph)

@@ -105,7 +105,7 @@ def fingerprint_of_model(gist: GlobalModel, saving: Saving | None, settings: Map
         "partition": partition.kind,
         "whole": sorted(partition.whole),
         "input_axis": gist.input_axis,
-        "store_precision": None if store.precision == "float32" else store.precision,
+        "store_precision": store.precision,
         **settings,
         **(saving.config if saving else {}),
     }

@@ -23,9 +23,9 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.folder import MANIFEST, load_folder, verify, whole_folder, write_graph
 from gistgnn.graphs.graph import Graph
 from gistgnn.storage.folder_lock import waiting_lock
-from gistgnn.storage.tensors import file_digest, map_array, temporary_tensors
+from gistgnn.storage.tensors import check_digest, file_digest, map_array, temporary_tensors
 from gistgnn.storage.whole_files import replacing, writing
-from gistgnn.utils.tensors import digest_of, remember_digest
+from gistgnn.utils.tensors import digest_of, is_digest, remember_digest
 
 fcntl: Any
 try:
@@ -136,6 +136,13 @@ def derived_files(folder: Path) -> list[Path]:
     paths = (path for kind in KINDS for path in folder.glob(f"{kind}-*.npy"))
     ours = (path for path in paths if _kind_of(path) != path.stem)  # others have no digest in their names
     return sorted(path for path in ours if path.is_file() and not path.is_symlink())
+
+
+def verify_derived(folder: Path) -> None:
+    """Read every file that `derived` keeps in a folder, and compare it with the digest in its name."""
+    for path in derived_files(folder):
+        if is_digest(digest := path.stem.rpartition("-")[2]):  # not of an older version
+            check_digest(path, digest, "remove it: it is computed again")
 
 
 def remove_unused(path: Path) -> bool:
