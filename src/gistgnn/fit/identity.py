@@ -8,11 +8,12 @@ ranks and threads, the runner, the place of Θ, and the names of files and folde
 
 import types
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -216,8 +217,12 @@ def _fixed_values(spec: ModelSpec) -> dict[str, Any]:
 
 def _described(value: Any, depth: int = _DEPTH) -> Any:
     """Return what JSON can hold of the value of an attribute; None: nothing of it tells models apart."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, (Enum, complex, torch.dtype)):
         return str(value)
+    if isinstance(value, np.ndarray):
+        return digest_of([value.dtype.str, list(value.shape), value.tolist()]) if value.dtype != object else "objects"
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, float)):
@@ -244,11 +249,13 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
     if isinstance(value, types.FunctionType):
         if _is_importable(value):
             return _qualified_name(value)
-        does = [_code(value.__code__), _described(value.__defaults__, depth - 1), _enclosed(value, depth - 1)]
+        defaults = [_described(given, depth - 1) for given in (value.__defaults__, value.__kwdefaults__)]
+        does = [_code(value.__code__), defaults, _enclosed(value, depth - 1)]
         return f"the function {value.__name__} {digest_of(plain(does))[:8]}"
     if isinstance(value, type) or hasattr(value, "__qualname__"):
         return _qualified_name(value)
-    public = {name: entry for name, entry in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
+    names = [field.name for field in fields(value)] if is_dataclass(value) else getattr(value, "__dict__", {})
+    public = {name: getattr(value, name, None) for name in names if not name.startswith("_")}
     return {"class": type(value).__name__, **{name: _described(entry, depth - 1) for name, entry in public.items()}}
 
 
