@@ -1,15 +1,17 @@
 """The memory that a model of `gistgnn.nn` needs on a graph, and a plan to evaluate it layer by layer with less."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple, cast
 
 import torch
+from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.nn import GNN, Adjacency
-from gistgnn.nn.gnn import Layer, Propagation, is_ours, propagates_features
+from gistgnn.nn.gnn import Layer, Propagation, as_gnn, is_ours, propagates_features
+from gistgnn.nn.scaling import scales_input
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
 
@@ -55,12 +57,13 @@ class LayerSizes(NamedTuple):
     cuts: bool  # messages may be cut into blocks of columns
     rereads_input: bool  # after aggregation
     cached: bool  # nodes receive a cached product
+    sends_whole: bool  # the features themselves, which are in memory in one piece, as they are
 
     def features(self, columns: int) -> int:
         """Return the columns stored at once between steps, if messages are cut into blocks of ``columns`` columns."""
         sending = self.stored + self.messages
         receiving = sending if self.rereads_input else self.messages or self.stored
-        if self.cached or not sending or not self.cuts or self.sent <= columns:
+        if self.cached or self.sends_whole or not self.cuts or self.sent <= columns:
             return max(sending, receiving + self.hidden)
         updating = (self.stored if self.rereads_input else 0) + self.sent + self.hidden
         return max(sending, receiving + self.sent, updating)
@@ -89,10 +92,11 @@ class GraphShape:
     edges: int
     features: int
     size: int = 4  # bytes of a number
-    sparse: bool = False  # the features are multiplied as a sparse matrix
+    sparse: bool = False  # few features are not zero; see `for_model`
     stored: bool = False  # the edges are read from files while they are multiplied
     adj: Adjacency | None = None  # knows what is computed already; None: there is no graph yet
     computed: bool = False  # all operators and Ā x are computed already
+    scaled: bool = False  # the model scales the features
 
     @classmethod
     def of(cls, batch: "Batch | GraphShape") -> "GraphShape":
@@ -101,18 +105,25 @@ class GraphShape:
         (nodes, features), adj = batch.x.shape, batch.adj
         return cls(nodes, adj.num_edges, features, batch.dtype.itemsize, batch.is_sparse, batch.is_stored, adj)
 
+    def for_model(self, model: nn.Module) -> "GraphShape":
+        """Return the shape with ``sparse`` as layers see it: scaled features, and those in files, are dense."""
+        scaled = scales_input(model)
+        return replace(self, scaled=scaled, sparse=self.sparse and not self.stored and not scaled)
+
 
 # `least_work` is the smallest chunk of nodes; `widest` and `narrowest`: columns of messages that may and must fit.
 class LayerCosts:
     """The bytes that a model needs on a graph: always, while operators are computed, and at least on its device."""
 
     @torch.no_grad()
-    def __init__(self, gnn: GNN, batch: Batch | GraphShape, largest_cached: int) -> None:
+    def __init__(self, model: nn.Module, batch: Batch | GraphShape, largest_cached: int) -> None:
         """Cache the product of the graph's features with an operator if it needs at most ``largest_cached`` bytes."""
-        graph = GraphShape.of(batch)
+        gnn = cast(GNN, as_gnn(model))
+        graph = GraphShape.of(batch).for_model(model)
         self.nodes, self.size, adj, first = graph.nodes, graph.size, graph.adj, gnn.convs[0]
         product, cached, computed = self.nodes * gnn.in_features * self.size, False, False
-        if propagates_features(first):  # the product of a stored graph is computed in pieces, into a file
+        # The product of a stored graph is computed in pieces, into a file. That with scaled features is not kept.
+        if propagates_features(first) and not graph.scaled:
             computed = graph.stored or graph.computed or (adj is not None and first.operator in adj.products)
             cached = not graph.sparse and (computed or product <= largest_cached)
         self.layers = tuple(_sizes(gnn, graph, cached))
@@ -138,20 +149,21 @@ class LayerCosts:
         return self.column(max(layer.features(columns) for layer in self.layers))
 
 
-def whole_graph_bytes(gnn: GNN, batch: Batch | GraphShape) -> int:
+def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
     """Estimate the peak memory of a forward pass on the whole graph, with the operators."""
     graph = GraphShape.of(batch)
-    costs = LayerCosts(gnn, graph, largest_cached=2**62)
+    costs = LayerCosts(model, graph, largest_cached=2**62)
     entries = graph.edges + costs.nodes
     held = (layer.stored + layer.messages + layer.sent + 2 * layer.output for layer in costs.layers)
     heads = (3 * entries * costs.size * layer.heads for layer in costs.layers)
     between = max(costs.column(columns) + own for columns, own in zip(held, heads, strict=True))
-    return max(costs.preparing, costs.resident + between)
+    scaled = costs.column(graph.features) if scales_input(model) else 0
+    return max(costs.preparing, costs.resident + scaled + between)
 
 
-def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> LayerPlan:
+def plan_layers(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> LayerPlan:
     """Choose where features are stored and how large the chunks are; refuse a budget that is too small."""
-    costs = LayerCosts(gnn, batch, budget.compute // 4)
+    costs = LayerCosts(model, batch, budget.compute // 4)
     budget.require(costs.least)
     left = budget.compute - costs.resident
     work = min(max(costs.least_work, min(WORK, left // 4)), left - costs.column(costs.narrowest))
@@ -182,7 +194,8 @@ def _sizes(gnn: GNN, graph: GraphShape, cache_product: bool) -> Iterator[LayerSi
         messages, out = width if sent and not cached else 0, layer.out_features
         hidden = 0 if index + 1 == len(gnn.convs) else out
         kind = (layer.edge_scores, layer.heads, layer.cuts_messages, layer.update_reads_input)
-        yield LayerSizes(stored, read, width, messages, out, hidden, *kind, cached)
+        whole = index == 0 and not messages and not graph.stored and not graph.scaled
+        yield LayerSizes(stored, read, width, messages, out, hidden, *kind, cached, whole)
         stored = read = out
 
 

@@ -190,7 +190,8 @@ class ByLayers(Inference):
         if isinstance(features, SparseMatrix):
             h = NodeFeatures([features], batch.device, batch.dtype)
         else:
-            blocks = column_blocks(features.shape[1], plan.columns if batch.is_stored else features.shape[1])
+            cut = batch.is_stored or scales_input(gnn)  # a block is copied
+            blocks = column_blocks(features.shape[1], plan.columns if cut else features.shape[1])
             h = NodeFeatures([features[:, columns] for columns in blocks], batch.device, batch.dtype, scale)
         layers = zip(gnn.convs, [*gnn.norms, None], plan.layers, strict=True)
         runs = [(_LayerPass(batch, plan, gnn, cast(Layer, own), norm, each), each) for own, norm, each in layers]
@@ -242,10 +243,8 @@ class _LayerPass:
         batch, layer, h = self._batch, self._layer, self._h
         if self._sizes.cached:
             assert isinstance(layer, Propagation)
-            x = h.scale(batch.x, slice(None))
-            product = batch.adj.cached_product(layer.operator, x)
-            if product is None:  # the model scales its features
-                product = batch.adj.aggregate(layer.operator, x)
+            product = batch.adj.cached_product(layer.operator, batch.x)
+            assert product is not None  # only that with the features as they are is planned to be kept
             return cast(Rows, partial(self._own, NodeFeatures([product], batch.device, batch.dtype))), None
         z, scores = self._messages(h)
         if z is not h and not layer.update_reads_input:

@@ -125,8 +125,9 @@ def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -
     if gnn is None:
         return 1  # one part at a time: the model may treat a batch as a whole
     graph = GraphShape.of(batch)
+    graph = replace(graph, stored=graph.stored and not graph.sparse)  # parts of sparse features are sparse matrices
     degree = graph.edges / graph.nodes + 1
-    layers = LayerCosts(gnn, graph, largest_cached=0).layers
+    layers = LayerCosts(model, graph, largest_cached=0).layers
     node = max(layer.row(graph.size) + degree * 3 * graph.size * layer.heads for layer in layers)
     return max(int(min(WORK, budget.compute) / (node + _ENTRY * degree)), 1)
 

@@ -15,6 +15,7 @@ from gistgnn.evaluation.by_rows import prepare_rows
 from gistgnn.evaluation.inference import ByParts, EnsembleAverage, Inference, Output, WholeGraph, nodes_at_once, put
 from gistgnn.graphs import Graph
 from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of, row_wise
+from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import Batch, whole_graph
 from gistgnn.training.metric import NAMED, Metric, label_scores, predicted_labels
 from gistgnn.utils.checks import MOST, check_choice, check_count
@@ -77,7 +78,7 @@ class Evaluation:
         offer its layers, that memory or disk is too little, that METIS failed, or that the sample has no node to be
         scored.
         """
-        if isinstance(model, EnsembleModel):
+        if isinstance(plain_model(model), EnsembleModel):
             members = members_of(model)
             return EnsembleAverage(members, len(batch.x), lambda member: self.prepare(member, batch, seed, wanted))
         if known := as_gnn(model):
@@ -92,9 +93,9 @@ class Evaluation:
         if (gnn := row_wise(model)) is None:
             with evaluation_mode(model):
                 return prepare_rows(model, batch, budget, wanted, always=self.method == "layers")
-        if self.method == "auto" and not batch.is_stored and whole_graph_bytes(gnn, batch) <= budget.compute:
+        if self.method == "auto" and not batch.is_stored and whole_graph_bytes(model, batch) <= budget.compute:
             return WholeGraph(batch)
-        return ByLayers(batch, plan_layers(gnn, batch, budget), required_nodes(gnn.convs, batch.adj, wanted))
+        return ByLayers(batch, plan_layers(model, batch, budget), required_nodes(gnn.convs, batch.adj, wanted))
 
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph
