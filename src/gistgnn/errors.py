@@ -42,6 +42,14 @@ class DivergedError(GistError):
         self.round_number, self.what = round_number, what
         self.result: Any = None
 
+    def blame_nodes(self, nodes: str) -> None:
+        """Say that the model's output is not finite for some nodes, given in words, also without any training."""
+        self.args = (
+            f"training diverged in round {self.round_number + 1}: {self.what}, and also untrained the "
+            f"model's output is not finite for {nodes}; the parameters from before that round are kept; see what the "
+            "model does with these nodes, or leave them out",
+        )
+
     def __reduce__(self) -> tuple[type["DivergedError"], tuple[int, str]]:
         """Let the error travel between processes, without the result."""
         return type(self), (self.round_number, self.what)

@@ -96,7 +96,9 @@ class EnsembleScorer(Scorer):
         super().__init__(running, *given)
         assert isinstance(running.theta.place, Members)
         self._members = running.theta.place
-        self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
+        self._best: dict[
+            int, tuple[float | None, Tensor]
+        ] = {}  # validation score and logits of each member at its best
 
     def _score(self, stand_in: nn.Module | None) -> Scored:
         if self._members.best and not self._best:  # a resumed run
@@ -109,7 +111,8 @@ class EnsembleScorer(Scorer):
             logits = self._logits(member)
             seconds += time.perf_counter() - begun
             score = self._validation(logits)
-            if self.metric.better(score, self._best[i][0] if i in self._best else None):
+            best = self._best[i][0] if i in self._best else None
+            if best is None or self.metric.better(score, best):  # without a score the latest counts
                 self._best[i] = score, logits
                 self._members.keep_best_of(i)
         self.passes.append(seconds)
@@ -124,7 +127,7 @@ class EnsembleScorer(Scorer):
             torch.cuda.synchronize(logits.device)
         return logits
 
-    def _validation(self, logits: Tensor) -> float:
+    def _validation(self, logits: Tensor) -> float | None:
         return self._table(self._predictions(logits))[0]["validation"][self.metric.name]
 
     def _predictions(self, logits: Tensor, fitting: Tensor | None = None) -> Predictions:

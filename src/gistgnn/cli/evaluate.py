@@ -12,11 +12,12 @@ from gistgnn.cli.process import load_torch, say
 from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
-    from gistgnn.evaluation import Evaluation
+    from gistgnn.evaluation import Evaluation, Inference
     from gistgnn.graphs import Graph
     from gistgnn.runs.config import RunConfig
+    from gistgnn.sampling import Batch
 
 
 def add_parser(commands: Any) -> None:
@@ -75,28 +76,70 @@ def _evaluate(args: argparse.Namespace) -> int:
     from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import is_file, load, load_file
     from gistgnn.report.names import score_keys, score_name
-    from gistgnn.sampling import check_fits, whole_graph
+    from gistgnn.sampling import whole_graph
     from gistgnn.utils.console import print_table
 
     config, record, model, evaluation, root = _load(args)
     name = args.dataset or config.dataset
-    graph = load_file(Path(name).expanduser(), partial=True) if is_file(name) else load(name, root)
+    graph = load_file(name, partial=True) if is_file(name) else load(name, root)
     graph = graph.to(args.device)
     if graph.multi_label != record["graph"]["multi_label"]:
         there, learnt = ("several labels", "one label") if graph.multi_label else ("one label", "several labels")
         raise InputError(f"the model was trained on {learnt} per node, {graph.name} has {there}: give another graph")
     graph = _numbered_as(record["graph"].get("class_names", []), graph)
-    batch = whole_graph(graph)
-    check_fits(model, batch, graph.num_classes)
-    inference = evaluation.prepare(model, batch, config.seed, graph.train | graph.val | graph.test)
+    graph = _with_classes(record["graph"]["classes"], graph)
+    wanted = graph.train | graph.val | graph.test
+    inference = _prepared(evaluation, model, whole_graph(graph), config.seed, graph.num_classes, wanted)
     scores = evaluate(model, graph, evaluation=inference)
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
     keys = score_keys(scores.values())
-    cells = [[name, *(f"{own[key]:.4f}" for key in keys)] for name, own in scores.items()]
+    cells = [[name, *(_score_text(own[key]) for key in keys)] for name, own in scores.items()]
     title = f"{args.directory} on {graph.name}{_by_parts(inference.describe())}"
     print_table(title, ["", *map(score_name, keys)], cells, left=[""])
     return 0
+
+
+def _score_text(score: float | None) -> str:
+    return "-" if score is None else f"{score:.4f}"
+
+
+def _prepared(
+    evaluation: "Evaluation",
+    model: "nn.Module",
+    batch: "Batch",
+    seed: int,
+    classes: int,
+    wanted: "Tensor | None" = None,
+) -> "Inference":
+    """Return the evaluation of a model on a graph; refuse a model that does not fit it."""
+    # The model is tried on the whole graph only where it runs on that anyway.
+    from gistgnn.evaluation.by_rows import small_batch
+    from gistgnn.sampling import check_fits
+
+    def check(tried: "Batch") -> None:
+        check_fits(model, tried, classes, batch.edge_data)
+
+    by_pieces = evaluation.method in ("layers", "parts")
+    if by_pieces:
+        check(small_batch(batch))
+    inference = evaluation.prepare(model, batch, seed, wanted)
+    if not by_pieces:
+        check(batch if inference.describe()["method"] == "whole" else small_batch(batch))
+    return inference
+
+
+def _with_classes(classes: int, graph: "Graph") -> "Graph":
+    """Return a graph with as many classes as a run's, of which it may lack some; refuse one with others."""
+    if graph.num_classes == classes:
+        return graph
+    if graph.multi_label or graph.num_classes > classes:
+        kind = "labels" if graph.multi_label else "classes"
+        raise InputError(
+            f"{graph.name} has {graph.num_classes} {kind}, the graph of the run has {classes}: give a graph with the "
+            f"same {kind}"
+        )
+    return replace(graph, num_classes=classes)
 
 
 def _numbered_as(names: list[str], graph: "Graph") -> "Graph":
@@ -126,7 +169,7 @@ def _predict(args: argparse.Namespace) -> int:
     from gistgnn.graphs import is_file, load, load_nodes
     from gistgnn.graphs.folder import node_ids, original_nodes
     from gistgnn.runs.prediction_files import SUFFIXES, write_predictions
-    from gistgnn.sampling import Batch, check_fits, whole_graph
+    from gistgnn.sampling import Batch, whole_graph
 
     if args.output.suffix not in SUFFIXES:
         raise InputError(f"output is {args.output}, expected a name that ends in {' or '.join(SUFFIXES)}")
@@ -143,8 +186,8 @@ def _predict(args: argparse.Namespace) -> int:
         batch, numbers, ids, nodes = whole_graph(graph), original_nodes(graph), node_ids(graph), graph.num_nodes
     how = {"multi_label": record["graph"]["multi_label"], "names": record["graph"].get("class_names", [])}
     how |= {"rows": nodes, "numbers": numbers, "ids": ids, "temperature": record.get("temperature", 1.0)}
-    check_fits(model, batch, record["graph"]["classes"])
-    inference = replace(evaluation, sample=None).prepare(model, batch, config.seed)  # predict every node
+    every = replace(evaluation, sample=None)  # predict every node
+    inference = _prepared(every, model, batch, config.seed, record["graph"]["classes"])
     with evaluation_mode(model):
         write_predictions(args.output, inference.outputs(model), len(batch.x), **how)
     print(f"{nodes} nodes written to {printable(args.output)}{_by_parts(inference.describe())}", file=sys.stderr)

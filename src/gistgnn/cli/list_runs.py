@@ -92,7 +92,8 @@ def _finished(folder: Path) -> dict[str, Any]:
 def _cells(run: dict[str, Any]) -> list[str]:
     score = "" if run["score"] in (None, "accuracy") else f" {score_name(run['score'])}"
     split = "test" if run["test"] is not None else "validation"
-    test = "" if run[split] is None else f"{run[split]:.4f}{score}{' (validation)' if split != 'test' else ''}"
+    none = "" if run["score"] is None else "-"
+    test = none if run[split] is None else f"{run[split]:.4f}{score}{' (validation)' if split != 'test' else ''}"
     seconds = "" if run["train_seconds"] is None else duration(run["train_seconds"])
     state = "" if run["state"] == "finished" else run["state"]
     if run["rounds"] is not None and state in ("interrupted", "unfinished"):

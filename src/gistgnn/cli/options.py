@@ -48,6 +48,8 @@ class Parser(argparse.ArgumentParser):
         found, rest = super().parse_known_args(*args, **options)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
+        for name, value in vars(found).items():  # a shell leaves the ~ in --out=~/run as it is
+            setattr(found, name, _in_home(value))
         for action in self._actions:
             if action.option_strings and getattr(found, action.dest, None) == []:  # what argparse makes of --
                 self.error(f"argument {'/'.join(action.option_strings)}: expected a value, not --")
@@ -64,6 +66,15 @@ class Parser(argparse.ArgumentParser):
             hidden = len([action for action in self._actions if action.option_strings]) - len(self._common) - 2
             text += f"\n{self.prog} --help-all shows {hidden} more options.\n"
         return text
+
+
+def _in_home(value: Any) -> Any:
+    """Return a path, or paths, that begin with ~ in the user's home folder; any other value as it is."""
+    if isinstance(value, list):
+        return [_in_home(item) for item in value]
+    if isinstance(value, (str, Path)) and str(value).startswith("~"):
+        return type(value)(os.path.expanduser(value))
+    return value
 
 
 def add_command(

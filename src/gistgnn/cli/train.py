@@ -113,10 +113,20 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more
     callbacks += [prepared, InterruptWhen(stop)]
     hooks |= {"callbacks": callbacks, "progress": first}
-    result, diverged = _fit(config, gist, graph, max_seconds=args.max_seconds, **hooks)
+    try:
+        result, diverged = _fit(config, gist, graph, max_seconds=args.max_seconds, **hooks)
+    except Exception as error:
+        if ranks.count == 1:
+            _keep_what_is_there(config, out, args.data_root, error)
+        raise
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
-    record = ranks.lead(lambda: write_run(out, result_json(config, result, args.data_root), result.model))
+    try:
+        record = ranks.lead(lambda: write_run(out, result_json(config, result, args.data_root), result.model))
+    except Exception:
+        if first:
+            _say_how_to_go_on(out, "training is over, but its result cannot be written; ")
+        raise
     if result.interrupted:
         return _interrupted(out, stop, ranks, best=True)
     if diverged:
@@ -146,7 +156,37 @@ def _fit(
     except (MemoryError, RuntimeError) as error:
         if not lacks_memory(error):
             raise
-        raise out_of_memory(torch.device(config.device), error) from error
+        refusal = out_of_memory(torch.device(config.device), error)
+        refusal.result = getattr(error, "result", None)  # type: ignore[attr-defined]
+        for note in getattr(error, "__notes__", ()):
+            refusal.add_note(note)
+        raise refusal from error
+
+
+def _keep_what_is_there(config: RunConfig, out: Path, data_root: str, error: Exception) -> None:
+    """Write the best model of a run that an error has ended, if a round is over, and say how to go on."""
+    from gistgnn.runs.run_folder import result_json, write_run
+
+    if not getattr(error, "__notes__", None):  # nothing was trained
+        return
+    result: Result | None = getattr(error, "result", None)
+    failure = "the run has failed; "
+    if result is not None and result.progress.rounds:
+        with suppress(Exception):  # such as a full disk, which the run's own error may be about
+            write_run(out, result_json(config, result, data_root), result.model)
+            say(f"{failure}its best model so far is in {out}, and `gistgnn evaluate {out}` runs it")
+            failure = ""
+    _say_how_to_go_on(out, failure)
+
+
+def _say_how_to_go_on(out: Path, failure: str) -> None:
+    """Say how to resume from the last checkpoint, if there is one."""
+    from gistgnn.runs.run_folder import CHECKPOINTS
+    from gistgnn.storage.checkpoints import Checkpoints
+
+    if newest := Checkpoints(out / CHECKPOINTS).newest():
+        where = f"{failure}what was trained is in {newest}: "
+        say(f"{where}when the cause is mended, go on with the same command and --out {out} --resume")
 
 
 @contextmanager

@@ -133,7 +133,8 @@ def score_of(record: Record, split: str = "test") -> float:
 
 def seconds_to(record: Record, goal: float, split: str = "test") -> float | None:
     """Return a run's training time until its score was `goal` percent for the first time; None: never."""
-    return next((entry["train_seconds"] for entry in record["history"] if 100 * entry[split] >= goal), None)
+    scored = (entry for entry in record["history"] if entry[split] is not None)
+    return next((entry["train_seconds"] for entry in scored if 100 * entry[split] >= goal), None)
 
 
 def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def _curve(row: Row, record: Record, split: str) -> dict[str, Any]:
     """Return the score of a row's first run against epochs and seconds."""
     history = record["history"]
     return {
-        "label": row.label, "score": [100 * entry[split] for entry in history],
+        "label": row.label, "score": [None if entry[split] is None else 100 * entry[split] for entry in history],
         "epoch": [entry["epoch"] for entry in history], "seconds": [entry["train_seconds"] for entry in history],
     }  # fmt: skip
 
@@ -199,6 +200,8 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
     for folder, record in records.items():
         if not names.is_share(record, score := names.main_score(record)):
             raise InputError(f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn list")
+        if any(record[split] and record[split][score] is None for split in ("test", "validation")):
+            raise InputError(f"{folder} has no {score} of its nodes: leave it out")
         groups.setdefault(json.dumps(_settings(record), sort_keys=True), []).append(record)
     if len(groups) < 2:
         raise InputError(f"there is nothing to compare in {folders[0]}: give the folders of two different runs or more")

@@ -1,12 +1,14 @@
 """The exact output of a model that offers its layers, PyG's or a user's: layer by layer, in blocks of rows."""
 
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Iterator
-from copy import copy
+from contextlib import suppress
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +24,10 @@ from gistgnn.nn.pyg_layers import layers_on_rows, normalises
 from gistgnn.nn.scaling import plain_model, scaled
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
+from gistgnn.utils import formats
 from gistgnn.utils.process_memory import PeakBytes
+
+log = logging.getLogger(__name__)
 
 ModelLayer = Callable[..., Tensor]
 
@@ -162,8 +167,11 @@ def _edges(nodes: Tensor, own: Tensor, pattern: CSR) -> Tensor:
     return torch.stack([torch.searchsorted(nodes, each.long()) for each in (pattern.col, pattern.repeated(own))])
 
 
-def prepare_rows(model: nn.Module, batch: Batch, budget: Budget, wanted: Tensor | None, *, always: bool) -> Inference:
+def prepare_rows(
+    model: nn.Module, batch: Batch, budget: Budget, wanted: Tensor | None, *, always: bool, limit: int
+) -> Inference:
     """Prepare evaluation by rows; of the whole graph, unless ``always``, where that fits or there are no layers."""
+    # ``limit``: bytes above which a note says what the whole graph takes.
     # An InputError says that the model cannot run by layers, or that the memory is too little.
     costs = list[RowCosts]()
     try:
@@ -177,6 +185,8 @@ def prepare_rows(model: nn.Module, batch: Batch, budget: Budget, wanted: Tensor 
     if costs and not why:
         return ByRows(model, batch, _plan(costs, batch, budget), costs, wanted)
     if not always:
+        if why:
+            note_whole(model, batch, limit, f"as the model is a {type(model).__name__}, which {why}")
         return WholeGraph(batch)
     raise InputError(
         f"the model is a {type(model).__name__}, which {why}; evaluation by layers is for the models of gistgnn.nn "
@@ -203,10 +213,26 @@ def _plan(costs: list[RowCosts], batch: Batch, budget: Budget) -> LayerPlan:
     return LayerPlan(in_file, _ALL, min(max(work, least - resident), _MOST), (), features * in_file)
 
 
+def note_whole(model: nn.Module, batch: Batch, limit: int, why: str) -> None:
+    """Log a note if a pass over the whole graph takes more than ``limit`` bytes; ``why`` it takes the whole."""
+    model = getattr(model, "_orig_mod", model)
+    needed = 0
+    tensors = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
+    with suppress(Exception), torch.random.fork_rng(devices=[]):  # a model may need the graph itself
+        # A copy, with the same tensors: a layer may keep what it computes of its first graph.
+        needed = _whole_bytes(deepcopy(model, dict(tensors)), batch)
+    if needed > limit:
+        log.warning(
+            "evaluation runs the whole graph at once, %s: that takes about %s, and evaluation may take %s; choose the "
+            "method parts, or layers for a model that can",
+            why, formats.size(needed), formats.size(limit),
+        )  # fmt: skip
+
+
 def _whole_bytes(model: nn.Module, batch: Batch) -> int:
     """Return about what a pass over the whole graph takes."""
     peaks = []
-    for probe in (_probe(batch, 64, 1), _probe(batch, 8, 256)):
+    for probe in (small_batch(batch, 64, 1), small_batch(batch, 8, 256)):
         with PeakBytes() as counted:
             forward(model, probe)
         peaks.append(counted.peak)
@@ -216,7 +242,7 @@ def _whole_bytes(model: nn.Module, batch: Batch) -> int:
 
 def _costs(model: nn.Module, batch: Batch, layers: list[ModelLayer]) -> list[RowCosts]:
     peaks = list[list[tuple[int, int]]]()
-    for probe in (_probe(batch, 64, 1), _probe(batch, 8, 256)):
+    for probe in (small_batch(batch, 64, 1), small_batch(batch, 8, 256)):
         runner, found = ByRows(model, probe, _WIDE, [_ANY]), list[tuple[int, int]]()
         h = runner.input(model)
         for layer in layers:
@@ -234,7 +260,7 @@ def _rates(few_edges: int, many_edges: int, width: int = 0) -> RowCosts:
     return RowCosts(node, max(-(-(many_edges - 8 * node) // 256), 1), width)
 
 
-def _probe(batch: Batch, nodes: int, edges: int) -> Batch:
+def small_batch(batch: Batch, nodes: int = 24, edges: int = 72) -> Batch:
     """Return a small random graph with nodes and edge data of a graph."""
     rng = torch.Generator().manual_seed(0)
     chosen = torch.randint(len(batch.x), (nodes,), generator=rng)
@@ -248,7 +274,7 @@ def _probe(batch: Batch, nodes: int, edges: int) -> Batch:
 
 def _same(model: nn.Module, batch: Batch, costs: list[RowCosts]) -> bool:
     """Tell whether the layers give, row by row on a small graph, what the model's forward gives."""
-    probe = _probe(batch, 24, 72)
+    probe = small_batch(batch)
     expected = forward(model, probe)
     actual = ByRows(model, probe, replace(_WIDE, work=0), costs).logits(model)
     most = float(expected.nan_to_num().abs().max())

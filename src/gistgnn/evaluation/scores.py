@@ -1,5 +1,6 @@
 """`Evaluation`, the user's choice of how models run on a whole graph; predictions, and scores on the splits."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,17 +12,23 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_layers import ByLayers, required_nodes
-from gistgnn.evaluation.by_rows import prepare_rows
+from gistgnn.evaluation.by_rows import note_whole, prepare_rows
 from gistgnn.evaluation.inference import ByParts, EnsembleAverage, Inference, Output, WholeGraph, nodes_at_once, put
 from gistgnn.graphs import Graph
+from gistgnn.graphs.folder import node_ids, original_nodes
 from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of, row_wise
 from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import Batch, whole_graph
-from gistgnn.training.metric import NAMED, Metric, label_scores, predicted_labels
+from gistgnn.training.metric import NAMED, OF_PREDICTIONS, Metric, has_output, label_scores, predicted_labels
 from gistgnn.utils.checks import MOST, check_choice, check_count
 from gistgnn.utils.process_memory import available_bytes
 
 METHODS = ("auto", "whole", "layers", "parts")
+
+ScoreTable = dict[str, dict[str, float | None]]
+"""The scores on the splits of a graph: split -> name of the score -> value; None: there is no score."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,8 @@ class Evaluation:
             part of the graph after the other, without the edges between parts; approximate. "auto": "layers" for
             such a model if it needs more than ``memory``, else "whole".
         memory: bytes that auto, layers and parts may use beside the graph and the model, on the host and on the
-            model's GPU; None: half of what is available. A single part may exceed it.
+            model's GPU; None: half of what is available. A single part may exceed it, and so may auto for a model that
+            can only run on the whole graph: a note then says how much that takes.
         parts: number of parts P, for the method "parts".
         sample: score only the nodes of K parts, drawn with the seed; None: score all nodes.
     """
@@ -88,11 +96,15 @@ class Evaluation:
         if self.parts is not None:
             at_once = nodes_at_once(model, batch, budget)
             return ByParts(batch, self.parts, seed, self.sample, at_once)
+        limit = self.memory or available_bytes(batch.device)
         if self.method == "whole":
-            return WholeGraph(batch)
-        if (gnn := row_wise(model)) is None:
             with evaluation_mode(model):
-                return prepare_rows(model, batch, budget, wanted, always=self.method == "layers")
+                note_whole(model, batch, limit, "as that was asked for")
+            return WholeGraph(batch)
+        gnn = row_wise(model)
+        if gnn is None:
+            with evaluation_mode(model):
+                return prepare_rows(model, batch, budget, wanted, always=self.method == "layers", limit=limit)
         if self.method == "auto" and not batch.is_stored and whole_graph_bytes(model, batch) <= budget.compute:
             return WholeGraph(batch)
         return ByLayers(batch, plan_layers(model, batch, budget), required_nodes(gnn.convs, batch.adj, wanted))
@@ -110,25 +122,33 @@ class Predictions:
     labels: Tensor | None  # classes [N] or labels [N, K]; None: the outputs are no scores of the graph's classes
     logits: Tensor | None  # [N, C], where a metric reads them; else None
     fitting: list[tuple[Tensor, Tensor]]  # logits and targets of the nodes that the temperature is fitted on
+    not_finite: Tensor | None = None  # mask [N] of the nodes that have an output, but not a finite one; None: no node
 
     @classmethod
     def of(
         cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None, fitting: Tensor | None = None
     ) -> "Predictions":
-        """Collect the output for all nodes: without one, NaN and class 0; ``metric``: a score beyond the task's."""
+        """Collect the output for all nodes: without one, NaN and class 0; ``metric``: a score beyond the task's.
+
+        Where an output is not finite, the class is -1, and so are all labels.
+        """
         labels, logits, few_nodes = None, None, []
+        not_finite: Tensor | None = None
         few = torch.int16 if graph.num_classes <= 2**15 else torch.int32  # there is one label for every node
         for nodes, piece in outputs:
+            finite = has_output(piece)
+            if not bool(finite.all()):
+                not_finite = put(not_finite, nodes, ~finite, graph.num_nodes, False)
             has_labels = piece.shape[1] == graph.num_classes and not graph.regression
             if has_labels:
                 guess = predicted_labels(piece, graph.multi_label)
-                labels = put(labels, nodes, guess, graph.num_nodes, 0, torch.bool if graph.multi_label else few)
+                labels = put(labels, nodes, guess, graph.num_nodes, 0, torch.int8 if graph.multi_label else few)
                 if fitting is not None:
-                    at = fitting[nodes]
+                    at = fitting[nodes] & finite.to(fitting.device)
                     few_nodes.append((piece[at.to(piece.device)], graph.y[nodes][at]))
             if not has_labels or (metric is not None and metric not in OF_LABELS):
                 logits = put(logits, nodes, piece, graph.num_nodes, torch.nan)
-        return cls(labels, logits, few_nodes)
+        return cls(labels, logits, few_nodes, not_finite)
 
 
 def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
@@ -143,6 +163,7 @@ def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
         right = (truth == guess).long()
         wrong = 2 * (1 - right)  # the class that is given, and the one that is not
     else:
+        guess = guess.clamp(min=0)  # -1: no label is predicted
         right, wrong = (truth & guess).sum(dim=1), (truth ^ guess).sum(dim=1)
     numbers, place = parts.to(truth.device).unique(return_inverse=True)
     counts = torch.zeros(2, len(numbers), dtype=torch.double, device=truth.device)
@@ -177,11 +198,15 @@ def evaluate(
     batch: Batch | None = None,
     evaluation: Evaluation | Inference | None = None,
     metric: Metric | None = None,
-) -> dict[str, dict[str, float]]:
+) -> ScoreTable:
     """Return a model's scores on the splits of a graph, by name.
 
     They are accuracy, f1_micro and f1_macro as fractions; those of a regression are r2, mae and rmse. "f1_parts" is the
     mean of the parts' micro F1, where the model ran by parts (appendix A.5).
+
+    A node whose output is not finite has no prediction: it counts as wrong. Scores that read the outputs themselves,
+    such as ROC AUC and those of a regression, are then None, as is a metric that fails or is not a finite number. A
+    note says why.
 
     Args:
         model, graph: on the same device.
@@ -191,7 +216,8 @@ def evaluate(
         metric: a further score.
 
     Raises:
-        InputError: as `Evaluation.prepare`, or a split has no node in the sample.
+        InputError: as `Evaluation.prepare`; a split has no node in the sample; or there is nothing to score, as the
+            model's outputs are not as many as the graph's classes.
     """
     wanted = torch.stack([getattr(graph, SPLITS[split]) for split in splits]).any(dim=0) if splits else None
     with evaluation_mode(model):
@@ -199,7 +225,41 @@ def evaluate(
         if isinstance(inference, Evaluation):
             inference = inference.prepare(model, batch or whole_graph(graph), wanted=wanted)
         found = Predictions.of(inference.outputs(model), graph, metric)
-        return score_predictions(found, graph, splits, inference, metric)
+        if found.labels is None and metric is None and not graph.regression:
+            outputs = 0 if found.logits is None else found.logits.shape[1]
+            raise InputError(
+                f"the model gives {outputs} outputs, and {graph.name} has {graph.num_classes} classes: give the graph "
+                f"num_classes={outputs} where it lacks some of them, or a metric of the outputs"
+            )
+        if note := note_on_outputs(found, graph):
+            log.warning(note)
+        problems = dict[str, str]()
+        table = score_predictions(found, graph, splits, inference, metric, problems)
+        for problem in problems.values():
+            log.warning(problem)
+        return table
+
+
+def note_on_outputs(found: Predictions, graph: Graph) -> str | None:
+    """Return which nodes have outputs that are not finite, and what that means for scores; None: no node has."""
+    if found.not_finite is None:
+        return None
+    means = "scores that read it are left out" if found.labels is None else "where they are scored, they count as wrong"
+    return f"the model's output is not finite for {nodes_in_words(graph, found.not_finite)}: {means}"
+
+
+def nodes_in_words(graph: Graph, mask: Tensor, kind: str = "nodes", total: int | None = None) -> str:
+    """Return how many nodes a mask [N] has, the first of them by the user's number or id, and if they are isolated."""
+    numbers, ids = original_nodes(graph), node_ids(graph)
+    nodes = mask.cpu().nonzero().squeeze(1)
+    first = int((nodes if numbers is None else numbers[nodes]).min())
+    name = str(first) if ids is None else bytes(ids[first].tolist()).rstrip(b"\0").decode(errors="replace")
+    rowptr = graph.edges.rowptr.cpu()
+    isolated = int((rowptr[nodes + 1] == rowptr[nodes]).sum())
+    edges = f", {'none' if isolated == len(nodes) else f'{len(nodes) - isolated:,}'} of them has an edge into it"
+    return (
+        f"{len(nodes):,} of {total or graph.num_nodes:,} {kind} (the first is node {name}{edges if isolated else ''})"
+    )
 
 
 def score_predictions(
@@ -208,8 +268,12 @@ def score_predictions(
     splits: Sequence[str],
     inference: Inference | None = None,
     metric: Metric | None = None,
-) -> dict[str, dict[str, float]]:
-    """Return the scores on the splits that have nodes; ``inference`` says which have an output, and the parts."""
+    problems: dict[str, str] | None = None,
+) -> ScoreTable:
+    """Return the scores on the splits that have nodes; ``inference`` says which have an output, and the parts.
+
+    A score that cannot be computed is None, and ``problems`` gets a sentence that says why, by split and score.
+    """
     labels, logits = found.labels, found.logits
     sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
     numbers = graph.regression and logits is not None and logits.shape[1] == graph.num_classes
@@ -217,24 +281,49 @@ def score_predictions(
     read = [*own] if labels is None else []  # the metrics that are computed from logits
     if metric is not None and metric not in own:
         read.append(metric)
-    results = {}
+    problems = {} if problems is None else problems
+    results: ScoreTable = {}
     for split in splits:
         mask: Tensor = getattr(graph, SPLITS[split])
         if not mask.any():
             continue
         if sampled is not None and not (mask := mask & sampled).any():
             raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
-        targets, scores = graph.y[mask], dict[str, float]()
+        targets, scores = graph.y[mask], dict[str, float | None]()
         guess = None if labels is None else labels[mask].long()
         if guess is not None:
             scores |= label_scores(targets, guess)
         if read and logits is not None:
             chosen = logits[mask]
-            scores |= {each.name: each(chosen, targets) for each in read}
+            for each in read:
+                try:
+                    scores[each.name] = score_of_outputs(each, chosen, targets)
+                except InputError as error:
+                    scores[each.name] = None
+                    problems[f"{split} {each.name}"] = f"no {each.name} of the {split} nodes: {error}"
         if guess is not None and parts is not None:
             scores["f1_parts"] = mean_f1(guess, targets, parts[mask.to(parts.device)])
         results[split] = scores
     return results
+
+
+def score_of_outputs(metric: Metric, logits: Tensor, targets: Tensor) -> float:
+    """Return the metric of some nodes' outputs, [n, C]; raise InputError, which says why, if it has no value."""
+    missing = int((~has_output(logits)).sum())
+    if missing and not any(metric is NAMED[name] for name in OF_PREDICTIONS):
+        raise InputError(f"the outputs of {missing:,} of the {len(logits):,} nodes are not finite")
+    if metric is NAMED["roc_auc"] and (classes := _undecided(targets, logits.shape[1])):
+        which = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
+        raise InputError(f"it needs nodes with and without each class, and all or none of these have class {which}")
+    if metric is NAMED["r2"] and len(targets) < 2:
+        raise InputError(f"it needs two nodes, and there is {len(targets)}")
+    return metric(logits, targets)
+
+
+def _undecided(targets: Tensor, classes: int) -> list[int]:
+    """Return the classes that all nodes have, or none; targets: classes [n] or labels [n, K]."""
+    nodes = torch.bincount(targets.long(), minlength=classes) if targets.dim() == 1 else targets.long().sum(dim=0)
+    return ((nodes == 0) | (nodes == len(targets))).nonzero().flatten().tolist()
 
 
 @contextmanager

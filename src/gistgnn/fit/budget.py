@@ -110,7 +110,8 @@ def score(setup: "Setup", model: nn.Module) -> float:
     """Return a model's validation score, where more is better."""
     metric = setup.metric
     found = evaluate(model, setup.graph, ("validation",), evaluation=setup.evaluation, metric=metric)
-    return found["validation"][metric.name] * (1 if metric.higher_is_better else -1)
+    value = found["validation"][metric.name]
+    return -math.inf if value is None else value * (1 if metric.higher_is_better else -1)
 
 
 def candidates(trainer: "GlobalModel") -> list[int]:

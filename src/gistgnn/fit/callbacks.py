@@ -152,7 +152,8 @@ class ProgressBar(Callback):
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
         self.on_round_end(run, entry["loss"])
-        self._scores = [f"loss {entry['loss']:.3g}", f"validation {entry['validation']:.4f}"]
+        score = "-" if entry["validation"] is None else f"{entry['validation']:.4f}"
+        self._scores = [f"loss {entry['loss']:.3g}", f"validation {score}"]
         self._scores += [f"best {run.best_score:.4f}"] if run.best_score is not None else []
         place = [f"round {run.round:,}/{run.rounds:,}", f"epoch {entry['epoch']:.4g}"]
         self._meter.log(*place, *self._scores, f"{duration(entry['train_seconds'])} of training")
@@ -183,9 +184,10 @@ class Notes:
         progress, metric, names = run.progress, self._setup.metric, self._setup.graph.class_names
         if not run.gist.ranks.leads:
             return
-        before = [each["validation"] for each in progress.history if each["round"] <= (1 - LATE) * progress.rounds]
+        scored = [each for each in progress.history if each["validation"] is not None]
+        before = [each["validation"] for each in scored if each["round"] <= (1 - LATE) * progress.rounds]
         if before and not progress.stopped_early and progress.best_round == progress.rounds:
-            best, last = (max if metric.higher_is_better else min)(before), progress.history[-1]["validation"]
+            best, last = (max if metric.higher_is_better else min)(before), scored[-1]["validation"]
             if abs(last - best) > RISING * abs(last):
                 log.info(
                     "the score was still getting better: %s of the validation nodes was %.4g before the last fifth of "

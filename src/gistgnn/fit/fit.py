@@ -1,20 +1,20 @@
 """A run of `GIST.fit`: what is prepared before Algorithm 1, what happens between its rounds, and what it returns."""
 
+import copy
 import logging
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-import torch
-
 from gistgnn.accounting.costs import Operations, memory_of, moments_of, slice_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
-from gistgnn.errors import DivergedError
+from gistgnn.errors import DivergedError, RankLostError
 from gistgnn.fit.budget import Clock, choose
 from gistgnn.fit.callbacks import Notes, ProgressBar, Run
 from gistgnn.fit.identity import describe_graph, fingerprint_of, require_same_training, settings_of
@@ -34,6 +34,8 @@ from gistgnn.utils.tensors import digest_of
 
 log = logging.getLogger(__name__)
 
+MOST_BATCHES = 50  # of a round that has diverged, in which nodes without a finite output are looked for
+
 
 class Fit(Run):
     """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to `after_round`."""
@@ -48,6 +50,7 @@ class Fit(Run):
         self._callbacks: list[Any] = [Notes(setup), *setup.callbacks]
         self._saver: Saver | None = None
         self._clock: Clock | None = None  # of a budget
+        self._before: Progress | None = None  # the progress before the round that is being recorded
         self.runner = make_runner(setup.runner)
         if setup.variant.runner:
             self.runner = setup.variant.runner()
@@ -83,12 +86,9 @@ class Fit(Run):
             self._scorer = setup.variant.scorer(self._running, graph, setup.metric, evaluation, first, classes)
         if setup.any_outputs:
             return
-        loss, rng = self._training.loss, torch.Generator().manual_seed(0)
+        loss = self._training.loss
         if isinstance(loss, Criterion) and first.loss_nodes.numel():
             loss.check(graph.num_classes, first.y[first.loss_nodes], first.loss_weights)
-        for mask in filter(torch.any, (graph.val, graph.test)) if setup.training.metric is not None else ():
-            logits = torch.randn(int(mask.sum()), graph.num_classes, generator=rng).to(graph.y.device)
-            setup.metric(logits, graph.y[mask])
 
     def __enter__(self) -> "Fit":
         """Stand at the round to begin with, and tell the callbacks."""
@@ -110,13 +110,49 @@ class Fit(Run):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for what is being written; give a `DivergedError` the result so far."""
+        """Wait for what is being written; after an error save the state, and give the error the result so far."""
         try:
             if isinstance(error, DivergedError):
+                self._explain(error)
                 error.result = self._result()
                 error.result.diverged = str(error)
+            elif error is not None and not isinstance(error, RankLostError):
+                self._save_after(error)
         finally:
             self._open.close()
+
+    def _explain(self, error: DivergedError) -> None:
+        """Say so if the loss is not finite because the model never has a finite output for some nodes."""
+        if self._ranks.count > 1:
+            return
+        with suppress(Exception):  # the error that is raised is the other one
+            gist = self.gist
+            widths = gist.layout.widths(map(len, gist.blocks(0)[0]))
+            untrained = replace(gist._full_spec, widths=widths).from_seed().to(gist.device)
+            steps = self.schedule.plan(error.round_number).steps
+            with closing(self.sampler.batches(steps.first, min(steps.count, MOST_BATCHES))) as batches:
+                nodes = self._scorer.nodes_without_output(untrained, batches)
+            if nodes:
+                error.blame_nodes(nodes)
+
+    def _save_after(self, error: BaseException) -> None:
+        """Save the state after the last round that is in Θ, and give an error the result so far."""
+        theta = self.gist.theta
+        alone = self._ranks.count == 1
+        writes = alone or (self._ranks.leads and theta.shards == 1)  # else other ranks would have to write their shares
+        if not theta.place.round or not writes:
+            return
+        if self._saver:
+            with self.seconds("save"):
+                recorded = self._before or self.progress
+                pending = theta.place.round > recorded.rounds
+                error.add_note(self._saver.save_after_error(recorded, pending=pending))
+        if isinstance(error, Exception) and alone:
+            with suppress(Exception):  # such as one more MemoryError
+                result = self._result()
+                result.interrupted = True
+                error.result = result  # type: ignore[attr-defined]
+                error.add_note("the result so far is the error's attribute `result`")
 
     @property
     def is_over(self) -> bool:
@@ -137,6 +173,9 @@ class Fit(Run):
 
     def after_round(self, plan: RoundPlan, loss: float) -> None:
         """Record a finished round, with the mean loss of its sub-GCNs: score, tell the callbacks, save the state."""
+        self._before = copy.copy(self.progress)  # until the round is recorded; see `_save_after`
+        self._before.history, self._before.seconds = [*self.progress.history], {**self.progress.seconds}
+        self._before.chosen = self.progress.chosen and {**self.progress.chosen}
         plan = self._keep_to_budget(self._clock, plan) if self._clock else plan
         progress, now, patience = self.progress, time.perf_counter(), self._training.patience
         progress.train_seconds += now - self._round_begun
@@ -163,6 +202,7 @@ class Fit(Run):
         if progress.stopped_early and not progress.history:
             self._evaluate(plan, loss)
         self.interrupted = interrupted and not finished
+        self._before = None
         if self._saver:
             with self.seconds("save"):
                 self._saver.save(progress, last=self.is_over, over=not self.interrupted)
@@ -170,7 +210,12 @@ class Fit(Run):
 
     def end(self) -> Result:
         result = self._result()
-        self._call("on_fit_end", result)
+        try:
+            self._call("on_fit_end", result)
+        except Exception as error:
+            error.result = result  # type: ignore[attr-defined]
+            error.add_note("the run is over, and its result is the error's attribute `result`")
+            raise
         return result
 
     def _result(self) -> Result:
@@ -214,11 +259,12 @@ class Fit(Run):
         with self.seconds("evaluate"):
             progress.last = self._scorer(self.gist._stand_in(plan) if plan.copies else None, copies=plan.copies > 0)
             score = progress.last["validation"][metric.name]
-            progress.evaluations_since_best += 1
+            progress.evaluations_since_best += score is not None  # no score says nothing of the model
             better = metric.better(score, progress.best_score)
             if better:
                 progress.best_score, progress.evaluations_since_best = score, 0
-            if better or self._scorer.latest_counts:
+            # As long as there is no score, the latest model counts.
+            if better or self._scorer.latest_counts or progress.best_score is None:
                 progress.best, progress.best_round = progress.last, progress.rounds
                 progress.classes, progress.temperature = self._scorer.classes, self._scorer.temperature
                 self.gist.theta.place.keep_best()

@@ -1,12 +1,16 @@
 """`Loop`: a training loop of the user's own, with validation, the best model, early stopping and checkpoints."""
 
+import logging
+import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
-from gistgnn.errors import InputError
+from gistgnn.errors import DivergedError, InputError, RankLostError
 from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.fit.identity import fingerprint_of_model, require_same_ranks
 from gistgnn.fit.result import Progress
@@ -16,6 +20,8 @@ from gistgnn.global_model import GlobalModel
 from gistgnn.round import Round
 from gistgnn.training.metric import Metric
 from gistgnn.utils.checks import check_callable, check_count, check_flag, check_kind
+
+log = logging.getLogger(__name__)
 
 
 class Loop:
@@ -44,8 +50,9 @@ class Loop:
 
     Attributes:
         progress: how far the loop has come, as `Result.progress` says it of a run: `rounds` that are over; `history`,
-            one entry for each score with round, score and seconds since the loop began; `best_score`, None before the
-            first one; `best_round`, counted from 1, or -1; `stopped_early`, whether `patience` has ended the loop.
+            one entry for each score with round, score (None: it was not finite) and seconds since the loop began;
+            `best_score`, None before the first one; `best_round`, counted from 1, or -1; `stopped_early`, whether
+            `patience` has ended the loop.
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class Loop:
         self._metric = Metric(lambda score, _: score, "validate", higher_is_better)
         self._every, self._patience = evaluate_every, patience
         self.progress = Progress()
+        self._unscored = False
         if gist.ranks.count > 1:
             own: dict[str, Any] = {"rounds": rounds, "validate": "missing" if validate is None else "given"}
             own |= {"higher_is_better": higher_is_better, "evaluate_every": evaluate_every, "patience": patience}
@@ -87,7 +95,8 @@ class Loop:
         self._saver = saving and Saver(gist.theta, gist.ranks, saving, fingerprint_of_model(gist, saving, {}))
         if self._saver and (state := self._saver.begin()):
             self.progress = state
-            state.rounds = gist.next_round = gist.theta.place.round  # of Θ on disk, perhaps one later
+            self._unscored = gist.theta.place.round > state.rounds  # an error came before the last round was scored
+            state.rounds = gist.next_round = gist.theta.place.round
             state.stopped_early = False  # the patience may be longer now
 
     def best_model(self) -> nn.Module:
@@ -101,32 +110,55 @@ class Loop:
     def __iter__(self) -> Iterator[Round]:
         """Yield the rounds that are left."""
         state, begun = self.progress, time.perf_counter()
+        recorded, place = replace(state, history=[*state.history]), self._gist.theta.place
+        round_of_theta = place.round
         try:
+            if self._unscored:
+                recorded.rounds -= 1
+                round_of_theta -= 1
+                self._score_if_due(time.perf_counter() - begun)
             while state.rounds < self._rounds and not state.stopped_early:
+                recorded, round_of_theta = replace(state, history=[*state.history]), place.round
                 round_ = self._gist.begin_round()
                 yield round_
                 round_.aggregate()
                 state.rounds += 1
                 if self._saver:
                     self._saver.round_is_over(state.rounds)
-                if self._validate and (state.rounds % self._every == 0 or state.rounds == self._rounds):
-                    self._score(self._validate, time.perf_counter() - begun)
+                self._score_if_due(time.perf_counter() - begun)
+                recorded, round_of_theta = state, place.round
                 if self._saver:
                     self._saver.save(state, last=state.stopped_early or state.rounds >= self._rounds, over=True)
+        except (Exception, KeyboardInterrupt, GeneratorExit) as error:  # GeneratorExit: the caller has left the loop
+            alone, pending = self._gist.ranks.count == 1, place.round > round_of_theta
+            begun_once = recorded.rounds + pending > 0
+            if self._saver and begun_once and alone and not isinstance(error, (DivergedError, RankLostError)):
+                error.add_note(self._saver.save_after_error(recorded, pending=pending))
+            raise
         finally:
             if self._saver:
                 self._saver.close()
 
+    def _score_if_due(self, seconds: float) -> None:
+        rounds, self._unscored = self.progress.rounds, False
+        if self._validate and (rounds % self._every == 0 or rounds == self._rounds):
+            self._score(self._validate, seconds)
+
     def _score(self, validate: Callable[[nn.Module], Any], seconds: float) -> None:
-        def score_of_model() -> float:
+        def score_of_model() -> float | None:
             with evaluation_mode(self._running.module):
-                return self._metric.number(validate(self._running.module))
+                value = validate(self._running.module)
+            with suppress(TypeError, ValueError):
+                if not math.isfinite(float(value)):
+                    log.warning("validate returned %s after round %d: there is no score", value, self.progress.rounds)
+                    return None
+            return self._metric.number(value)
 
         state = self.progress
         self._running.refresh()
         score = self._gist.ranks.lead(score_of_model)
         state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
-        state.evaluations_since_best += 1
+        state.evaluations_since_best += score is not None  # no score says nothing of the model
         if self._metric.better(score, state.best_score):
             state.best_score, state.best_round, state.evaluations_since_best = score, state.rounds, 0
             self._gist.theta.place.keep_best()

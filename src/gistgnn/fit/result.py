@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from gistgnn.errors import InputError
-from gistgnn.fit.scorer import ScoreTable
+from gistgnn.evaluation.scores import ScoreTable
 from gistgnn.nn.scaling import saved_state
 from gistgnn.report import REPORT, names, write_report
 from gistgnn.storage.folder_lock import FolderLock
@@ -41,6 +41,7 @@ class Progress:
     stopped_early: bool = False  # the run ended before its last round, and is finished all the same
     stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"
     chosen: dict[str, Any] | None = None  # for a budget: the settings in use, the reason, and times of steps
+    pending_loss: float | None = None  # the loss of one more round, which Θ has been through and nothing has scored yet
 
 
 @dataclass(repr=False)
@@ -50,7 +51,7 @@ class Result:
     Args:
         model: the user's own module at full width, with the parameters of the best validation score.
         progress: history, best and last scores, rounds, steps, seconds.
-        interrupted: the run was ended by `Run.interrupt` or a signal, and can be resumed.
+        interrupted: the run was ended by `Run.interrupt`, a signal or an error, and can be resumed.
         peak_memory_bytes: the most memory the process held.
         evaluation: how the model was scored: "method", "exact" or not, and the method's own values.
         communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks.
@@ -68,7 +69,8 @@ class Result:
         standardised: the model scales the features that it is called with.
         config: the settings of the run.
         graph: the graph's name, sizes and task.
-        diverged: how training diverged, in the result of a `DivergedError`; None: it did not.
+        diverged: how training diverged, in the result of a `DivergedError`; None: it did not. Any other error that ends
+            `fit` has the result so far as its attribute `result`, too.
         run: the id of the run, which its files carry: a digest of its fingerprint.
         fingerprint: what says whether another run is the same: "settings", "model" and "graph", each with its entries.
     """
@@ -96,13 +98,16 @@ class Result:
     fingerprint: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
-    def test(self) -> dict[str, float]:
-        """The test scores at the best validation score, by name, such as accuracy; empty if there are none."""
+    def test(self) -> dict[str, float | None]:
+        """The test scores at the best validation score, by name, such as accuracy; empty if there are none.
+
+        A score is None where it could not be computed, as ROC AUC where a class is missing.
+        """
         return self.progress.best.get("test", {})
 
     @property
-    def validation(self) -> dict[str, float]:
-        """The best validation scores, by name; empty if there was no evaluation."""
+    def validation(self) -> dict[str, float | None]:
+        """The best validation scores, by name; empty if there was no evaluation. None: see `test`."""
         return self.progress.best.get("validation", {})
 
     @property
@@ -112,7 +117,10 @@ class Result:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """An entry for each evaluation: round, epoch, step, loss, lr, validation, test (or None), train_seconds."""
+        """An entry for each evaluation: round, epoch, step, loss, lr, validation, test, train_seconds.
+
+        validation and test are the metric's scores, or None where there is none.
+        """
         return self.progress.history
 
     def as_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.distributed import World
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.fit.result import Progress
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints, Part
 from gistgnn.storage.folder_lock import FolderLock
@@ -27,7 +27,8 @@ class Saving:
     Args:
         path: the folder of the checkpoints, which holds nothing else. All ranks have to see the same files in it. A run
             in another process that saves there is refused.
-        every: rounds between checkpoints, or None to save only when the run is stopped or ends.
+        every: rounds between checkpoints, or None to save only when the run ends: also by Ctrl-C or an error, which
+            leave the state after the last whole round.
         resume: resume from the last checkpoint, if there is one; otherwise the checkpoints in the folder are removed.
         config: further settings of this run, such as a model's dropout. A resumed run must have the same.
     """
@@ -63,6 +64,7 @@ class Saver:
         self._background = ThreadPoolExecutor(1, "gistgnn-saver")
         self._lock: FolderLock | None = None  # on rank 0
         self._open: tuple[int, dict[str, Any]] | None = None  # the checkpoint that all ranks write: rounds, state
+        self._pending: int | None = None  # the rounds of the checkpoint whose last round is scored after resuming
         self._rounds_key = f"rounds of {saving.path.resolve()}"
 
     def begin(self) -> Progress | None:
@@ -89,7 +91,11 @@ class Saver:
         place, share = self._saving.path / name, (ranks.rank, ranks.count)
         checkpoint = ranks.together(lambda: Checkpoint(place, self._run, share))
         progress = checkpoint.state_as(Progress)
-        ranks.together(lambda: self._theta.restore(checkpoint, progress.rounds))
+        loss, progress.pending_loss = progress.pending_loss, None
+        rounds = progress.rounds if loss is None else progress.rounds + 1
+        ranks.together(lambda: self._theta.restore(checkpoint, rounds))
+        if loss is not None:
+            self._theta.place.loss, self._pending = loss, rounds
         return progress
 
     def save(self, progress: Progress, *, last: bool, over: bool) -> None:
@@ -99,6 +105,8 @@ class Saver:
         """
         every, theta = self._saving.every, self._theta
         due = every is not None and progress.rounds % every == 0
+        if progress.rounds == self._pending:  # it is on disk, and scoring it again gives the same
+            return
         if (last or theta.place.lasts or due) and theta.shard is not None:
             state = plain(vars(progress))  # the original changes in the next round
             work = (progress.rounds, state, theta.checkpoint(), theta.shard)
@@ -114,6 +122,32 @@ class Saver:
                     raise
                 self._open = None
                 log.warning("%s (the run is over, and has its result without this checkpoint)", error)
+
+    def save_after_error(self, recorded: Progress, *, pending: bool) -> str:
+        """Save the state after the last round that is in Θ, unless it is on disk; return what became of it, in words.
+
+        Args:
+            recorded: the progress of the run.
+            pending: Θ has been through one round more, which has failed while it was scored, or was not scored at all.
+                That is done when the run is resumed.
+        """
+        theta, rounds = self._theta, recorded.rounds
+        state = plain(vars(recorded))
+        if pending and not theta.place.lasts:  # else its files have that round, and know it
+            state["pending_loss"] = theta.place.loss
+            rounds += 1
+        last = recorded.rounds + pending
+        where = self._checkpoints.place(rounds)
+        try:
+            theta.wait_for_reader()  # of an earlier checkpoint
+        except Exception as error:
+            log.warning("%s", reason(error))
+        try:
+            if where not in self._checkpoints.whole():
+                self._write(rounds, state, theta.checkpoint(), 0)
+        except Exception as error:
+            return f"the state after round {last} cannot be saved ({reason(error)})"
+        return f"the state after round {last} is saved in {self._saving.path}: resume from there"
 
     def round_is_over(self, rounds: int) -> None:
         """Note how many rounds are done, and declare the open checkpoint whole: all ranks have written their part."""

@@ -26,7 +26,7 @@ def model_title(config: dict[str, Any]) -> str:
     return f"{_MODELS.get(name, name.rpartition(':')[2])} {'-'.join(map(str, config['model']['hidden']))}"
 
 
-def score_keys(rows: Iterable[Mapping[str, float]]) -> list[str]:
+def score_keys(rows: Iterable[Mapping[str, float | None]]) -> list[str]:
     """Return the keys of some scores. Micro F1 is left out where it is the accuracy: with one label per node.
 
     With several labels, the accuracy is the share of nodes whose labels are all right, and comes last.
@@ -117,8 +117,10 @@ def is_share(record: dict[str, Any], key: str) -> bool:
     return bool(metric.get("percent")) if key == metric.get("name") else key in _SHARES
 
 
-def score_text(record: dict[str, Any], key: str, value: float) -> str:
-    """Format a score of a run."""
+def score_text(record: dict[str, Any], key: str, value: float | None) -> str:
+    """Format a score of a run; "-" where there is none."""
+    if value is None:
+        return "-"
     return percent(value) if is_share(record, key) else f"{value:.4g}"
 
 

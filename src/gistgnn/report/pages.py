@@ -76,7 +76,7 @@ def _charts(record: dict[str, Any]) -> list[Chart]:
         mark = None if kept is None or record["config"].get("method") == "ensemble" else x[kept]
         loss = Series("training loss", x, [entry["loss"] for entry in history], colour=7)
         lines = [
-            Series(split, x, [scale * entry[split] for entry in history], i, dashed=bool(i))
+            Series(split, x, [_scaled(entry[split], scale) for entry in history], i, dashed=bool(i))
             for i, split in enumerate(("test", "validation"))
             if split != "test" or names.scored_split(record) == "test"
         ]
@@ -84,6 +84,10 @@ def _charts(record: dict[str, Any]) -> list[Chart]:
         charts.append(Chart(f"Loss by {by}", xlabel, "loss", [loss], mark=mark))
         charts.append(Chart(f"{score[:1].upper()}{score[1:]} by {by}", xlabel, ylabel, lines, mark=mark))
     return charts
+
+
+def _scaled(score: float | None, scale: float) -> float | None:
+    return None if score is None else scale * score
 
 
 def _coverage(record: dict[str, Any]) -> dict[str, Any]:

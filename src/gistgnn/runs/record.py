@@ -13,7 +13,7 @@ Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Cost = Annotated[float, Meta(ge=0, le=1e18)]  # seconds or bytes
-Scores = dict[Name, float]
+Scores = dict[Name, float | None]  # None: there is no such score
 
 
 class _Evaluated(Struct):
@@ -24,7 +24,7 @@ class _Evaluated(Struct):
     step: Count
     train_seconds: Cost
     loss: float | None
-    validation: float
+    validation: float | None
     test: float | None
 
 
@@ -86,8 +86,5 @@ def check_record(record: dict[str, Any]) -> None:
     graph = msgspec.convert(record, _RECORD).graph
     if graph.class_names and len(graph.class_names) != graph.classes:
         raise ValueError(f"the graph has {graph.classes} classes and {len(graph.class_names)} names")
-    scored = record["test"] or not record["validation"]  # without a test set there are validation scores alone
-    if scored and any(entry["test"] is None for entry in record["history"]):
-        raise ValueError("the history has no test score")
     if missing := [name for name in ("test", "validation") if record[name] and main_score(record) not in record[name]]:
         raise ValueError(f"{missing[0]} has no {main_score(record)}, the score of the run")

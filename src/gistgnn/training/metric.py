@@ -1,6 +1,7 @@
 """The score that selects the best model: by name, a function, or a metric of torchmetrics."""
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -64,9 +65,11 @@ class Metric:
             raise InputError(f"the metric {self.name} is {value}: return a finite number")
         return value
 
-    def better(self, score: float, best: float | None) -> bool:
-        """Whether a score is better than the best one so far; None: there is none."""
-        return best is None or (score > best if self.higher_is_better else score < best)
+    def better(self, score: float | None, best: float | None) -> bool:
+        """Whether a score is better than the best one so far. None stands for no score, and any score is better."""
+        if score is None or best is None:
+            return score is not None
+        return score > best if self.higher_is_better else score < best
 
 
 def as_metric(metric: "Metric | Callable[[Tensor, Tensor], Any] | str") -> Metric:
@@ -78,14 +81,25 @@ def as_metric(metric: "Metric | Callable[[Tensor, Tensor], Any] | str") -> Metri
     return found if isinstance(found, Metric) else Metric(found, name=metric if isinstance(metric, str) else "")
 
 
+def has_output(logits: Tensor) -> Tensor:
+    """Return the mask [N] of the nodes whose outputs, [N, C], are all finite. The others have no prediction."""
+    return logits.isfinite().all(dim=1)
+
+
 def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
-    """Return predicted classes [N], or for a multi-label graph predicted labels [N, K] of 0 and 1."""
-    return (logits > 0).long() if multi_label else logits.argmax(dim=1)
+    """Return predicted classes [N], or for a multi-label graph predicted labels [N, K] of 0 and 1.
+
+    A node with an output that is not finite has no prediction: -1, in all columns.
+    """
+    labels = (logits > 0).long() if multi_label else logits.argmax(dim=1)
+    labels[~has_output(logits)] = -1
+    return labels
 
 
 def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[str, int | float]]:
     """Return the F1 of every class, of true and predicted classes [N], and the number of its nodes."""
-    hits, nodes, guessed = (torch.bincount(each, minlength=classes) for each in (truth[guess == truth], truth, guess))
+    counted = (truth[guess == truth], truth, guess[guess >= 0])
+    hits, nodes, guessed = (torch.bincount(each, minlength=classes) for each in counted)
     f1 = 2 * hits.double() / (nodes + guessed).clamp(min=1)
     return [{"nodes": n, "f1": score} for n, score in zip(nodes.tolist(), f1.tolist(), strict=True)]
 
@@ -93,22 +107,24 @@ def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[s
 def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
     """Return accuracy, micro F1 and macro F1 of true and predicted classes [N] or labels [N, K]."""
     # With several labels, a node is right if all its labels are. The macro F1 is the mean over the classes that are
-    # true or predicted; with several labels over all of them, where an absent one counts 0.
+    # true or predicted; with several labels over all of them, where an absent one counts 0. A node without a
+    # prediction, -1, is wrong: none of its labels is predicted, and as a single class its -1 is one more that is wrong.
     truth = truth.long()
-    right = guess == truth
+    right, none = guess == truth, 0
     if truth.dim() == 2:
-        right = right.all(dim=1)
+        right, guess = right.all(dim=1), guess.clamp(min=0)
         hits, found = (truth * guess).sum(dim=0), (truth + guess).sum(dim=0)
         counted = torch.ones_like(found, dtype=torch.bool)
     else:
         classes = int(torch.maximum(truth.max(), guess.max())) + 1
         hits = torch.bincount(truth[right], minlength=classes)
+        guess = guess[guess >= 0]
         found = torch.bincount(truth, minlength=classes) + torch.bincount(guess, minlength=classes)
-        counted = found > 0
+        counted, none = found > 0, len(truth) - len(guess)
     hits, found = 2 * hits.double(), found.double()  # found: how often a class is true, and how often predicted
     return {
         "accuracy": float(right.double().mean()),
-        "f1_micro": float(hits.sum() / found.sum().clamp(min=1)),
+        "f1_micro": float(hits.sum() / (found.sum() + none).clamp(min=1)),
         "f1_macro": float((hits[counted] / found[counted].clamp(min=1)).mean()),
     }
 
@@ -123,12 +139,22 @@ _SKLEARN = {
 }
 
 
+OF_PREDICTIONS = ("accuracy", "f1_micro", "f1_macro", "balanced_accuracy")
+"""Metrics that read the predicted classes or labels alone: for them a node without a prediction is wrong."""
+
+
 def _score(name: str, logits: Tensor, targets: Tensor) -> float:
     if name not in _SKLEARN:
         return label_scores(targets, predicted_labels(logits, targets.dim() == 2))[name]
     from sklearn import metrics  # slow to import
+    from sklearn.exceptions import UndefinedMetricWarning
 
-    score: Callable[..., Any] = getattr(metrics, _SKLEARN[name])
+    with warnings.catch_warnings():  # what is undefined is nan, and told by us
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        return _score_by_sklearn(name, getattr(metrics, _SKLEARN[name]), logits, targets)
+
+
+def _score_by_sklearn(name: str, score: Callable[..., Any], logits: Tensor, targets: Tensor) -> float:
     if name not in CLASS_METRICS:
         if not targets.is_floating_point():
             raise InputError(f"the metric is {name}, but the targets are classes: use accuracy, or a function")

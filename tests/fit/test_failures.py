@@ -1,0 +1,214 @@
+"""What fails after a round costs nothing that was trained: the state is saved, and a resumed run ends the same."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gistgnn import GIST, Callback, Result, Saving
+from gistgnn.errors import InputError
+from gistgnn.fit.loop import Loop
+from gistgnn.fit.scorer import Scorer
+from gistgnn.sampling import forward, whole_graph
+from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.theta import Store
+from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same
+from tests.helpers.refusals import full_disk
+
+ROUNDS = 6
+
+
+class BrokenError(Exception):
+    """What the user's code raises."""
+
+
+class Fails(Callback):
+    """Raises an error in a method of a callback, in one round."""
+
+    def __init__(self, hook: str, number: int, error: BaseException) -> None:
+        self._number, self._error = number, error
+        setattr(self, hook, self._raise)
+
+    def _raise(self, run: Any, *_: object) -> None:
+        if run.round == self._number:
+            raise self._error
+
+
+@contextmanager
+def failing_scores(number: int, error: BaseException) -> Iterator[None]:
+    """Let the evaluation of one round fail, as the model's own code may."""
+    score, calls = Scorer._score, iter(range(1, 99))
+
+    def fails(self: Scorer, stand_in: Any) -> Any:
+        if next(calls) == number:
+            raise error
+        return score(self, stand_in)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scorer, "_score", fails)
+        yield
+
+
+def run(gist: GIST, saving: Saving | None = None, callbacks: tuple[Any, ...] = ()) -> Result:
+    return fit(gist, epochs=24, lr=0.03, saving=saving, callbacks=list(callbacks), evaluate_every=1)
+
+
+def make(store: str | Store = "memory") -> GIST:
+    return GIST(gcn(), (8, 7), 2, store=store)
+
+
+def outcome(gist: GIST, result: Result) -> tuple[Any, ...]:
+    tensors = [gist.theta.copy(), result.model.state_dict()]
+    values = [{name: tensor.tolist() for name, tensor in each.items()} for each in tensors]
+    return values, quiet(result.history), result.test, result.validation, result.progress.best_round
+
+
+@pytest.fixture(scope="module")
+def unbroken() -> tuple[Any, ...]:
+    gist = make()
+    result = run(gist)
+    assert result.progress.rounds == ROUNDS
+    return outcome(gist, result)
+
+
+FAILURES: dict[str, type[BaseException]] = {
+    "no memory": MemoryError,
+    "the model's own error": RuntimeError,
+    "Ctrl-C": KeyboardInterrupt,
+}
+
+
+@pytest.mark.parametrize(("store", "every"), [("memory", None), ("disk", 1)])
+@pytest.mark.parametrize("number", [1, ROUNDS])
+@pytest.mark.parametrize("failure", [*FAILURES, "on_evaluation", "on_round_end"])
+def test_a_failure_after_a_round_costs_nothing(
+    failure: str, number: int, every: int | None, store: str, tmp_path: Path, unbroken: tuple[Any, ...]
+) -> None:
+    place: Any = Store("disk", tmp_path / "theta") if store == "disk" else store
+    saving, gist = Saving(tmp_path / "c", every=every), make(place)
+    in_evaluation, error = failure in FAILURES, FAILURES.get(failure, BrokenError)()
+    callbacks = () if in_evaluation else (Fails(failure, number, error),)
+    with failing_scores(number if in_evaluation else 0, error), pytest.raises(type(error)) as caught:
+        run(gist, saving, callbacks)
+    assert f"the state after round {number} is saved in {saving.path}" in caught.value.__notes__[0]
+    trained = gist.theta.copy()
+    if isinstance(caught.value, Exception):
+        so_far = caught.value.result  # type: ignore[attr-defined]
+        assert (so_far.interrupted, so_far.progress.rounds) == (True, number)
+    del gist
+    for _ in range(2):  # and once more, when it is finished
+        resumed = make(place)
+        result = run(resumed, Saving(saving.path, every=every, resume=True))
+        if number == ROUNDS:
+            assert same(resumed.theta.copy(), trained)
+        assert outcome(resumed, result) == unbroken
+        del resumed
+        if store == "disk":
+            break
+
+
+def test_an_error_while_sub_gcns_train_leaves_the_last_round(tmp_path: Path, unbroken: tuple[Any, ...]) -> None:
+    calls = iter(range(99))
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        if (last := next(calls)) > 12:
+            raise KeyboardInterrupt if last == 13 else BrokenError
+        return nn.functional.cross_entropy(logits, targets)
+
+    saving = Saving(tmp_path / "c")
+    for error in (KeyboardInterrupt, BrokenError):
+        with pytest.raises(error) as caught:
+            fit(make(), epochs=24, lr=0.03, evaluate_every=1, loss=loss, saving=saving)
+        newest = Checkpoints(saving.path).newest()
+        assert newest is not None
+        assert newest.name.removeprefix("round-0000000") in caught.value.__notes__[0]
+        calls = iter([*range(12), 14])
+    assert caught.value.result.history == caught.value.result.progress.history  # type: ignore[attr-defined]
+
+
+def test_without_saving_the_error_has_the_result() -> None:
+    gist = make()
+    with pytest.raises(BrokenError) as caught:
+        run(gist, callbacks=(Fails("on_evaluation", 3, BrokenError()),))
+    result = caught.value.result  # type: ignore[attr-defined]
+    assert result.progress.rounds == len(result.history) == 3
+    assert result.model(GRAPH.x, GRAPH.edge_index).shape == (GRAPH.num_nodes, GRAPH.num_classes)
+    with pytest.raises(BrokenError) as caught:
+        run(gist, callbacks=(type("End", (), {"on_fit_end": lambda *_: full_of_trouble()})(),))
+    assert caught.value.result.progress.rounds == ROUNDS  # type: ignore[attr-defined]
+    with pytest.raises(BrokenError) as caught:
+        run(gist, callbacks=(Fails("on_fit_begin", 0, BrokenError()),))
+    assert not hasattr(caught.value, "result")  # no round was over
+
+
+def full_of_trouble() -> None:
+    raise BrokenError
+
+
+def test_a_full_disk_does_not_hide_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gistgnn.storage.checkpoints.write_tensors", full_disk)
+    with pytest.raises(BrokenError) as caught:
+        run(make(), Saving(tmp_path / "c"), (Fails("on_evaluation", 3, BrokenError()),))
+    assert "cannot be saved" in caught.value.__notes__[0]
+    assert caught.value.result.progress.rounds == 3  # type: ignore[attr-defined]
+
+
+# A loop of the user's own.
+
+
+def looped(gist: GIST, validate: Callable[[nn.Module], Any], saving: Saving, leave: Any = None) -> Loop:
+    loop = Loop(gist, 5, validate, saving=saving)
+    for round_ in loop:
+        for sub in round_:
+            optimizer = torch.optim.SGD(sub.parameters(), lr=0.1)
+            forward(sub, whole_graph(GRAPH))[GRAPH.train].pow(2).mean().backward()
+            optimizer.step()
+        if leave is not None and loop.progress.rounds == 3:
+            raise leave
+    return loop
+
+
+def size(model: nn.Module) -> float:
+    return float(sum(parameter.detach().abs().sum() for parameter in model.parameters()))
+
+
+@pytest.mark.parametrize("number", [1, 3, 5])
+@pytest.mark.parametrize("error", [BrokenError, KeyboardInterrupt])
+def test_a_loop_whose_validation_fails_goes_on(number: int, error: type[BaseException], tmp_path: Path) -> None:
+    whole = looped(make(), size, Saving(tmp_path / "whole"))
+    calls = iter(range(1, 99))
+
+    def fails(model: nn.Module) -> float:
+        if next(calls) == number:
+            raise error
+        return size(model)
+
+    with pytest.raises(error):
+        looped(make(), fails, Saving(tmp_path / "c"))
+    gist = make()
+    resumed = looped(gist, size, Saving(tmp_path / "c", resume=True))
+    scores = [[(each["round"], each["score"]) for each in loop.progress.history] for loop in (whole, resumed)]
+    assert scores[0] == scores[1]
+    assert same(resumed.best_model().state_dict(), whole.best_model().state_dict())
+
+
+@pytest.mark.parametrize("error", [BrokenError, KeyboardInterrupt])
+def test_a_loop_that_is_left_goes_on(error: type[BaseException], tmp_path: Path) -> None:
+    whole = looped(make(), size, Saving(tmp_path / "whole"))
+    with pytest.raises(error):
+        looped(make(), size, Saving(tmp_path / "c"), leave=error())
+    resumed = looped(make(), size, Saving(tmp_path / "c", resume=True))
+    assert [each["score"] for each in whole.progress.history] == [each["score"] for each in resumed.progress.history]
+
+
+def test_a_loop_whose_score_is_nan_has_no_score(tmp_path: Path) -> None:
+    scores = iter([float("nan"), 0.5, float("inf"), 0.7, 0.6])
+    loop = looped(make(), lambda model: next(scores), Saving(tmp_path / "c"))
+    assert [each["score"] for each in loop.progress.history] == [None, 0.5, None, 0.7, 0.6]
+    assert (loop.progress.best_score, loop.progress.best_round) == (0.7, 4)
+    with pytest.raises(InputError):
+        looped(make(), lambda model: "good", Saving(tmp_path / "d"))
