@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gistgnn import GIST, Callback, Result, Saving
+from gistgnn import GIST, Callback, Graph, Result, Saving
 from gistgnn.errors import InputError
 from gistgnn.fit.loop import Loop
 from gistgnn.fit.scorer import Scorer
@@ -17,7 +18,8 @@ from gistgnn.sampling import forward, whole_graph
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same
-from tests.helpers.refusals import full_disk
+from tests.helpers.logs import logged
+from tests.helpers.refusals import full_disk, refused
 
 ROUNDS = 6
 
@@ -212,3 +214,64 @@ def test_a_loop_whose_score_is_nan_has_no_score(tmp_path: Path) -> None:
     assert (loop.progress.best_score, loop.progress.best_round) == (0.7, 4)
     with pytest.raises(InputError):
         looped(make(), lambda model: "good", Saving(tmp_path / "d"))
+
+
+# A metric without a value.
+
+
+def values(*scores: float | BaseException) -> Callable[[Tensor, Tensor], float]:
+    """A metric that returns these values, of validation and test in turn, after it was tried on both."""
+    left = iter([0.5, 0.5, *(score for score in scores for _ in range(2))])
+
+    def metric(logits: Tensor, targets: Tensor) -> float:
+        value = next(left)
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    return metric
+
+
+@pytest.mark.parametrize("failure", [float("nan"), float("inf"), BrokenError("it is mine")])
+def test_a_metric_without_a_value_costs_that_score_alone(failure: Any) -> None:
+    metric = values(failure, 0.2, failure, 0.4, 0.3, failure)
+    gist = make()
+    with logged() as messages:
+        result = fit(gist, epochs=24, lr=0.03, evaluate_every=1, metric=metric)
+    assert [entry["validation"] for entry in result.history] == [None, 0.2, None, 0.4, 0.3, None]
+    assert [entry["test"] for entry in result.history] == [None, 0.2, None, 0.4, 0.3, None]
+    assert (result.progress.best_round, result.progress.best_score) == (4, 0.4)
+    assert result.validation["metric"] == 0.4
+    assert "accuracy" in result.progress.last["validation"]
+    assert sum("no metric of the validation nodes" in message for message in messages) == 1
+    plain = make()
+    run(plain)
+    assert same(gist.theta.copy(), plain.theta.copy())  # scores do not change training
+    result = fit(make(), epochs=24, lr=0.03, evaluate_every=1, metric=values(*[failure] * 6), patience=1)
+    assert {entry["validation"] for entry in result.history} == {None}
+    assert (result.progress.best_round, result.progress.best_score) == (ROUNDS, None)  # the last model
+    assert "-" in result.summary()
+
+
+def test_a_metric_that_cannot_score_the_validation_nodes_is_refused_before_training() -> None:
+    begun: list[Any] = []
+    callbacks = [type("Begun", (), {"on_fit_begin": lambda self, run: begun.append(run)})()]
+    alone = replace(GRAPH, val=GRAPH.val & (GRAPH.y == 0))
+    with refused("roc_auc cannot score the validation nodes", "class 0, 1, 2"):
+        fit(make(), graph=alone, metric="roc_auc", callbacks=callbacks)
+    for metric in (lambda *_: float("nan"), lambda *_: 1 / 0, lambda *_: "good"):
+        with refused("cannot score the validation nodes"):
+            fit(make(), metric=metric, callbacks=callbacks)
+    single = GRAPH.val & (torch.arange(GRAPH.num_nodes) == int(GRAPH.val.nonzero()[0]))
+    masks = {"train": GRAPH.train, "val": single, "test": GRAPH.test}
+    numbers = Graph.build(GRAPH.x, GRAPH.edge_index, GRAPH.x[:, :3], regression=True, **masks)
+    with refused("r2 cannot score the validation nodes", "two nodes"):
+        fit(make(), graph=numbers, callbacks=callbacks)
+    assert begun == []
+    masks |= {"val": GRAPH.test, "test": single}
+    numbers = Graph.build(GRAPH.x, GRAPH.edge_index, GRAPH.x[:, :3], regression=True, **masks)
+    with logged() as messages:
+        result = fit(make(), graph=numbers)
+    assert result.test["r2"] is None
+    assert result.test["mae"] is not None
+    assert sum("r2" in message and "two nodes" in message for message in messages) >= 1

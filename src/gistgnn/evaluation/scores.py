@@ -198,8 +198,8 @@ def evaluate(
     batch: Batch | None = None,
     evaluation: Evaluation | Inference | None = None,
     metric: Metric | None = None,
-) -> ScoreTable:
-    """Return a model's scores on the splits of a graph, by name.
+) -> dict[str, dict[str, Any]]:
+    """Return a model's scores on the splits of a graph, by name: numbers, or None.
 
     They are accuracy, f1_micro and f1_macro as fractions; those of a regression are r2, mae and rmse. "f1_parts" is the
     mean of the parts' micro F1, where the model ran by parts (appendix A.5).

@@ -98,7 +98,7 @@ class Result:
     fingerprint: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
-    def test(self) -> dict[str, float | None]:
+    def test(self) -> dict[str, Any]:
         """The test scores at the best validation score, by name, such as accuracy; empty if there are none.
 
         A score is None where it could not be computed, as ROC AUC where a class is missing.
@@ -106,7 +106,7 @@ class Result:
         return self.progress.best.get("test", {})
 
     @property
-    def validation(self) -> dict[str, float | None]:
+    def validation(self) -> dict[str, Any]:
         """The best validation scores, by name; empty if there was no evaluation. None: see `test`."""
         return self.progress.best.get("validation", {})
 
