@@ -95,6 +95,8 @@ class GIST(GlobalModel):
         store: where Θ is: "memory", "host", "sharded" (in memory, by rows over the ranks), or a `Store`.
         ranks: the processes that train the model together (see docs/how-to/workers.md); None: this one alone.
         axis_names: the names of the axes in messages about the partition; None: axis 0, axis 1, ...
+        regression: whether a training loop of your own predicts numbers. Then the full model is the mean of its
+            sub-GCNs, not their sum, as in `fit`, which sees from the graph what is predicted.
 
     Raises:
         InputError: a value is out of range, or the model's layout fails the check (see `infer_layout`).
@@ -157,10 +159,11 @@ class GIST(GlobalModel):
         chosen = self._choose(training, settings)
         given = (self, graph, chosen, self._variant, sampling, runner, inductive)
         evaluation = Evaluation() if evaluation is None else evaluation
-        setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
-        with Fit(setup) as run:
-            train(self, run)
-        return run.end()
+        with self._run():
+            setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
+            with Fit(setup) as run:
+                train(self, run)
+            return run.end()
 
     def fingerprint(self, graph: Graph, training: Training, **options: Any) -> Fingerprint:
         """Return the fingerprint of the run that `fit` would make; `options` are arguments of `fit`."""

@@ -1,6 +1,7 @@
 """`GlobalModel`: a model whose parameters are Θ, the blocks of its axes, and the rounds in which sub-GCNs train."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, TypedDict
 
@@ -26,7 +27,7 @@ from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store, StoreName
 from gistgnn.theta.slices import fill
 from gistgnn.theta.theta import Theta
-from gistgnn.utils.checks import check_count, check_kind
+from gistgnn.utils.checks import check_count, check_flag, check_kind
 from gistgnn.utils.machine import usable_device
 
 
@@ -45,6 +46,7 @@ class TrainerOptions(WorkerOptions, total=False):
 
     input_axis: int | None
     whole: int | Collection[int]
+    regression: bool
     partition: Literal["balanced", "categorical"]
 
 
@@ -68,6 +70,7 @@ class GlobalModel:
         store: StoreName | Store = "memory",
         ranks: World | None = None,
         axis_names: Sequence[str] | None = None,
+        regression: bool = False,
     ) -> None:
         self.build, self.input_axis, self.seed = build, input_axis, seed
         self.shared = not isinstance(widths, (list, tuple))
@@ -97,10 +100,16 @@ class GlobalModel:
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
-        self._begins_with_given = False  # Θ has not begun with the seed's values
+        self._has_begun = False  # a round has begun since Θ was made with the seed's values, or it has other values
+        self._was_resumed = False  # an earlier process has left Θ
         self._recent = Recent()
         self.scaling: Standardisation | None = None  # of the features in the last run of `fit`
-        self._mean: Mean | None = None  # of the run, where Θ is the mean of its sub-GCNs
+        check_flag("regression", regression)
+        self.regression = regression
+        self._mean: Mean | None = None  # where Θ is the mean of its sub-GCNs
+        if regression and self.sub_gcns > 1 and self.partition.split:
+            self._mean = Mean.of(self._full_spec, self.partition.split, input_axis, zero=False)
+        self._before: dict[str, Any] | None = None  # what this was before a run of which no round has begun yet
 
     def __repr__(self) -> str:
         own, m = self.partition, self.sub_gcns
@@ -123,7 +132,8 @@ class GlobalModel:
     def theta(self) -> Theta:
         """Θ. It is made with the initial values of the seed when it is first used."""
         if self._theta is None:
-            self._theta = self._make_theta(self._spec)
+            gains = self._mean.gains(self.sub_gcns) if self._mean else {}
+            self._theta = self._make_theta(replace(self._spec, gains=gains))
         return self._theta
 
     @property
@@ -141,6 +151,7 @@ class GlobalModel:
         """Open the Θ that an earlier process has left; False: there is none."""
         if found := Theta.reopen(self.store, self._spec, self.ranks):
             self._theta, self.next_round = found, found.place.round
+            self._has_begun = self._was_resumed = True
         return found is not None
 
     def blocks(self, draw: int) -> list[Blocks]:
@@ -152,15 +163,59 @@ class GlobalModel:
 
     def begin_round(self, plan: RoundPlan | None = None) -> Round:
         """Return the sub-GCNs of the next round (subGCNs), as planned; None: with new blocks, for a user's own loop."""
+        self._go_on()
+        return self._take_round(plan)
+
+    def _take_round(self, plan: RoundPlan | None) -> Round:
+        options = dict[str, Any]()
         if plan is None:
-            make, blocks, own = self._called_by_user, self.blocks(self.next_round), dict[str, Any]()
+            make, blocks = self._called_by_user, self.blocks(self.next_round)
         else:
             make, blocks = self._sub_gcn, self._partition_of(plan).blocks(plan.draw)
-            own = {"copies": plan.copies, "keeps_moments": plan.training.keeps_moments, "fresh": plan.fresh}
-            own["scales"] = self._mean.scales(len(blocks)) if self._mean else {}
-        round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, **own)
+            options = {"copies": plan.copies, "keeps_moments": plan.training.keeps_moments, "fresh": plan.fresh}
+        options["scales"] = self._mean.scales(len(blocks)) if self._mean else {}
+        round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, **options)
         self.next_round += 1
         return round_
+
+    @contextmanager
+    def _unchanged_if_refused(self) -> Iterator[None]:
+        """If the block fails before its first round begins, leave the model as it was: Θ, scaling, the next round."""
+        names = ("_theta", "next_round", "scaling", "_mean", "_has_begun", "_was_resumed")
+        self._before = {name: getattr(self, name) for name in names}
+        try:
+            yield
+        except BaseException:
+            if self._before is not None:
+                if self._theta is not None and self._theta is not self._before["_theta"]:
+                    self._theta.discard()
+                vars(self).update(self._before)
+            raise
+        else:
+            self._go_on()
+        finally:
+            self._before = None
+
+    def _go_on(self) -> None:
+        """Give up the Θ that was there before the run: the run goes on to its first round, or is over without one."""
+        if self._before is not None:
+            earlier, self._before = self._before["_theta"], None
+            if earlier is not None and earlier is not self._theta:
+                earlier.give_up()
+        self.theta.settle()
+        self._has_begun = True
+
+    @contextmanager
+    def _run(self) -> Iterator[None]:
+        """A run of `fit`: it begins from scratch, and leaves neither sub-GCNs nor gradients in memory."""
+        self._modules.clear()  # the user may hold those of a loop, or may have frozen their parameters
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        try:
+            with self._unchanged_if_refused():
+                yield
+        finally:
+            self._modules.clear()
 
     def _stand_in(self, plan: RoundPlan) -> nn.Module | None:
         """Return on rank 0 a narrow model with the full model's output after a round of copies; None on other ranks."""
@@ -207,14 +262,20 @@ class GlobalModel:
             self._mean = Mean.of(self._full_spec, self.partition.split, self.input_axis, zero=zero)
         if resumed and self._reopen():
             return
-        if resumed or self.next_round or self._mean or init is not None or self._begins_with_given:
+        if self._was_resumed and self.theta.place.lasts:
+            raise InputError(
+                f"{self.store.folder} holds a Θ after {self.theta.place.round} rounds, which was resumed, and fit "
+                "trains from scratch: go on by gist.rounds or Loop, choose another folder, or remove this one"
+            )
+        if resumed or self._has_begun or self.regression or self._mean or init is not None:
             gains = self._mean.gains(self._partition_of(first).sub_gcns) if self._mean and init is None else {}
             spec = replace(self._spec, gains=gains, init=init)
             self._theta = self._make_theta(spec, anew=resumed or self._theta is not None)
-            self._begins_with_given = init is not None
-            self.next_round = 0
+            self._has_begun = self._mean is not None or init is not None
+            self._was_resumed = False
+        self.next_round = 0
         if training.cross_weights == "zero" and not resumed:  # every sub-GCN begins as a narrow model of its own
-            round_ = self.begin_round(first)
+            round_ = self._take_round(first)
             for i, sub in zip(round_.members, round_, strict=True):
                 widths = self.layout.widths(map(len, round_.blocks[i]))
                 fill(sub, replace(self._full_spec, widths=widths, stream=(i,)).initial_tensors())

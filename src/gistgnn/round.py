@@ -49,6 +49,8 @@ class Round:
         if fresh:
             theta.place.forget_moments()
         dealt = theta.begin(number, blocks)
+        self._opening = theta.openings
+        self._loss = 0.0
         # Every rank trains the originals itself, and writes them to the copies that are dealt to the rank.
         self._written: dict[int, list[int]] = {}
         for i in dealt:
@@ -58,6 +60,7 @@ class Round:
         self._kept: set[int] = set()  # trained, and no longer loaded
         self._optimizers: dict[int, Optimizer] = {}
         self._carried: set[int] = set()
+        self._sums: dict[int, Tensor] = {}  # of the tensors of each trained sub-GCN that is still loaded
         if not self.streams:
             for i in self.members:
                 self._load(i, i)
@@ -74,16 +77,36 @@ class Round:
 
     def __iter__(self) -> Iterator[nn.Module]:
         """Yield the sub-GCNs of this process in order."""
+        was_written = self.is_written  # then the caller only looks at them
         if self._kept or len(self._loaded) == len(self.members):
-            yield from self.subs
+            for i, sub in zip(self.members, self.subs, strict=True):
+                self._check_not_written(i, was_written)
+                yield sub
             return
         sources = (self._written[i][0] for i in self.members)
         with closing(prefetch(map(self._theta.slice_of, sources))) as slices:
             for i, values in zip(self.members, slices, strict=True):
+                self._check_not_written(i, was_written)
                 self._load(i, 0, values)
                 values.clear()  # frees the slice while the sub-GCN trains
                 yield self._loaded[i]
-                self._keep(i)
+                if i not in self._kept:  # `aggregate` in the caller's loop has kept it
+                    self._keep(i)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this is the last round that has begun."""
+        return self._theta.openings == self._opening
+
+    @property
+    def is_written(self) -> bool:
+        """Whether this is the last round that has begun, and it is in Θ."""
+        return self.is_open and self._theta.place.written
+
+    def _check_not_written(self, i: int, was_written: bool) -> None:
+        if self.is_written and not was_written:
+            said = f"round {self.number + 1} has been written back, and sub-GCN {i} has not trained"
+            raise InputError(f"{said}: call aggregate after the loop over the sub-GCNs, or not at all")
 
     def __len__(self) -> int:
         """Return m, the number of sub-GCNs on all ranks."""
@@ -100,7 +123,7 @@ class Round:
         self._carried.add(i)
 
     def aggregate(self, losses: Mapping[int, float] | None = None) -> float:
-        """Write the sub-GCNs and the carried moments back into Θ (subAgg).
+        """Write the sub-GCNs and the carried moments back into Θ (subAgg), once; a second call changes nothing.
 
         Args:
             losses: the mean loss of each sub-GCN of this process that took a step.
@@ -110,10 +133,15 @@ class Round:
 
         Raises:
             DivergedError: a loss or a parameter is not finite; Θ is left as it was.
+            InputError: another round or run has begun since, or sub-GCNs have trained since they were written back.
         """
         theta = self._theta
-        if theta.number != self.number:
-            raise InputError(f"round {self.number + 1} is over: round {theta.number + 1} has begun since")
+        if not self.is_open:
+            since = "a run of fit" if theta.number < 0 else f"round {theta.number + 1}"
+            raise InputError(f"round {self.number + 1} is over: {since} has begun since")
+        if self.is_written:
+            self._check_unchanged()
+            return self._loss
         losses, failure = dict(losses or {}), None
         try:
             for i, loss in sorted(losses.items()):
@@ -131,9 +159,16 @@ class Round:
             failure = error
         every = theta.agree(losses, failure)
         means = [every[i] for i in sorted(every)]
-        mean = sum(means) / len(means) if means else 0.0
-        theta.commit(mean)
-        return mean
+        self._loss = sum(means) / len(means) if means else 0.0
+        theta.commit(self._loss)
+        self._optimizers.clear()  # they have moments of all sub-GCNs
+        return self._loss
+
+    def _check_unchanged(self) -> None:
+        for i, sums in self._sums.items():
+            if not torch.equal(_sums_of(self._loaded[i]), sums):
+                said = f"round {self.number + 1} has been written back, and sub-GCN {i} has changed since"
+                raise InputError(f"{said}: call aggregate once, when all sub-GCNs have trained")
 
     def _load(self, i: int, place: int, values: Mapping[str, Tensor] | None = None) -> None:
         """Give the module at a place the values of sub-GCN i (None: those of Θ), unless it has them."""
@@ -156,20 +191,30 @@ class Round:
                 if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
                     said = f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's"
                     raise InputError(f"{said} {tuple(parameter.shape)}, and cannot be carried: use Adam or SGD")
-        names, finite = list[str](), list[Tensor]()
-        for name, tensor in named_tensors(sub).items():
-            if tensor.is_floating_point():
-                names.append(name)
-                finite.append(torch.isfinite(tensor).all())
-        if finite and False in (flags := torch.stack(finite).tolist()):  # a GPU is asked once
-            name = names[flags.index(False)]
+        sums = _sums_of(sub)
+        if False in (finite := torch.isfinite(sums).tolist()):  # a GPU is asked once
+            name = _floating(sub)[finite.index(False)]
             raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
         trained = trained_tensors(sub, optimizer)
         for name, scale in self._scales.items():
             trained[f"{THETA}{name}"] = trained[f"{THETA}{name}"] / scale
         for written in self._written[i]:
             self._theta.keep(written, trained)
-        if self.streams:
+        if not self.streams:
+            self._sums[i] = sums
+        else:
             self._kept.add(i)
             del self._loaded[i]
             self._optimizers.pop(i, None)
+
+
+def _floating(sub: nn.Module) -> list[str]:
+    """The names of a module's tensors of floating-point numbers."""
+    return [name for name, tensor in named_tensors(sub).items() if tensor.is_floating_point()]
+
+
+def _sums_of(sub: nn.Module) -> Tensor:
+    """The sums of a module's tensors of floating-point numbers: one that is finite has finite entries alone."""
+    tensors = named_tensors(sub)
+    sums = [tensors[name].detach().sum(dtype=torch.float64) for name in _floating(sub)]
+    return torch.stack(sums) if sums else torch.zeros(0)

@@ -21,7 +21,7 @@ _COPIES = {_aten._to_copy.default, _aten.copy_.default}
 _TAKES_INDICES = {_aten.index.Tensor, _aten.index_put_.default, _aten.index_put.default}
 _SPARSE = "sparse_compressed_tensor"
 _ZERO = ("current_device", "memory_allocated", "memory_reserved", "max_memory_allocated")
-_NOTHING = ("set_device", "_lazy_init", "synchronize")
+_NOTHING = ("set_device", "_lazy_init", "synchronize", "reset_peak_memory_stats")
 
 
 class OnGPU(torch.Tensor):

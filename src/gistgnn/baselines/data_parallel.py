@@ -103,6 +103,7 @@ class EveryStep:
                 if training.clip_norm is not None:
                     nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
                 optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
         gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
         share = 2 * (self._ranks.count - 1) / self._ranks.count  # a ring's, by which torch averages
         self._ranks.traffic.sent += round(share * gradients) * steps.count

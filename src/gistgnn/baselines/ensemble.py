@@ -1,7 +1,7 @@
 """An ensemble of sub-GCNs that are never merged (appendix B)."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -51,13 +51,21 @@ class Members(InMemory):
     def keep_best_of(self, i: int) -> None:
         self.best |= {_named(i, name): tensor.clone() for name, tensor in self.slice_of(i).items()}
 
-    def _merge(self, trained: Mapping[int, Trained]) -> None:
+    def _writer(self, trained: Mapping[int, Trained]) -> Callable[[], None]:
+        moments, values = dict(self.moments), dict[str, Tensor]()
         for i, sub in trained.items():
             for key, value in sub.items():
                 if key.startswith(THETA):
-                    self.tensors[_named(i, name_of(key))].copy_(value)
+                    values[_named(i, name_of(key))] = value
                 else:
-                    self.moments[f"{MOMENTS}{_named(i, key.removeprefix(MOMENTS))}"] = value.clone()
+                    moments[f"{MOMENTS}{_named(i, key.removeprefix(MOMENTS))}"] = value.clone()
+
+        def write() -> None:
+            for name, value in values.items():
+                self.tensors[name].copy_(value)
+            self.moments = moments
+
+        return write
 
 
 class SendToLeader(Exchange):

@@ -52,8 +52,8 @@ class Running:
         self.module = model if self.ranks.leads else None
 
     def best(self) -> nn.Module:
-        """The model with the parameters of the best Θ; all ranks call this."""
-        return self.theta.full_model(self.spec, best=True, module=self.module)
+        """A new model with the parameters of the best Θ; all ranks call this."""
+        return self.theta.full_model(self.spec, best=True)
 
 
 class Scorer:

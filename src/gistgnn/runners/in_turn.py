@@ -69,6 +69,8 @@ class Auto:
                             found.add(backward(sub, batch, training))
                     for optimizer in optimizers:
                         optimizer.step()
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)  # Θ is merged and evaluated without gradients in memory
         means = {i: found.mean for i, found in zip(round_.members, losses, strict=True)}
         return {i: float(mean) for i, mean in means.items() if mean is not None}
 

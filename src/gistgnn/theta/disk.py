@@ -15,14 +15,35 @@ from gistgnn.errors import GistError, InputError
 from gistgnn.partition import Blocks
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import read_json, write_json
-from gistgnn.storage.tensors import allocate, assign, map_tensors, read_tensors, write_tensors
+from gistgnn.storage.tensors import (
+    LARGE,
+    allocate,
+    assign,
+    map_tensors,
+    read_tensors,
+    temporary_tensors,
+    write_tensors,
+)
 from gistgnn.storage.whole_files import remove_leftovers, replacing, sync, writing
-from gistgnn.theta.folder import BEST, PARAMETERS, RESUME, ROUND, START_AGAIN, STATE, State, homes_and_folder, write_new
+from gistgnn.theta.folder import (
+    BEST,
+    NEW,
+    PARAMETERS,
+    RESUME,
+    ROUND,
+    START_AGAIN,
+    STATE,
+    State,
+    homes_and_folder,
+    remove,
+    write_new,
+)
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes
 from gistgnn.theta.registry import Store
 from gistgnn.theta.slices import BEST as BEST_KEY
 from gistgnn.theta.slices import MOMENTS, Slices, Trained, is_counter, name_of, values_by_key
+from gistgnn.utils.interrupts import do_to_the_end, signals_wait
 
 _SHARED, _BLOCKS = "shared.safetensors", "blocks/"
 
@@ -42,6 +63,8 @@ class OnDisk(InMemory):
     ) -> None:
         super().__init__(slices, {}, streams=True, homes=homes)
         self.folder, self._ranks, self._leads = folder, ranks, homes[ranks.rank] == ranks.rank
+        self._is_new = False  # the files have been made for a run of which no round has begun
+        self._final: tuple[Path, FolderLock | None] | None = None  # the folder that they will replace, locked
         self._background, self._writing = ThreadPoolExecutor(1, "gistgnn-disk"), list[Future[None]]()
         self._lock = ranks.together(lambda: FolderLock(folder, beside=True) if self._leads else None)
         ranks.together(self._open)
@@ -59,6 +82,8 @@ class OnDisk(InMemory):
     def make(cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False) -> "OnDisk":
         homes, folder = homes_and_folder(store, slices.share, ranks)
         run = ranks.lead(lambda: secrets.token_hex(16))  # a run's settings may not be known yet
+        beside = folder.with_name(f"{folder.name}{NEW}")  # an older Θ stays until a round begins: see `settle`
+        made = beside if replace else folder
 
         def write() -> FolderLock | None:
             if homes[ranks.rank] != ranks.rank:
@@ -66,12 +91,16 @@ class OnDisk(InMemory):
             lock = FolderLock(folder, beside=True)
             if not replace and folder.exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
-            write_new(folder, spec, slices, State(run, share=slices.share), half=store.precision == "bf16")
+            remove(beside)
+            write_new(made, spec, slices, State(run, share=slices.share), half=store.precision == "bf16")
             return lock
 
         lock = ranks.together(write)
-        place = cls(slices, folder, ranks, homes)
-        if lock:
+        place = cls(slices, made, ranks, homes)
+        place._is_new = True
+        if replace:
+            place._final = folder, lock
+        elif lock:
             lock.free()
         return place
 
@@ -80,8 +109,30 @@ class OnDisk(InMemory):
         homes, folder = homes_and_folder(store, slices.share, ranks)
         return cls(slices, folder, ranks, homes) if all(ranks.gather(folder.exists())) else None
 
+    def settle(self) -> None:
+        self._is_new = False
+        if self._final is None:
+            return
+        (final, lock), self._final = self._final, None
+
+        def move() -> None:
+            if self._leads:
+                with writing(final, RESUME):
+                    remove(final)
+                    self.folder.rename(final)
+
+        self._ranks.together(move)
+        self.close()
+        self.folder, self._lock = final, lock
+        self.folders = [folder.with_name(folder.name.removesuffix(NEW)) for folder in self.folders]
+
+    def discard(self) -> None:
+        if self._is_new and self._leads:
+            remove(self.folder)
+        self.close()
+
     def begin(self) -> None:
-        self.failure, self._writing = None, []
+        self.failure, self._writing, self.written = None, [], False
 
         def clear() -> None:
             if self._state.pending:  # writing it has failed
@@ -131,12 +182,16 @@ class OnDisk(InMemory):
         known = dict(self.moments)
         try:
             self._ranks.together(lambda: self._prepare(number, loss))
-            self._lead(self._commit)
+            with signals_wait():
+                self._lead(self._commit)
+                self._lead(lambda: do_to_the_end(self._copy_round))
         except BaseException:
             if self._state.round <= number:
                 self.moments = known  # theta.json does not name a new file of moments: it is made again
             raise
-        self._lead(self._write_round)
+        finally:
+            self.written = self._state.round > number
+        self._lead(self._end_round)
 
     def values(self, *, best: bool) -> dict[str, Tensor]:
         path = self.folder / BEST
@@ -172,14 +227,23 @@ class OnDisk(InMemory):
         if self._lock:
             self._lock.free()
 
-    def model(self, spec: ModelSpec, *, best: bool, module: nn.Module | None) -> nn.Module:
+    def model(self, spec: ModelSpec, *, best: bool) -> nn.Module:
         """The full model, whose large weights are mapped: a change of them does not reach Θ."""
         path = self.folder / BEST
-        path = path if best and path.exists() else self.folder / PARAMETERS
-        return assign(spec.on_meta(), read_tensors(path, START_AGAIN), str(path)).to(spec.device)
+        if best and path.exists():  # which a better one replaces, so these pages stay as they are
+            return self._mapped(spec, path, read_tensors(path, START_AGAIN))
+        large = {name: tensor for name, tensor in self.tensors.items() if tensor.nbytes >= LARGE}
+        copies = temporary_tensors({name: (tensor.shape, tensor.dtype) for name, tensor in large.items()}, self.folder)
+        for name, tensor in large.items():
+            copies[name].copy_(tensor)  # the pages of Θ change with the next round
+        return self._mapped(spec, self.folder / PARAMETERS, self.tensors | copies)
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        return self.model(spec, best=False, module=None)
+        path = self.folder / PARAMETERS
+        return self._mapped(spec, path, read_tensors(path, START_AGAIN))
+
+    def _mapped(self, spec: ModelSpec, path: Path, tensors: Mapping[str, Tensor]) -> nn.Module:
+        return assign(spec.on_meta(), tensors, str(path)).to(spec.device)
 
     def _lead(self, work: Callable[[], None]) -> None:
         """Do some work on the files where this rank leads; all ranks wait, raise its error, and see what is new."""
@@ -228,9 +292,7 @@ class OnDisk(InMemory):
         values, counts = values_by_key(self._read_round(), self.slices.specs)
         counters = self._state.counters | {key: float(value) for key, value in counts.items()}
         files = [*self._state.moments, *self._make_moments(values)]
-        names = {key: name_of(key) for key in values if not self.slices.disjoint(name_of(key))}
-        means = {key: self.slices.mean(name, self.target(key), values[key]) for key, name in names.items()}
-        self._write_file(_SHARED, means)
+        self._write_file(_SHARED, self.means({key: self.target(key) for key in values}, values))
         changes = {"round": number + 1, "loss": loss, "pending": True, "counters": counters, "moments": files}
         return msgspec.structs.replace(self._state, **changes)
 
@@ -241,19 +303,22 @@ class OnDisk(InMemory):
         self._state = read_json(self.folder / STATE, State, START_AGAIN)
 
     def _write_round(self) -> None:
+        """Copy the committed round into Θ, and remove its files."""
+        do_to_the_end(self._copy_round)
+        self._end_round()
+
+    def _copy_round(self) -> None:
         """Copy the committed round into Θ. Doing so again gives the same Θ."""
         values, _ = values_by_key(self._read_round(), self.slices.specs)
         shared = read_tensors(self.folder / ROUND / _SHARED, START_AGAIN)
-        for key, own in values.items():
-            if key in shared:
-                self.target(key).copy_(shared[key])
-            else:
-                self.slices.merge(name_of(key), self.target(key), own)
+        self.write_values({key: self.target(key) for key in values}, values, shared)
+        self._take_state()
+
+    def _end_round(self) -> None:
         with writing(self.folder, RESUME) as folder:
             for name in (PARAMETERS, *self._state.moments):
                 sync(folder / name)
         self._change_state(pending=False)
-        self._take_state()
         shutil.rmtree(self.folder / ROUND, ignore_errors=True)
 
     def _take_state(self) -> None:

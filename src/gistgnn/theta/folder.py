@@ -17,6 +17,7 @@ from gistgnn.theta.registry import Store
 from gistgnn.theta.slices import Slices
 
 PARAMETERS, BEST, STATE, ROUND = "parameters.safetensors", "best.safetensors", "theta.json", "round"
+NEW = ".new"  # ends the name of a folder whose files replace an older Θ when their run begins
 START_AGAIN = "this Θ cannot be used: start the run again"
 RESUME = "make room, or choose another disk; the state before is kept, and the run can be resumed from it"
 
@@ -54,7 +55,11 @@ def homes_and_folder(store: Store, share: tuple[int, int], ranks: World) -> tupl
 
 def every_folder(folder: Path) -> list[Path]:
     """The folders in which a Θ of this store, or what a killed process left of it, may lie."""
-    beside = (f"{folder.name}{name}{end}" for name in ("", ".rows-*-of-*", ".copy-*") for end in ("", ".tmp"))
+    beside = (
+        f"{folder.name}{name}{end}"
+        for name in ("", ".rows-*-of-*", ".copy-*")
+        for end in ("", ".tmp", NEW, f"{NEW}.tmp")
+    )
     return [folder, *(path for name in beside for path in folder.parent.glob(name) if path != folder)]
 
 

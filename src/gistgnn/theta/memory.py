@@ -13,7 +13,20 @@ from gistgnn.partition import Blocks
 from gistgnn.storage.tensors import LargeTensorsInFiles, assign
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import BEST, THETA, Slices, Trained, fill, gather, is_counter, name_of, values_by_key
+from gistgnn.theta.slices import (
+    BEST,
+    MOMENTS,
+    THETA,
+    ByKey,
+    Slices,
+    Trained,
+    fill,
+    gather,
+    is_counter,
+    name_of,
+    values_by_key,
+)
+from gistgnn.utils.interrupts import do_to_the_end
 
 
 class InMemory:
@@ -26,6 +39,7 @@ class InMemory:
         tensors: rows of parameters and buffers, by name; those given are held, not copied.
         moments: rows of carried moments, and the counts of steps, by key.
         round: the next round's number t; `loss` is the mean loss of the last one.
+        written: the round that was begun last is in Θ.
         homes: for every rank the one that writes its copy of Θ, where all ranks hold all of it.
         streams: a round holds one sub-GCN at a time; otherwise all of them.
         lasts: Θ is on disk after every round, so the rest of a run's state has to be saved then, too.
@@ -43,7 +57,7 @@ class InMemory:
     ) -> None:
         self.slices, self.streams, self.homes = slices, streams, list(homes)
         self.tensors, self.moments, self.best = dict(tensors), dict[str, Tensor](), dict[str, Tensor]()
-        self.round, self.loss = 0, 0.0
+        self.round, self.loss, self.written = 0, 0.0, False
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False) -> "InMemory":
@@ -67,6 +81,7 @@ class InMemory:
 
     def begin(self) -> None:
         """Forget what is held of a round that was open."""
+        self.written = False
 
     def hold(self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False) -> Trained:
         """Hold some tensors by key until the round is over; `reused`: copy them, as their memory is used again.
@@ -91,33 +106,67 @@ class InMemory:
         return found
 
     def target(self, key: str) -> Tensor:
-        """What this rank holds of a tensor or moment; a moment that is carried for the first time begins at zero."""
-        own = self.tensors[name_of(key)]
-        if key.startswith(THETA):
-            return own
-        if key not in self.moments:
-            self.moments[key] = torch.zeros_like(own)
-        return self.moments[key]
+        """What this rank holds of a tensor, or of a moment that is carried already."""
+        return self.tensors[name_of(key)] if key.startswith(THETA) else self.moments[key]
 
     def write(self, number: int, loss: float, trained: Mapping[int, Trained]) -> None:
-        """Write round `number` into Θ (subAgg). Entries that several sub-GCNs hold are averaged over them."""
-        self._merge(trained)
-        self.round, self.loss = number + 1, loss
+        """Write round `number` into Θ (subAgg), whole or not at all. Entries that several sub-GCNs hold are averaged.
 
-    def _merge(self, trained: Mapping[int, Trained]) -> None:
+        First all new values are computed, which changes nothing. What is written then are final values, so a round that
+        is interrupted there is finished. This takes room for the tensors that several sub-GCNs hold together.
+        """
+        write_values = self._writer(trained)
+
+        def write_round() -> None:
+            write_values()
+            self.round, self.loss, self.written = number + 1, loss, True
+
+        do_to_the_end(write_round)
+
+    def _writer(self, trained: Mapping[int, Trained]) -> Callable[[], None]:
+        """Compute the values that Θ and its moments have after the round; return what writes them."""
         slices = self.slices
         values, counts = values_by_key([trained[i] for i in range(len(slices.blocks))], slices.specs)
-        self.moments |= counts
-        for key, own in values.items():
-            slices.merge(name_of(key), self.target(key), own)
+        new = [key for key in values if key.startswith(MOMENTS) and key not in self.moments]
+        begun = {key: torch.zeros_like(self.tensors[name_of(key)]) for key in new}
+        targets = {key: begun[key] if key in begun else self.target(key) for key in values}
+        means = self.means(targets, values)
+        moments = self.moments | counts | begun
+
+        def write() -> None:
+            self.write_values(targets, values, means)
+            self.moments = moments
+
+        return write
+
+    def means(self, targets: Mapping[str, Tensor], values: ByKey) -> dict[str, Tensor]:
+        """The new values of the tensors of which several sub-GCNs hold the same entries, by key."""
+        names = {key: name_of(key) for key in values if not self.slices.disjoint(name_of(key))}
+        return {key: self.slices.mean(name, targets[key], values[key]) for key, name in names.items()}
+
+    def write_values(self, targets: Mapping[str, Tensor], values: ByKey, means: Mapping[str, Tensor]) -> None:
+        """Write the values of the round's sub-GCNs, or their means. Doing so twice leaves the same."""
+        for key, target in targets.items():
+            if key in means:
+                target.copy_(means[key])
+            else:
+                self.slices.write(name_of(key), target, values[key])
 
     def forget_moments(self) -> None:
         """Drop all moments: those of the next round's sub-GCNs begin anew."""
         self.moments = {}
 
     def keep_best(self) -> None:
-        """Keep a copy of Θ as the best one."""
-        self.best = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        """Keep a copy of Θ as the best one, in the memory of the last one."""
+        if not self.best:
+            self.best = {name: tensor.clone() for name, tensor in self.tensors.items()}
+            return
+
+        def copy() -> None:
+            for name, tensor in self.tensors.items():
+                self.best[name].copy_(tensor)
+
+        do_to_the_end(copy)
 
     def values(self, *, best: bool) -> dict[str, Tensor]:
         """This rank's rows of Θ, or of the best Θ if there is one."""
@@ -143,15 +192,22 @@ class InMemory:
         every = {f"{THETA}{name}": tensor for name, tensor in self.tensors.items()} | self.moments
         return every | {f"{BEST}{name}": tensor for name, tensor in self.best.items()}
 
-    def model(self, spec: ModelSpec, *, best: bool, module: nn.Module | None) -> nn.Module:
-        """The full model with a copy of the values; see `Theta.full_model`."""
-        if module is None or self.streams:
-            module = spec.from_seed().to(self.device)
-        fill(module, self.values(best=best))
-        return module.eval()
+    def model(self, spec: ModelSpec, *, best: bool) -> nn.Module:
+        """A new full model with a copy of the values; see `Theta.full_model`."""
+        return self._filled(spec.from_seed().to(self.device), best=best)
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         """The full model with a copy of the values, or with large ones themselves where they are on the host."""
         if self.streams:
             return assign(spec.on_meta(), self.tensors, "Θ").to(spec.device)
-        return self.model(spec, best=False, module=module)
+        return self.model(spec, best=False) if module is None else self._filled(module, best=False)
+
+    def _filled(self, module: nn.Module, *, best: bool) -> nn.Module:
+        fill(module, self.values(best=best))
+        return module.eval()
+
+    def settle(self) -> None:
+        """Move files that were made beside those of an older Θ to their place."""
+
+    def discard(self) -> None:
+        """Remove the files that were made for this Θ, which no round has changed."""

@@ -77,16 +77,13 @@ class Slices:
         """The axes of which a sub-GCN does not hold all features."""
         return {axis for axis, block in enumerate(blocks) if len(block) < self.features[axis]}
 
-    def merge(self, name: str, target: Tensor, values: Sequence[Tensor]) -> None:
-        """Write the values of the round's sub-GCNs into the rank's rows; entries that several hold are averaged."""
-        if self.disjoint(name):
-            for own, value in zip(self.held, values, strict=True):
-                scatter(target, own[name], value)
-        else:
-            merge_shared(target, [own[name] for own in self.held], values)
+    def write(self, name: str, target: Tensor, values: Sequence[Tensor]) -> None:
+        """Write the values of the round's sub-GCNs into the rank's rows of a tensor that is `disjoint`."""
+        for held, value in zip(self.held, values, strict=True):
+            scatter(target, held[name], value)
 
     def mean(self, name: str, before: Tensor, values: Sequence[Tensor]) -> Tensor:
-        """The new value of a tensor of which several sub-GCNs hold the same entries; not in half precision."""
+        """The new value of a tensor that is not `disjoint`; not in half precision."""
         wide = before.float() if before.dtype == torch.bfloat16 else before.clone()
         merge_shared(wide, [own[name] for own in self.held], values)
         return wide
@@ -180,12 +177,40 @@ def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) 
     """Change each entry of a tensor by the mean change of the sub-GCNs that hold it, in place."""
     # The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for bit. An entry of
     # which all holders have the same value takes that value. Boolean entries take the value of the first sub-GCN.
-    indices = [index_of(target, cut) for cut in cuts]
-    values = [value.detach().to(target.device) for value in values]
     if target.dtype == torch.bool:  # a flag has no average, and training does not change it
-        target[indices[0]] = values[0]
+        scatter(target, cuts[0], values[0].detach())
         return
-    change, agreed = torch.zeros_like(target), target.clone()
+    if not target.dim():
+        target, cuts, values = target.view(1), [(None,) for _ in cuts], [value.view(1) for value in values]
+    # Every entry is merged by itself, so the tensor is merged in pieces along its longest dimension: what is computed
+    # on the way would otherwise take five times its bytes.
+    dim = max(range(target.dim()), key=lambda axis: target.shape[axis])
+    length = target.shape[dim]
+    step = max(_MERGED_AT_ONCE * length // max(target.numel(), 1), 1)
+    for start in range(0, length, step):
+        stop = min(start + step, length)
+        pieces = [_piece_along(dim, start, stop, cut, value) for cut, value in zip(cuts, values, strict=True)]
+        _merge_piece(target.narrow(dim, start, stop - start), pieces)
+
+
+_MERGED_AT_ONCE = 2**18  # entries of a tensor
+
+
+def _piece_along(dim: int, start: int, stop: int, cut: Cut, value: Tensor) -> tuple[Cut, Tensor]:
+    """The part of a sub-GCN's slice of a tensor between two positions of a dimension: its cut there, its values."""
+    positions = cut[dim]
+    if positions is None:
+        return cut, value.detach().narrow(dim, start, stop - start)
+    first, last = torch.searchsorted(positions, torch.tensor([start, stop], device=positions.device)).tolist()
+    inside = positions[first:last] - start
+    return (*cut[:dim], inside, *cut[dim + 1 :]), value.detach().narrow(dim, first, last - first)
+
+
+def _merge_piece(target: Tensor, pieces: Sequence[tuple[Cut, Tensor]]) -> None:
+    indices = [index_of(target, cut) for cut, _ in pieces]
+    values = [value.to(target.device) for _, value in pieces]
+    change = torch.zeros_like(target)
+    agreed = target.clone()
     holders = torch.zeros_like(target, dtype=torch.long)
     for index, value in zip(indices, values, strict=True):
         change[index] += value - target[index]
@@ -196,7 +221,7 @@ def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) 
         alike[index] &= value.to(target.dtype) == agreed[index]
     holders.clamp_(min=1)
     target += change / holders if target.is_floating_point() else change // holders
-    torch.where(alike, agreed, target, out=target)  # t + (v - t) is v but for rounding
+    target.copy_(torch.where(alike, agreed, target))  # t + (v - t) is v but for rounding
 
 
 def name_of(key: str) -> str:

@@ -36,12 +36,14 @@ class Theta:
 
     def __init__(self, place: InMemory, exchange: Exchange) -> None:
         self.place, self.exchange = place, exchange
-        self.number = -1  # of the open round
+        self.number = -1  # of the open round; -1: there is none
+        self.openings = 0  # how often a round was opened, or Θ was given up for that of another run
         self.trained: dict[int, Trained] = {}  # the sub-GCNs of this process that the open round has kept
         self._taken: dict[int, Trained] = {}  # those that other ranks have sent, before they have trained
         self._arriving: Iterator[tuple[int, Trained]] = iter(())  # the next ones
         self._taking = Lock()
         self._reader: Future[None] | None = None
+        self._is_given_up = False
         self._sources: list[Path] = []  # the folders of another Θ, from which this one has been restored
 
     @classmethod
@@ -84,6 +86,7 @@ class Theta:
         """Open round t, and forget one that was open; return the sub-GCNs that this process trains."""
         self._take_all()
         self.number, self.trained, self._taken = number, {}, {}
+        self.openings += 1
         self.place.begin()
         self.place.slices.open(blocks)
         self._arriving = self.exchange.take(self.place)
@@ -120,6 +123,20 @@ class Theta:
         self.place.write(self.number, loss, self.exchange.give(self.place, self.trained))
         self.trained, self._taken = {}, {}
 
+    def give_up(self) -> None:
+        """Let an open round not be written any more: another Θ takes the place of this one."""
+        self.openings += 1
+        self.number, self.trained, self._taken = -1, {}, {}
+        self._is_given_up = True
+
+    def settle(self) -> None:
+        """Move files that were made beside those of an older Θ to their place."""
+        self.place.settle()
+
+    def discard(self) -> None:
+        """Remove the files that were made for this Θ: the run that has made it is refused."""
+        self.place.discard()
+
     def copy(self) -> dict[str, Tensor]:
         return {name: tensor.clone() for name, tensor in self.place.tensors.items()}
 
@@ -138,6 +155,11 @@ class Theta:
                     f"{rounds}: they are not of the same run; start again"
                 )
             return
+        if place.lasts and place.round not in (0, rounds, rounds + 1):
+            raise InputError(
+                f"{place.folders[0]} holds a Θ after {place.round} rounds, and the checkpoint is of another one, after "
+                f"{rounds} rounds: choose another folder, or remove this one"
+            )
         if saved.theta is not None:
             rounds, loss = _add_files(saved, slices, self.exchange.ranks, rounds)
             self._sources = saved.folders
@@ -151,19 +173,30 @@ class Theta:
         while self._sources:
             remove(self._sources.pop())
 
-    def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
-        """The full model with Θ's parameters (`best`: the best ones), in evaluation mode; all ranks call this."""
-        # Parameters in memory are copied; large ones in files are mapped. Where ranks hold rows, rank 0 collects them,
-        # and other ranks get a model without values. `module` is one of `running_model`, which may be filled again.
+    def full_model(self, spec: ModelSpec, *, best: bool = False) -> nn.Module:
+        """A new full model with Θ's parameters (`best`: the best ones), in evaluation mode; all ranks call this."""
+        # It does not change with later rounds: parameters in memory are copied, and large ones in files are mapped.
+        # Where ranks hold rows, rank 0 collects them, and other ranks get a model without values.
+        if self._is_given_up and self.place.lasts:
+            raise InputError(
+                "the files of this Θ have been replaced by those of a later run: ask that run for its model"
+            )
         self._take_all()
         if (found := self.exchange.collected(self.place, best=best)) is None:
-            return spec.with_derived(self.place.model(spec, best=best, module=module))
+            return spec.with_derived(self.place.model(spec, best=best))
         full = spec.on_meta()
         return spec.with_derived(assign(full, found, "Θ").to(spec.device)) if self.exchange.ranks.leads else full
 
+    def model_on_leader(self, spec: ModelSpec) -> nn.Module:
+        """A new full model with Θ's parameters, as `full_model`; on ranks other than 0 without values."""
+        if self.place.slices.share[1] > 1 or self.exchange.ranks.leads:
+            return self.full_model(spec)
+        return spec.on_meta()
+
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model on its device with the parameters that Θ has now; on ranks other than 0 without values."""
-        # All ranks call this. `module` is that of the last call, which may be filled again.
+        """The full model with the parameters that Θ has now; on ranks other than 0 without values."""
+        # All ranks call this, and it is for our own use: `module` is that of the last call, which may be filled again,
+        # and large parameters may be Θ's own.
         if self.place.slices.share[1] > 1:
             return self.full_model(spec)
         if not self.exchange.ranks.leads:
