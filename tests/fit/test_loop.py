@@ -1,5 +1,6 @@
 """`Loop`: a loop of the user's own, watched."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gistgnn import GIST, Loop, Saving
+from gistgnn import GIST, Graph, Loop, Saving
+from gistgnn.fit.callbacks import Callback, Run
 from gistgnn.layout.axes import named_tensors
+from gistgnn.nn import GCN, Adjacency
 from gistgnn.sampling import forward, whole_graph
 from gistgnn.theta.registry import Store
-from tests.helpers.fitting import GRAPH, gcn, same
+from gistgnn.theta.theta import Theta
+from tests.helpers.fitting import GRAPH, fit, gcn, same
 from tests.helpers.refusals import refused
 
 BATCH = whole_graph(GRAPH)
@@ -88,3 +92,246 @@ def test_a_loop_that_was_left_is_resumed(tmp_path: Path, kind: str) -> None:
     assert list(again()) == []
     with refused("is of another run", "seed was 0, now 1"):
         Loop(make(seed=1), 5, accuracy, saving=Saving(tmp_path / "loop", resume=True))
+
+
+# What the user gets stays as it is.
+
+
+@pytest.mark.parametrize("kind", ["memory", "host", "disk"])
+def test_later_rounds_and_runs_change_no_model_that_was_given(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where large tensors are mapped, of which every tensor is one here."""
+    monkeypatch.setattr("gistgnn.theta.disk.LARGE", 0)
+    monkeypatch.setattr("gistgnn.storage.tensors.LARGE", 0)
+    given: list[tuple[nn.Module, dict[str, Tensor]]] = []
+
+    def give(model: nn.Module) -> Tensor:
+        given.append((model, tensors(model)))
+        return torch.tensor(float(len(given)))
+
+    def unchanged() -> bool:
+        return all(same(tensors(model), expected) for model, expected in given)
+
+    gist = make(store=Store("disk", tmp_path / "theta") if kind == "disk" else kind)
+    loop = Loop(gist, 6, give, evaluate_every=2)
+    for round_ in loop:
+        give(gist.model())
+        give(loop.best_model())
+        for sub in round_:
+            with torch.no_grad():
+                for parameter in sub.parameters():
+                    parameter.add_(0.1)
+    assert unchanged()
+    assert not same(given[0][1], given[-1][1])
+    give(loop.best_model())
+
+    class Keeps(Callback):
+        def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
+            give(run.model())
+
+    for _ in range(2):
+        give(fit(gist, callbacks=[Keeps()]).model)
+    train(gist.rounds(2))
+    assert unchanged()
+    with torch.no_grad():  # nor do changes of them reach Θ
+        for model, _ in given:
+            for tensor in named_tensors(model).values():
+                tensor.zero_()
+    assert not same(gist.theta.copy(), tensors(given[-1][0]))
+
+
+def test_modules_of_a_loop_are_not_trained_by_fit() -> None:
+    gist = make()
+    for round_ in gist.rounds(1):
+        subs = list(round_)
+    kept = [tensors(sub) for sub in subs]
+    fit(gist)
+    assert all(same(tensors(sub), expected) for sub, expected in zip(subs, kept, strict=True))
+
+
+# Where a loop goes on.
+
+BEFORE: dict[str, Callable[[GIST], Any]] = {
+    "fresh": lambda gist: None,
+    "after a fit": lambda gist: fit(gist, epochs=8),
+    "after rounds": lambda gist: train(gist.rounds(3)),
+    "after a round that was left": lambda gist: train(gist.rounds(3), rounds=2),
+}
+
+
+def move(sub: nn.Module, i: int) -> None:
+    with torch.no_grad():
+        for p in sub.parameters():
+            p.add_(0.01 * (i + 1) * torch.cos(torch.arange(p.numel()).view_as(p)))
+
+
+def draws(loop: Loop, rounds: int = 99) -> list[Any]:
+    """Train, and return the numbers and blocks of the rounds that have ended."""
+    found = []
+    for k, round_ in enumerate(loop):
+        if k == rounds:
+            break
+        found.append((round_.number, [block.tolist() for own in round_.blocks for block in own]))
+        for i, sub in enumerate(round_):
+            move(sub, i)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+@pytest.mark.parametrize("before", BEFORE)
+def test_a_loop_that_was_left_goes_on_like_an_unbroken_one(kind: str, before: str, tmp_path: Path) -> None:
+    """In the same process, with and without saving, and in a new one that resumes."""
+    plain = make()
+    BEFORE[before](plain)
+    unbroken = Loop(plain, 6, accuracy)
+    expected = draws(unbroken)
+    for way in ("the same", "saving", "resumed"):
+        place: Any = Store("disk", tmp_path / way / "theta") if kind == "disk" else "memory"
+        saving = None if way == "the same" else Saving(tmp_path / way / "loop", every=1, resume=True)
+        gist = make(store=place)
+        BEFORE[before](gist)
+        loop, found = Loop(gist, 6, accuracy, saving=saving), []
+        for rounds in (2, 0, 1, 99):
+            found += draws(loop, rounds)
+            if way == "resumed":
+                gist = make(store=place)
+                loop = Loop(gist, 6, accuracy, saving=saving)
+        assert found == expected
+        assert same(gist.theta.copy(), plain.theta.copy())
+        assert [(e["round"], e["score"]) for e in loop.progress.history] == [
+            (e["round"], e["score"]) for e in unbroken.progress.history
+        ]
+        assert same(tensors(loop.best_model()), tensors(unbroken.best_model()))
+        assert list(loop) == []
+
+
+def test_rounds_between_two_loops_are_gone_on_from() -> None:
+    gist = make()
+    loop = Loop(gist, 4)
+    draws(loop, 2)
+    train(gist.rounds(2))
+    after = gist.theta.copy()
+    assert [number for number, _ in draws(loop)] == [gist.next_round - 2, gist.next_round - 1]
+    assert not same(gist.theta.copy(), after)
+    assert same(tensors(loop.best_model()), tensors(gist.model()))
+
+
+def test_without_scores_the_best_model_is_the_last_one() -> None:
+    """Not the best one of a fit before it."""
+    gist = make()
+    fit(gist)
+    loop = Loop(gist, 2)
+    assert same(tensors(loop.best_model()), tensors(gist.model()))
+    draws(loop)
+    assert same(tensors(loop.best_model()), tensors(gist.model()))
+
+
+def test_a_loop_in_two_places_is_refused(tmp_path: Path) -> None:
+    for saving in (None, Saving(tmp_path / "loop", every=1)):
+        loop = Loop(make(), 5, saving=saving)
+        with refused("this Loop is iterated already"):
+            for _ in loop:
+                list(loop)
+        assert len(draws(loop)) == 5
+    gist = make()
+    loop = Loop(gist, 5)
+    draws(loop, 2)
+    best = tensors(loop.best_model())
+    fit(gist)
+    with refused("trained anew", "new Loop"):
+        list(loop)
+    assert same(tensors(loop.best_model()), best)
+
+
+def test_a_loop_whose_checkpoint_is_refused_leaves_the_model(tmp_path: Path) -> None:
+    draws(Loop(make(seed=1), 2, saving=Saving(tmp_path / "loop")))
+    gist = make()
+    train(gist.rounds(2))
+    before, rounds = gist.theta.copy(), gist.next_round
+    with refused("seed was 1, now 0"):
+        Loop(gist, 5, saving=Saving(tmp_path / "loop", resume=True))
+    assert same(gist.theta.copy(), before)
+    assert gist.next_round == rounds
+    Loop(make(seed=1), 5, saving=Saving(tmp_path / "loop", resume=True))  # the folder is not locked
+
+
+@pytest.mark.parametrize("where", ["body", "validate", "merge"])
+def test_a_loop_that_was_interrupted_goes_on(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unbroken = Loop(make(), 4, accuracy)
+    expected = draws(unbroken)
+    asked = iter(range(100))
+
+    def interrupt(name: str, n: int) -> None:
+        if where == name and next(asked) == n:
+            raise KeyboardInterrupt
+
+    def validate(model: nn.Module) -> Tensor:
+        interrupt("validate", 1)
+        return accuracy(model)
+
+    written = Theta.commit
+
+    def commit(theta: Theta, loss: float) -> None:
+        written(theta, loss)
+        interrupt("merge", 1)
+
+    monkeypatch.setattr(Theta, "commit", commit)
+    gist = make()
+    loop, found = Loop(gist, 4, validate, saving=Saving(tmp_path / "loop", every=1)), []
+
+    def work() -> None:
+        for round_ in loop:
+            interrupt("body", 1)
+            found.append(round_.number)
+            for i, sub in enumerate(round_):
+                move(sub, i)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    found += [number for number, _ in draws(loop)]
+    assert found == [number for number, _ in expected]
+    assert loop.progress.rounds == 4
+    assert [e["round"] for e in loop.progress.history] == [1, 2, 3, 4]
+    assert same(tensors(loop.best_model()), tensors(unbroken.best_model()))
+
+
+# Numbers as targets.
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_a_loop_of_a_regression_trains_what_fit_trains(m: int) -> None:
+    graph = regression_graph()
+
+    def steps(gist: GIST, rounds: Any) -> GIST:
+        adj = Adjacency(graph.edge_index, graph.num_nodes, graph.x.dtype)
+        adj.cache_products(graph.x)
+        for round_ in rounds:
+            for sub in round_:
+                optimizer = torch.optim.Adam(sub.parameters(), lr=0.02, fused=True)
+                for _ in range(2):
+                    optimizer.zero_grad()
+                    F.mse_loss(sub(graph.x, adj)[graph.train], graph.y[graph.train].view(-1, 1)).backward()
+                    optimizer.step()
+        return gist
+
+    def build(widths: Any) -> nn.Module:
+        return GCN(graph.num_features, widths, 1)
+
+    fitted = GIST(build, (8, 7), m)
+    fit(fitted, graph, epochs=6 * m, lr=0.02)
+    by_hand = GIST(build, (8, 7), m, regression=True)
+    looped = GIST(build, (8, 7), m, regression=True)
+    steps(by_hand, by_hand.rounds(3))
+    steps(looped, Loop(looped, 3))
+    for name, tensor in fitted.theta.copy().items():
+        torch.testing.assert_close(by_hand.theta.copy()[name], tensor, rtol=1e-5, atol=1e-6)
+    assert same(looped.theta.copy(), by_hand.theta.copy())
+    after = fitted.begin_round().subs[0]  # a loop after a fit has sub-GCNs of the same scale
+    assert same(tensors(after), tensors(by_hand.begin_round().subs[0])) or m == 3
+
+
+def regression_graph() -> Graph:
+    weights = torch.linspace(-1, 1, GRAPH.num_features)
+    splits = {name: getattr(GRAPH, name) for name in ("train", "val", "test")}
+    return Graph.build(GRAPH.x, GRAPH.edge_index, GRAPH.x @ weights, **splits, regression=True)

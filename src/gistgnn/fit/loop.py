@@ -15,11 +15,11 @@ from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.fit.identity import fingerprint_of_model, require_same_ranks
 from gistgnn.fit.result import Progress
 from gistgnn.fit.saving import Saver, Saving
-from gistgnn.fit.scorer import Running
 from gistgnn.global_model import GlobalModel
 from gistgnn.round import Round
 from gistgnn.training.metric import Metric
 from gistgnn.utils.checks import check_callable, check_count, check_flag, check_kind
+from gistgnn.utils.interrupts import signals_wait
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,8 @@ class Loop:
         >>> model = loop.best_model()
 
     When the loop goes on to the next round, the sub-GCNs are written back, the full model is scored, the best one is
-    kept, and the state is saved. A round that is left by `break` or by an error is dropped. With ranks, rank 0 scores.
+    kept, and the state is saved. A round that is left by `break` or by an error is dropped, and a later loop over the
+    same `Loop` goes on with it. With ranks, rank 0 scores.
 
     Args:
         gist: the model; the loop goes on from the parameters that it has.
@@ -89,19 +90,42 @@ class Loop:
             own: dict[str, Any] = {"rounds": rounds, "validate": "missing" if validate is None else "given"}
             own |= {"higher_is_better": higher_is_better, "evaluate_every": evaluate_every, "patience": patience}
             require_same_ranks(gist, saving, fingerprint_of_model(gist, saving, {}), own)
-        if saving and gist.ranks.lead(lambda: saving.resumes) and not gist._reopen():
-            gist._theta = gist._make_theta(gist._spec, anew=True)  # which the checkpoint fills
-        self._running = Running(gist.theta, gist._spec)
-        self._saver = saving and Saver(gist.theta, gist.ranks, saving, fingerprint_of_model(gist, saving, {}))
-        if self._saver and (state := self._saver.begin()):
+        self._saver: Saver | None = None
+        self._latest: Round | None = None  # the round that was yielded last, until it is over
+        self._is_iterated = False
+        self._recorded = replace(self.progress)  # what a checkpoint says of the last round that was scored, if due
+        self._unscored = False  # an error has come before the last round in the checkpoint was scored
+        with gist._unchanged_if_refused():
+            if saving and gist.ranks.lead(lambda: saving.resumes) and not gist._reopen():
+                gist._theta = gist._make_theta(gist._spec, anew=True)  # which the checkpoint fills
+            self._theta = gist.theta
+            if saving:
+                self._resume(saving)
+
+    def _resume(self, saving: Saving) -> None:
+        """Begin to save, and stand where the checkpoint does, if there is one to resume from."""
+        gist = self._gist
+        scale = {} if gist._mean is None else {"regression": True}  # Θ has another scale
+        self._saver = Saver(gist.theta, gist.ranks, saving, fingerprint_of_model(gist, saving, scale))
+        try:
+            state = self._saver.begin()
+        except BaseException:
+            self._saver.close()
+            raise
+        if state is not None:
             self.progress = state
-            self._unscored = gist.theta.place.round > state.rounds  # an error came before the last round was scored
-            state.rounds = gist.next_round = gist.theta.place.round
+            self._record()
+            gist.next_round = gist.theta.place.round  # of Θ on disk, perhaps one later than in the checkpoint
+            self._unscored = gist.next_round > state.first_round + state.rounds
+            state.rounds = gist.next_round - state.first_round
             state.stopped_early = False  # the patience may be longer now
 
     def best_model(self) -> nn.Module:
-        """Return the full model of the best score, in evaluation mode; without scores, the model as it is now."""
-        return self._running.best()
+        """Return the full model of the best score, in evaluation mode; without scores, the model as it is now.
+
+        Later rounds do not change it.
+        """
+        return self._theta.full_model(self._gist._spec, best=self.progress.best_round > 0)
 
     def __len__(self) -> int:
         """Return T."""
@@ -109,45 +133,78 @@ class Loop:
 
     def __iter__(self) -> Iterator[Round]:
         """Yield the rounds that are left."""
-        state, begun = self.progress, time.perf_counter()
-        recorded, place = replace(state, history=[*state.history]), self._gist.theta.place
-        round_of_theta = place.round
+        if self._is_iterated:
+            raise InputError("this Loop is iterated already, by a loop that has not ended: leave that one first")
+        self._is_iterated = True
+        begun = time.perf_counter()
         try:
+            self._find_round()
+            if self._saver:
+                self._saver.go_on(self._theta.place.round - self.progress.first_round)
             if self._unscored:
-                recorded.rounds -= 1
-                round_of_theta -= 1
-                self._score_if_due(time.perf_counter() - begun)
-            while state.rounds < self._rounds and not state.stopped_early:
-                recorded, round_of_theta = replace(state, history=[*state.history]), place.round
-                round_ = self._gist.begin_round()
-                yield round_
-                round_.aggregate()
-                state.rounds += 1
-                if self._saver:
-                    self._saver.round_is_over(state.rounds)
-                self._score_if_due(time.perf_counter() - begun)
-                recorded, round_of_theta = state, place.round
-                if self._saver:
-                    self._saver.save(state, last=state.stopped_early or state.rounds >= self._rounds, over=True)
+                self._end_round(self.progress.rounds, time.perf_counter() - begun)
+            while self.progress.rounds < self._rounds and not self.progress.stopped_early:
+                if self._latest is None:
+                    self._latest = self._gist.begin_round()
+                    yield self._latest
+                self._latest.aggregate()
+                self._end_round(self._latest.number + 1 - self.progress.first_round, time.perf_counter() - begun)
+                self._latest = None
         except (Exception, KeyboardInterrupt, GeneratorExit) as error:  # GeneratorExit: the caller has left the loop
-            alone, pending = self._gist.ranks.count == 1, place.round > round_of_theta
-            begun_once = recorded.rounds + pending > 0
-            if self._saver and begun_once and alone and not isinstance(error, (DivergedError, RankLostError)):
-                error.add_note(self._saver.save_after_error(recorded, pending=pending))
+            self._save_after(error)
             raise
         finally:
+            self._is_iterated = False
             if self._saver:
                 self._saver.close()
 
-    def _score_if_due(self, seconds: float) -> None:
-        rounds, self._unscored = self.progress.rounds, False
-        if self._validate and (rounds % self._every == 0 or rounds == self._rounds):
+    def _find_round(self) -> None:
+        """Stand where the last loop was left: a round is over if it was written back; a dropped one begins again."""
+        gist, state, latest = self._gist, self.progress, self._latest
+        if gist.theta is not self._theta:
+            raise InputError("the model of this Loop has been trained anew since, as fit does: make a new Loop")
+        if latest is not None and not latest.is_written:
+            if latest.is_open:
+                gist.next_round = latest.number
+            self._latest = None
+        if self._latest is None:  # other rounds may have come between
+            state.first_round = gist.next_round - state.rounds
+        self._recorded.first_round = state.first_round
+
+    def _record(self) -> None:
+        """Keep the progress as it is now, for a checkpoint after an error."""
+        self._recorded = replace(self.progress, history=[*self.progress.history])
+
+    def _save_after(self, error: BaseException) -> None:
+        """Save the state after the last round that is in Θ, and add a note to the error; ranks do not."""
+        if self._saver is None or self._gist.ranks.count > 1 or isinstance(error, (DivergedError, RankLostError)):
+            return
+        recorded = self._recorded
+        pending = self._theta.place.round > recorded.first_round + recorded.rounds
+        if recorded.rounds + pending > 0:
+            error.add_note(self._saver.save_after_error(recorded, pending=pending))
+
+    def _end_round(self, rounds: int, seconds: float) -> None:
+        """Count a round that is in Θ, the last of so many ``rounds``, score the model, and save the state."""
+        state = self.progress
+        state.rounds = rounds
+        if self._saver:
+            self._saver.round_is_over(state.rounds)
+        is_due = state.rounds % self._every == 0 or state.rounds == self._rounds
+        is_scored = bool(state.history) and state.history[-1]["round"] == state.rounds
+        if self._validate and is_due and not is_scored:
             self._score(self._validate, seconds)
+        self._unscored = False
+        self._record()
+        if self._saver:
+            self._saver.save(state, last=state.stopped_early or state.rounds >= self._rounds, over=True)
 
     def _score(self, validate: Callable[[nn.Module], Any], seconds: float) -> None:
+        model = self._theta.model_on_leader(self._gist._spec)
+
         def score_of_model() -> float | None:
-            with evaluation_mode(self._running.module):
-                value = validate(self._running.module)
+            with evaluation_mode(model):
+                value = validate(model)
             with suppress(TypeError, ValueError):
                 if not math.isfinite(float(value)):
                     log.warning("validate returned %s after round %d: there is no score", value, self.progress.rounds)
@@ -155,11 +212,11 @@ class Loop:
             return self._metric.number(value)
 
         state = self.progress
-        self._running.refresh()
         score = self._gist.ranks.lead(score_of_model)
-        state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
-        state.evaluations_since_best += score is not None  # no score says nothing of the model
-        if self._metric.better(score, state.best_score):
-            state.best_score, state.best_round, state.evaluations_since_best = score, state.rounds, 0
-            self._gist.theta.place.keep_best()
-        state.stopped_early = self._patience is not None and state.evaluations_since_best >= self._patience
+        with signals_wait():
+            state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
+            state.evaluations_since_best += score is not None  # no score says nothing of the model
+            if self._metric.better(score, state.best_score):
+                self._theta.place.keep_best()
+                state.best_score, state.best_round, state.evaluations_since_best = score, state.rounds, 0
+            state.stopped_early = self._patience is not None and state.evaluations_since_best >= self._patience

@@ -40,6 +40,7 @@ class Progress:
     evaluations_since_best: int = 0
     stopped_early: bool = False  # the run ended before its last round, and is finished all the same
     stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"
+    first_round: int = 0  # of a `Loop`: the rounds that its model had been through before it
     chosen: dict[str, Any] | None = None  # for a budget: the settings in use, the reason, and times of steps
     pending_loss: float | None = None  # the loss of one more round, which Θ has been through and nothing has scored yet
 

@@ -61,7 +61,7 @@ class Saver:
     def __init__(self, theta: Theta, ranks: World, saving: Saving, run: dict[str, dict[str, Any]]) -> None:
         self._theta, self._ranks, self._saving, self._run = theta, ranks, saving, run
         self._checkpoints = Checkpoints(saving.path)
-        self._background = ThreadPoolExecutor(1, "gistgnn-saver")
+        self._background: ThreadPoolExecutor | None = None  # None: it is closed
         self._lock: FolderLock | None = None  # on rank 0
         self._open: tuple[int, dict[str, Any]] | None = None  # the checkpoint that all ranks write: rounds, state
         self._pending: int | None = None  # the rounds of the checkpoint whose last round is scored after resuming
@@ -79,6 +79,7 @@ class Saver:
             newest = self._checkpoints.newest()
             return newest.name if newest else None
 
+        self._background = ThreadPoolExecutor(1, "gistgnn-saver")
         ranks = self._ranks
         name, self._run = ranks.lead(lambda: (choose(), self._run))  # files and devices may differ by rank
         done = ranks.recall(self._rounds_key) if ranks.leads else None
@@ -93,10 +94,25 @@ class Saver:
         progress = checkpoint.state_as(Progress)
         loss, progress.pending_loss = progress.pending_loss, None
         rounds = progress.rounds if loss is None else progress.rounds + 1
-        ranks.together(lambda: self._theta.restore(checkpoint, rounds))
+        ranks.together(lambda: self._theta.restore(checkpoint, progress.first_round + rounds))
         if loss is not None:
             self._theta.place.loss, self._pending = loss, rounds
         return progress
+
+    def go_on(self, rounds: int) -> None:
+        """Begin to save again after `close`, where the run has been through some rounds."""
+
+        def lock() -> None:
+            if self._lock is None:
+                self._lock = FolderLock(self._saving.path, beside=True)
+            newest = self._checkpoints.newest()
+            if newest is not None and newest > self._checkpoints.place(rounds):
+                said = f"{newest} is of a run that has gone on since round {rounds}"
+                raise InputError(f"{said}: resume from it, or choose another folder")
+
+        if self._background is None:
+            self._background = ThreadPoolExecutor(1, "gistgnn-saver")
+            self._ranks.lead(lock)
 
     def save(self, progress: Progress, *, last: bool, over: bool) -> None:
         """After a round, save the state if a checkpoint is due; after the last one, wait until it is on disk.
@@ -110,6 +126,7 @@ class Saver:
         if (last or theta.place.lasts or due) and theta.shard is not None:
             state = plain(vars(progress))  # the original changes in the next round
             work = (progress.rounds, state, theta.checkpoint(), theta.shard)
+            assert self._background is not None
             theta.reading(self._background.submit(self._write, *work))
             if theta.shards > 1:
                 self._open = progress.rounds, state
@@ -157,9 +174,11 @@ class Saver:
 
     def close(self) -> None:
         """Wait for pending writes; ignore their errors."""
-        self._background.shutdown()
-        if self._lock:
+        if self._background is not None:
+            self._background.shutdown()
+        if self._lock is not None:
             self._lock.free()
+        self._background = self._lock = None
 
     def _complete_open(self) -> None:
         if self._open:
