@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import torch
 
+from gistgnn import GIST
 from gistgnn.nn import SparseMatrix
 from gistgnn.sampling.registry import SAMPLERS
+from tests.helpers.fitting import fit, gcn
 from tests.helpers.pretended_gpu import OnGPU, pretended_gpu
 
 from .runs import SAMPLING, close, trained
@@ -39,3 +41,22 @@ def test_tensors_of_two_devices_are_refused() -> None:
                 operation()
         with pytest.raises(TypeError):
             there.numpy()
+
+
+def test_the_peak_of_a_run_is_not_that_of_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reset before anything of the run is on the GPU."""
+    calls: list[tuple[str, int]] = []
+    with pretended_gpu():
+
+        def reset(device: torch.device) -> None:
+            calls.append(("reset", 0))
+
+        def peak(device: torch.device) -> int:
+            calls.append(("asked", 0))
+            return 7
+
+        monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", peak)
+        gist = GIST(gcn(), (8, 6), 2, device="cuda:0")
+        assert [fit(gist).peak_memory_bytes for _ in range(2)] == [7, 7]
+    assert calls == [("reset", 0), ("asked", 0)] * 2

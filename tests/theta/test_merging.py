@@ -295,3 +295,14 @@ def test_a_loop_that_is_left_in_its_middle_may_aggregate(kind: str, tmp_path: Pa
     after = values(gist.theta)["convs.1.weight"]
     assert bool((after[rows][:, columns] != before[rows][:, columns]).all())
     assert torch.equal(after[other_rows][:, other_columns], before[other_rows][:, other_columns])
+
+
+def test_the_best_theta_is_copied_into_the_memory_of_the_last_one() -> None:
+    gist = GIST(gcn(), (60, 50), 2)
+    place = gist.theta.place
+    place.keep_best()
+    shaken(gist, 1)
+    with PeakBytes() as memory:
+        place.keep_best()
+    assert memory.peak == 0
+    assert same(place.best, place.tensors)
