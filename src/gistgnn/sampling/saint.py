@@ -201,7 +201,7 @@ class SaintEdgeSampling(SaintSampling):
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
         """Count a node as the start of a step, and as its end, but a self-loop once."""
         chosen = _chance(structure.counts.numpy(), structure.nodes)
-        loops = structure.edges.diagonal() * chosen
+        loops = structure.loops.numpy() * chosen
         return 1 / structure.nodes + structure.edges.T @ chosen - loops, structure.edges
 
     def together(self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int) -> Array:

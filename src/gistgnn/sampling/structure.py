@@ -24,7 +24,9 @@ class Structure:
         self.values = self.edges  # with weights, these
         self.edge_data = {name: value.cpu() for name, value in whole.edge_data.items()}  # in the order of the entries
         own = pattern.rowptr.diff()
-        looped = own - torch.from_numpy(self.edges.diagonal()).to(own.dtype) + 1
+        loops_in_a = pattern.row[self_loops(pattern)].long()
+        self.loops = torch.bincount(loops_in_a, minlength=self.nodes)  # of every node; parallel edges may be many
+        looped = own - self.loops + 1
         self.degrees = Degrees(own.to(whole.dtype), looped.to(whole.dtype))
         if "edge_weight" in self.edge_data:  # degrees are sums of weights
             weight = self.edge_data["edge_weight"].to(whole.dtype)
@@ -46,7 +48,7 @@ class Structure:
     @cached_property
     def missing_loops(self) -> Array:
         """1 for nodes without a self-loop in A, 0 for the others: [N] float32."""
-        return (self.edges.diagonal() == 0).astype(np.float32)
+        return (self.loops == 0).numpy().astype(np.float32)
 
     @cached_property
     def entries(self) -> sp.csr_matrix:
