@@ -13,7 +13,7 @@ from gistgnn.nn import GCN, Adjacency
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
-from tests.helpers.models import OURS, USERS, C, F, tiny_graph
+from tests.helpers.models import OURS, PLAIN, USERS, C, F, tiny_graph
 
 ADJ = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
 
@@ -34,7 +34,8 @@ ADJ = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
 def test_one_sub_gcn_is_a_plain_loop_bit_for_bit(options: dict[str, Any], norm: str) -> None:
     gist = GIST(gcn(norm=norm), (8, 7), 1, seed=4)
     model, epochs = gist.model().train(), 13
-    training = Training(epochs, **options)
+    plain = {name: value for name, value in PLAIN.items() if name != "standardise"}
+    training = Training(epochs, **{**plain, **options})
     optimizer = training.make_optimizer(model.parameters())
     for step in range(epochs):
         optimizer.param_groups[0]["lr"] = training.rate_at(step, epochs)

@@ -1,17 +1,15 @@
-"""The settings that suit a graph and a width, of `GIST.fit` with keywords and of the command line.
+"""What suits a graph, a width and m where a setting is not given. Python and the command line choose it here."""
 
-Those of `Training` itself are plain.
-"""
+from collections.abc import Sequence
+from dataclasses import replace
 
-from typing import Any
-
-from gistgnn.settings import Training
+from gistgnn.settings import LR, Training
+from gistgnn.utils.checks import MOST
 
 # Narrower sub-GCNs than `WIDE` cost points, where there is more to learn than from a few labels, and save little time.
 MOST_SUB_GCNS, WIDE = 8, 512
 EPOCHS = 100  # of every sub-GCN
 DROPOUT = 0.2  # of our models
-CHOSEN: dict[str, Any] = {"epochs": EPOCHS, "schedule": "cosine", "optimizer_state": "carry"}
 NARROW, HIGHEST_LR = 256, 0.1  # features of a sub-GCN below which it learns better at more than 0.01, and the limit
 
 
@@ -22,4 +20,25 @@ def chosen_sub_gcns(widest: int) -> int:
 
 def chosen_lr(sub_gcns: int, widest: int) -> float:
     """Return the learning rate that suits m sub-GCNs: it grows as they become narrower than `NARROW` features."""
-    return min(Training.lr * max(min(sub_gcns, NARROW * sub_gcns / widest), 1), HIGHEST_LR)
+    return min(LR * max(min(sub_gcns, NARROW * sub_gcns / widest), 1), HIGHEST_LR)
+
+
+def chosen_epochs(training: Training, workers: int) -> int:
+    """Return the epochs of a run in which each sub-GCN, or each worker of a baseline, takes `EPOCHS` of them."""
+    return min(EPOCHS * (workers if training.training == "split" else 1), MOST)
+
+
+def complete(training: Training, workers: int, split: Sequence[int]) -> Training:
+    """Return the settings of a run, with the epochs and the learning rate that suit it where they are not given.
+
+    Args:
+        training: the settings as they are given.
+        workers: the sub-GCNs, or the workers of a baseline, that train at the same time.
+        split: the widths of the hidden layers that are split into blocks; empty where every worker trains all of them.
+    """
+    chooses = bool(training.phases) or training.budget is not None  # they say their epochs, and m changes with them
+    if training.epochs is None and not chooses:
+        training = replace(training, epochs=chosen_epochs(training, workers))
+    if training.lr is None:
+        training = replace(training, lr=chosen_lr(workers, max(split)) if split and not chooses else LR)
+    return training

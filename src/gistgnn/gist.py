@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+import torch
 from torch import Tensor, nn
 
-from gistgnn.defaults import CHOSEN, EPOCHS, chosen_lr
+from gistgnn.defaults import complete
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.fit import Fit
@@ -24,6 +25,7 @@ from gistgnn.training.metric import Metric
 from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
 from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
 from gistgnn.utils.checks import check_kind
+from gistgnn.utils.machine import require_usual_torch
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
@@ -124,9 +126,9 @@ class GIST(GlobalModel):
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
 
         Settings of training are given as a `Training`, or as keywords with the names of its fields, which it documents:
-        `fit(graph, epochs=800, lr=0.02)`. Those that are not given are as on the command line: 100 epochs for each
-        sub-GCN, the cosine schedule, carried moments, a learning rate of 0.01, or more for sub-GCNs narrower than 256
-        features.
+        `fit(graph, epochs=800, lr=0.02)`. Those that are not given are the same either way and on the command line: 100
+        epochs for each sub-GCN, the cosine schedule, carried moments, a learning rate of 0.01, or more for sub-GCNs
+        narrower than 256 features.
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and perhaps test_mask; or a `HeteroData`, which
@@ -154,12 +156,14 @@ class GIST(GlobalModel):
             InputError: a setting is out of range, the graph is unusable, or a checkpoint is of another run.
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
+        require_usual_torch()
         check_kind("training", training, (Training, str), "a Training, 'split' or 'each'", none=True)
         sampling = named_sampling(sampler)
         chosen = self._choose(training, settings)
         given = (self, graph, chosen, self._variant, sampling, runner, inductive)
         evaluation = Evaluation() if evaluation is None else evaluation
-        with self._run():
+        # Also where the caller has turned gradients off.
+        with torch.inference_mode(False), torch.enable_grad(), self._run():
             setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
             with Fit(setup) as run:
                 train(self, run)
@@ -174,20 +178,14 @@ class GIST(GlobalModel):
         return fingerprint_of(Setup(*given, options["inductive"], evaluation, *kept))
 
     def _choose(self, training: Training | str | None, settings: Mapping[str, Any]) -> Training:
-        """Return the settings that were given as a whole, or one by one, where None stands for what suits the graph."""
-        split = [self.widths[axis] for axis in self.partition.split]
+        """Return the settings that were given as a whole, or one by one, where None stands for the default."""
         if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
             raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
         given = {name: value for name, value in settings.items() if value is not None}
         if isinstance(training, Training):
             if given:
                 raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
-            return training
-        if training is not None:
-            given["training"] = training
-        chosen: dict[str, Any] = {**CHOSEN, "epochs": EPOCHS * (self.sub_gcns if split else 1)}
-        if given.get("phases") or "budget" in given:
-            del chosen["epochs"]
-        elif split:
-            chosen["lr"] = chosen_lr(self.sub_gcns, max(split))
-        return Training(**{**chosen, **given})
+        else:
+            training = Training(**given if training is None else {**given, "training": training})
+        hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
+        return complete(training, self.workers, hidden if self.sub_gcns > 1 else ())

@@ -1,5 +1,6 @@
 """`GlobalModel`: a model whose parameters are Θ, the blocks of its axes, and the rounds in which sub-GCNs train."""
 
+import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +29,8 @@ from gistgnn.theta.registry import Store, StoreName
 from gistgnn.theta.slices import fill
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.checks import check_count, check_flag, check_kind
-from gistgnn.utils.machine import usable_device
+from gistgnn.utils.machine import require_usual_torch, usable_device
+from gistgnn.utils.random_streams import check_seed
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -72,27 +74,29 @@ class GlobalModel:
         axis_names: Sequence[str] | None = None,
         regression: bool = False,
     ) -> None:
-        self.build, self.input_axis, self.seed = build, input_axis, seed
+        require_usual_torch()
+        self.build, self.seed = build, check_seed(seed)
         self.shared = not isinstance(widths, (list, tuple))
         check_kind("ranks", ranks, (Alone, Ranks), "the ranks of a run, of gistgnn.distributed", none=True)
         self.widths, self.device = check_widths(widths, input_axis), usable_device(device)
         fixed: Any = whole if isinstance(whole, (list, tuple, set, frozenset, range)) else (whole,)
-        for axis in fixed:
-            check_count("whole", axis, least=0)
+        fixed = [check_count("whole", axis, least=0) for axis in fixed]
+        self.input_axis = None if input_axis is None else operator.index(input_axis)
         splits = sub_gcns != 1 and not set(fixed).issuperset(range(len(self.widths)))
-        self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis, splits=splits)
+        self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=self.input_axis, splits=splits)
         if self.layout.refusal is None:  # otherwise there is no small model to try
-            unused = check_behaviour(build, self.layout, shared=self.shared, input_axis=input_axis)
+            unused = check_behaviour(build, self.layout, shared=self.shared, input_axis=self.input_axis)
             self.layout = replace(self.layout, unused=unused)
         features = self.layout.features(self.widths)
         self.ranks: World = ranks or Alone()
         m = 1 if sub_gcns is None else sub_gcns
-        own: dict[str, Any] = {"kind": partition, "seed": seed, "names": axis_names, "refusal": self.layout.refusal}
-        self.partition = Partition(features, m, whole=fixed, **own)
-        if sub_gcns is None and (split := [features[axis] for axis in self.partition.split]):
-            self.partition = self.partition.split_into(max(chosen_sub_gcns(max(split)), self.ranks.count))
-        spec = ModelSpec(build, self.layout, self.widths, self.shared, seed, self.device, input_axis=input_axis)
-        self._full_spec = replace(spec, merges=self.sub_gcns > 1)
+        options: dict[str, Any] = {"kind": partition, "names": axis_names, "refusal": self.layout.refusal}
+        self.partition = Partition(features, m, whole=fixed, seed=self.seed, **options)
+        hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
+        if sub_gcns is None and hidden:
+            self.partition = self.partition.split_into(max(chosen_sub_gcns(max(hidden)), self.ranks.count))
+        spec = ModelSpec(build, self.layout, self.widths, self.shared, self.seed, self.device)
+        self._full_spec = replace(spec, input_axis=self.input_axis, merges=self.sub_gcns > 1)
         self.store = store if isinstance(store, Store) else Store(store)
         if self._stores is not None and self.store.kind not in self._stores:
             raise InputError(f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use memory")
@@ -236,8 +240,7 @@ class GlobalModel:
         A round that is left by `break` or by an error is not aggregated: Θ stays as it was before it. A sub-GCN with
         values that are not finite at the end of its round is a `DivergedError`.
         """
-        check_count("count", count, least=0)
-        for _ in range(count):
+        for _ in range(check_count("count", count, least=0)):
             round_ = self.begin_round()
             yield round_
             round_.aggregate()
@@ -289,7 +292,8 @@ class GlobalModel:
         require_theta_fits(spec, self.store, self.ranks.count, replaced)
         if replaced:
             self._theta = None  # frees its memory for the new one
-        return Theta.make(self.store, spec, self.ranks, replace=anew)
+        with torch.inference_mode(False):  # rounds write into it, whatever mode it was made in
+            return Theta.make(self.store, spec, self.ranks, replace=anew)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
         """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""

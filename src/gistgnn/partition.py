@@ -41,7 +41,7 @@ class Partition:
         for name in names:
             check_name("a name of axis_names", name)
         self.names = list(names)
-        check_count("sub_gcns", sub_gcns)
+        sub_gcns = check_count("sub_gcns", sub_gcns)
         self.split = [axis for axis in range(len(features)) if axis not in whole]  # where m > 1
         if refusal is not None and sub_gcns > 1 and self.split:
             raise InputError(refusal)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from torch.optim import Optimizer
+
 from gistgnn.accounting.costs import Operations
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
@@ -22,6 +24,11 @@ class StepRange:
     def rate(self, training: Training, k: int) -> float:
         """The learning rate of the k-th of these steps."""
         return training.rate_at(self.first - self.begun + k, self.total)
+
+    def begin(self, optimizer: Optimizer, training: Training, k: int) -> None:
+        """Begin the k-th of these steps: set what the schedule says of it, and clear the gradients of the last step."""
+        training.begin_step(optimizer, self.first - self.begun + k, self.total)
+        optimizer.zero_grad(set_to_none=True)
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class Schedule:
         draws, epochs_before = 0, 0.0
         for phase in training.phases or (None,):
             own = training.of_phase(phase) if phase else training
-            m, copies, epochs = (phase.sub_gcns, phase.copies, phase.epochs) if phase else (None, 0, own.epochs)
+            m, copies, epochs = (phase.sub_gcns, phase.copies, phase.epochs) if phase else (None, 0, own.all_epochs)
             trained = int(copies) or m or workers
             steps = own.steps(steps_per_epoch, trained, epochs)
             zeta, evaluate_every = own.steps_in_round(steps, trained), own.evaluate_every

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from gistgnn.errors import InputError
 from gistgnn.training import names
 from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, named_as
-from gistgnn.utils.checks import LONGEST, MOST, Setting, check_count, check_number, check_settings, shown
+from gistgnn.utils.checks import LONGEST, MOST, Setting, check_count, check_number, check_settings, set_field, shown
 
 if TYPE_CHECKING:
     import torch
@@ -23,8 +23,16 @@ if TYPE_CHECKING:
 # Settings that older records do not have.
 _NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_weights", "label_smoothing", "metric")
 PRECISIONS = ("float32", "bf16")
+HIGHEST = 1e6  # no learning rate is as high
+LR = 0.01  # the learning rate of ordinary training
 SHORTEST_ROUND, LONGEST_ROUND = 5, 20  # of a chosen ζ: shorter ones learn worse; 20 is the paper's on Cora
 ROUNDS_PER_SUB_GCN = 4  # if ζ is not given: after 4m rounds (1 - 1/m)^(4m) < 2 % of the weights are untrained
+
+
+def as_epochs(epochs: Any) -> int | float:
+    """Return a number of epochs as Python's, a whole one as an int; raise InputError if it is none above 0."""
+    number = check_number("epochs", epochs, above=True, below=MOST + 1)
+    return int(number) if number == int(number) else number
 
 
 @dataclass(frozen=True)
@@ -48,11 +56,14 @@ class Phase:
     copies: int = False
 
     def __post_init__(self) -> None:
-        check_count("sub_gcns", self.sub_gcns)
-        check_number("epochs", self.epochs, above=True, below=MOST)
+        set_field(self, "sub_gcns", check_count("sub_gcns", self.sub_gcns))
+        set_field(self, "epochs", as_epochs(self.epochs))
+        if self.lr is not None:
+            set_field(self, "lr", check_number("lr", self.lr, above=True, below=HIGHEST))
         if self.redraw_every is not None:
-            check_count("redraw_every", self.redraw_every, least=0)
-        check_count("copies", int(self.copies) if isinstance(self.copies, bool) else self.copies, least=0)
+            set_field(self, "redraw_every", check_count("redraw_every", self.redraw_every, least=0))
+        if not isinstance(self.copies, bool):
+            set_field(self, "copies", check_count("copies", self.copies, least=0))
         if self.copies and self.sub_gcns % self.copies:
             raise InputError(f"copies is {self.copies}, expected a divisor of the {self.sub_gcns} sub-GCNs, or True")
         if self.copies and self.redraw_every:
@@ -63,15 +74,20 @@ class Phase:
 class Training:
     """Settings of `GIST.fit`.
 
+    These are also the keywords of `GIST.fit` and the options of `gistgnn train`, with the same defaults. Where `epochs`
+    or `lr` is None, a run takes what suits its m and its widths, by `gistgnn.defaults.complete`.
+
     Args:
-        epochs: E, passes over the training nodes; with `phases`, the sum of theirs, which need not be given.
+        epochs: E, passes over the training nodes, and fractions of them; with `phases`, the sum of theirs, which need
+            not be given. None: as many that each sub-GCN takes 100.
         local_steps: ζ, steps of every sub-GCN between two aggregations; None: between 5 and 20, and so few that there
             are 4m draws of the blocks: a weight between two split layers is trained in 4 of them on average.
         training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many steps as the
             baseline (section 2.2); "each" gives every sub-GCN all E epochs, m times the work.
         optimizer: "adam", "adamw" or "sgd"; or a class of `torch.optim`, or a function that is called as
             `optimizer(parameters, lr=lr)`, and with weight_decay and momentum if they are not 0.
-        lr: learning rate at the start.
+        lr: learning rate at the start. None: 0.01, or up to m times as much for sub-GCNs narrower than 256 features, at
+            most 0.1.
         weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
         momentum: momentum of SGD; the other optimisers have none.
         schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero;
@@ -102,22 +118,22 @@ class Training:
             torchmetrics, or a `Metric`. None: accuracy, micro F1 if nodes have several labels, or "r2".
     """
 
-    epochs: Annotated[float, Setting("", "E")] = 0
+    epochs: Annotated[float | None, Setting("", "E", above=True, below=MOST + 1)] = None
     local_steps: Annotated[int | None, Setting("ζ, steps in a round", "N")] = None
     training: Annotated[
         Literal["split", "each"], Setting("E/m epochs for each sub-GCN, or E, which is m times the work")
     ] = "split"
     optimizer: Annotated["OptimizerName | MakeOptimizer", Setting(choices=NAMES["optimizer"])] = "adam"
-    lr: Annotated[float, Setting("learning rate", above=True, below=1e6)] = 0.01
+    lr: Annotated[float | None, Setting("learning rate", above=True, below=HIGHEST)] = None
     weight_decay: Annotated[float, Setting("", "W", below=1e6)] = 0.0
     momentum: Annotated[float, Setting("of sgd", below=1.0)] = 0.0
     schedule: Annotated[
         "ScheduleName | Factor | MakeScheduler",
         Setting("step divides the rate by 10 at 50 % and 75 % of the run", choices=NAMES["schedule"]),
-    ] = "constant"
+    ] = "cosine"
     optimizer_state: Annotated[
         Literal["reset", "carry"], Setting("a new optimiser in every round, or moments that travel with the parameters")
-    ] = "reset"
+    ] = "carry"
     precision: Annotated[Literal["float32", "bf16"], Setting("of dense products; parameters are float32")] = "float32"
     clip_norm: Annotated[float | None, Setting("largest norm of a gradient", "C", above=True, below=1e30)] = None
     patience: Annotated[int | None, Setting("stop after K evaluations without a better score", "K")] = None
@@ -151,20 +167,21 @@ class Training:
         if self.phases != ():
             if not isinstance(self.phases, (list, tuple)) or not all(isinstance(phase, Phase) for phase in self.phases):
                 raise InputError(f"phases is {shown(self.phases)}, expected a list of Phase, such as [Phase(8, 20)]")
-            object.__setattr__(self, "phases", tuple(self.phases))
-            object.__setattr__(self, "epochs", self.epochs or sum(phase.epochs for phase in self.phases))
+            set_field(self, "phases", tuple(self.phases))
+            set_field(self, "epochs", self.epochs or sum(phase.epochs for phase in self.phases))
         if self.budget is not None:
             self._check_budget()
-        elif not self.phases:
-            check_count("epochs", self.epochs)
+            set_field(self, "epochs", None)
         check_settings(self)
+        if self.epochs is not None:
+            set_field(self, "epochs", as_epochs(self.epochs))
         if self.momentum and self.optimizer in ("adam", "adamw"):
             raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
         for name in NAMES:
             if (value := getattr(self, name)) is not None or name in ("optimizer", "schedule"):
                 names.check_choice(name, value)
         if self.class_weights is not None:
-            object.__setattr__(self, "class_weights", names.as_weights(self.class_weights))
+            set_field(self, "class_weights", names.as_weights(self.class_weights))
         of_loss = [name for name in ("class_weights", "label_smoothing") if getattr(self, name)]
         if of_loss and (callable(self.loss) or ":" in (self.loss or "")):
             raise InputError(f"{of_loss[0]} is given beside the loss {named_as(self.loss)}: set it in that loss")
@@ -177,7 +194,7 @@ class Training:
             self._check_phases()
 
     def _check_budget(self) -> None:
-        check_number("budget", self.budget, above=True, below=LONGEST)
+        set_field(self, "budget", check_number("budget", self.budget, above=True, below=LONGEST))
         if self.epochs or self.phases:
             raise InputError("epochs or phases are given beside a budget, which chooses them: leave one out")
         for name in ("local_steps", "evaluate_every", "redraw_every", "cross_weights"):
@@ -206,6 +223,17 @@ class Training:
                     said = f"the phases have {other} and {m} sub-GCNs, but the blocks are kept: use numbers of which"
                     raise InputError(f"{said} one divides the other, or redraw_every=1")
             kept.add(m)
+
+    @property
+    def first_lr(self) -> float:
+        """The learning rate at the start: `lr`, or that of ordinary training if it is not given."""
+        return LR if self.lr is None else self.lr
+
+    @property
+    def all_epochs(self) -> float:
+        """E of the whole run, of settings that are complete (`gistgnn.defaults.complete`)."""
+        assert self.epochs is not None, "a run completes its settings"
+        return self.epochs
 
     @property
     def averages(self) -> bool:
@@ -250,7 +278,7 @@ class Training:
 
     def steps(self, steps_per_epoch: int, sub_gcns: int, epochs: float | None = None) -> int:
         """Return how many steps each sub-GCN takes in some epochs; None: in the whole run."""
-        steps = (self.epochs if epochs is None else epochs) * steps_per_epoch
+        steps = (self.all_epochs if epochs is None else epochs) * steps_per_epoch
         return max(1, round(steps / sub_gcns if self.training == "split" else steps))
 
     def steps_in_round(self, steps: int, sub_gcns: int) -> int:
@@ -264,12 +292,46 @@ class Training:
 
     def rate_at(self, step: int, steps: int) -> float:
         """Return the learning rate of a step, counted from 0, of some steps."""
-        from gistgnn.training.optimizer import factor, scheduler_of, scheduler_rates
+        import torch
 
-        own = None if self.schedule in NAMES["schedule"] else scheduler_of(self.schedule)
-        if own:
-            return scheduler_rates(own, self.lr, steps)[min(step, steps - 1)]
-        return self.lr * factor(self.schedule, step / steps)
+        from gistgnn.training.optimizer import factor, recorded, scheduler_of
+
+        if (make := self._own(scheduler_of)) is None:
+            return self.first_lr * factor(self.schedule, step / steps)
+        optimizer = self.make_optimizer([torch.nn.Parameter(torch.zeros(2, 2))])
+        rates: list[float] = recorded(make, optimizer, steps).columns[0]["lr"]
+        return rates[min(step, steps - 1)]
+
+    def begin_step(self, optimizer: "Optimizer", step: int, steps: int) -> None:
+        """Give an optimiser what the schedule says of a step, counted from 0, of some steps."""
+        from gistgnn.training.optimizer import recorded, scheduler_of
+
+        if make := self._own(scheduler_of):
+            recorded(make, optimizer, steps).set(optimizer, step)
+            return
+        rate = self.rate_at(step, steps)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
+    def _own(self, scheduler_of: "Callable[[Any], MakeScheduler | None]") -> "MakeScheduler | None":
+        """Return the function that makes the user's scheduler of torch; None: the schedule is another one."""
+        return None if self.schedule in NAMES["schedule"] else scheduler_of(self.schedule)
+
+    def imported(self) -> "Training":
+        """Return these settings with the optimiser and the schedules that texts such as `module:name` stand for.
+
+        A run imports them once, before anything else, and tries loss and metric as well.
+
+        Raises:
+            InputError: one cannot be imported.
+        """
+        for name in ("loss", "metric"):
+            names.find_named(name, getattr(self, name))
+        found: dict[str, Any] = {
+            name: names.find_named(name, getattr(self, name)) for name in ("optimizer", "schedule")
+        }
+        phases = [replace(phase, schedule=names.find_named("schedule", phase.schedule)) for phase in self.phases]
+        return replace(self, phases=tuple(phases), **found)
 
     def make_optimizer(self, parameters: "Iterable[Tensor]") -> "Optimizer":
         """Return a new optimiser of the parameters."""
@@ -279,7 +341,7 @@ class Training:
         given = {"weight_decay": self.weight_decay, "momentum": self.momentum}
         if isinstance(make, str):  # fused: one pass over the parameters in a step, on the CPU as well
             make = partial(eager(CLASSES[make]), weight_decay=self.weight_decay, fused=True)
-        return make(parameters, lr=self.lr, **{name: value for name, value in given.items() if value})
+        return make(parameters, lr=self.first_lr, **{name: value for name, value in given.items() if value})
 
     def autocast(self, device: "torch.device") -> "torch.autocast":
         """Return the context in which a step's forward pass and loss run."""

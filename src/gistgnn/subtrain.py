@@ -1,16 +1,23 @@
 """subTrain: local steps of one sub-GCN (section 2.2)."""
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Iterable
+from weakref import WeakValueDictionary
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from gistgnn.nn.functional import cross_entropy, rows
 from gistgnn.sampling import Batch, forward
+from gistgnn.sampling.call import signature
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.training.loss import Criterion
+
+log = logging.getLogger(__name__)
 
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
@@ -34,19 +41,55 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
 
 
 def subtrain(
-    sub: nn.Module, optimizer: Optimizer, batches: Iterable[Batch], training: Training, rate: Callable[[int], float]
+    sub: nn.Module, optimizer: Optimizer, batches: Iterable[Batch], training: Training, steps: StepRange
 ) -> Tensor | None:
     """Train one sub-GCN by one step on each batch that has training nodes, and return the mean loss of the steps."""
-    # Its output has the full number of classes, so its loss is that of the global model. `rate`: of step k, from 0.
+    # Its output has the full number of classes, so its loss is that of the global model.
     losses = MeanLoss()
     for k, batch in enumerate(batches):
-        if not batch.loss_nodes.numel():
+        if not trains_on(sub, batch, training):
             continue
-        begin_step(optimizer, rate(k))
+        steps.begin(optimizer, training, k)
         losses.add(backward(sub, batch, training))
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)  # the next sub-GCN has its own
     return losses.mean
+
+
+def trains_on(sub: nn.Module, batch: Batch, training: Training) -> bool:
+    """Whether a sub-GCN takes a step on a batch: it has training nodes, and as many nodes as batch norm needs."""
+    if not batch.loss_nodes.numel():
+        return False
+    if not norms_one_node(sub, batch):
+        return True
+    if id(training) not in _NOTED:  # once in a run
+        _NOTED[id(training)] = training
+        log.warning(
+            "batches of one node are left out, as batch norm needs two: larger batches or another norm avoid them"
+        )
+    return False
+
+
+_NOTED: WeakValueDictionary[int, Training] = WeakValueDictionary()
+
+
+def norms_one_node(sub: nn.Module, batch: Batch) -> bool:
+    """Whether a batch norm of the module, in training mode, sees a single node of the batch, which it refuses."""
+    return min(_rows_of_norms(sub, batch), default=2) < 2
+
+
+def _rows_of_norms(sub: nn.Module, batch: Batch) -> list[int]:
+    """Return how many rows the batch norms of a module see of a batch; empty: there are none in training mode."""
+    alone = {
+        norm for module in sub.modules() if getattr(module, "allow_single_element", False) for norm in module.children()
+    }
+    norms = [module for module in sub.modules() if isinstance(module, _BatchNorm) and module not in alone]
+    if not any(norm.training for norm in norms):
+        return []
+    if signature(sub).structure != "adj":
+        return [len(batch.x)]
+    hidden = getattr(sub, "num_layers", 2) - 1  # there is no norm after the output layer
+    return [batch.adj.layer(number).pattern.shape[0] for number in range(hidden)]
 
 
 class MeanLoss:
@@ -75,10 +118,3 @@ def backward(sub: nn.Module, batch: Batch, training: Training) -> Tensor:
     if training.clip_norm is not None:
         nn.utils.clip_grad_norm_(sub.parameters(), training.clip_norm)
     return loss.detach()
-
-
-def begin_step(optimizer: Optimizer, rate: float) -> None:
-    """Set the learning rate, and clear the gradients of the last step."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.zero_grad(set_to_none=True)

@@ -36,7 +36,7 @@ def config_of(*words: str) -> RunConfig:
 def test_without_options_every_value_is_the_default() -> None:
     config = config_of("--sub-gcns", "1")
     assert config == RunConfig("digits", ModelConfig(dropout=0.2), standardise=True, sampler=AutoSampling())
-    assert config.training == Training(epochs=100, schedule="cosine", optimizer_state="carry")
+    assert config.training == Training(epochs=100, lr=0.01)
 
 
 @pytest.mark.parametrize(

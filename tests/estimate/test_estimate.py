@@ -83,7 +83,7 @@ def test_gradients_and_moments_are_counted() -> None:
     for training, moments in (({}, 2), ({"optimizer": "sgd"}, 0), ({"optimizer": "sgd", "momentum": 0.9}, 1)):
         [reset], [carried], [kept] = (
             RunShape(config(training={**training, **more}), SIZES).phases
-            for more in ({}, {"optimizer_state": "carry"}, {"redraw_every": 2})
+            for more in ({"optimizer_state": "reset"}, {}, {"redraw_every": 2, "optimizer_state": "reset"})
         )
         assert option(config(training=training)).training == (2 + moments) * reset.slices[0]
         assert reset.carried == [0, 0]

@@ -14,6 +14,7 @@ from gistgnn.fit.fit import Fit
 from gistgnn.graphs import Graph
 from gistgnn.nn import GCN
 from gistgnn.sampling import FullGraph, whole_graph
+from gistgnn.settings import LR
 from tests.helpers.models import OURS, C, tiny_graph
 from tests.helpers.resuming import after
 
@@ -129,7 +130,7 @@ def test_a_run_ends_with_its_budget(machine: MakeMachine, step: Callable[[int, f
     clock = machine(step)
     result = make(NARROW).fit(GRAPH, budget=10.0, progress=False)
     assert 9 <= clock.now <= 11
-    assert result.history[-1]["lr"] < 0.1 * Training.lr, "the rate falls to the end, which moves with the time"
+    assert result.history[-1]["lr"] < 0.1 * LR, "the rate falls to the end, which moves with the time"
     lengths = [phase["epochs"] for phase in phases_of(result)]
     assert lengths[:-1] == [lengths[0] * 2**k for k in range(len(lengths) - 1)]  # cycles double
     assert result.history[-1]["epoch"] == pytest.approx(sum(lengths))

@@ -25,7 +25,7 @@ PROVENANCE = {
 def _real() -> dict[str, Any]:
     """The record of a real run of two rounds."""
     training = Training(2, 1, training="each")
-    config = RunConfig("digits", ModelConfig(hidden=(256, 256)), sub_gcns=4, training=training)
+    config = RunConfig("digits", ModelConfig(hidden=(256, 256)), sub_gcns=4, training=training, standardise=True)
     return train_run(config, load("digits"), "data")[1]
 
 

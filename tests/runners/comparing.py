@@ -28,7 +28,9 @@ def of_inputs(widths: tuple[int, ...]) -> nn.Module:
 WHOLE = whole_graph(tiny_graph())
 FULL = FullGraph(WHOLE)
 DOUBLE = in_double(WHOLE)
-SGD = Training(9, optimizer="sgd", lr=0.1)  # Adam makes a large step of a gradient that is zero but for rounding
+PLAIN: dict[str, Any] = {"schedule": "constant", "optimizer_state": "reset"}
+# Adam makes a large step of a gradient that is zero but for rounding.
+SGD = Training(9, optimizer="sgd", lr=0.1, **PLAIN)
 Left = tuple[dict[str, Tensor], list[float]]  # Θ and the carried moments by name; the losses
 
 

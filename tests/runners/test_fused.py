@@ -57,7 +57,7 @@ def trainings(draw: st.DrawFn) -> Training:
     training=trainings(),
     whole=st.sampled_from([(), (0,)]),
 )
-@example("gin", "batch", (7, 4), 4, 1, "clusters", Training(9, optimizer="sgd", lr=0.1), ())  # equal values
+@example("gin", "batch", (7, 4), 4, 1, "clusters", SGD, ())  # equal values
 def test_it_equals_the_in_turn_runner(
     name: str,
     norm: str,

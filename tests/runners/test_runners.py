@@ -111,7 +111,7 @@ def test_a_sub_gcn_trained_alone_is_the_same() -> None:
     for i in (2, 0, 1):
         with Stream(5, "dropout", 0, i):
             optimizer = TRAINING.make_optimizer(alone.subs[i].parameters())
-            subtrain(alone.subs[i], optimizer, FULL.batches(0, 3), TRAINING, lambda k: TRAINING.lr)
+            subtrain(alone.subs[i], optimizer, FULL.batches(0, 3), TRAINING, StepRange(0, 3, 9))
         assert values(alone.subs[i]) == values(together.subs[i])
 
 

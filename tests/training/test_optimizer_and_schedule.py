@@ -9,8 +9,11 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from gistgnn import Training
-from gistgnn.training.optimizer import check_optimizer
+from gistgnn import GIST, Training
+from gistgnn.layout.axes import named_tensors
+from gistgnn.nn import Adjacency
+from gistgnn.training.optimizer import check_optimizer, check_schedule
+from tests.helpers.fitting import GRAPH, fit, gcn, theta
 from tests.helpers.refusals import refused
 
 
@@ -36,6 +39,13 @@ def test_what_is_no_optimiser_of_a_round_is_refused() -> None:
     for message, optimizer in wrong.items():
         with refused("the optimizer", message):
             check_optimizer(Training(1, optimizer=optimizer))
+    model = gcn(norm="batch")((8, 8))
+    with refused("the optimizer Muon", "convs.0.bias"):  # it takes matrices alone
+        check_optimizer(Training(1, optimizer=torch.optim.Muon), model)
+    check_optimizer(Training(1, optimizer=torch.optim.Muon), nn.Linear(3, 3, bias=False))
+    with refused("the optimizer Adafactor keeps 'row_var' of convs.0.weight", "optimizer_state='reset'"):
+        check_optimizer(Training(1, optimizer=torch.optim.Adafactor), model)
+    check_optimizer(Training(1, optimizer=torch.optim.Adafactor, optimizer_state="reset"), model)
 
 
 def rates(schedule: Any, steps: int = 20, lr: float = 0.5) -> list[float]:
@@ -59,6 +69,88 @@ def test_a_scheduler_of_torch_gives_the_rates_of_a_plain_loop() -> None:
         assert rates(make) == expected
 
 
+def by_groups(parameters: Any, lr: float) -> torch.optim.Optimizer:
+    """Weights decay, and the learning rate of biases has another course than that of weights."""
+    parameters = list(parameters)
+    groups = [[p for p in parameters if (p.dim() > 1) == matrices] for matrices in (True, False)]
+    return torch.optim.SGD([{"params": groups[0], "weight_decay": 0.1}, {"params": groups[1]}], lr=lr, momentum=0.8)
+
+
+class Decaying(lr_scheduler.LRScheduler):
+    """Changes what torch's own schedulers leave."""
+
+    def get_lr(self) -> list[float]:
+        for group in self.optimizer.param_groups:
+            group["weight_decay"] = 0.2 / (1 + self.last_epoch)
+        return list(self.base_lrs)
+
+
+SCHEDULERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "momentum of sgd": (partial(lr_scheduler.OneCycleLR, max_lr=0.1), torch.optim.SGD, {"momentum": 0.9}),
+    "momentum that sgd did not have": (partial(lr_scheduler.OneCycleLR, max_lr=0.1), torch.optim.SGD, {}),
+    "betas": (partial(lr_scheduler.OneCycleLR, max_lr=0.05), torch.optim.AdamW, {}),
+    "cycles": (
+        partial(lr_scheduler.CyclicLR, base_lr=0.01, max_lr=0.1, step_size_up=3, mode="triangular2"),
+        torch.optim.SGD,
+        {"momentum": 0.5},
+    ),
+    "one after another": (
+        lambda optimizer: lr_scheduler.SequentialLR(
+            optimizer,
+            [lr_scheduler.ConstantLR(optimizer, 0.1, 4), lr_scheduler.ExponentialLR(optimizer, 0.9)],
+            milestones=[4],
+        ),
+        torch.optim.RMSprop,
+        {},
+    ),
+    "groups": (
+        lambda optimizer: lr_scheduler.LambdaLR(optimizer, [lambda k: 1 / (1 + k), lambda k: 0.5**k]),
+        by_groups,
+        {},
+    ),
+    "two maxima": (partial(lr_scheduler.OneCycleLR, max_lr=[0.1, 0.02]), by_groups, {}),
+    "decay": (Decaying, torch.optim.AdamW, {}),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_scheduler_sets_all_that_it_sets_in_a_plain_loop(name: str) -> None:
+    """Learning rates, momentum, betas and decay of every group, over rounds of 4 steps, against torch's own loop."""
+    make, optimizer_of, given = SCHEDULERS[name]
+    gist, steps = GIST(gcn(), (8, 7), 1, seed=4), 14
+    model, adjacency = gist.model().train(), Adjacency(GRAPH.edge_index, GRAPH.num_nodes)
+    optimizer = optimizer_of(model.parameters(), lr=0.02, **given)
+    left_open = isinstance(make, partial) and make.func is lr_scheduler.OneCycleLR
+    scheduler = make(optimizer, **({"total_steps": steps} if left_open else {}))
+    for _ in range(steps):
+        optimizer.zero_grad()
+        out = model(GRAPH.x, adjacency)[GRAPH.train]
+        nn.functional.cross_entropy(out, GRAPH.y[GRAPH.train]).backward()
+        optimizer.step()
+        scheduler.step()
+    fit(gist, epochs=steps, local_steps=4, lr=0.02, schedule=make, optimizer=optimizer_of, **given)
+    found = theta(gist)
+    for key, expected in named_tensors(model).items():
+        torch.testing.assert_close(found[key], expected.detach(), msg=lambda text, key=key: f"{key}: {text}")
+
+
+def test_named_optimisers_have_the_scheduler_s_momentum_in_every_runner() -> None:
+    options: dict[str, Any] = {"optimizer": "adam", "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.05)}
+    ended = []
+    for runner in ("in-turn", "auto", "fused"):
+        gist = GIST(gcn(), (8, 8), 2, seed=1)
+        fit(gist, epochs=12, runner=runner, **options)
+        ended.append(theta(gist))
+    plain = GIST(gcn(), (8, 8), 2, seed=1)
+    fit(
+        plain, epochs=12, **{**options, "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.05, cycle_momentum=False)}
+    )
+    for key, expected in ended[0].items():
+        torch.testing.assert_close(ended[1][key], expected)
+        torch.testing.assert_close(ended[2][key], expected)
+    assert any(not torch.allclose(theta(plain)[key], value, atol=1e-4) for key, value in ended[0].items())
+
+
 def test_a_function_is_given_the_progress_and_a_scheduler_the_number_of_steps() -> None:
     assert rates(lambda progress: 1 - progress) == pytest.approx([0.5 * (1 - k / 20) for k in range(20)])
     cosine = [0.25 * (1 + math.cos(math.pi * k / 20)) for k in range(20)]
@@ -78,6 +170,10 @@ def test_what_is_no_schedule_is_refused() -> None:
     for message, schedule in wrong.items():
         with refused(message):
             rates(schedule)
+    elsewhere = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.5)
+    for schedule in (lr_scheduler.ReduceLROnPlateau, lambda optimizer: lr_scheduler.StepLR(elsewhere, 3)):
+        with refused("the schedule"):
+            check_schedule(Training(1, schedule=schedule))
     with refused("schedule is '<lambda>', but a budget trains by cosine cycles"):
         Training(budget=1, schedule=lambda progress: 1.0)
 

@@ -2,11 +2,12 @@
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from gistgnn.distributed import World
 from gistgnn.errors import InputError
@@ -19,6 +20,8 @@ from gistgnn.sampling import Sampling, expected_batch
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store
+from gistgnn.theta.slices import MOMENTS, is_counter
+from gistgnn.training.optimizer import TRIED
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes, of_the_limit
 
@@ -40,8 +43,34 @@ def slice_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]]) -> list[int]:
 
 
 def moments_of(training: Training) -> int:
-    """How many moments the optimiser keeps of every parameter."""
-    return 2 if training.optimizer != "sgd" else int(training.momentum > 0)
+    """How many moments the optimiser keeps of a matrix."""
+    return _moments(training, {"": 2})[""]
+
+
+def state_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]], training: Training) -> int:
+    """Bytes of the moments of all sub-GCNs, by their numbers of features on each axis; without the steps' counters."""
+    trained = {name: p for name, p in spec.on_meta().named_parameters() if p.requires_grad}
+    moments = _moments(training, {name: p.dim() for name, p in trained.items()})
+    models = [replace(spec, widths=spec.layout.widths(own)).on_meta() for own in counts]
+    return sum(moments[name] * model.get_parameter(name).nbytes for model in models for name in trained)
+
+
+def _moments(training: Training, dimensions: Mapping[str, int]) -> dict[str, int]:
+    """How many tensors of its shape the optimiser keeps of each parameter, by their numbers of dimensions."""
+    # It takes a step on small parameters, as it may be the user's own, and a scheduler may give it a momentum.
+    parameters = {name: nn.Parameter(torch.zeros([2] * count)) for name, count in dimensions.items()}
+    optimizer = training.make_optimizer(parameters.values())
+    training.begin_step(optimizer, 0, TRIED)
+    for parameter in parameters.values():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    return {
+        name: sum(
+            isinstance(state, torch.Tensor) and not is_counter(f"{MOMENTS}{name}/{key}", state, parameter.shape)
+            for key, state in optimizer.state.get(parameter, {}).items()
+        )
+        for name, parameter in parameters.items()
+    }
 
 
 def memory_of(

@@ -22,7 +22,7 @@ from gistgnn.runners.registry import Losses
 from gistgnn.sampling import Batch, Sampler, arguments, calling
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
-from gistgnn.subtrain import begin_step, loss_of
+from gistgnn.subtrain import loss_of, norms_one_node, trains_on
 from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec
@@ -52,10 +52,9 @@ class DataParallel(GIST):
     def __init__(
         self, build: Build, widths: int | Sequence[int], workers: int, **options: Unpack[WorkerOptions]
     ) -> None:
-        check_count("workers", workers)
-        self._workers = workers
+        self._workers = check_count("workers", workers)
         super().__init__(build, widths, 1, **options)
-        runner = partial(EveryStep, workers, self.ranks)  # there is one model, whichever runner is asked for
+        runner = partial(EveryStep, self._workers, self.ranks)  # there is one model, whichever runner is asked for
         self._variant = Variant(
             phased=False, independent=True, runner=runner, traffic=lambda costs: {"bytes_per_step": costs.local_sgd}
         )
@@ -97,7 +96,7 @@ class EveryStep:
                 for w in self._own
             ]
             for k in range(steps.count):
-                begin_step(optimizer, steps.rate(training, k))
+                steps.begin(optimizer, training, k)
                 for loss in self._backward(self._net or model, model, batches, training, (seed, steps.first + k)):
                     total, counted = total + loss, counted + 1
                 if training.clip_norm is not None:
@@ -125,13 +124,17 @@ class EveryStep:
             waits = net.no_sync() if isinstance(net, DistributedDataParallel) and not last else nullcontext()
             kept = {name: buffer.clone() for name, buffer in model.named_buffers()} if w else {}
             with Stream(seed, "dropout", step, w, device=batch.x.device), waits, self._ranks.talking():
+                found = trains_on(model, batch, training)
+                if single := norms_one_node(model, batch):
+                    net.eval()
                 with training.autocast(batch.x.device):
                     inputs = arguments(model, batch)
                     with calling(model, batch, inputs):
                         logits = net(*inputs.positional, **inputs.by_name)
-                    found = bool(batch.loss_nodes.numel())
                     loss = loss_of(logits, batch, training) if found else logits.sum() * 0.0
                 (loss * self._weight).backward()
+                if single:
+                    net.train()
             for name, buffer in kept.items():
                 model.get_buffer(name).copy_(buffer)
             losses += [loss.detach()] * found

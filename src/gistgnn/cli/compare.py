@@ -10,9 +10,10 @@ from gistgnn.baselines.registry import METHODS, UNSPLIT
 from gistgnn.cli import options
 from gistgnn.cli import training_options as given
 from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
+from gistgnn.defaults import EPOCHS
 from gistgnn.errors import InputError, printable
-from gistgnn.runs.config import RunConfig
 from gistgnn.sampling.registry import AUTO
+from gistgnn.settings import LR
 
 SUB_GCNS = [2, 4, 8]
 
@@ -39,7 +40,7 @@ def add_parser(commands: Any) -> None:
     given.add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
     for action in parser._actions:  # the same for every m
         if action.dest in ("epochs", "lr"):
-            action.help = f"of every run (default: {getattr(RunConfig.training, action.dest):g})"
+            action.help = f"of every run (default: {dict(epochs=EPOCHS, lr=LR)[action.dest]:g})"
 
 
 def _run(parser: options.Parser, args: argparse.Namespace) -> int:
@@ -61,7 +62,7 @@ def _run(parser: options.Parser, args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     args.seed, sub_gcns = 0, args.sub_gcns or SUB_GCNS
     if not args.budget:  # as many for every m
-        args.epochs = RunConfig.training.epochs if args.epochs is None else args.epochs
+        args.epochs = EPOCHS if args.epochs is None else args.epochs
     if args.phases:
         raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
     if args.sampler == AUTO and not set(args.methods).isdisjoint(UNSPLIT):

@@ -2,12 +2,13 @@
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
 from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, graph_of, sizes_of
-from gistgnn.defaults import EPOCHS
+from gistgnn.defaults import chosen_epochs
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
@@ -56,7 +57,7 @@ def _run(args: argparse.Namespace) -> int:
     resources = Resources.here(config.device, args.out, args.memory, args.ranks, args.ranks, started=False)
     sizes, timed = sizes_of(args), args.timed and args.ranks == 1
     with spinner("planning", shown=not args.json):
-        epochs = (lambda m: EPOCHS * m) if args.epochs is None and not args.phases else None
+        epochs = partial(chosen_epochs, config.training) if args.epochs is None and not args.phases else None
         plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, epochs, timed=timed)
     if args.json:
         return options.print_json(plan.as_dict())

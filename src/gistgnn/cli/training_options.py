@@ -21,7 +21,6 @@ from gistgnn.defaults import (
     MOST_SUB_GCNS,
     NARROW,
     WIDE,
-    chosen_lr,
     chosen_sub_gcns,
 )
 from gistgnn.errors import InputError
@@ -29,8 +28,9 @@ from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
-from gistgnn.settings import LONGEST_ROUND, SHORTEST_ROUND, Phase, Training
+from gistgnn.settings import LONGEST_ROUND, LR, SHORTEST_ROUND, Phase, Training
 from gistgnn.theta.registry import SHARDED, STORES
+from gistgnn.training.names import CLASS_LOSSES, NAMES
 from gistgnn.utils.checks import described
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
@@ -51,11 +51,11 @@ def known_model(text: str) -> str:
 
 
 # Where the command line differs from the field, or chooses the value unless it is given.
-_RATES = f"{Training.lr:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}"
+_RATES = f"{LR:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}"
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "epochs": dict(type=int, default=None, shown=f"{EPOCHS} for each sub-GCN; the phases'"),
+    "epochs": dict(shown=f"{EPOCHS} for each sub-GCN; the phases'"),
     "local_steps": dict(shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"),
-    "lr": dict(default=None, shown=_RATES),
+    "lr": dict(shown=_RATES),
     "dropout": dict(default=None, shown=f"{DROPOUT:g}"),
     "norm": dict(default=None, shown="layer for graphsage and gin, and for gcn with m > 1; else none"),
     "heads": dict(default=None, shown=ModelConfig.heads),
@@ -172,7 +172,7 @@ def config_from_args(
     split = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
     suited = max(chosen_sub_gcns(max(split, default=1)), world_size())
     own["sub_gcns"] = suited if sub_gcns is None else sub_gcns
-    own |= {"model": _model(args, own["sub_gcns"]), "training": _training(args, own["sub_gcns"])}
+    own |= {"model": _model(args, own["sub_gcns"]), "training": _training(args)}
     for name, field in described(RunConfig).items():
         field.check(own.get(name, field.default))
     method = own.get("method", RunConfig.method)
@@ -211,15 +211,15 @@ def graph_of(args: argparse.Namespace) -> "Graph":
     return there or load(args.dataset, args.data_root)
 
 
-def _training(args: argparse.Namespace, sub_gcns: int) -> Training:
+def _training(args: argparse.Namespace) -> Training:
     settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
-    if settings["epochs"] is None:
-        settings["epochs"] = 0 if args.phases or args.budget else EPOCHS * max(sub_gcns, 1)
+    if settings["loss"] in NAMES["loss"] and settings["loss"] not in CLASS_LOSSES:
+        raise InputError(
+            f"loss is {settings['loss']}, which is for numbers, and the command line trains on classes: use "
+            f"{' or '.join(CLASS_LOSSES)}, or GIST.fit in Python"
+        )
     if settings["class_weights"] == ["balanced"]:
         settings["class_weights"] = "balanced"
-    if settings["lr"] is None:
-        splits = getattr(args, "method", "gist") not in UNSPLIT and not (args.budget or args.phases)
-        settings["lr"] = chosen_lr(sub_gcns, max(args.hidden)) if splits else Training.lr
     return Training(**settings)
 
 

@@ -89,7 +89,7 @@ class RunShape:
 
     @cached_property
     def phases(self) -> list[PhaseShape]:
-        epochs = [phase.epochs for phase in self.config.training.phases] or [self.config.training.epochs]
+        epochs = [phase.epochs for phase in self.config.training.phases] or [self.config.training.all_epochs]
         return [self._phase(*each) for each in zip(itertools.count(1), self.schedule.phases, epochs)]
 
     def activations(self, phase: PhaseShape, sub: int = 0) -> int:

@@ -20,7 +20,7 @@ from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of, row_wise
 from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import Batch, whole_graph
 from gistgnn.training.metric import NAMED, OF_PREDICTIONS, Metric, has_output, label_scores, predicted_labels
-from gistgnn.utils.checks import MOST, check_choice, check_count
+from gistgnn.utils.checks import MOST, check_choice, check_count, set_field
 from gistgnn.utils.process_memory import available_bytes
 
 METHODS = ("auto", "whole", "layers", "parts")
@@ -59,7 +59,7 @@ class Evaluation:
         check_choice("evaluation", self.method, METHODS)
         for name, most in (("memory", 2**62), ("parts", MOST), ("sample", MOST)):
             if (value := getattr(self, name)) is not None:
-                check_count(name, value, most=most)
+                set_field(self, name, check_count(name, value, most=most))
         if self.method == "parts" and self.parts is None:
             raise InputError("evaluation is by parts, but parts is not given: set the number of parts, such as 5000")
         if self.method != "parts" and self.parts is not None:

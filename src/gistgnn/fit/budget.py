@@ -16,7 +16,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation import evaluate
 from gistgnn.partition import Partition
 from gistgnn.sampling import Sampler
-from gistgnn.schedule import RoundPlan, Schedule, check_phases
+from gistgnn.schedule import RoundPlan, Schedule, StepRange, check_phases
 from gistgnn.settings import Phase, Training
 from gistgnn.subtrain import subtrain
 from gistgnn.theta.mean import Mean
@@ -154,9 +154,10 @@ def step_seconds(trainer: "GlobalModel", sampler: Sampler, training: Training, s
         return time.perf_counter()
 
     with closing(sampler.batches(0, 1 + TIMED)) as batches:
-        subtrain(part, optimizer, [next(batches)], training, lambda _: training.lr)
+        steps = StepRange(0, 1 + TIMED, 1 + TIMED)
+        subtrain(part, optimizer, [next(batches)], training, steps)
         begun = now()
-        subtrain(part, optimizer, batches, training, lambda _: training.lr)
+        subtrain(part, optimizer, batches, training, steps)
         return (now() - begun) / TIMED
 
 
@@ -165,7 +166,7 @@ def trained(trainer: "GlobalModel", sampler: Sampler, training: Training, sub_gc
     part = narrow(trainer._full_spec, trainer.partition, sub_gcns).from_seed().to(trainer.device).train()
     run = replace(training, schedule="cosine", budget=None, epochs=1)
     with closing(sampler.batches(0, steps)) as batches:
-        subtrain(part, run.make_optimizer(part.parameters()), batches, run, lambda k: run.rate_at(k, steps))
+        subtrain(part, run.make_optimizer(part.parameters()), batches, run, StepRange(0, steps, steps))
     return part
 
 
@@ -185,7 +186,7 @@ def with_cycles(
     return replace(
         training,
         phases=tuple(Phase(sub_gcns, trained * steps / steps_per_epoch, copies=copies) for steps in lengths),
-        epochs=0,
+        epochs=None,
         budget=None,
         local_steps=max(sum(lengths) // ROUNDS, 1),
         schedule="cosine",
@@ -215,4 +216,4 @@ class Clock:
             replace(phase, epochs=(end - begins) / steps_per_epoch * (int(phase.copies) or phase.sub_gcns))
             for phase, begins, end in zip(training.phases, [0, *ends], ends, strict=False)
         ]
-        return replace(training, phases=tuple(phases), epochs=0)
+        return replace(training, phases=tuple(phases), epochs=None)

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from gistgnn.accounting.costs import Operations, memory_of, moments_of, slice_bytes, theta_bytes
+from gistgnn.accounting.costs import Operations, memory_of, slice_bytes, state_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError, RankLostError
@@ -224,8 +224,10 @@ class Fit(Run):
         partition = gist._partition_of(plan)
         theta, slices = theta_bytes(gist._spec), slice_bytes(gist._full_spec, partition.sizes(plan.draw))
         workers = gist.workers
-        carried = moments_of(plan.training) if plan.training.keeps_moments and gist.sub_gcns > 1 else 0
-        sent = costs(theta, (1 + carried) * sum(slices), workers, plan.local_steps)
+        carried = 0  # bytes of the moments that travel with the sub-GCNs
+        if plan.training.keeps_moments and gist.sub_gcns > 1:
+            carried = state_bytes(gist._full_spec, partition.sizes(plan.draw), plan.training)
+        sent = costs(theta, sum(slices) + carried, workers, plan.local_steps)
         return Result(
             model=gist._scaled(self._running.best()),
             progress=progress,

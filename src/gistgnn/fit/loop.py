@@ -70,10 +70,10 @@ class Loop:
         check_kind("gist", gist, GlobalModel, "a GIST")
         check_flag("higher_is_better", higher_is_better)
         check_kind("saving", saving, Saving, "a Saving", none=True)
-        check_count("rounds", rounds)
-        check_count("evaluate_every", evaluate_every)
+        rounds = check_count("rounds", rounds)
+        evaluate_every = check_count("evaluate_every", evaluate_every)
         if patience is not None:
-            check_count("patience", patience)
+            patience = check_count("patience", patience)
         if validate is None:
             given = {"patience": patience, "evaluate_every": evaluate_every, "higher_is_better": higher_is_better}
             for name, default in {"patience": None, "evaluate_every": 1, "higher_is_better": True}.items():

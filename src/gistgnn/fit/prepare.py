@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from gistgnn.accounting.costs import slice_bytes, too_large
 from gistgnn.distributed import Costs
@@ -18,18 +17,20 @@ from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.standardise import sample_of
+from gistgnn.layout.instance import small_instance
 from gistgnn.nn.scaling import saved_state
 from gistgnn.runners.registry import Runner
 from gistgnn.sampling import FullGraph, Sampler, Sampling, chosen_sampling, training_subgraph, whole_graph
 from gistgnn.schedule import check_phases
 from gistgnn.settings import Phase, Training
 from gistgnn.theta.model_spec import values_of
-from gistgnn.training.loss import make_criterion
+from gistgnn.training.loss import make_criterion, task_of
 from gistgnn.training.metric import NAMED, as_metric
 from gistgnn.training.names import NAMES
-from gistgnn.training.optimizer import check_optimizer
+from gistgnn.training.optimizer import check_optimizer, check_schedule
 from gistgnn.utils.checks import LONGEST, check_flag, check_kind, check_number
 from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +75,10 @@ class Setup:
         self._check()
         gist, variant = self.gist, self.variant
         training = replace(self.given, **variant.settings)
+        imported = training.imported()
         if training.optimizer not in NAMES["optimizer"]:
-            check_optimizer(training)
+            check_optimizer(imported, gist._full_spec.on_meta())
+        check_schedule(imported)
         if variant.independent:
             self.sampling = independent(self.sampling, gist.method)
         graph = gist.ranks.load(partial(self._load, training))
@@ -88,7 +91,7 @@ class Setup:
             # The full model's output is the sum of m outputs, each of which has learned the target. The largest class
             # stays the largest; a number becomes m times as large. One phase makes Θ the mean.
             log.info("the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum")
-            training = replace(training, phases=(Phase(gist.workers, training.epochs),))
+            training = replace(training, phases=(Phase(gist.workers, training.all_epochs),))
         loss = make_criterion(
             training.loss,
             graph.y[graph.train],
@@ -99,8 +102,9 @@ class Setup:
         )
         self.given = training
         # What runners use: the loss is a `Criterion`, or None for the plain cross-entropy.
-        self.training = replace(training, loss=loss, class_weights=None, label_smoothing=0.0)
-        usual = "r2" if graph.regression else "f1_micro" if graph.multi_label else "accuracy"
+        self.training = replace(training.imported(), loss=loss, class_weights=None, label_smoothing=0.0)
+        labels = graph.multi_label and graph.num_classes > 1
+        usual = "r2" if graph.regression else "f1_micro" if labels else "accuracy"
         self.metric = NAMED[usual] if training.metric is None else as_metric(training.metric)  # selects the model
         # The model may have any number of outputs where loss and metric are the user's own.
         self.any_outputs = callable(training.loss) and callable(training.metric)
@@ -120,7 +124,7 @@ class Setup:
             if not any(callable(getattr(callback, hook, None)) for hook in HOOKS):
                 raise InputError(f"callbacks[{place}] is a {type(callback).__name__} without {' or '.join(HOOKS)}")
         if (seconds := self.max_seconds) is not None:
-            check_number("max_seconds", seconds, above=True, below=LONGEST)
+            self.max_seconds = check_number("max_seconds", seconds, above=True, below=LONGEST)
             if self.given.budget is not None:
                 raise InputError(f"max_seconds is {seconds:g}, but a budget limits the time as well: leave one out")
         gist, given = self.gist, self.given
@@ -141,6 +145,7 @@ class Setup:
             graph = from_hetero(graph, standardise=wanted)
         if not isinstance(graph, Graph):
             graph = Graph.from_pyg(graph, regression=_is_regression(getattr(graph, "y", None), training))
+        graph = _as_the_loss_says(graph, training, self.gist)
         for name in ("train", "val"):
             if not getattr(graph, name).any():
                 raise InputError(f"{graph.name} has no {name} nodes: to train, give some to both of train and val")
@@ -180,12 +185,31 @@ def _looks_up(model: nn.Module, x: Tensor) -> bool:
 
 
 def _is_regression(y: Any, training: Training) -> bool:
-    """Whether the numbers of a PyG `Data` are to be predicted: the loss says so, or it is the user's own."""
-    if not isinstance(y, Tensor) or not y.is_floating_point():
-        return False
-    of_classes = training.loss is cross_entropy or isinstance(training.loss, (nn.CrossEntropyLoss, nn.NLLLoss))
-    own = callable(training.loss) and not of_classes and not bool(((y == 0) | (y == 1) | y.isnan()).all())
-    return own or training.loss in ("mse", "l1", "huber")
+    """Whether a PyG `Data` has numbers to be predicted: the loss says so, or is the user's own and they are floats."""
+    if (task := task_of(training.loss)) is not None or training.loss is None:
+        return task == "numbers"
+    return isinstance(y, Tensor) and y.is_floating_point() and not bool(((y == 0) | (y == 1) | y.isnan()).all())
+
+
+def _as_the_loss_says(graph: Graph, training: Training, gist: GlobalModel) -> Graph:
+    """Return a graph with classes or labels as the numbers of a regression, or as one label, if the loss says so."""
+    task = task_of(training.loss)
+    if task == "numbers" and not graph.regression:
+        targets = graph.y.reshape(graph.num_nodes, -1).float()
+        return replace(graph, y=targets, num_classes=targets.shape[1], class_names=(), regression=True)
+    # Two classes and one output are one decision, as in plain torch; its label is the larger class.
+    any_outputs = task is None and (training.loss is None or callable(training.metric))
+    two_classes = not (graph.regression or graph.multi_label) and graph.num_classes == 2
+    if two_classes and task != "classes" and not any_outputs and _outputs(gist) == 1:
+        return replace(graph, y=graph.y.clamp(min=0).float()[:, None], num_classes=1, class_names=())
+    return graph
+
+
+def _outputs(gist: GlobalModel) -> int:
+    """Return how many outputs the model has, by running a small one."""
+    with Stream(0, "outputs"):  # the user's random stream does not move
+        small = small_instance(gist.build, gist.layout, gist.shared, gist.input_axis, 0)
+    return small.reference.shape[1]
 
 
 def make_sampler(gist: GlobalModel, graph: Graph, sampling: Sampling | None, inductive: bool) -> Sampler:

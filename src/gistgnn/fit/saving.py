@@ -15,7 +15,7 @@ from gistgnn.storage.checkpoints import Checkpoint, Checkpoints, Part
 from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import plain
 from gistgnn.theta.theta import Theta
-from gistgnn.utils.checks import check_count, check_flag, check_kind
+from gistgnn.utils.checks import check_count, check_flag, check_kind, set_field
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Saving:
         check_kind("path", self.path, (str, os.PathLike), "the path of a folder")
         object.__setattr__(self, "path", Path(self.path))
         if self.every is not None:
-            check_count("every", self.every)
+            set_field(self, "every", check_count("every", self.every))
         check_flag("resume", self.resume)
         check_kind("config", self.config, dict, "a dict of settings")
 

@@ -243,7 +243,7 @@ def check_labels(
     if y.shape[0] != num_nodes:
         raise InputError(f"y has {y.shape[0]} rows and x has {num_nodes}; expected one row of each per node")
     if num_classes is not None and not regression:
-        check_classes(num_classes, num_nodes)
+        num_classes = check_classes(num_classes, num_nodes)
     if not regression and y.numel() == num_nodes:
         return _single_label(y.reshape(-1), num_classes)
     y = y.reshape(num_nodes, -1)
@@ -256,9 +256,9 @@ def check_labels(
     return y.to(torch.float32).contiguous(), y.shape[1]
 
 
-def check_classes(num_classes: Any, num_nodes: int) -> None:
-    """Refuse a number of classes that the graph cannot teach: the output layer would be large for nothing."""
-    check_count("num_classes", num_classes, least=2, most=max(num_nodes, _CLASSES))
+def check_classes(num_classes: Any, num_nodes: int) -> int:
+    """Return a number of classes; refuse one that the graph cannot teach: a large output layer for nothing."""
+    return check_count("num_classes", num_classes, least=2, most=max(num_nodes, _CLASSES))
 
 
 def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:

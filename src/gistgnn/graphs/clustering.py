@@ -82,8 +82,8 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
     cached. `edges`: by target, or [2, E], row 0 the sources. A value out of range, or METIS failing, is an InputError.
     """
     check_choice("the clustering method", method, METHODS)
-    check_count("clusters", count, most=num_nodes)
-    check_seed(seed)
+    count = check_count("clusters", count, most=num_nodes)
+    seed = check_seed(seed)
     if method == "random":
         dealt = np.empty(num_nodes, np.int64)
         dealt[generator(seed, "clusters").permutation(num_nodes)] = np.arange(num_nodes) * count // num_nodes

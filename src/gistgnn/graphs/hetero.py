@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from gistgnn.errors import InputError
 from gistgnn.graphs.checks import check_features, check_mask, check_room, edges_of_adj_t, naming, to_tensor
 from gistgnn.graphs.standardise import Standardisation
+from gistgnn.utils.checks import as_integer
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
@@ -61,7 +62,8 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
     with naming(f"the HeteroData's {kind!r}"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyG warns where it cannot tell the number
         x, count = data[kind].get("x"), data[kind].num_nodes
-        if not isinstance(count, int) or count < 1:
+        count = as_integer(count)
+        if count is None or count < 1:
             raise InputError(f"num_nodes is {count}; expected x, or num_nodes, an integer above 0")
         ones = torch.ones(count, 1)
         if x is None:

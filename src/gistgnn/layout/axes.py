@@ -20,7 +20,7 @@ from torch.nn.parameter import is_lazy
 
 from gistgnn.errors import InputError, reason
 from gistgnn.sampling.call import signature
-from gistgnn.utils.checks import WIDEST, check_count, shown
+from gistgnn.utils.checks import WIDEST, as_integer, check_count, shown
 
 Build = Callable[[Any], nn.Module]
 Widths = tuple[int, ...]
@@ -256,15 +256,11 @@ def check_widths(widths: Any, input_axis: int | None) -> Widths:
     entries = widths if isinstance(widths, (list, tuple)) else (widths,)
     if not entries:
         raise InputError("widths is missing: give the width of each hidden layer, or one integer for all of them")
-    try:
-        axes = tuple(operator.index(w) for w in entries if not isinstance(w, bool))
-    except TypeError:
-        axes = ()
+    axes = tuple(integer for width in entries if (integer := as_integer(width)) is not None)
     if not axes or len(axes) < len(entries) or min(axes) < 1:
         raise InputError(f"widths is {shown(widths)}, expected an integer >= 1 or a sequence of them")
     for width in axes:
         check_count("a width", width, most=WIDEST)
-    known = type(input_axis) is int and 0 <= input_axis < len(axes)
-    if input_axis is not None and not known:
+    if input_axis is not None and as_integer(input_axis) not in range(len(axes)):
         raise InputError(f"input_axis is {shown(input_axis)}, expected one of 0 to {len(axes) - 1}, or None")
     return axes

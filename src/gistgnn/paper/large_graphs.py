@@ -19,6 +19,8 @@ from gistgnn.utils import duration, mean_sd
 IN_BATCH = 10  # clusters, in the text (A.4)
 CLUSTERS, NODES = 15_000, {"reddit": 232_965, "amazon2m": 2_449_029}  # the paper's c, and the sizes of its graphs
 
+PLAIN: dict[str, Any] = {"schedule": "constant", "optimizer_state": "reset"}  # as in the authors' code
+
 NONE = "–"  # there was no such run, or it has no such number
 COLUMNS = ("ranks", "on ranks: F1", "time of a worker", "of it exchange", "speed-up")
 NOTE_ON_WORKERS = (
@@ -228,7 +230,7 @@ def large_run(
     sampler = ClusterSampling(clusters, clusters_per_batch)
     rounds = epochs * clusters / clusters_per_batch / sub_gcns / local_steps
     every = max(1, round(rounds / evaluations))
-    training = Training(epochs, local_steps, lr=lr, evaluate_every=every)
+    training = Training(epochs, local_steps, lr=lr, evaluate_every=every, **PLAIN)
     return RunConfig(
         dataset, model, sub_gcns, device=device, training=training, sampler=sampler, runner=runner,
         inductive=True, standardise=True,

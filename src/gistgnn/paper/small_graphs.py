@@ -41,9 +41,9 @@ def small_run(
 ) -> RunConfig:
     """Return a run on a small graph, scored after every round; its epochs are split over the sub-GCNs (section 2.2)."""
     epochs, model = experiment.epochs, ModelConfig("gcn", hidden, dropout=DROPOUT)
-    rates: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "schedule": "step"}
+    rates: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "schedule": "step", "optimizer_state": "reset"}
     settings = Training(epochs, local_steps, training="split", evaluate_every=1, **rates)
-    return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings)
+    return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings, standardise=False)
 
 
 def train_all(

@@ -52,7 +52,7 @@ class Ladies(GroupedExperiment):
         if batches == CLUSTERS:
             return large.large_run(dataset, large.graphsage(WIDTH, layers), sub_gcns, self.epochs, zeta, self.device)
         model = ModelConfig("gcn", (WIDTH,) * layers, dropout=DROPOUT)
-        training = Training(self.epochs, zeta, lr=0.001 if reddit else 0.01, evaluate_every=1)
+        training = Training(self.epochs, zeta, lr=0.001 if reddit else 0.01, evaluate_every=1, **large.PLAIN)
         return RunConfig(
             dataset, model, sub_gcns, device=self.device, training=training, sampler=LadiesSampling(), runner="fused",
             inductive=reddit, standardise=reddit,

@@ -19,11 +19,13 @@ from gistgnn.runners.registry import Losses
 from gistgnn.sampling import Batch, Sampler, arguments, calling, forward
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
-from gistgnn.subtrain import MeanLoss, begin_step, loss_of
+from gistgnn.subtrain import MeanLoss, loss_of, trains_on
 from gistgnn.training.names import NAMES, named_as
 from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
+
+NO_BATCH = "the round has no batch to train on"  # so the next one is tried
 
 
 # Without dropout Θ is the in-turn runner's up to rounding, with dropout equal in distribution. It holds all sub-GCNs'
@@ -37,8 +39,8 @@ class Fused:
     def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
         if len(round_.members) > 1 and self.together is None:
             why_not = _why_not(round_, sampler, steps, training)
-            self.together = why_not is None
-            if why_not:
+            self.together = None if why_not == NO_BATCH else why_not is None
+            if self.together is False:
                 log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
         if len(round_.members) < 2 or not self.together:
             return InTurn()(round_, sampler, training, steps, seed)
@@ -50,9 +52,8 @@ class Fused:
             Stream(seed, "dropout", *stream, device=next(round_.subs[0].parameters()).device),
         ):
             for k, batch in enumerate(batches):
-                if batch.loss_nodes.numel():
-                    rate = steps.rate(training, k)
-                    losses.add(torch.cat([group.step(batch, rate) for group in groups]))
+                if trains_on(round_.subs[0], batch, training):
+                    losses.add(torch.cat([group.step(batch, steps, k) for group in groups]))
         for group in groups:
             group.finish()
         if (mean := losses.mean) is None:
@@ -106,9 +107,9 @@ class Group:
                     together = first.clone() if key == "step" else torch.stack([state[key] for state in states])
                     self._optimizer.state[stacked][key] = together
 
-    def step(self, batch: Batch, rate: float) -> Tensor:
-        """Take one step of every member on the batch; return their losses, [members]."""
-        begin_step(self._optimizer, rate)
+    def step(self, batch: Batch, steps: StepRange, k: int) -> Tensor:
+        """Take one step of every member on the batch, the k-th of some; return their losses, [members]."""
+        steps.begin(self._optimizer, self._training, k)
         with self._training.autocast(batch.x.device):
             losses = loss_of(self._stack.logits(batch), batch, self._training)
         losses.sum().backward()
@@ -152,8 +153,9 @@ def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Traini
         return "the input features are partitioned"
     if training.optimizer not in NAMES["optimizer"]:  # what it does to an entry may depend on the others
         return f"the optimizer is {named_as(training.optimizer)}, not one of {', '.join(NAMES['optimizer'])}"
-    with closing(sampler.batches(steps.first, 1)) as batches:
-        batch = next(batches)
+    with closing(sampler.batches(steps.first, steps.count)) as batches:
+        if (batch := next((each for each in batches if trains_on(round_.subs[0], each, training)), None)) is None:
+            return NO_BATCH
     device = batch.x.device
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):

@@ -3,7 +3,6 @@
 import itertools
 import math
 from contextlib import closing
-from functools import partial
 
 from torch.optim import Optimizer
 
@@ -12,7 +11,7 @@ from gistgnn.runners.registry import Losses
 from gistgnn.sampling.sampler import Sampler
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
-from gistgnn.subtrain import MeanLoss, backward, begin_step, subtrain
+from gistgnn.subtrain import MeanLoss, backward, subtrain, trains_on
 from gistgnn.training.names import NAMES
 from gistgnn.utils.random_streams import Stream
 
@@ -33,7 +32,7 @@ class InTurn:
                 closing(batches_of.batches(steps.first, steps.count)) as batches,
                 Stream(seed, "dropout", round_.number, i, device=next(sub.parameters()).device),
             ):
-                loss = subtrain(sub, optimizer, batches, training, partial(steps.rate, training))
+                loss = subtrain(sub, optimizer, batches, training, steps)
             if loss is not None:
                 losses[i] = float(loss)
                 if not math.isfinite(losses[i]):
@@ -61,9 +60,9 @@ class Auto:
         losses = [MeanLoss() for _ in subs]
         with closing(sampler.batches(steps.first, steps.count)) as batches:
             for k, batch in enumerate(batches):
-                if batch.loss_nodes.numel():
+                if trains_on(subs[0], batch, training):
                     for optimizer in optimizers:
-                        begin_step(optimizer, steps.rate(training, k))
+                        steps.begin(optimizer, training, k)
                     for sub, stream, found in zip(subs, streams, losses, strict=True):
                         with stream:
                             found.add(backward(sub, batch, training))

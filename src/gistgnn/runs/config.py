@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gistgnn.baselines.registry import METHODS, UNSPLIT
-from gistgnn.defaults import CHOSEN
+from gistgnn.defaults import DROPOUT, complete
 from gistgnn.errors import InputError, users_code
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
@@ -59,7 +59,7 @@ class ModelConfig:
     hidden: Annotated[
         tuple[int, ...], Setting("width of each hidden layer (of each head, for gat and gatv2)", "D", most=WIDEST)
     ] = (256, 256)
-    dropout: Annotated[float, Setting("on hidden features", below=1.0)] = 0.5
+    dropout: Annotated[float, Setting("on hidden features", below=1.0)] = DROPOUT
     norm: Annotated[
         str, Setting("whole: one mean over all nodes and features", choices=("none", "layer", "batch", "whole"))
     ] = "none"
@@ -126,7 +126,7 @@ class RunConfig:
     init: Annotated[str | None, Setting("begin with the best model of this finished run", "DIR")] = None
     seed: Annotated[int, Setting(least=0, most=LARGEST_SEED)] = 0
     device: str = "cpu"
-    training: Training = field(default=Training(**CHOSEN))
+    training: Training = field(default=Training())  # complete in a configuration
     sampler: "Sampling | None" = None
     runner: Annotated[
         str,
@@ -138,7 +138,7 @@ class RunConfig:
     ] = "auto"
     inductive: Annotated[bool, Setting("train on the subgraph of the training nodes; scores are of all")] = False
     # None: unless they are words (`Standardisation.suits`)
-    standardise: Annotated[bool | None, Setting("scale features to mean 0, deviation 1 over training nodes")] = False
+    standardise: Annotated[bool | None, Setting("scale features to mean 0, deviation 1 over training nodes")] = None
     evaluation: "Evaluation" = field(default_factory=lambda: resolve_name("gistgnn.evaluation:Evaluation")())
     store: Annotated[
         str,
@@ -161,6 +161,8 @@ class RunConfig:
         if self.store == SHARDED:
             object.__setattr__(self, "store", "memory")
             object.__setattr__(self, "share", "rows")
+        training = complete(self.training, self.sub_gcns, self._split_widths)
+        object.__setattr__(self, "training", training)
 
     def as_dict(self) -> dict[str, Any]:
         from gistgnn.sampling import describe
@@ -176,6 +178,13 @@ class RunConfig:
     def partitioned_dims(self) -> set[int]:
         """The dimensions d_l that are split into blocks."""
         return set(range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned)
+
+    @property
+    def _split_widths(self) -> list[int]:
+        """The widths of the hidden layers that are split into blocks."""
+        if self.method in UNSPLIT or self.sub_gcns == 1:
+            return []
+        return [width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims]
 
     @property
     def planned(self) -> "RunConfig":

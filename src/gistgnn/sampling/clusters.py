@@ -169,7 +169,7 @@ class ClusterBatches(RandomBatches):
         precompute: bool = True,
         alone: bool = False,
     ) -> None:
-        check_count("clusters_per_batch", per_batch)
+        per_batch = check_count("clusters_per_batch", per_batch)
         super().__init__(seed, independent=independent)
         ptr = cast(Tensor, whole.cluster_ptr)
         if clusters is not None:

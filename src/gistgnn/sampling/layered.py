@@ -18,7 +18,7 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure
-from gistgnn.utils.checks import check_count, check_kind
+from gistgnn.utils.checks import as_integer, check_count, check_kind, set_field
 from gistgnn.utils.tensors import Array, to_device
 
 Layers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
@@ -37,14 +37,17 @@ class LayeredSampling(Sampling):
     def __post_init__(self) -> None:
         super().__post_init__()
         value: Any = getattr(self, self.per_layer)
-        check_kind(self.per_layer, value, (int, list, tuple), "an integer, or one for each layer")
-        numbers = (value,) if isinstance(value, int) else tuple(value)  # result.json gives a list
-        if not numbers:
+        if (number := as_integer(value)) is not None:
+            set_field(self, self.per_layer, self._checked(number))
+            return
+        check_kind(self.per_layer, value, (list, tuple), "an integer, or one for each layer")  # result.json has a list
+        if not value:
             raise InputError(f"{self.per_layer} is (), expected at least one number")
-        for number in numbers:
-            if number != self.also:
-                check_count(self.per_layer, number)
-        object.__setattr__(self, self.per_layer, value if isinstance(value, int) else numbers)
+        set_field(self, self.per_layer, tuple(map(self._checked, value)))
+
+    def _checked(self, number: Any) -> int:
+        """Return a number of a layer as Python's; raise InputError if it is none."""
+        return number if as_integer(number) == self.also else check_count(self.per_layer, number)
 
     def numbers(self, layers: int | None) -> tuple[int, ...]:
         """Return the setting's number for each layer of a model; None: how many it has is not known."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.sampling.batch import Batch
-from gistgnn.utils.checks import check_choice, check_count
+from gistgnn.utils.checks import check_choice, check_count, set_field
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
 from gistgnn.utils.tensors import Array
@@ -118,7 +118,7 @@ class Sampling(ABC):
         check_choice("batches", self.batches, BATCHES)
         for name in self.counts:
             if (value := getattr(self, name)) is not None:
-                check_count(name, value)
+                set_field(self, name, check_count(name, value))
 
     @abstractmethod
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "RandomBatches":

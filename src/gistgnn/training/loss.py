@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,44 @@ from gistgnn.training.names import find_named, named_as, parameters_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Returns one number or one for each node, of the logits [n, C] and the targets of n nodes."""
+
+
+Task = Literal["numbers", "classes", "labels"]
+
+_TASKS: dict[Task, tuple[Any, ...]] = {
+    "numbers": (
+        "mse", "l1", "huber",
+        F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.poisson_nll_loss,
+        nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.PoissonNLLLoss,
+    ),
+    "classes": (
+        "cross-entropy",
+        F.cross_entropy, F.nll_loss, F.multi_margin_loss,
+        nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss,
+    ),
+    "labels": (
+        "binary-cross-entropy",
+        F.binary_cross_entropy_with_logits, F.multilabel_soft_margin_loss,
+        nn.BCEWithLogitsLoss, nn.MultiLabelSoftMarginLoss,
+    ),
+}  # fmt: skip
+
+
+def task_of(loss: Loss | str | None) -> Task | None:
+    """Return what a loss says of the task: numbers, one class of several, or labels of 0 and 1.
+
+    None: it says nothing, as there is none, or it is the user's own. A `functools.partial` is what it is of.
+    """
+    found = find_named("loss", loss)
+    while isinstance(found, partial):
+        found = found.func
+    for task, losses in _TASKS.items():
+        kinds = tuple(each for each in losses if isinstance(each, type))
+        if isinstance(found, kinds) or any(
+            found is each or (isinstance(found, str) and found == each) for each in losses
+        ):
+            return task
+    return None
 
 
 class Criterion:

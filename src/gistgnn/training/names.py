@@ -13,6 +13,7 @@ from operator import attrgetter
 from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any, Literal, get_args
+from zlib import crc32
 
 from gistgnn.errors import InputError, users_code
 from gistgnn.utils.checks import check_number, shown
@@ -65,6 +66,8 @@ def find_named(setting: str, value: Any) -> Any:
     where, _, name = value.rpartition(":")
     file = os.path.abspath(where) if where.endswith(".py") else None
     added = os.path.dirname(file) if file else os.getcwd()
+    if file:
+        _forget_namesakes(added)
     sys.path.insert(0, added)
     expected = "expected package.module:function, or path/to/file.py:function"
     try:
@@ -79,10 +82,29 @@ def find_named(setting: str, value: Any) -> Any:
     return found
 
 
+_FOLDERS: set[str] = set()  # of users' files
+
+
+def _forget_namesakes(folder: str) -> None:
+    """Let a file find the modules beside it where a file in another folder has imported others of the same names."""
+    namesakes = set()
+    for name, module in sys.modules.items():
+        place, file = os.path.split(getattr(module, "__file__", None) or "")
+        place = os.path.dirname(place) if file == "__init__.py" else place
+        if "." not in name and place in _FOLDERS - {folder}:
+            beside = os.path.join(folder, name)
+            if os.path.isfile(f"{beside}.py") or os.path.isdir(beside):
+                namesakes.add(name)
+    for name in [name for name in sys.modules if name.partition(".")[0] in namesakes]:
+        del sys.modules[name]
+    _FOLDERS.add(folder)
+
+
 @cache
 def _module(path: str) -> ModuleType:
     """Return a file of Python as a module; it runs once."""
-    name = f"gistgnn_own_{os.path.basename(path).removesuffix('.py')}"
+    # Files of the same name in two folders are two modules.
+    name = f"gistgnn_own_{os.path.basename(path).removesuffix('.py')}_{crc32(os.fsencode(path)):08x}"
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -120,6 +142,4 @@ def as_weights(weights: Any) -> Literal["balanced"] | tuple[float, ...]:
         return "balanced"
     with users_code(f"class_weights is {shown(weights)}", expected):
         found = tuple(float(weight) for weight in weights)
-    for weight in found:
-        check_number("a number of class_weights", weight)
-    return found
+    return tuple(check_number("a number of class_weights", weight) for weight in found)

@@ -2,9 +2,11 @@
 
 import inspect
 import math
-from collections.abc import Callable
-from functools import cache, lru_cache
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -27,20 +29,48 @@ MakeScheduler = Callable[..., LRScheduler]
 CLASSES: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
-def check_optimizer(training: Any) -> None:
-    """Raise InputError unless the user's function makes an optimiser that can take a step in a round."""
-    parameter, name, lr = nn.Parameter(torch.zeros(2, 2)), named_as(training.optimizer), training.lr
+def check_optimizer(training: Any, model: nn.Module | None = None) -> None:
+    """Raise InputError unless the user's function makes an optimiser of a model that can take a step in a round."""
+    # Small parameters with as many dimensions as the model's stand for these: Muon takes matrices alone.
+    name, lr = named_as(training.optimizer), training.first_lr
+    dimensions = {"a matrix": 2} if model is None else {each: p.dim() for each, p in model.named_parameters()}
+    parameters = {each: nn.Parameter(torch.zeros([2] * count)) for each, count in dimensions.items()}
     advice = "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
+    if refuses := _refused(training, parameters):
+        tensors = f"{', '.join(refuses[:3])}{' and others' if len(refuses) > 3 else ''}"
+        advice = (
+            f"it refuses {tensors}: give a function of (parameters, lr) with another optimiser for these, or take adamw"
+        )
     with users_code(f"the optimizer {name} cannot be made", advice):
-        made = training.make_optimizer([parameter])
+        made = training.make_optimizer(parameters.values())
     if not isinstance(made, Optimizer):
         raise InputError(f"the optimizer {name} gave a {type(made).__name__}: {advice}")
     if any(group["lr"] != lr for group in made.param_groups):
         rates = ", ".join(f"{group['lr']:g}" for group in made.param_groups)
         raise InputError(f"the optimizer {name} has the learning rate {rates}, not lr, which is {lr:g}: pass lr on")
-    parameter.grad = torch.zeros_like(parameter)
+    for parameter in parameters.values():
+        parameter.grad = torch.zeros_like(parameter)
     with users_code(f"the optimizer {name} cannot take a step", "choose one whose step() needs no closure"):
         made.step()
+    for each, parameter in parameters.items() if training.keeps_moments else ():
+        for key, state in made.state.get(parameter, {}).items():
+            if isinstance(state, torch.Tensor) and state.dim() and state.shape != parameter.shape:
+                raise InputError(
+                    f"the optimizer {name} keeps '{key}' of {each}, whose shape is not the parameter's, so rounds "
+                    "cannot carry it: give optimizer_state='reset', or take adamw"
+                )
+
+
+def _refused(training: Any, parameters: Mapping[str, nn.Parameter]) -> list[str]:
+    """Return the parameters of which no optimiser can be made, if one can be made of others."""
+    kinds: dict[int, bool] = {}
+    for parameter in parameters.values():
+        if parameter.dim() not in kinds:
+            with suppress(Exception):  # a user's function may raise anything
+                training.make_optimizer([parameter])
+                kinds[parameter.dim()] = True
+            kinds.setdefault(parameter.dim(), False)
+    return [name for name, parameter in parameters.items() if any(kinds.values()) and not kinds[parameter.dim()]]
 
 
 @cache
@@ -53,6 +83,8 @@ def eager(kind: Any) -> Callable[..., Optimizer]:
     return type(kind.__name__, (kind,), {**unwrapped, "step": torch.no_grad()(inspect.unwrap(kind.step))})
 
 
+MOST_RECORDS = 32  # that are kept
+TRIED = 100  # steps of a scheduler that is tried before a run
 STEPS = ("total_steps", "T_max")  # arguments of torch's schedulers that are the run's steps if left open
 
 
@@ -67,8 +99,7 @@ def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
     function: Any = find_named("schedule", schedule)
     with users_code(f"the schedule {named_as(schedule)} fails at progress {progress:g}"):
         value = float(function(progress))
-    check_number(f"the factor of the schedule {named_as(schedule)} at progress {progress:g}", value)
-    return value
+    return check_number(f"the factor of the schedule {named_as(schedule)} at progress {progress:g}", value)
 
 
 def scheduler_of(schedule: str | Factor | MakeScheduler) -> MakeScheduler | None:
@@ -77,21 +108,87 @@ def scheduler_of(schedule: str | Factor | MakeScheduler) -> MakeScheduler | None
     return found if callable(found) and parameters_of(found)[:1] == ["optimizer"] else None
 
 
-@lru_cache(maxsize=32)
-def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
-    """Return the learning rates that a scheduler of torch gives to the steps, with one `step()` after each."""
-    # Sub-GCNs have new optimisers in every round, so they are read off once, from an optimiser that trains nothing. The
-    # arguments `STEPS` are the number of steps, unless the user has set them.
-    optimizer = eager(torch.optim.SGD)([torch.nn.Parameter(torch.zeros(1))], lr=lr)
-    given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)
-    failure = f"the schedule {named_as(make)} cannot give the rates of {steps} steps"
-    with users_code(failure, "expected a scheduler that needs the optimizer and the number of steps alone"):
-        scheduler = make(optimizer, **{name: steps for name in STEPS if name in given and given[name].default in empty})
-        rates = []
-        for _ in range(steps):
-            rates.append(float(optimizer.param_groups[0]["lr"]))
-            optimizer.step()
-            scheduler.step()
-    for value in rates:
-        check_number(f"a learning rate of the schedule {named_as(make)}", value)
-    return rates
+class Recorded:
+    """What a scheduler of torch sets in every step of a run, by group of parameters.
+
+    Attributes:
+        columns: for every group the values of each setting that the scheduler changes, such as "lr", "momentum" or
+            "betas", one for each step; and always "lr".
+    """
+
+    def __init__(self, make: MakeScheduler, optimizer: Optimizer, steps: int) -> None:
+        # Sub-GCNs have new optimisers in every round, so a scheduler is run once, on an optimiser with the same groups
+        # that trains nothing. The arguments `STEPS` are the number of steps, unless the user has set them.
+        stand_in = eager(_Still)([_settings(group) for group in optimizer.param_groups], optimizer.defaults)
+        given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)
+        first = [_settings(group) for group in stand_in.param_groups]
+        self.columns: list[dict[str, list[Any]]] = [{"lr": []} for _ in first]
+        failure = f"the schedule {named_as(make)} cannot give the rates of {steps} steps"
+        with users_code(failure, "expected a scheduler that needs the optimizer and the number of steps alone"):
+            scheduler = make(
+                stand_in, **{name: steps for name in STEPS if name in given and given[name].default in empty}
+            )
+            if getattr(scheduler, "optimizer", stand_in) is not stand_in:
+                raise InputError(
+                    f"the schedule {named_as(make)} is of another optimizer: make it of the one it is given"
+                )
+            for step in range(steps):
+                for column, group, before in zip(self.columns, stand_in.param_groups, first, strict=True):
+                    self._record(column, group, before, step)
+                stand_in.step()
+                scheduler.step()
+        for rate in (rate for column in self.columns for rate in column["lr"]):
+            check_number(f"a learning rate of the schedule {named_as(make)}", rate)
+
+    @staticmethod
+    def _record(column: dict[str, list[Any]], group: dict[str, Any], before: dict[str, Any], step: int) -> None:
+        """Add the values of a group in one step; `before` are those without the scheduler."""
+        for name, first in before.items():
+            value = float(group[name]) if name == "lr" else group[name]
+            if name not in column and value is not first and value != first:
+                column[name] = [first] * step
+            if name in column:
+                column[name].append(value)
+
+    def set(self, optimizer: Optimizer, step: int) -> None:
+        """Give an optimiser the settings of a step, counted from 0; after the last one they stay."""
+        for group, column in zip(optimizer.param_groups, self.columns, strict=True):
+            for name, values in column.items():
+                group[name] = values[min(step, len(values) - 1)]
+
+
+class _Still(Optimizer):
+    """Has the groups and defaults of another optimiser, and changes nothing."""
+
+    def __init__(self, groups: list[dict[str, Any]], defaults: dict[str, Any]) -> None:
+        super().__init__([{**group, "params": [nn.Parameter(torch.zeros(1))]} for group in groups], defaults)
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # there is no closure
+        """Do nothing."""
+
+
+def _settings(group: dict[str, Any]) -> dict[str, Any]:
+    """Return what a group of an optimiser has beside its parameters."""
+    return {name: value for name, value in group.items() if name not in ("params", "param_names")}
+
+
+_RECORDS: dict[tuple[Any, ...], Recorded] = {}
+_RECORD_OF: WeakKeyDictionary[Optimizer, Recorded] = WeakKeyDictionary()
+
+
+def recorded(make: MakeScheduler, optimizer: Optimizer, steps: int) -> Recorded:
+    """Return what a scheduler sets in the steps of a run, for an optimiser that has not taken a step yet."""
+    if optimizer not in _RECORD_OF:
+        key = make, repr([_settings(group) for group in optimizer.param_groups]), steps
+        if key not in _RECORDS:
+            if len(_RECORDS) >= MOST_RECORDS:
+                _RECORDS.clear()
+            _RECORDS[key] = Recorded(make, optimizer, steps)
+        _RECORD_OF[optimizer] = _RECORDS[key]
+    return _RECORD_OF[optimizer]
+
+
+def check_schedule(training: Any) -> None:
+    """Raise InputError unless a scheduler that the user brings can be run."""
+    if make := scheduler_of(training.schedule):
+        recorded(make, training.make_optimizer([nn.Parameter(torch.zeros(2, 2))]), TRIED)

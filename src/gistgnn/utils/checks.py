@@ -1,6 +1,7 @@
 """Checks of values, and `Setting`: what a field of a settings class says of its option and the values it may have."""
 
 import math
+import operator
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from functools import cache
@@ -26,23 +27,63 @@ LONGEST_NAME = 255
 _SHOWN = 80  # characters
 
 
-def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> None:
-    """Raise InputError unless a value is an integer from `least` to `most`; `name` is what the message calls it."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} is {shown(value)}, expected an integer >= {least}")
-    if value > most:
-        raise InputError(f"{name} is {shown(value)}, expected an integer from {least} to {most}")
-
-
-def check_number(name: str, value: Any, *, above: bool = False, below: float = math.inf) -> None:
-    """Raise InputError unless a value is an int or a float, finite, >= 0 (> 0 with `above`) and < `below`."""
+def as_integer(value: Any) -> int | None:
+    """Return an integer of Python, NumPy or torch, as `np.int64(4)`, as one of Python; None: it is none, or a flag."""
+    if isinstance(value, bool) or _kind(value) == "bool" or _dimensions(value):
+        return None
     try:
-        finite = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        return operator.index(value)
+    except (TypeError, ValueError, RuntimeError):  # torch's tensors raise all of them
+        return None
+
+
+def as_number(value: Any) -> int | float | None:
+    """Return a number of Python, NumPy or torch, as `np.float32(0.1)`, as one of Python; None: it is none or a flag."""
+    if (integer := as_integer(value)) is not None:
+        return integer
+    if isinstance(value, float) or ("float" in _kind(value) and not _dimensions(value)):
+        return float(value)
+    return None
+
+
+def _kind(value: Any) -> str:
+    """Return the type of a number, an array or a tensor of NumPy or torch, such as "float32"; "" for other objects."""
+    return str(getattr(value, "dtype", "")).removeprefix("torch.")
+
+
+def _dimensions(value: Any) -> int:
+    return int(getattr(value, "ndim", 0))
+
+
+def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
+    """Return a value as an integer of Python.
+
+    Raises:
+        InputError: it is not an integer from `least` to `most`; `name` is what the message calls it.
+    """
+    integer = as_integer(value)
+    if integer is None or integer < least:
+        raise InputError(f"{name} is {shown(value)}, expected an integer >= {least}")
+    if integer > most:
+        raise InputError(f"{name} is {shown(value)}, expected an integer from {least} to {most}")
+    return integer
+
+
+def check_number(name: str, value: Any, *, above: bool = False, below: float = math.inf) -> int | float:
+    """Return a value as a number of Python.
+
+    Raises:
+        InputError: it is not an int or a float that is finite, >= 0 (> 0 with `above`) and < `below`.
+    """
+    number = as_number(value)
+    try:
+        finite = number is not None and math.isfinite(number)
     except OverflowError:  # an integer beyond all floats
         finite = False
-    if not finite or value >= below or value < 0 or (above and value == 0):
+    if number is None or not finite or number >= below or number < 0 or (above and number == 0):
         bound = ("> 0" if above else ">= 0") + (f" and < {below:g}" if below < math.inf else "")
         raise InputError(f"{name} is {shown(value)}, expected a number {bound}")
+    return number
 
 
 def shown(value: Any) -> str:
@@ -109,23 +150,27 @@ class Described:
     optional: bool  # it may be None
     words: tuple[str, ...]
 
-    def check(self, value: Any) -> None:
-        """Raise InputError unless the value is one of the words, or in range; other types than numbers may be any."""
+    def check(self, value: Any) -> Any:
+        """Return the value, numbers as Python's; other types than numbers may be any.
+
+        Raises:
+            InputError: it is neither one of the words nor in range.
+        """
         setting, kind = self.setting, self.kind
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
-            return
+            return value
         if self.words and kind is None:
             check_choice(self.name, value, self.words)
         if self.words and isinstance(value, str):
             words = " or ".join(map(repr, self.words))
             raise InputError(f"{self.name} is {shown(value)}, expected an integer >= {setting.least} or {words}")
         if kind is int:
-            check_count(self.name, value, setting.least, setting.most)
-        elif kind is float:
-            check_number(self.name, value, above=setting.above, below=setting.below)
-        elif get_origin(kind) is tuple:
-            for number in value or ():
-                check_count(self.name, number, setting.least, setting.most)
+            return check_count(self.name, value, setting.least, setting.most)
+        if kind is float:
+            return check_number(self.name, value, above=setting.above, below=setting.below)
+        if get_origin(kind) is tuple:
+            return tuple(check_count(self.name, number, setting.least, setting.most) for number in value or ())
+        return value
 
 
 @cache
@@ -144,6 +189,14 @@ def described(kind: type) -> dict[str, Described]:
 
 
 def check_settings(settings: Any) -> None:
-    """Raise InputError unless every described field of a dataclass has a value that it may have."""
+    """Raise InputError unless every described field of a dataclass has a value that it may have.
+
+    Numbers of NumPy and torch become Python's, so that records are JSON.
+    """
     for name, field in described(type(settings)).items():  # type: ignore[arg-type]  # mypy: a type has no hash
-        field.check(getattr(settings, name))
+        set_field(settings, name, field.check(getattr(settings, name)))
+
+
+def set_field(settings: Any, name: str, value: Any) -> None:
+    """Set a field of a frozen dataclass, in its `__post_init__`."""
+    object.__setattr__(settings, name, value)

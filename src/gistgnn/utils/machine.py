@@ -29,6 +29,8 @@ def usable_device(name: str | torch.device) -> torch.device:
     check_kind("device", name, (str, torch.device), "cpu, cuda or cuda:N")
     try:
         device = torch.device(name)
+        if device.type == "meta":
+            raise ValueError("its tensors have no values")
         torch.empty(0, device=device if device.type != "cuda" else "cpu")  # refuses what this torch has no code for
     except Exception as error:  # torch raises many kinds
         raise InputError(f"device is {shown(name)}, expected cpu, cuda or cuda:N ({reason(error)})") from error
@@ -38,6 +40,14 @@ def usable_device(name: str | torch.device) -> torch.device:
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
+
+
+def require_usual_torch() -> None:
+    """Refuse what a program may have set in torch, and with which no model of ours can train."""
+    if (kind := torch.get_default_dtype()) is not torch.float32:
+        raise InputError(f"torch's default type is {kind}, and features are float32: set_default_dtype(torch.float32)")
+    if torch.get_default_device().type == "meta":
+        raise InputError("torch's default device is meta, whose tensors have no values: set_default_device('cpu')")
 
 
 def processor() -> str:

@@ -19,8 +19,7 @@ def _sequence(seed: int, purpose: str, key: tuple[int, ...]) -> np.random.SeedSe
 
 def check_seed(seed: int) -> int:
     """Return the seed. Raise InputError if it is not an integer from 0 to `LARGEST_SEED`."""
-    check_count("seed", seed, least=0, most=LARGEST_SEED)
-    return seed
+    return check_count("seed", seed, least=0, most=LARGEST_SEED)
 
 
 def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:

@@ -85,7 +85,7 @@ def room_within(memory: int | None) -> int:
     most = max(available_bytes(torch.device("cpu")), _LEAST) if limit_in_force() else 2**63
     if memory is None:
         return min(max(_DEFAULT - held, _DEFAULT // 2), most)
-    check_number("memory", memory, above=True)
+    memory = int(check_number("memory", memory, above=True))
     if memory < held + _LEAST:
         least = f"expected at least {size(held + _LEAST)}: the process takes {size(held)} already"
         raise InputError(f"memory is {size(memory)}; {least}")

@@ -74,11 +74,11 @@ def partition_folder(
     """
     source, target = Path(folder).expanduser(), Path(out).expanduser()
     check_choice("method", method, FOLDER_METHODS)
-    check_seed(seed)
+    seed = check_seed(seed)
     graph = load_folder(source)  # checks the values of nodes
     check_sources(graph.edges.col, graph.num_nodes)
     if clusters is not None:
-        check_count("clusters", clusters, most=graph.num_nodes)
+        clusters = check_count("clusters", clusters, most=graph.num_nodes)
     if graph.cluster_ptr is not None:
         raise InputError(f"{source} is in clusters already: give the folder from which it was made")
     room = room_within(memory)
