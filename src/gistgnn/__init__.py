@@ -21,7 +21,22 @@ __version__ = "0.1.0"
 __all__ = ["GIST", "Callback", "DivergedError", "GistError", "Graph", "InputError", "Log", "Loop", "Metric"]
 __all__ += ["Phase", "RankLostError", "Result", "Round", "Saving", "Training", "load", "load_run"]
 
-__getattr__ = lazy_attributes(__name__)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "gistgnn.errors": ("DivergedError", "GistError", "InputError", "RankLostError"),
+        "gistgnn.fit.callbacks": ("Callback", "Log"),
+        "gistgnn.fit.loop": ("Loop",),
+        "gistgnn.fit.result": ("Result",),
+        "gistgnn.fit.saving": ("Saving",),
+        "gistgnn.gist": ("GIST",),
+        "gistgnn.graphs": ("Graph", "load"),
+        "gistgnn.round": ("Round",),
+        "gistgnn.runs.run_folder": ("load_run",),
+        "gistgnn.settings": ("Phase", "Training"),
+        "gistgnn.training.metric": ("Metric",),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -16,4 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DataParallel", "Ensemble", "LocalSGD"]
 
-__getattr__ = lazy_attributes(__name__)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "gistgnn.baselines.data_parallel": ("DataParallel",),
+        "gistgnn.baselines.ensemble": ("Ensemble",),
+        "gistgnn.baselines.local_sgd": ("LocalSGD",),
+    },
+)

@@ -33,4 +33,13 @@ MODELS: "Registry[type[GNN]]" = Registry(
 WITH_HEADS = ("gat", "gatv2")
 """The names of the models that have attention heads."""
 
-__getattr__ = lazy_attributes(__name__)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "gistgnn.nn.adjacency": ("Adjacency",),
+        "gistgnn.nn.convolutions": ("GCN", "GIN", "GraphSAGE"),
+        "gistgnn.nn.gat": ("GAT", "GATv2"),
+        "gistgnn.nn.gnn": ("GNN", "Layer", "members_of"),
+        "gistgnn.nn.sparse": ("SparseMatrix",),
+    },
+)

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from gistgnn.report.pages import experiment_page
 
 __all__ = ["COSTLY", "REPORT", "Chart", "Series", "experiment_page", "write_report"]
-__getattr__ = lazy_attributes(__name__)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "gistgnn.report.charts": ("Chart", "Series"),
+        "gistgnn.report.pages": ("experiment_page",),
+    },
+)
 
 REPORT = "report.html"
 

@@ -24,4 +24,16 @@ __all__ += ["SaintWalkSampling", "Sampler", "Sampling", "arguments", "calling", 
 __all__ += ["describe", "expected_batch", "forward", "from_description", "named_sampling", "training_subgraph"]
 __all__ += ["whole_graph"]
 
-__getattr__ = lazy_attributes(__name__)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "gistgnn.sampling.batch": ("Batch", "training_subgraph", "whole_graph"),
+        "gistgnn.sampling.call": ("arguments", "check_fits", "forward", "multiplying"),
+        "gistgnn.sampling.clusters": ("AutoSampling", "ClusterBatches", "ClusterSampling", "chosen_sampling"),
+        "gistgnn.sampling.ladies_fastgcn": ("FastGCNSampling", "LadiesSampling"),
+        "gistgnn.sampling.layered": ("NeighborSampling",),
+        "gistgnn.sampling.registry": ("SAMPLERS", "describe", "from_description", "named_sampling"),
+        "gistgnn.sampling.saint": ("SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"),
+        "gistgnn.sampling.sampler": ("FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"),
+    },
+)

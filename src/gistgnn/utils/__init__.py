@@ -11,4 +11,11 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskProgress", "describe_machine", "duration", "mean_sd", "plural", "size"]
 
-__getattr__ = lazy_attributes(__name__)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "gistgnn.utils.console": ("TaskProgress",),
+        "gistgnn.utils.formats": ("duration", "mean_sd", "plural", "size"),
+        "gistgnn.utils.machine": ("describe_machine",),
+    },
+)

@@ -1,11 +1,7 @@
 """Names that are imported when they are first used, so that the command line can list them without importing torch."""
 
-import ast
-import sys
 from collections import UserDict
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
@@ -20,18 +16,19 @@ class Registry(UserDict[str, Any], Generic[T]):
         return found
 
 
-def lazy_attributes(package: str) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__``: the imports of its ``if TYPE_CHECKING`` happen when a name is first used."""
+def lazy_attributes(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__``, which imports a name when it is first used.
 
-    @cache
-    def homes() -> dict[str, str | None]:
-        source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
-        imports = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom))
-        return {each.name: node.module for node in imports for each in node.names}
+    Args:
+        package: the package's name.
+        homes: by module the names that the package takes from it, as its ``if TYPE_CHECKING`` imports them for readers
+            and type checkers; a test compares the two.
+    """
+    home_of = {name: module for module, names in homes.items() for name in names}
 
     def get(name: str) -> Any:
-        if name.startswith("__") or name not in homes():
+        if name not in home_of:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return resolve_name(f"{homes()[name]}:{name}")
+        return resolve_name(f"{home_of[name]}:{name}")
 
     return get

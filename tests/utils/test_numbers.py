@@ -1,0 +1,95 @@
+"""Numbers of NumPy and torch are taken wherever a number is expected, and records have Python's."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gistgnn import GIST, InputError, Loop, Phase, Saving, Training
+from gistgnn.baselines import DataParallel, LocalSGD
+from gistgnn.evaluation import Evaluation
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.sampling import SAMPLERS, ClusterSampling, NeighborSampling, describe
+from gistgnn.utils.checks import as_integer, as_number, described
+from tests.helpers.fitting import GRAPH, gcn, same, theta
+
+INTEGERS = [np.int64, np.int32, np.uint8, np.array, torch.tensor]
+FLOATS = [np.float64, np.float32, np.float16, np.array, torch.tensor]
+
+
+@given(value=st.integers(0, 200), kind=st.sampled_from(INTEGERS))
+def test_integers(value: int, kind: Any) -> None:
+    assert (as_integer(kind(value)), type(as_integer(kind(value)))) == (value, int)
+    assert type(as_number(kind(value))) is int
+
+
+@given(value=st.sampled_from([0.5, 0.25, 3.0]), kind=st.sampled_from(FLOATS))
+def test_floats(value: float, kind: Any) -> None:
+    assert (as_number(kind(value)), type(as_number(kind(value)))) == (value, float)
+    assert as_integer(kind(value)) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, np.True_, torch.tensor(True), np.array([3]), torch.tensor([3]), "3", None, 3j, np.array("3"), [3]],
+    ids=repr,
+)
+def test_flags_and_others_are_no_numbers(value: Any) -> None:
+    assert as_integer(value) is None
+    assert as_number(value) is None
+
+
+SETTINGS: list[tuple[Any, dict[str, Any]]] = [(Training, {}), (ModelConfig, {}), (RunConfig, {"dataset": "x"})]
+NUMBERS = [
+    (kind, needed, field)
+    for kind, needed in SETTINGS
+    for field in described(kind).values()
+    if field.kind in (int, float)
+]
+
+
+@pytest.mark.parametrize(("kind", "needed", "field"), NUMBERS, ids=lambda each: getattr(each, "name", ""))
+def test_every_number_of_the_settings(kind: Any, needed: dict[str, Any], field: Any) -> None:
+    more = {"optimizer": "sgd"} if field.name == "momentum" else {}
+    for make, value in (
+        [(np.int64, 2), (torch.tensor, 2)] if field.kind is int else [(np.float32, 0.5), (np.array, 0.5)]
+    ):
+        found = getattr(kind(**needed, **more, **{field.name: make(value)}), field.name)
+        assert (found, type(found)) == (value, field.kind)
+    with pytest.raises(InputError, match=f"^{field.name} is "):
+        kind(**needed, **more, **{field.name: np.True_})
+
+
+def test_a_run_of_numpy_s_numbers_is_that_of_python_s() -> None:
+    def trained(i: Any, f: Any) -> tuple[Any, str]:
+        gist = GIST(gcn(), [i(8), i(7)], i(2), seed=i(3), whole=[i(1)])
+        sampler = ClusterSampling(i(4), i(2), method="random")
+        settings = {"epochs": i(6), "lr": f(0.25), "local_steps": i(2), "evaluate_every": i(1), "patience": i(9)}
+        result = gist.fit(GRAPH, sampler=sampler, max_seconds=f(64), progress=False, **settings)
+        return theta(gist), json.dumps(result.config)
+
+    (expected, record), (found, other) = trained(int, float), trained(np.int64, np.float32)
+    assert same(expected, found)
+    assert record == other
+
+
+def test_other_arguments(tmp_path: Any) -> None:
+    i = np.int64
+    assert json.dumps(asdict(Phase(i(2), np.float32(2.5), lr=np.float32(0.5), redraw_every=i(1), copies=i(0))))
+    assert json.dumps(asdict(Evaluation("parts", parts=i(4), sample=i(2))))
+    assert json.dumps(
+        [describe(NeighborSampling(fanouts=i(3), batch_size=i(5))), describe(NeighborSampling((i(3), 2)))]
+    )
+    for name, kind in SAMPLERS.items():
+        counts = {count: i(2) for count in kind.counts if count not in ("clusters",)}
+        assert json.dumps(describe(kind(**counts))), name
+    assert type(Saving(tmp_path, every=i(4)).every) is int
+    gist = GIST(gcn(), (8, 7), i(2), seed=torch.tensor(3))
+    assert len(Loop(gist, i(2), lambda model: 1.0, evaluate_every=i(1), patience=i(3))) == 2
+    assert len([*gist.rounds(i(2))]) == 2
+    assert {type(method(gcn(), (8, 7), i(2)).workers) for method in (DataParallel, LocalSGD)} == {int}
