@@ -169,21 +169,30 @@ class Notes:
         self._setup = setup
 
     def on_fit_begin(self, run: Run) -> None:
-        gist, schedule = run.gist, run.schedule
-        zero = schedule.plan(0).training.cross_weights == "zero"  # then nothing untrained is in the model
-        over = run.progress.rounds >= schedule.rounds
-        if zero or over or not self._setup.variant.merges or not gist.ranks.leads:
-            return
-        counts = coverage_of(gist._full_spec, gist.partition, schedule.draws(schedule.rounds))["counts"]
-        if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
+        schedule = run.schedule
+        if run.progress.rounds < schedule.rounds and (share := self._untrained(run, schedule.rounds)) > MOST_UNTRAINED:
             rounds = "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds"
             said = f"{100 * share:.1f} % of the parameters will never be trained: they lie between blocks in {rounds}; "
             log.warning("%sraise --epochs, lower --local-steps, or end with a phase of one sub-GCN", said)
+
+    def _untrained(self, run: Run, rounds: int) -> float:
+        """Return the share of the parameters that some rounds are expected to leave untrained, if they are used."""
+        gist, schedule = run.gist, run.schedule
+        zero = schedule.plan(0).training.cross_weights == "zero"  # then nothing untrained is in the model
+        if zero or not self._setup.variant.merges or not gist.ranks.leads:
+            return 0.0
+        counts = coverage_of(gist._full_spec, gist.partition, schedule.draws(rounds))["counts"]
+        return float(counts.get("0", 0.0))
 
     def on_fit_end(self, run: Run, result: Result) -> None:
         progress, metric, names = run.progress, self._setup.metric, self._setup.graph.class_names
         if not run.gist.ranks.leads:
             return
+        if progress.stopped_early and (share := self._untrained(run, progress.rounds)) > MOST_UNTRAINED:
+            log.warning(
+                "%.1f %% of the parameters have never been trained: the run has ended after %s of %s rounds, by %s",
+                100 * share, f"{progress.rounds:,}", f"{run.schedule.rounds:,}", progress.stopped_by,
+            )  # fmt: skip
         scored = [each for each in progress.history if each["validation"] is not None]
         before = [each["validation"] for each in scored if each["round"] <= (1 - LATE) * progress.rounds]
         if before and not progress.stopped_early and progress.best_round == progress.rounds:
