@@ -119,7 +119,7 @@ class FixedReadout(InOut):
 )
 def test_a_model_that_is_no_mean_is_refused(build: Callable[[Any], nn.Module]) -> None:
     widths = (6, 9) if build is MIXED[0] else (8,)
-    with refused(f"build({widths})", "mean of its sub-GCNs", "use cross_weights 'random' and no phases"):
+    with refused(f"build({widths})", "mean of its sub-GCNs", "sub_gcns=1"):
         readout_of(build, widths)
 
 
