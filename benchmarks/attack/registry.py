@@ -8,17 +8,19 @@ from benchmarks.attack.models import models
 from benchmarks.attack.options import options
 from benchmarks.attack.python import python
 from benchmarks.attack.runs import foreign, kills, ranks, streams
+from benchmarks.attack.tables import tables
 
 KINDS: dict[str, tuple[int, Kind]] = {
-    "options": (26, options),
-    "files": (20, files),
-    "folders": (12, folders),
-    "python": (13, python),
-    "models": (14, models),
+    "options": (18, options),
+    "files": (14, files),
+    "folders": (10, folders),
+    "python": (10, python),
+    "models": (12, models),
     "changed": (8, changed),
-    "damage": (16, damage),
-    "ranks": (4, ranks),
-    "kills": (4, kills),
-    "streams": (3, streams),
+    "tables": (6, tables),
+    "damage": (12, damage),
+    "ranks": (3, ranks),
+    "kills": (3, kills),
+    "streams": (2, streams),
     "foreign": (2, foreign),
 }

@@ -123,7 +123,7 @@ def test_scores_over_a_sample(cli: Cli, as_json: Json, own_graph: Path) -> None:
     assert as_json("evaluate", "run", "--parts", 4)["evaluation"] == {"method": "parts", "exact": False, "parts": 4}
     assert "approximate, by 3 of 4 parts" in cli("evaluate", "run").stdout
     assert "40 nodes written to p.csv (approximate, by 4 parts)" in cli("predict", "run", "--output", "p.csv").stderr
-    refused(cli, "sample was 3, now None", *TRAIN, *PARTS, "--resume")
+    refused(cli, "'sample': 3", *TRAIN, *PARTS, "--resume")
     few = cli(*TRAIN, "--overwrite", "--evaluation", "parts", "--parts", 20, "--parts-sample", 1)
     assert "parts has no validation node: raise the sample" in few.stderr
 

@@ -19,6 +19,7 @@ from gistgnn.cli.training_options import config_from_args, given_sub_gcns
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.nn import GCN
+from gistgnn.nn.scaling import saved_state
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import AutoSampling, ClusterSampling
 from gistgnn.settings import Training
@@ -147,7 +148,7 @@ def test_python_has_the_defaults_of_the_command(tmp_path: Path, cli: Cli) -> Non
     for options, keywords, norm in ((("--epochs", 8), {"epochs": 8}, "none"), (in_phases, {"phases": phases}, "layer")):
         assert cli("train", *options, "--hidden", 32, "--out", "run", "--overwrite").returncode == 0
         gist = GIST(lambda widths, norm=norm: GCN(64, widths, 10, dropout=0.2, norm=norm), (32,))
-        found = gist.fit(graph, progress=False, **keywords).model.state_dict()
+        found = saved_state(gist.fit(graph, progress=False, **keywords).model)
         expected = load_file("run/model.safetensors")
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[name], value) for name, value in expected.items())

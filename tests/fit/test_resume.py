@@ -75,15 +75,15 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: 
     assert run(tmp_path, saving=saving, **options) == run(None, **{**options, "store": "memory"})
 
 
-def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
-    def killed() -> bool:
+def test_a_run_that_ctrl_c_ends_goes_on_from_its_last_round(tmp_path: Path) -> None:
+    def interrupted() -> bool:
         raise KeyboardInterrupt
 
     path = tmp_path / "checkpoints"
     asked = iter(range(1000))
     with pytest.raises(KeyboardInterrupt):
-        fit(make(), callbacks=[InterruptWhen(lambda: next(asked) == 4 and killed())], saving=Saving(path, every=2))
-    assert [place.name for place in Checkpoints(path).whole()] == ["round-00000002", "round-00000004"]
+        fit(make(), callbacks=[InterruptWhen(lambda: next(asked) == 4 and interrupted())], saving=Saving(path, every=2))
+    assert [place.name for place in Checkpoints(path).whole()] == ["round-00000004", "round-00000005"]
     assert run(None, saving=Saving(path, resume=True)) == unbroken()
 
 

@@ -1,6 +1,7 @@
 """Graph folders in the order of their clusters."""
 
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def assert_renumbered(source: Path, made: Path) -> None:
     node, ptr = (torch.from_numpy(np.load(made / f"{name}.npy")) for name in ("node", "cluster_ptr"))
     assert all((node[begin:end].diff() > 0).all() for begin, end in pairwise(ptr))
     one, other = load(made), renumbered(load(source), Clusters(node, ptr))
-    assert_equal(one, other)
+    assert_equal(replace(one, cluster_ptr=None), other)  # which has no clusters
     assert one.name == other.name
 
 

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 ModelLayer = Callable[..., Tensor]
 
 _MOST = 2**30  # bytes of a block: in a larger one, few more nodes share their sources
+_MANY = 1000  # tensors of the widest layer, for every node and edge: no model has as many at a time
 _CLOSE = 1e-3  # of the largest output: how far layers in blocks may be from the model's forward
 
 
@@ -216,6 +217,9 @@ def _plan(costs: list[RowCosts], batch: Batch, budget: Budget) -> LayerPlan:
 def note_whole(model: nn.Module, batch: Batch, limit: int, why: str) -> None:
     """Log a note if a pass over the whole graph takes more than ``limit`` bytes; ``why`` it takes the whole."""
     model = getattr(model, "_orig_mod", model)
+    widest = max((max(p.shape, default=1) for p in model.parameters()), default=1)
+    if _MANY * widest * (len(batch.x) + batch.adj.num_edges) * batch.dtype.itemsize < limit:
+        return  # nothing to measure, which takes a while
     needed = 0
     tensors = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     with suppress(Exception), torch.random.fork_rng(devices=[]):  # a model may need the graph itself

@@ -193,7 +193,8 @@ def write_result(folder: Path, record: dict[str, Any], model: nn.Module) -> dict
 
     with replacing(folder / MODEL) as path:
         described = json.dumps(record.get("fingerprint", {}).get("model", {}))  # for whoever has this file alone
-        digest = write_tensors(path, saved_state(model), {"format": "pt", "model": described})
+        # One entry: safetensors writes several in any order, and equal runs write equal files.
+        digest = write_tensors(path, saved_state(model), {"model": described})
     write_report(folder / REPORT, run_page(record))
     listed = {"version": VERSION, **record, "files": {MODEL: digest}}
     write_json(folder / RESULT, listed, indent=2)

@@ -40,6 +40,7 @@ __getattr__ = lazy_attributes(
         "gistgnn.nn.convolutions": ("GCN", "GIN", "GraphSAGE"),
         "gistgnn.nn.gat": ("GAT", "GATv2"),
         "gistgnn.nn.gnn": ("GNN", "Layer", "members_of"),
+        "gistgnn.nn.scaling": ("ScaledModel",),
         "gistgnn.nn.sparse": ("SparseMatrix",),
     },
 )

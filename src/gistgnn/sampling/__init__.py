@@ -28,7 +28,7 @@ __getattr__ = lazy_attributes(
     __name__,
     {
         "gistgnn.sampling.batch": ("Batch", "training_subgraph", "whole_graph"),
-        "gistgnn.sampling.call": ("arguments", "check_fits", "forward", "multiplying"),
+        "gistgnn.sampling.call": ("arguments", "calling", "check_fits", "forward"),
         "gistgnn.sampling.clusters": ("AutoSampling", "ClusterBatches", "ClusterSampling", "chosen_sampling"),
         "gistgnn.sampling.ladies_fastgcn": ("FastGCNSampling", "LadiesSampling"),
         "gistgnn.sampling.layered": ("NeighborSampling",),

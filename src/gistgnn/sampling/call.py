@@ -163,7 +163,8 @@ def arguments(model: nn.Module, batch: Batch, *, private: bool = False) -> Argum
     writes = None if private else _writes(model)
     copies = frozenset(tensors if writes is None else tensors & writes)
     values |= {name: values[name].clone() for name in copies}
-    if takes.structure == "adj" and "x" in copies:  # Ā x may be that of a larger graph, and is kept
+    if "x" in copies and takes.structure == "adj" and batch.adj.is_constant(batch.x):
+        # What is kept of Ā x may be that of a larger graph.
         values["edge_index"] = batch.adj.with_cached_products(values["x"], partial(_product_of, batch))
     names = {"x": takes.x_name, "edge_index": takes.structure_name}
     by_name = {names.get(name) or name: value for name, value in values.items() if names.get(name, name)}

@@ -47,7 +47,9 @@ class LayeredSampling(Sampling):
 
     def _checked(self, number: Any) -> int:
         """Return a number of a layer as Python's; raise InputError if it is none."""
-        return number if as_integer(number) == self.also else check_count(self.per_layer, number)
+        if self.also is not None and as_integer(number) == self.also:
+            return number
+        return check_count(self.per_layer, number)
 
     def numbers(self, layers: int | None) -> tuple[int, ...]:
         """Return the setting's number for each layer of a model; None: how many it has is not known."""
