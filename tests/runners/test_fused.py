@@ -146,8 +146,9 @@ FALLING_BACK: list[tuple[Case, str]] = [
 
 @pytest.mark.parametrize(("case", "why"), FALLING_BACK)
 def test_what_vmap_cannot_do_trains_in_turn(case: Case, why: str) -> None:
+    gist = GIST(*case, 2)
     with logged() as notes:
-        fused = trained(Fused(), GIST(*case, 2), FULL, SGD)
+        fused = trained(Fused(), gist, FULL, SGD)
     expected = trained(InTurn(), GIST(*case, 2), FULL, SGD)
     (note,) = notes  # of two rounds
     assert note.startswith(f"the sub-GCNs train in turn, not fused: {why}")
