@@ -112,7 +112,7 @@ def _check_a_killed_run(cli: Cli, out: Path) -> None:
     before = contents(out / "checkpoints")
     assert "holds an unfinished run: add --resume" in cli(*RUN, "--out", "run").stderr
     other = cli(*RUN, "--out", "run", "--resume", "--store", "disk", "--dropout", 0)
-    assert "is of another run: dropout was 0.2, now 0.0; " in other.stderr
+    assert "is of another run: dropout of the model was 0.2, now 0.0; " in other.stderr
     assert contents(out / "checkpoints") == before != {}
 
 
@@ -172,7 +172,7 @@ def test_a_round_that_is_too_long_is_lost_and_the_checkpoint_stays(
     process = begun("--overwrite", "--local-steps", 20, "--epochs", 100_000, "--grace", 0.001)
     assert "did not end within 0.001 s" in stop(process, signal.SIGUSR1)
     assert Checkpoints(tmp_path / "run/checkpoints").newest()
-    assert "is of another run: epochs was 100000" in cli(*SHORT, "--out", "run", "--resume").stderr
+    assert "is of another run: widths was [64, 64], now [16]" in cli(*SHORT, "--out", "run", "--resume").stderr
     assert cli(*SHORT, "--out", "run", "--overwrite").returncode == 0
 
 
