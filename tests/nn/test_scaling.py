@@ -131,6 +131,18 @@ def test_files_have_the_names_of_the_model_and_are_read_again(tmp_path: Any) -> 
         assert torch.equal(again.scaling.mean, result.model.scaling.mean)
 
 
+def test_a_state_that_is_loaded_into_one_model_changes_no_other_one() -> None:
+    given = graph()
+    gist = GIST(Net, 8, 2)
+    result = gist.fit(given, **OPTIONS)
+    first, second = gist.model(), gist.model()
+    expected = second(given.x, given.edge_index)
+    first.load_state_dict({name: value + 1 for name, value in first.state_dict().items()})
+    assert torch.equal(gist.model()(given.x, given.edge_index), expected)
+    assert torch.equal(second(given.x, given.edge_index), expected)
+    assert not torch.equal(first.scaling.mean, result.model.scaling.mean)
+
+
 def test_the_members_of_an_ensemble_scale() -> None:
     given = graph()
     result = Ensemble(Net, 8, 2).fit(given, **{**OPTIONS, "epochs": 4})

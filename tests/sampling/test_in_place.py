@@ -266,3 +266,43 @@ def test_fit_trains_the_same_with_operations_in_place_and_leaves_the_graph(runne
     assert all(torch.equal(first[name], second[name]) for name in second)
     batch_after = whole_graph(tiny_graph(NODES))
     assert torch.equal(batch_after.x, x)
+
+
+def in_place_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    targets.mul_(0.9).add_(0.05)
+    return F.binary_cross_entropy_with_logits(logits, targets)
+
+
+def plain_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(logits, targets * 0.9 + 0.05)
+
+
+class Writer:
+    """Writes into what callbacks get."""
+
+    def on_evaluation(self, run: Any, entry: dict[str, Any]) -> None:
+        entry.clear()
+
+
+def shifted_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
+    right = (logits.gt(0) == targets.bool()).float().mean()
+    logits.fill_(-1.0)
+    targets.fill_(0)
+    return right
+
+
+@pytest.mark.parametrize("runner", ["auto", "fused"])
+def test_losses_metrics_and_callbacks_may_write_into_what_they_get(runner: Any) -> None:
+    graph = tiny_graph(NODES, multi_label=True)
+    before = graph.y.clone()
+    results = []
+    for loss in (in_place_loss, plain_loss):
+        options = {**PLAIN, "epochs": 6, "local_steps": 2, "progress": False, "runner": runner, "loss": loss}
+        gist = GIST(lambda width: GCN(FEATURES, (width,), CLASSES), 8, 2)
+        results.append(gist.fit(graph, metric=shifted_accuracy, callbacks=[Writer()], **options))
+    assert torch.equal(graph.y, before)
+    first, second = results
+    assert [entry["validation"] for entry in first.history] == [entry["validation"] for entry in second.history]
+    assert first.history[0]["round"] == 1
+    states = (first.model.state_dict(), second.model.state_dict())
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())

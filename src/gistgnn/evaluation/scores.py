@@ -317,7 +317,7 @@ def score_of_outputs(metric: Metric, logits: Tensor, targets: Tensor) -> float:
         raise InputError(f"it needs nodes with and without each class, and all or none of these have class {which}")
     if metric is NAMED["r2"] and len(targets) < 2:
         raise InputError(f"it needs two nodes, and there is {len(targets)}")
-    return metric(logits, targets)
+    return metric(logits.clone(), targets.clone())  # a function of the user's may write into them
 
 
 def _undecided(targets: Tensor, classes: int) -> list[int]:

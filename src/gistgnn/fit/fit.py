@@ -284,7 +284,7 @@ class Fit(Run):
                 entry["metric"] = metric.name
             progress.history.append(entry)
             self._longest_evaluation = max(self._longest_evaluation, time.perf_counter() - begun)
-            self._call("on_evaluation", entry)
+            self._call("on_evaluation", dict(entry))  # a copy: what a callback writes into it is no history
 
     def _restore(self, saver: Saver) -> None:
         prepared = self.progress

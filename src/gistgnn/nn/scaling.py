@@ -98,7 +98,10 @@ def plain_model(model: nn.Module) -> nn.Module:
 
 def scaled_model(model: nn.Module, scaling: Standardisation | None) -> nn.Module:
     """Return a model that scales its features; the model itself if there is nothing to scale."""
-    return model if scaling is None else ScaledModel(FeatureScaling(scaling.mean, scaling.std), model)
+    if scaling is None:
+        return model
+    # Copies: a state that is loaded into one model changes no other one.
+    return ScaledModel(FeatureScaling(scaling.mean.clone(), scaling.std.clone()), model)
 
 
 def scales_input(model: nn.Module) -> bool:

@@ -78,7 +78,7 @@ class Criterion:
     def __call__(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the mean over the nodes, or the sum with weights [n], from logits [n, C]; [m] from [m, n, C]."""
         if logits.dim() == 3:  # the loss is the user's code, so it sees one sub-GCN at a time
-            return torch.stack([self(each, targets, weights) for each in logits])
+            return torch.stack([self(each, targets.clone(), weights) for each in logits])  # it may write into them
         found, nodes = (self._loss if weights is None else self._each)(logits, targets), len(targets)
         fitting = [(), (nodes,), (nodes, 1)]  # no others: broadcasting is a common mistake
         fitting += [logits.shape] if targets.dim() == 2 else []
