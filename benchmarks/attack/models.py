@@ -183,6 +183,8 @@ def _compare(steps: list[_Step], seed: int, training: bool) -> str:
 def _close(one: tuple[Tensor, list[Tensor | None]], other: tuple[Tensor, list[Tensor | None]]) -> bool:
     if not torch.allclose(one[0], other[0], rtol=1e-9, atol=1e-9, equal_nan=True):
         return False
+    if not other[1]:  # torch refuses the gradient of messages, where a product needs nothing that was overwritten
+        return True
     if len(one[1]) != len(other[1]):
         return False
     pairs = zip(one[1], other[1], strict=True)
