@@ -15,7 +15,6 @@ from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
 from gistgnn.layout.axes import Build, Widths, check_widths
-from gistgnn.layout.behaviour import check_behaviour
 from gistgnn.layout.check import infer_layout
 from gistgnn.nn.scaling import scaled_model
 from gistgnn.partition import Blocks, Partition
@@ -84,9 +83,6 @@ class GlobalModel:
         self.input_axis = None if input_axis is None else operator.index(input_axis)
         splits = sub_gcns != 1 and not set(fixed).issuperset(range(len(self.widths)))
         self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=self.input_axis, splits=splits)
-        if self.layout.refusal is None:  # otherwise there is no small model to try
-            unused = check_behaviour(build, self.layout, shared=self.shared, input_axis=self.input_axis)
-            self.layout = replace(self.layout, unused=unused)
         features = self.layout.features(self.widths)
         self.ranks: World = ranks or Alone()
         m = 1 if sub_gcns is None else sub_gcns
@@ -185,7 +181,7 @@ class GlobalModel:
     @contextmanager
     def _unchanged_if_refused(self) -> Iterator[None]:
         """If the block fails before its first round begins, leave the model as it was: Θ, scaling, the next round."""
-        names = ("_theta", "next_round", "scaling", "_mean", "_has_begun", "_was_resumed")
+        names = ("_theta", "_full_spec", "next_round", "scaling", "_mean", "_has_begun", "_was_resumed")
         self._before = {name: getattr(self, name) for name in names}
         try:
             yield
@@ -286,12 +282,17 @@ class GlobalModel:
             self.next_round = self.theta.place.round = 0
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
-        replaced = 0
-        if self._theta is not None and self.store.place.holds != "disk":
-            replaced = sum(tensor.nbytes for tensor in self._theta.place.tensors.values())
-        require_theta_fits(spec, self.store, self.ranks.count, replaced)
-        if replaced:
-            self._theta = None  # frees its memory for the new one
+        try:
+            require_theta_fits(spec, self.store, self.ranks.count)
+        except InputError:
+            if self._theta is None or self.store.place.holds == "disk":
+                raise
+            # Both do not fit. If the new Θ fits alone, the earlier one goes now, though the run may still be refused.
+            earlier = sum(tensor.nbytes for tensor in self._theta.place.tensors.values())
+            require_theta_fits(spec, self.store, self.ranks.count, earlier)
+            self._theta = None
+            if self._before is not None:
+                self._before |= {"_theta": None, "next_round": 0, "_has_begun": False, "_was_resumed": False}
         with torch.inference_mode(False):  # rounds write into it, whatever mode it was made in
             return Theta.make(self.store, spec, self.ranks, replace=anew)
 

@@ -3,21 +3,27 @@
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import torch
 
 from gistgnn import GIST
+from gistgnn.accounting import costs
 from gistgnn.accounting.costs import theta_bytes
+from gistgnn.errors import InputError
 from gistgnn.estimate import Resources
 from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.conversion.converting import room_within
+from gistgnn.theta.theta import Theta
 from gistgnn.utils import limits, process_memory
 from gistgnn.utils.limits import MemoryLimit, memory_limits, smallest_limit, usable_cpus
 from tests.helpers.fitting import gcn
+from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
 GIB, MIB = 2**30, 2**20
@@ -177,6 +183,35 @@ def test_a_theta_that_is_replaced_makes_room_for_the_next(monkeypatch: pytest.Mo
     _ = gist.theta
     monkeypatch.setattr(process_memory, "smallest_limit", lambda: MemoryLimit(GIB, 0))
     gist._make_theta(gist._full_spec, anew=True)
+
+
+def test_a_second_run_gives_up_the_earlier_theta_only_where_both_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_round(gist: GIST, **options: Any) -> None:
+        gist.fit(tiny_graph(), epochs=1, progress=False, **options)
+
+    def look_at(earlier: "weakref.ref[Any]", alive: list[bool]) -> Callable[..., Any]:
+        make = Theta.make
+
+        def make_and_look(*given: Any, **options: Any) -> Theta:
+            alive.append(earlier() is not None)
+            return make(*given, **options)
+
+        return make_and_look
+
+    for fits_beside in (True, False):
+        gist = GIST(gcn(), (8, 7), 1)
+        one_round(gist)
+        alive: list[bool] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(Theta, "make", look_at(weakref.ref(gist.theta), alive))
+            left = theta_bytes(gist._full_spec) - (not fits_beside)
+            patch.setattr(costs, "available_bytes", lambda device, left=left: left)
+            with pytest.raises(InputError, match="metric"):
+                one_round(gist, metric=lambda logits, targets: float("nan"))
+            expected = gist.next_round
+        assert alive == [fits_beside]
+        assert (expected > 0) == fits_beside  # without the earlier one, it stands as a new GIST does
+        one_round(gist)
 
 
 def test_a_conversion_keeps_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ may make no use of what it is given, such as edges that its forward forgets to h
 
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.layout.axes import Build, Layout, construct, named_tensors
-from gistgnn.layout.instance import DRAWS, Instance, eager, same, small_instance
+from gistgnn.layout.instance import Instance, eager, same
 from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
@@ -27,19 +27,19 @@ log = logging.getLogger(__name__)
 _MORE_NODES = 2  # than the first graph has, in one of the others
 
 
-def check_behaviour(build: Build, layout: Layout, *, shared: bool, input_axis: int | None = None) -> frozenset[str]:
-    """Refuse a model that keeps what it has seen of a graph; return the names of the inputs that it makes no use of.
+def check_behaviour(build: Build, layout: Layout, instances: Sequence[Instance], *, shared: bool) -> frozenset[str]:
+    """Return the names of the inputs that a model makes no use of: "edge_index" and those of edge data.
 
-    The names are "edge_index" and those of edge data. A model that takes no edges, or makes no use of them, is told.
-    Arguments: see `infer_layout`.
+    A note says so of a model that takes no edges, or makes no use of them.
+
+    Raises:
+        InputError: the model keeps what it has seen of a graph.
     """
-    with Stream(0, "behaviour"):  # the user's random stream does not move
-        instances = [small_instance(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
-        first = instances[0]
-        for training, more_nodes in itertools.product((False, True), (_MORE_NODES, 0)):
-            fresh = construct(build, layout.widths(first.features), shared=shared).cpu().double()
-            _refuse_what_is_kept(first, fresh, _another_graph(first.batch, more_nodes), training=training)
-        unused = frozenset(name for name in _inputs(first) if not any(_uses(instance, name) for instance in instances))
+    first = instances[0]
+    for training, more_nodes in itertools.product((False, True), (_MORE_NODES, 0)):
+        fresh = construct(build, layout.widths(first.features), shared=shared).cpu().double()
+        _refuse_what_is_kept(first, fresh, _another_graph(first.batch, more_nodes), training=training)
+    unused = frozenset(name for name in _inputs(first) if not any(_uses(instance, name) for instance in instances))
     kind = type(plain_model(first.module)).__name__
     if signature(first.module).structure is None:
         log.warning(f"{kind} takes no edges: it is trained on the features of every node alone")
@@ -126,9 +126,8 @@ def _changed_attributes(before: dict[str, Any], module: nn.Module) -> list[str]:
 def _inputs(instance: Instance) -> list[str]:
     """Return the names of what a model gets beside the features."""
     takes = signature(instance.module)
-    return ["edge_index"] * (takes.structure is not None) + [
-        n for n in takes.edge_data if n in instance.batch.edge_data
-    ]
+    edge_data = [name for name in takes.edge_data if name in instance.batch.edge_data]
+    return edge_data if takes.structure is None else ["edge_index", *edge_data]
 
 
 def _uses(instance: Instance, name: str) -> bool:

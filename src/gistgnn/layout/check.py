@@ -21,6 +21,7 @@ from gistgnn.layout.axes import (
     candidate_layouts,
     unsplit_layout,
 )
+from gistgnn.layout.behaviour import check_behaviour
 from gistgnn.layout.derived import find_derived
 from gistgnn.layout.instance import DRAWS, Instance, same, small_instance
 from gistgnn.utils.random_streams import Stream
@@ -57,7 +58,8 @@ def _infer(build: Build, widths: Widths, shared: bool, input_axis: int | None, *
         problem = next((text for instance in instances if (text := _find_error(instance, layout))), None)
         if problem is None:
             _check_effect(instances, layout)
-            return replace(layout, derived=find_derived(instances, layout))
+            layout = replace(layout, derived=find_derived(instances, layout))
+            return replace(layout, unused=check_behaviour(build, layout, instances, shared=shared))
         failure = failure or problem
     raise NoLayoutError(failure)
 

@@ -159,9 +159,9 @@ def arguments(model: nn.Module, batch: Batch, *, private: bool = False) -> Argum
                 f"{type(model).__name__}.forward needs {name}, and the graph has none: set {name} on the Data, give it "
                 f"to Graph.build, or write {name}=None in the forward"
             )
-    tensors = {name for name, value in values.items() if isinstance(value, Tensor)}
+    tensors = [name for name, value in values.items() if isinstance(value, Tensor)]
     writes = None if private else _writes(model)
-    copies = frozenset(tensors if writes is None else tensors & writes)
+    copies = frozenset(name for name in tensors if writes is None or name in writes)
     values |= {name: values[name].clone() for name in copies}
     if "x" in copies and takes.structure == "adj" and batch.adj.is_constant(batch.x):
         # What is kept of Ā x may be that of a larger graph.
@@ -271,7 +271,8 @@ def _try(model: nn.Module, batch: Batch, *, logits: bool) -> int:
     except InputError:
         raise
     except Exception as error:  # a user's model may raise anything
-        shapes = [f"{name} {list(value.shape)}" for name, value in arguments(model, batch).by_name.items()]
+        edge_data = [name for name in signature(model).edge_data if name in batch.edge_data]
+        shapes = [f"{name} {list(batch.edge_data[name].shape)}" for name in edge_data]
         data = ", ".join([f"x {list(batch.x.shape)}", *shapes])
         raise InputError(f"the model cannot take this graph's {data}: {reason(error)}") from error
 
@@ -289,7 +290,7 @@ class Recent:
 
     def __init__(self, active: bool = True) -> None:
         self._active, self._open = active, dict[nn.Module, AbstractContextManager[None]]()
-        self._tensors, self._versions = list[Tensor](), list[int]()
+        self._tensors = list[AtVersion]()
         self._products: Products | None = None
 
     def __reduce__(self) -> "tuple[type[Recent], tuple[bool]]":
@@ -298,10 +299,11 @@ class Recent:
 
     def products(self, tensors: list[Tensor]) -> Products:
         """Return the matrices of a batch; ``tensors``: its features, edges and edge data."""
-        versions = [tensor._version for tensor in tensors]
-        same = self._versions == versions and list(map(id, self._tensors)) == list(map(id, tensors))
+        same = len(tensors) == len(self._tensors)
+        same = same and all(known.is_same(tensor) for known, tensor in zip(self._tensors, tensors, strict=True))
         if self._products is None or not same:
-            self._tensors, self._versions, self._products = tensors, versions, Products(tensors[0])
+            self._tensors = [AtVersion(tensor) for tensor in tensors]
+            self._products = Products(tensors[0])
         return self._products
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
