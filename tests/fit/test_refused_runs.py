@@ -118,6 +118,13 @@ def test_a_refused_fit_leaves_what_was_trained(kind: str, work: str, tmp_path: P
     assert [path.name for path in (tmp_path / "own").glob("[!.]*")] == ["theta"] * (kind == "disk")
 
 
+def test_a_refused_fit_in_phases_leaves_how_the_model_is_made(tmp_path: Path) -> None:
+    """With one sub-GCN nothing is merged, so buffers that follow from whole parameters stay those of the training."""
+    gist = GIST(gcn(), (8, 7), 1)
+    refuse(gist, "mean")
+    assert not gist._full_spec.merges
+
+
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 @pytest.mark.parametrize(
     "first",

@@ -153,6 +153,15 @@ def warnings(model: nn.Module, *names: str) -> list[str]:
     return messages
 
 
+def test_a_model_that_fails_is_told_the_data_that_it_got() -> None:
+    def fails(self: nn.Module, x: Tensor, *, adj: Any, edge_weight: Tensor) -> Tensor:
+        raise ValueError("as it is")
+
+    seen = whole_graph(only(EDGE_GRAPH, "edge_weight"))
+    with refused(f"x {list(seen.x.shape)}, edge_weight {list(seen.edge_data['edge_weight'].shape)}", "as it is"):
+        check_fits(model(fails), seen, C)
+
+
 def test_edge_data_that_is_not_used_is_told() -> None:
     used = [(GCN(F, (4,), C), "edge_weight"), (pyg.models.GCN(F, 4, 2, C), "edge_weight")]
     used += [(model((4,)), model((4,)).name) for model in MODELS.values()]
