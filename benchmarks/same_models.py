@@ -94,6 +94,7 @@ def digest_of(run: str, words: list[str], folder: Path) -> dict[str, str]:
     fixed = [] if "pyg_model.py" in " ".join(words) else ["--dropout", "0.5"]  # a change of defaults is no change here
     fixed += [] if "--model" in words else ["--norm", "none"]
     fixed += [] if "--sampler" in words else ["--sampler", "full"]
+    fixed += ["--width-scaling", "none"]
     command(["train", *fixed, *words[ranks:], "--seed", "3", "--overwrite", "--out", str(out)], ranks)
     result: dict[str, Any] = json.loads((out / "result.json").read_text())
     values = xxhash.xxh64()

@@ -34,7 +34,8 @@ def complete(training: Training, workers: int, split: Sequence[int]) -> Training
     Args:
         training: the settings as they are given.
         workers: the sub-GCNs, or the workers of a baseline, that train at the same time.
-        split: the widths of the hidden layers that are split into blocks; empty where every worker trains all of them.
+        split: the widths of the hidden layers that are split into blocks; empty where every worker trains all of them,
+            and where learning rates follow the widths by themselves.
     """
     chooses = bool(training.phases) or training.budget is not None  # they say their epochs, and m changes with them
     if training.epochs is None and not chooses:

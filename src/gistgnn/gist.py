@@ -99,6 +99,10 @@ class GIST(GlobalModel):
         axis_names: the names of the axes in messages about the partition; None: axis 0, axis 1, ...
         regression: whether a training loop of your own predicts numbers. Then the full model is the mean of its
             sub-GCNs, not their sum, as in `fit`, which sees from the graph what is predicted.
+        width_scaling: "mup" gives every tensor the learning rate and the initial values that suit its width, so that
+            one learning rate serves every width and every m; "none" gives all tensors the same. The attribute of this
+            name is the `WidthScaling`, for a training loop of your own, or None.
+        base_width: the width at which the learning rate was chosen.
 
     Raises:
         InputError: a value is out of range, or the model's layout fails the check (see `infer_layout`).
@@ -188,4 +192,5 @@ class GIST(GlobalModel):
         else:
             training = Training(**given if training is None else {**given, "training": training})
         hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
-        return complete(training, self.workers, hidden if self.sub_gcns > 1 else ())
+        is_plain = self.width_scaling is None and self.sub_gcns > 1
+        return complete(training, self.workers, hidden if is_plain else ())

@@ -16,18 +16,19 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
+from gistgnn.layout.width_scaling import WidthScaling
 from gistgnn.nn.scaling import scaled_model
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
 from gistgnn.sampling.call import Recent, multiply_when_called
 from gistgnn.schedule import RoundPlan
-from gistgnn.settings import Training
+from gistgnn.settings import BASE_WIDTH, WIDTH_SCALINGS, Training
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store, StoreName
 from gistgnn.theta.slices import fill
 from gistgnn.theta.theta import Theta
-from gistgnn.utils.checks import check_count, check_flag, check_kind
+from gistgnn.utils.checks import check_choice, check_count, check_flag, check_kind
 from gistgnn.utils.machine import require_usual_torch, usable_device
 from gistgnn.utils.random_streams import check_seed
 
@@ -40,6 +41,8 @@ class WorkerOptions(TypedDict, total=False):
     store: StoreName | Store
     axis_names: Sequence[str] | None
     ranks: World | None
+    width_scaling: Literal["mup", "none"]
+    base_width: int
 
 
 class TrainerOptions(WorkerOptions, total=False):
@@ -72,6 +75,8 @@ class GlobalModel:
         ranks: World | None = None,
         axis_names: Sequence[str] | None = None,
         regression: bool = False,
+        width_scaling: Literal["mup", "none"] = "mup",
+        base_width: int = BASE_WIDTH,
     ) -> None:
         require_usual_torch()
         self.build, self.seed = build, check_seed(seed)
@@ -91,8 +96,25 @@ class GlobalModel:
         hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
         if sub_gcns is None and hidden:
             self.partition = self.partition.split_into(max(chosen_sub_gcns(max(hidden)), self.ranks.count))
+        check_choice("width_scaling", width_scaling, WIDTH_SCALINGS)
+        check_count("base_width", base_width)
+        self.width_scaling: WidthScaling | None = None
+        if width_scaling == "mup":
+            self.width_scaling = WidthScaling.of_layout(
+                build,
+                self.widths,
+                self.layout,
+                shared=self.shared,
+                input_axis=self.input_axis,
+                base_width=base_width,
+            )
         spec = ModelSpec(build, self.layout, self.widths, self.shared, self.seed, self.device)
-        self._full_spec = replace(spec, input_axis=self.input_axis, merges=self.sub_gcns > 1)
+        self._full_spec = replace(
+            spec,
+            input_axis=self.input_axis,
+            merges=self.sub_gcns > 1,
+            width_scaling=self.width_scaling,
+        )
         self.store = store if isinstance(store, Store) else Store(store)
         if self._stores is not None and self.store.kind not in self._stores:
             raise InputError(f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use memory")
@@ -174,6 +196,7 @@ class GlobalModel:
             make, blocks = self._sub_gcn, self._partition_of(plan).blocks(plan.draw)
             options = {"copies": plan.copies, "keeps_moments": plan.training.keeps_moments, "fresh": plan.fresh}
         options["scales"] = self._mean.scales(len(blocks)) if self._mean else {}
+        options["width_scaling"] = self.width_scaling
         round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, **options)
         self.next_round += 1
         return round_

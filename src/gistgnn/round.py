@@ -1,7 +1,7 @@
 """One round of GIST: take m sub-GCNs out of Θ (subGCNs), and write them back after their training (subAgg)."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 import torch
@@ -10,7 +10,9 @@ from torch.optim import Optimizer
 
 from gistgnn.errors import DivergedError, GistError, InputError
 from gistgnn.layout.axes import named_tensors
+from gistgnn.layout.width_scaling import WidthScaling, rate_factors
 from gistgnn.partition import Blocks
+from gistgnn.settings import Training
 from gistgnn.theta.slices import THETA, fill, give_moments, trained_tensors
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.prefetch import prefetch
@@ -42,8 +44,10 @@ class Round:
         keeps_moments: bool = False,  # for the next round; always where m = 1
         fresh: bool = False,  # the moments in Θ belong to other sub-GCNs, and are dropped
         scales: Mapping[str, float] | None = None,  # a sub-GCN's tensors are those of Θ, multiplied by these
+        width_scaling: WidthScaling | None = None,  # of the learning rates; None: all tensors have the same
     ) -> None:
         self.number, self.blocks = number, blocks
+        self._width_scaling = width_scaling
         self._theta, self._make, self._input_axis, self._scales = theta, make, input_axis, scales or {}
         self.streams, self.keeps_moments = theta.place.streams, keeps_moments or len(blocks) == 1
         if fresh:
@@ -115,6 +119,18 @@ class Round:
     def input_columns(self, i: int) -> Tensor | None:
         """Return the input features that sub-GCN i sees, or None for all of them (d_0 is not partitioned)."""
         return None if self._input_axis is None else self.blocks[i][self._input_axis]
+
+    def rate_factors(self, sub: nn.Module, training: Training) -> list[float] | None:
+        """Return the factors of a sub-GCN's learning rates, by its own widths; see `WidthScaling`."""
+        return rate_factors(self._width_scaling, sub, training)
+
+    def make_optimizer(self, training: Training, subs: Sequence[nn.Module]) -> Optimizer:
+        """Return a new optimiser of some sub-GCNs, in which every tensor has the learning rate of its width."""
+        parameters = [parameter for sub in subs for parameter in sub.parameters()]
+        factors: list[float] = []
+        for sub in subs:
+            factors += self.rate_factors(sub, training) or [1.0] * len(list(sub.parameters()))
+        return training.make_optimizer(parameters, factors)
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
         """Give the optimiser of sub-GCN i its moments from earlier rounds, and keep them after this round."""

@@ -25,6 +25,8 @@ _NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_we
 PRECISIONS = ("float32", "bf16")
 HIGHEST = 1e6  # no learning rate is as high
 LR = 0.01  # the learning rate of ordinary training
+BASE_WIDTH = 128  # the width at which `LR` was tuned
+WIDTH_SCALINGS = ("mup", "none")  # how learning rates follow the widths
 SHORTEST_ROUND, LONGEST_ROUND = 5, 20  # of a chosen ζ: shorter ones learn worse; 20 is the paper's on Cora
 ROUNDS_PER_SUB_GCN = 4  # if ζ is not given: after 4m rounds (1 - 1/m)^(4m) < 2 % of the weights are untrained
 
@@ -304,14 +306,14 @@ class Training:
 
     def begin_step(self, optimizer: "Optimizer", step: int, steps: int) -> None:
         """Give an optimiser what the schedule says of a step, counted from 0, of some steps."""
-        from gistgnn.training.optimizer import recorded, scheduler_of
+        from gistgnn.training.optimizer import RATE_FACTOR, recorded, scheduler_of
 
         if make := self._own(scheduler_of):
             recorded(make, optimizer, steps).set(optimizer, step)
             return
         rate = self.rate_at(step, steps)
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
 
     def _own(self, scheduler_of: "Callable[[Any], MakeScheduler | None]") -> "MakeScheduler | None":
         """Return the function that makes the user's scheduler of torch; None: the schedule is another one."""
@@ -333,15 +335,27 @@ class Training:
         phases = [replace(phase, schedule=names.find_named("schedule", phase.schedule)) for phase in self.phases]
         return replace(self, phases=tuple(phases), **found)
 
-    def make_optimizer(self, parameters: "Iterable[Tensor]") -> "Optimizer":
-        """Return a new optimiser of the parameters."""
-        from gistgnn.training.optimizer import CLASSES, eager
+    def make_optimizer(
+        self, parameters: "Iterable[Tensor]", rate_factors: "Sequence[float] | None" = None
+    ) -> "Optimizer":
+        """Return a new optimiser of the parameters.
+
+        Args:
+            parameters: what it trains.
+            rate_factors: what the learning rate of each parameter is multiplied by, in order. Defaults to 1 for all.
+        """
+        from gistgnn.training.optimizer import CLASSES, eager, scale_rates
+
+        parameters = list(parameters)
 
         make: Any = names.find_named("optimizer", self.optimizer)
         given = {"weight_decay": self.weight_decay, "momentum": self.momentum}
         if isinstance(make, str):  # fused: one pass over the parameters in a step, on the CPU as well
             make = partial(eager(CLASSES[make]), weight_decay=self.weight_decay, fused=True)
-        return make(parameters, lr=self.first_lr, **{name: value for name, value in given.items() if value})
+        optimizer = make(parameters, lr=self.first_lr, **{name: value for name, value in given.items() if value})
+        if rate_factors is not None:
+            scale_rates(optimizer, dict(zip(parameters, rate_factors, strict=True)))
+        return optimizer
 
     def autocast(self, device: "torch.device") -> "torch.autocast":
         """Return the context in which a step's forward pass and loss run."""

@@ -87,7 +87,7 @@ class EveryStep:
         if self._ranks.several and (self._net is None or self._net.module is not model):
             with self._ranks.talking():
                 self._net = DistributedDataParallel(model)
-        optimizer = training.make_optimizer(model.parameters())
+        optimizer = round_.make_optimizer(training, [model])
         round_.carry(0, optimizer)
         total, counted = torch.zeros((), device=next(model.parameters()).device), 0
         with ExitStack() as stack:

@@ -174,7 +174,7 @@ class Ensemble(GIST):
 
     @property
     def _spec(self) -> ModelSpec:
-        return replace(self._full_spec, build=self._build_members, merges=False)
+        return replace(self._full_spec, build=self._build_members, merges=False, width_scaling=None)
 
     def _build_members(self, _: Any) -> nn.Module:
         widths = [self.layout.widths(map(len, own)) for own in self.blocks(0)]

@@ -125,7 +125,9 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     losses = ("loss", "class_weights", "label_smoothing", *(() if several else ("metric",)))
     add(group("loss and score"), RunConfig.training, *losses)
     names = ("optimizer", "lr", "weight_decay", "momentum", "schedule", "precision", "clip_norm")
-    add(group("optimiser"), RunConfig.training, *names, "patience", "evaluate_every")
+    of_optimizer = group("optimiser")
+    add(of_optimizer, RunConfig.training, *names, "patience", "evaluate_every")
+    add(of_optimizer, RunConfig, "width_scaling", "base_width")
     options.add_evaluation_options(parser, default="auto")
 
 

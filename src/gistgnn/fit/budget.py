@@ -14,6 +14,7 @@ from torch import nn
 from gistgnn.accounting.costs import theta_bytes
 from gistgnn.errors import InputError
 from gistgnn.evaluation import evaluate
+from gistgnn.layout.width_scaling import rate_factors
 from gistgnn.partition import Partition
 from gistgnn.sampling import Sampler
 from gistgnn.schedule import RoundPlan, Schedule, StepRange, check_phases
@@ -145,8 +146,9 @@ def narrow(spec: ModelSpec, partition: Partition, sub_gcns: int) -> ModelSpec:
 def step_seconds(trainer: "GlobalModel", sampler: Sampler, training: Training, sub_gcns: int) -> float:
     """Measure the time of a step of one of m parts, with its batch."""
     device = trainer.device
-    part = narrow(trainer._full_spec, trainer.partition, sub_gcns).from_seed().to(device).train()
-    optimizer = training.make_optimizer(part.parameters())
+    spec = narrow(trainer._full_spec, trainer.partition, sub_gcns)
+    part = spec.from_seed().to(device).train()
+    optimizer = training.make_optimizer(part.parameters(), rate_factors(spec.width_scaling, part, training))
 
     def now() -> float:
         if device.type == "cuda":
@@ -163,10 +165,12 @@ def step_seconds(trainer: "GlobalModel", sampler: Sampler, training: Training, s
 
 def trained(trainer: "GlobalModel", sampler: Sampler, training: Training, sub_gcns: int, steps: int) -> nn.Module:
     """Return one of m parts after some steps, with a rate that falls to zero."""
-    part = narrow(trainer._full_spec, trainer.partition, sub_gcns).from_seed().to(trainer.device).train()
+    spec = narrow(trainer._full_spec, trainer.partition, sub_gcns)
+    part = spec.from_seed().to(trainer.device).train()
     run = replace(training, schedule="cosine", budget=None, epochs=1)
+    optimizer = run.make_optimizer(part.parameters(), rate_factors(spec.width_scaling, part, run))
     with closing(sampler.batches(0, steps)) as batches:
-        subtrain(part, run.make_optimizer(part.parameters()), batches, run, StepRange(0, steps, steps))
+        subtrain(part, optimizer, batches, run, StepRange(0, steps, steps))
     return part
 
 

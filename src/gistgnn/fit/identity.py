@@ -48,6 +48,7 @@ def settings_of(setup: Setup) -> dict[str, Any]:
         "sub_gcns": gist.workers,
         "method": gist.method,
         "partition": gist.partition.kind,
+        **width_settings(gist),
         "seed": gist.seed,
         "device": str(gist.device),
         "training": setup.given.as_dict(),
@@ -59,6 +60,14 @@ def settings_of(setup: Setup) -> dict[str, Any]:
         "store": gist.store.kind,
         "share": gist.store.share,
     }
+
+
+def width_settings(gist: GlobalModel) -> dict[str, Any]:
+    """Return how the learning rates follow the widths, as records hold it."""
+    scaling = gist.width_scaling
+    if scaling is None:
+        return {"width_scaling": "none"}
+    return {"width_scaling": "mup", "base_width": scaling.base_width}
 
 
 def describe_graph(graph: Graph) -> dict[str, Any]:
@@ -104,6 +113,7 @@ def fingerprint_of_model(gist: GlobalModel, saving: Saving | None, settings: Map
         "widths": gist.widths,
         "sub_gcns": partition.sub_gcns,
         "partition": partition.kind,
+        **width_settings(gist),
         "whole": sorted(partition.whole),
         "input_axis": gist.input_axis,
         "store_precision": store.precision,

@@ -28,21 +28,52 @@ MOST_TRIED = 1000  # choices of tensors
 CONVERGED: Any = {"change": 1e-13, "most_passes": 2000}  # as outputs are compared to the last digits
 
 
+class NoReadoutError(InputError):
+    """No choice of parameters to divide makes a wide model the mean of the narrow ones in it."""
+
+
 def find_readout(
     build: Build, widths: Widths, layout: Layout, *, shared: bool, split: Collection[int], input_axis: int | None = None
 ) -> frozenset[str]:
     """Return the names of the parameters that sum over an axis in `split` into something that is not split."""
+    return find_readouts(build, widths, layout, shared=shared, splits=[split], input_axis=input_axis)[0]
+
+
+def find_readouts(
+    build: Build,
+    widths: Widths,
+    layout: Layout,
+    *,
+    shared: bool,
+    splits: Sequence[Collection[int]],
+    input_axis: int | None = None,
+) -> list[frozenset[str]]:
+    """Return what `find_readout` returns for each of several choices of split axes, with the same small models."""
     # Refused: a weight that takes split features and others in one dimension, as the others must not be divided.
     with Stream(0, "readout"):  # the user's random stream does not move
-        pairs = [_pair(build, layout, shared, frozenset(split), input_axis, draw) for draw in range(DRAWS)]
-        along = {name: _along(layout, name, split) for name, _ in pairs[0].narrow.module.named_parameters()}
-        summing = [name for name in along if len(along[name]) == 1 and all(pair.is_sum(name) for pair in pairs)]
-        usual = [name for name in summing if along[name] == [len(layout.dims[name]) - 1] != [0]]  # torch's [out, in]
-        for chosen in itertools.islice(_choices(summing, usual), MOST_TRIED):
-            if all(pair.is_mean(chosen) for pair in pairs):
-                return chosen
-    raise InputError(
-        f"{type(pairs[0].narrow.module).__name__}, the model of build({widths[0] if shared else widths}), cannot be "
+        narrow_models = [_narrow(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
+        return [_readout(build, widths, layout, shared, frozenset(split), narrow_models) for split in splits]
+
+
+def _readout(
+    build: Build,
+    widths: Widths,
+    layout: Layout,
+    shared: bool,
+    split: frozenset[int],
+    narrow_models: Sequence[Instance],
+) -> frozenset[str]:
+    pairs = [_pair(build, layout, shared, split, narrow) for narrow in narrow_models]
+    model = narrow_models[0].module
+    along = {name: _along(layout, name, split) for name, _ in model.named_parameters()}
+    candidates = [name for name in along if len(along[name]) == 1]
+    summing = [name for name in candidates if all(pair.is_sum(name) for pair in pairs)]
+    usual = [name for name in summing if along[name] == [len(layout.dims[name]) - 1] != [0]]  # torch's [out, in]
+    for chosen in itertools.islice(_choices(summing, usual), MOST_TRIED):
+        if all(pair.is_mean(chosen) for pair in pairs):
+            return chosen
+    raise NoReadoutError(
+        f"{type(model).__name__}, the model of build({widths[0] if shared else widths}), cannot be "
         "merged as the mean of its sub-GCNs: no choice of parameters to divide by m gives m copies of a narrow model "
         "side by side the output of one; train it with sub_gcns=1, or classes with cross_weights 'random' and no phases"
     )
@@ -72,6 +103,11 @@ class _Pair:
         """Every tensor of the full model, undivided."""
         return {name: self.side_by_side(name, EQUAL) for name in self.narrow.values}
 
+    @cached_property
+    def output_of_copies(self) -> Tensor:
+        """The full model's output before anything is divided."""
+        return self.output(self.copies)
+
     def side_by_side(self, name: str, factors: Sequence[float]) -> Tensor:
         """Return a tensor of the full model: in the block of every copy its value times a factor, else zero."""
         dims, full = self.layout.dims[name], self.full.features
@@ -88,7 +124,7 @@ class _Pair:
     def is_sum(self, name: str) -> bool:
         """Whether a tensor only enters a sum over the copies: these are equal, so one may count more, and one less."""
         unequal = {name: self.side_by_side(name, UNEQUAL)}
-        return same(self.output(self.copies | unequal), self.output(self.copies))
+        return same(self.output(self.copies | unequal), self.output_of_copies)
 
     def is_mean(self, names: Collection[str]) -> bool:
         """Tell whether the full model with these tensors divided has the narrow model's output."""
@@ -106,15 +142,17 @@ class _Pair:
         return self.full.output(values | derived, self.x)
 
 
-def _pair(
-    build: Build, layout: Layout, shared: bool, split: frozenset[int], input_axis: int | None, draw: int
-) -> _Pair:
+def _narrow(build: Build, layout: Layout, shared: bool, input_axis: int | None, draw: int) -> Instance:
     narrow = small_instance(build, layout, shared, input_axis, draw)
     compute_derived(narrow.module, layout, narrow.features, input_axis, **CONVERGED)
+    return narrow
+
+
+def _pair(build: Build, layout: Layout, shared: bool, split: frozenset[int], narrow: Instance) -> _Pair:
     features = tuple(n * COPIES if axis in split else n for axis, n in enumerate(narrow.features))
     module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
     check_sizes(module, layout, features)
-    pair = _Pair(narrow, Instance(module, narrow.batch, features, input_axis), layout, split)
+    pair = _Pair(narrow, Instance(module, narrow.batch, features, narrow.input_axis), layout, split)
     with users_code(f"the model cannot be tried at widths {layout.widths(features)}"):
         pair.full.output(pair.copies, pair.x)
     return pair

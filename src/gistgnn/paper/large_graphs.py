@@ -233,7 +233,7 @@ def large_run(
     training = Training(epochs, local_steps, lr=lr, evaluate_every=every, **PLAIN)
     return RunConfig(
         dataset, model, sub_gcns, device=device, training=training, sampler=sampler, runner=runner,
-        inductive=True, standardise=True,
+        inductive=True, standardise=True, width_scaling="none",
     )  # fmt: skip
 
 

@@ -43,7 +43,8 @@ def small_run(
     epochs, model = experiment.epochs, ModelConfig("gcn", hidden, dropout=DROPOUT)
     rates: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "schedule": "step", "optimizer_state": "reset"}
     settings = Training(epochs, local_steps, training="split", evaluate_every=1, **rates)
-    return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings, standardise=False)
+    plain: dict[str, Any] = {"standardise": False, "width_scaling": "none"}
+    return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings, **plain)
 
 
 def train_all(

@@ -55,7 +55,7 @@ class Ladies(GroupedExperiment):
         training = Training(self.epochs, zeta, lr=0.001 if reddit else 0.01, evaluate_every=1, **large.PLAIN)
         return RunConfig(
             dataset, model, sub_gcns, device=self.device, training=training, sampler=LadiesSampling(), runner="fused",
-            inductive=reddit, standardise=reddit,
+            inductive=reddit, standardise=reddit, width_scaling="none",
         )  # fmt: skip
 
     def _cells(self, key: GroupKey, line: Line) -> list[str]:

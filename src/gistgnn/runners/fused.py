@@ -94,10 +94,11 @@ class Group:
     def __init__(self, round_: Round, places: list[int], training: Training) -> None:
         self.members, self._training = [round_.members[k] for k in places], training
         self._stack = Stack(subs := [round_.subs[k] for k in places])
-        self._optimizer = training.make_optimizer(self._stack.parameters.values())
+        factors = round_.rate_factors(subs[0], training)  # the members have the same widths
+        self._optimizer = training.make_optimizer(self._stack.parameters.values(), factors)
         self._carried: Optimizer | None = None  # it has the states of the sub-GCNs' own parameters
         if round_.keeps_moments:
-            self._carried = training.make_optimizer([p for sub in subs for p in sub.parameters()])
+            self._carried = round_.make_optimizer(training, subs)
             for i in self.members:
                 round_.carry(i, self._carried)
             for name, stacked in self._stack.parameters.items():

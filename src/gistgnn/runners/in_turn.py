@@ -1,6 +1,5 @@
 """The runners "in-turn", one sub-GCN after another, and "auto", which gives the same bits but makes each batch once."""
 
-import itertools
 import math
 from contextlib import closing
 
@@ -25,7 +24,7 @@ class InTurn:
             columns = round_.input_columns(i)
             batches_of = sampler.for_sub_gcn(i)
             batches_of = batches_of if columns is None else batches_of.select_columns(columns)
-            optimizer = training.make_optimizer(sub.parameters())
+            optimizer = round_.make_optimizer(training, [sub])
             if round_.keeps_moments:
                 round_.carry(i, optimizer)
             with (
@@ -77,11 +76,11 @@ class Auto:
 def make_optimizers(round_: Round, training: Training) -> list[Optimizer]:
     """One optimiser of all sub-GCNs if it is torch's own, else one of each, with the sub-GCNs' carried moments."""
     # Torch's optimisers change every parameter by itself.
-    groups = [list(sub.parameters()) for sub in round_.subs]
+    subs = round_.subs
     if training.optimizer in NAMES["optimizer"]:
-        optimizers = [training.make_optimizer(itertools.chain(*groups))] * len(groups)
+        optimizers = [round_.make_optimizer(training, subs)] * len(subs)
     else:
-        optimizers = [training.make_optimizer(group) for group in groups]
+        optimizers = [round_.make_optimizer(training, [sub]) for sub in subs]
     if round_.keeps_moments:
         for i, optimizer in zip(round_.members, optimizers, strict=True):
             round_.carry(i, optimizer)

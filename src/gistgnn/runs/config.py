@@ -14,7 +14,7 @@ from gistgnn.defaults import DROPOUT, complete
 from gistgnn.errors import InputError, users_code
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
-from gistgnn.settings import PRECISIONS, Training
+from gistgnn.settings import BASE_WIDTH, PRECISIONS, WIDTH_SCALINGS, Training
 from gistgnn.theta.registry import SHARDED, SHARES, STORES
 from gistgnn.training.names import find_named
 from gistgnn.utils.checks import LARGEST_SEED, WIDEST, Setting, check_choice, check_settings
@@ -123,6 +123,15 @@ class RunConfig:
         Setting("the dimensions d_L that are split into blocks, 0 for the input features", "L", least=0),
     ] = None
     partition: str = "balanced"  # or "categorical"
+    width_scaling: Annotated[
+        str,
+        Setting(
+            "mup: every tensor has the learning rate and initial values of its width, so one rate suits all widths; "
+            "none: all have the same",
+            choices=WIDTH_SCALINGS,
+        ),
+    ] = "mup"
+    base_width: Annotated[int, Setting("the width at which the learning rate was chosen", "N")] = BASE_WIDTH
     init: Annotated[str | None, Setting("begin with the best model of this finished run", "DIR")] = None
     seed: Annotated[int, Setting(least=0, most=LARGEST_SEED)] = 0
     device: str = "cpu"
@@ -181,8 +190,8 @@ class RunConfig:
 
     @property
     def _split_widths(self) -> list[int]:
-        """The widths of the hidden layers that are split into blocks."""
-        if self.method in UNSPLIT or self.sub_gcns == 1:
+        """The widths of the hidden layers that are split into blocks, where learning rates do not follow them."""
+        if self.method in UNSPLIT or self.sub_gcns == 1 or self.width_scaling == "mup":
             return []
         return [width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims]
 
@@ -236,6 +245,8 @@ class RunConfig:
             store=Store.in_run(self.store, out / THETA if out else None, self.store_precision, self.share),
             ranks=ranks,
             axis_names=[f"d_{dim}" for dim in range(first, layers + 1)],
+            width_scaling=self.width_scaling,
+            base_width=self.base_width,
         )
         return trainer
 

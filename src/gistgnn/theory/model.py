@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -45,7 +45,9 @@ class OneHiddenGCN(nn.Module):
 def make_gist(problem: Problem, d_1: int, sub_gcns: int, seed: int = 0) -> GIST:
     """Return `GIST` as the theory has it: a `OneHiddenGCN` with categorical masks."""
     d = problem.d
-    return GIST(lambda widths: OneHiddenGCN(d, widths[0], d_1), (d_1,), sub_gcns, partition="categorical", seed=seed)
+    # The theorem is about plain gradient descent, whatever the width.
+    options: dict[str, Any] = {"partition": "categorical", "width_scaling": "none"}
+    return GIST(lambda widths: OneHiddenGCN(d, widths[0], d_1), (d_1,), sub_gcns, seed=seed, **options)
 
 
 def start_without_error(problem: Problem, d_1: int, sub_gcns: int, seed: int) -> tuple[GIST, Problem]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
 from gistgnn.layout.derived import compute_derived
+from gistgnn.layout.width_scaling import WidthScaling
 from gistgnn.nn.scaling import ScaledModel, saved_state, split_scaling
 from gistgnn.utils.random_streams import Stream
 from gistgnn.utils.tensors import digest_of, tensor_digest
@@ -37,11 +38,13 @@ class ModelSpec:
     init: Mapping[str, Tensor] | None = None  # initial parameters and buffers by name, in place of those of the seed
     input_axis: int | None = None  # the axis of the input features, if they are one
     merges: bool = False  # Θ is put together from slices, so a model's derived buffers are computed again
+    width_scaling: WidthScaling | None = None  # of the initial values; None: they are as `build` makes them
 
     def from_seed(self) -> nn.Module:
         """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
         with Stream(self.seed, "parameters", *self.stream):
-            return construct(self.build, self.widths, shared=self.shared)
+            model = construct(self.build, self.widths, shared=self.shared)
+        return model if self.width_scaling is None else self.width_scaling.scale(model)
 
     def initial_tensors(self) -> dict[str, Tensor]:
         """The initial parameters and buffers of Θ, by name, on the host; those of `init` are not copied."""

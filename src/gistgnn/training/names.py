@@ -24,6 +24,8 @@ MetricName = Literal[
 ]
 OptimizerName = Literal["adam", "adamw", "sgd"]
 ScheduleName = Literal["constant", "step", "cosine"]
+UpdateRule = Literal["adam", "sgd"]
+"""How a step follows from the gradient: it does not depend on the gradient's scale, or it is proportional to it."""
 
 CLASS_LOSSES = ("cross-entropy", "binary-cross-entropy")
 """The losses for classes and labels. All other losses are for regression."""

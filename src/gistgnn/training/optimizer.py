@@ -4,17 +4,18 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from gistgnn.errors import InputError, users_code
-from gistgnn.training.names import find_named, named_as, parameters_of
+from gistgnn.training.names import UpdateRule, find_named, named_as, parameters_of
 from gistgnn.utils.checks import check_number
 
 MakeOptimizer = Callable[..., Optimizer]
@@ -71,6 +72,91 @@ def _refused(training: Any, parameters: Mapping[str, nn.Parameter]) -> list[str]
                 kinds[parameter.dim()] = True
             kinds.setdefault(parameter.dim(), False)
     return [name for name, parameter in parameters.items() if any(kinds.values()) and not kinds[parameter.dim()]]
+
+
+RATE_FACTOR = "rate_factor"  # the entry of a group of parameters that its learning rate is multiplied by
+PLAIN = "plain_settings"  # the entry with the settings that such a group has without the factor
+
+
+def scale_rates(optimizer: Optimizer, rate_factors: Mapping[Tensor, float]) -> None:
+    """Multiply the learning rate of every parameter by its factor, in groups of one factor each.
+
+    The weight decay of a group is divided by the factor: the product of the two is what shrinks a weight in a step,
+    and it stays the same (Yang et al., "Tensor Programs V", appendix B).
+    """
+    if all(factor == 1.0 for factor in rate_factors.values()):
+        return
+    scaled_groups = []
+    for group in optimizer.param_groups:
+        parameters_by_factor: dict[float, list[Tensor]] = {}
+        for parameter in group["params"]:
+            factor = rate_factors.get(parameter, 1.0)
+            parameters_by_factor.setdefault(factor, []).append(parameter)
+        plain = {name: group[name] for name in ("lr", "weight_decay") if name in group}
+        for factor, parameters in parameters_by_factor.items():
+            scaled = {name: _scaled(name, value, factor) for name, value in plain.items()}
+            entries_of_group: dict[str, Any] = {"params": parameters, RATE_FACTOR: factor, PLAIN: plain}
+            scaled_groups.append(group | scaled | entries_of_group)
+    optimizer.param_groups[:] = scaled_groups
+
+
+def _scaled(setting: str, value: Any, factor: float) -> Any:
+    """Return a setting of a group whose learning rate is multiplied by a factor."""
+    if setting == "lr":
+        return value * factor
+    if setting == "weight_decay":
+        return value / factor
+    return value
+
+
+def update_rule(training: Any) -> UpdateRule | None:
+    """Return how a step of the optimiser follows from the gradient, on which its learning rate by width depends.
+
+    An optimiser of the user's own is tried. Its step on an entry has to depend on the gradient of that entry alone.
+    Then it is "sgd" if the step is proportional to the gradient, "adam" if it does not depend on the gradient's scale,
+    and None if neither holds, such as for Muon, whose steps are orthogonal matrices.
+    """
+    if training.optimizer in CLASSES:
+        return "sgd" if training.optimizer == "sgd" else "adam"
+    if training.optimizer not in _RULES:
+        if len(_RULES) >= MOST_RECORDS:
+            _RULES.clear()
+        with suppress(Exception):  # a user's function may raise anything, and `check_optimizer` tells what it is
+            _RULES[training.optimizer] = _tried_rule(training)
+    return _RULES.get(training.optimizer)
+
+
+_RULES: dict[Any, UpdateRule | None] = {}
+_TRIED_STEPS = 10  # the first steps of some optimisers, such as RAdam, are not like the later ones
+_GRADIENT = ((0.5, -1.0, 2.0), (1.5, 1.0, -0.5), (-2.0, 0.7, 1.0))
+_ALIKE = 0.02  # the relative difference of steps that count as the same
+
+
+def _tried_rule(training: Any) -> UpdateRule | None:
+    plain = replace(training, weight_decay=0.0)
+    gradient = torch.tensor(_GRADIENT)
+    other_entry = gradient.clone()
+    other_entry[0, 0] = -3.0
+    step = _last_step(plain, gradient)
+    is_by_entry = bool(torch.isclose(_last_step(plain, other_entry), step, rtol=_ALIKE).view(-1)[1:].all())
+    if not is_by_entry:
+        return None
+    larger_step = _last_step(plain, 4 * gradient)
+    if torch.allclose(larger_step, step, rtol=_ALIKE):
+        return "adam"
+    return "sgd" if torch.allclose(larger_step, 4 * step, rtol=_ALIKE) else None
+
+
+def _last_step(training: Any, gradient: Tensor) -> Tensor:
+    """Return the change of a matrix in the last of some steps with the same gradient."""
+    matrix = nn.Parameter(torch.zeros_like(gradient))
+    optimizer = training.make_optimizer([matrix])
+    before = matrix.detach().clone()
+    for _ in range(_TRIED_STEPS):
+        before = matrix.detach().clone()
+        matrix.grad = gradient.clone()
+        optimizer.step()
+    return matrix.detach() - before
 
 
 @cache
@@ -154,7 +240,8 @@ class Recorded:
         """Give an optimiser the settings of a step, counted from 0; after the last one they stay."""
         for group, column in zip(optimizer.param_groups, self.columns, strict=True):
             for name, values in column.items():
-                group[name] = values[min(step, len(values) - 1)]
+                value = values[min(step, len(values) - 1)]
+                group[name] = _scaled(name, value, group.get(RATE_FACTOR, 1.0))
 
 
 class _Still(Optimizer):
@@ -168,8 +255,10 @@ class _Still(Optimizer):
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:
-    """Return what a group of an optimiser has beside its parameters."""
-    return {name: value for name, value in group.items() if name not in ("params", "param_names")}
+    """Return what a group of an optimiser has beside its parameters, without the factor of its learning rate."""
+    hidden = ("params", "param_names", RATE_FACTOR, PLAIN)
+    settings = {name: value for name, value in group.items() if name not in hidden}
+    return settings | group.get(PLAIN, {})
 
 
 _RECORDS: dict[tuple[Any, ...], Recorded] = {}

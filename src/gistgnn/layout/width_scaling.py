@@ -1,0 +1,342 @@
+"""One learning rate for every width: maximal update parametrisation (muP), by a model's inferred layout.
+
+Plain training needs a smaller learning rate the wider a model is: a hidden feature sums over the features before it,
+so one step moves it the more, the more these are. muP (Yang et al., "Tensor Programs V", arXiv 2203.03466, Table 8)
+divides the rate of every tensor by the number of features that it sums over, and lets the readout begin smaller. Then
+features, and what a step changes of them, have the same size at every width, and so has the best learning rate.
+
+The paper's package asks users to rewrite their model, because it must know which dimension of which tensor is a width.
+Here the layout knows that, and `find_readout` finds over which dimensions a tensor sums.
+"""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from gistgnn.errors import InputError
+from gistgnn.layout.axes import Build, Dim, Layout, Widths, check_widths, construct
+from gistgnn.layout.check import infer_layout
+from gistgnn.layout.instance import small_instance
+from gistgnn.layout.readout import NoReadoutError, find_readouts
+from gistgnn.settings import BASE_WIDTH, Training
+from gistgnn.training.names import UpdateRule
+from gistgnn.training.optimizer import update_rule
+from gistgnn.utils.checks import check_count, check_kind, check_number
+from gistgnn.utils.random_streams import Stream
+
+log = logging.getLogger(__name__)
+
+NORMED_READOUT = 0.1  # what the readout of a model with norms begins with, as a share of its usual size
+LARGE_INPUT = 1e6  # times larger inputs, which a model with norms hardly feels
+BASE_MODELS = 3  # that are built to measure the size of initial values
+MOST_ENTRIES = 2**18  # of a tensor, from which its standard deviation is estimated
+STANDARD_ERRORS = 4.0  # by which two standard deviations may differ by chance
+NO_DEVIATION = 1e-6  # of the largest entry, up to which all entries count as equal
+
+Role = Literal["input", "hidden", "readout", "vector"]
+
+
+class WidthScaling:
+    """How the learning rates and the initial values of a model's parameters follow from its widths (muP).
+
+    `GIST` uses one by itself. In a training loop in plain PyTorch:
+
+        scaling = WidthScaling(build, widths)
+        model = scaling.scale(build(widths))
+        optimizer = torch.optim.Adam(scaling.parameter_groups(model, lr=0.01))
+
+    At the base width all rates are plain. A model whose roles cannot be told keeps plain rates and initial values; this
+    is logged once, and `refusal` says why.
+
+    Args:
+        build: returns the model at given widths, as for `GIST`.
+        widths: the widths of the model, one for each hidden layer, or one integer for all of them.
+        base_width: the width at which the learning rate was chosen.
+
+    Raises:
+        InputError: a value is out of range, or the model cannot be built.
+    """
+
+    def __init__(self, build: Build, widths: int | Sequence[int], *, base_width: int = BASE_WIDTH) -> None:
+        shared = not isinstance(widths, (list, tuple))
+        checked_widths = check_widths(widths, None)
+        layout = infer_layout(build, checked_widths, shared=shared, splits=False)
+        self._set(build, checked_widths, layout, shared, None, base_width)
+
+    @classmethod
+    def of_layout(
+        cls,
+        build: Build,
+        widths: Widths,
+        layout: Layout,
+        *,
+        shared: bool,
+        input_axis: int | None,
+        base_width: int = BASE_WIDTH,
+    ) -> "WidthScaling":
+        """Return the scaling of a model whose layout is known; for the arguments see `infer_layout`."""
+        scaling = cls.__new__(cls)
+        scaling._set(build, widths, layout, shared, input_axis, base_width)
+        return scaling
+
+    def _set(
+        self,
+        build: Build,
+        widths: Widths,
+        layout: Layout,
+        shared: bool,
+        input_axis: int | None,
+        base_width: int,
+    ) -> None:
+        self.base_width = check_count("base_width", base_width)
+        self._build = build
+        self._widths = widths
+        self._layout = layout
+        self._shared = shared
+        self._input_axis = input_axis
+        # The input features are data, and no width: their number has no base but itself.
+        self._base_features = [
+            (width if axis == input_axis else self.base_width) / unit
+            for axis, (width, unit) in enumerate(zip(widths, layout.units, strict=True))
+        ]
+
+    @cached_property
+    def _roles(self) -> tuple[dict[str, tuple[int, ...]], str | None]:
+        """The dimensions along widths over which parameters sum, by name, and why they cannot be told."""
+        summed_dims: dict[str, tuple[int, ...]] = {}
+        refusal = None
+        if self._layout.refusal is not None:
+            refusal = f"the model's features cannot be told apart by the widths ({self._layout.refusal})"
+        else:
+            try:
+                summed_dims = self._find_summed_dims()
+            except NoReadoutError:
+                refusal = "over which hidden features the model's parameters sum cannot be told"
+        if refusal is not None:
+            log.warning("learning rates do not follow the widths: %s", refusal)
+        return summed_dims, refusal
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the roles of the parameters cannot be told, or None where they can."""
+        return self._roles[1]
+
+    @property
+    def summed_dims(self) -> Mapping[str, tuple[int, ...]]:
+        """The dimensions over which a parameter sums hidden features, by name; those that sum over none are missing."""
+        return self._roles[0]
+
+    def _find_summed_dims(self) -> dict[str, tuple[int, ...]]:
+        layout = self._layout
+        axes = [axis for axis in range(len(layout.units)) if axis != self._input_axis]
+        readouts = find_readouts(
+            self._build,
+            self._widths,
+            layout,
+            shared=self._shared,
+            splits=[{axis} for axis in axes],
+            input_axis=self._input_axis,
+        )
+        summed_dims: dict[str, set[int]] = {}
+        for axis, names in zip(axes, readouts, strict=True):
+            for name in names:
+                along = _dims_along(layout.dims[name], {axis})
+                summed_dims.setdefault(name, set()).update(along)
+        for axis in axes:
+            for name, dims in layout.dims.items():
+                along = _dims_along(dims, {axis})
+                # Both sides of the tensor lie along one axis that layers share. Its fan-in is the same whichever side
+                # is summed over, so torch's order of dimensions, [out, in], serves.
+                if len(along) > 1 and name not in summed_dims:
+                    summed_dims[name] = {along[-1]}
+        return {name: tuple(sorted(dims)) for name, dims in summed_dims.items()}
+
+    def role(self, name: str) -> Role:
+        """Return the role of a parameter.
+
+        Args:
+            name: its name in the model.
+
+        Returns:
+            "readout" sums over hidden features into something that is none, such as the output layer or the attention
+            vector of a head; "hidden" maps hidden features to hidden features; "input" maps something else to hidden
+            features; "vector" has one number for each hidden feature, or is no matter of widths at all.
+        """
+        dims = self._layout.dims[name]
+        summed = self.summed_dims.get(name, ())
+        is_output_hidden = any(i not in summed for i in self._hidden_dims(dims))
+        if summed:
+            return "hidden" if is_output_hidden else "readout"
+        return "input" if is_output_hidden and len(dims) > 1 else "vector"
+
+    def _hidden_dims(self, dims: Sequence[Dim]) -> list[int]:
+        """Return the dimensions that lie along a hidden axis."""
+        axes = set(range(len(self._layout.units))) - {self._input_axis}
+        return _dims_along(dims, axes)
+
+    def _growth(self, name: str, shape: Sequence[int], dims: Sequence[int]) -> float:
+        """Return how many times larger some dimensions of a tensor are than at the base width."""
+        growth = 1.0
+        for i in dims:
+            base_size = sum(
+                segment.fixed if segment.axis is None else self._base_features[segment.axis]
+                for segment in self._layout.dims[name][i]
+            )
+            growth *= shape[i] / base_size
+        return growth
+
+    def rate_factor(self, name: str, shape: Sequence[int], rule: UpdateRule = "adam") -> float:
+        """Return what the learning rate of a parameter is multiplied by.
+
+        Args:
+            name: its name in the model.
+            shape: its shape in this model, or in a sub-GCN, which has widths of its own.
+            rule: "adam" where a step does not depend on the scale of the gradient, "sgd" where it is proportional.
+
+        Returns:
+            1 / fan-in for Adam and fan-out / fan-in for SGD, both as multiples of those at the base width (Table 8).
+        """
+        if self.refusal is not None:
+            return 1.0
+        summed = self.summed_dims.get(name, ())
+        fan_in = self._growth(name, shape, summed)
+        if rule == "adam":
+            return 1.0 / fan_in
+        others = [i for i in self._hidden_dims(self._layout.dims[name]) if i not in summed]
+        return self._growth(name, shape, others) / fan_in
+
+    @torch.no_grad()
+    def scale(self, model: nn.Module) -> nn.Module:
+        """Multiply the initial values of a new model by their factors, in place.
+
+        Every tensor then has the standard deviation of the model of the base width, divided by sqrt(fan-in) where it
+        maps hidden features to hidden features, and by fan-in where it is a readout; fan-in is counted in multiples of
+        the base's (Table 8). So it makes no difference by which rule the model's initialisers follow the width.
+
+        The readout of a model with norms begins ten times smaller still, at the base width too. Its features have the
+        size 1 from the start, so a readout of the usual size gives outputs that have to be unlearned.
+
+        Args:
+            model: a model of `build` at any widths, with the values that it was built with.
+
+        Returns:
+            The same model.
+        """
+        if self.refusal is not None:
+            return model
+        for name, parameter in model.named_parameters():
+            factor = self._initial_factor(name, parameter)
+            if factor != 1.0:
+                parameter.mul_(factor)
+        return model
+
+    def _initial_factor(self, name: str, parameter: Tensor) -> float:
+        fan_in = self._growth(name, parameter.shape, self.summed_dims.get(name, ()))
+        is_readout = self.role(name) == "readout"
+        # Initialisers usually give a tensor the variance 1 / fan-in, which only a readout has to leave.
+        usual_factor = self._readout_start * math.sqrt(1.0 / fan_in) if is_readout else 1.0
+        base = self._base_deviations.get(name)
+        deviation = _deviation([parameter])
+        if base is None or base.value == 0.0 or deviation.value == 0.0:
+            return usual_factor
+        wanted = self._readout_start * base.value / fan_in if is_readout else base.value / math.sqrt(fan_in)
+        factor = wanted / deviation.value
+        error = usual_factor * (base.relative_error + deviation.relative_error)
+        return usual_factor if abs(factor - usual_factor) <= error else factor
+
+    @cached_property
+    def _readout_start(self) -> float:
+        """What the readout begins with at the base width, as a share of its usual size."""
+        instance = small_instance(self._build, self._layout, self._shared, self._input_axis, 0)
+        x = instance.batch.x
+        instance.module.train()  # batch norm has the running statistics of the small input otherwise
+        try:
+            sizes = [instance.output(instance.values, x * factor).abs().max() for factor in (1e3, 1e3 * LARGE_INPUT)]
+        finally:
+            instance.module.eval()
+        is_normed = bool(sizes[1] < math.sqrt(LARGE_INPUT) * sizes[0])
+        return NORMED_READOUT if is_normed else 1.0
+
+    @cached_property
+    def _base_deviations(self) -> "dict[str, _Deviation]":
+        """The standard deviations of the initial values of a model of the base width, by name; empty if it fails."""
+        widths = self._layout.widths([round(count) for count in self._base_features])
+        try:
+            models = []
+            for draw in range(BASE_MODELS):
+                with Stream(draw, "base model"):
+                    models.append(construct(self._build, widths, shared=self._shared))
+        except InputError:  # such as a base width that no number of heads divides
+            return {}
+        parameters_of = [dict(model.named_parameters()) for model in models]
+        return {name: _deviation([parameters[name] for parameters in parameters_of]) for name in parameters_of[0]}
+
+    def rate_factors(self, model: nn.Module, rule: UpdateRule) -> list[float]:
+        """Return the factor of every parameter's rate, in the order of `model.parameters()`; see `rate_factor`."""
+        return [self.rate_factor(name, parameter.shape, rule) for name, parameter in model.named_parameters()]
+
+    def parameter_groups(
+        self, model: nn.Module, lr: float, *, weight_decay: float = 0.0, rule: UpdateRule = "adam"
+    ) -> list[dict[str, Any]]:
+        """Return the groups of parameters for an optimiser of torch, one for each learning rate.
+
+        Args:
+            model: a model of `build` at any widths, or a sub-GCN of a `GIST`.
+            lr: the learning rate at the base width.
+            weight_decay: the weight decay at the base width. It is divided by the factor of the rate, so that a step
+                shrinks a weight by the same share at every width.
+            rule: "adam" for optimisers whose step does not depend on the gradient's scale (Adam, AdamW, RMSprop), "sgd"
+                for those whose step is proportional to it.
+
+        Raises:
+            InputError: a value is out of range.
+        """
+        check_kind("model", model, nn.Module, "a model of build")
+        check_number("lr", lr, above=True, below=math.inf)
+        check_number("weight_decay", weight_decay, below=math.inf)
+        if rule not in ("adam", "sgd"):
+            raise InputError(f"rule is {rule!r}, expected 'adam' or 'sgd'")
+        parameters_by_factor: dict[float, list[nn.Parameter]] = {}
+        factors = self.rate_factors(model, rule)
+        for parameter, factor in zip(model.parameters(), factors, strict=True):
+            parameters_by_factor.setdefault(factor, []).append(parameter)
+        return [
+            {"params": parameters, "lr": lr * factor, "weight_decay": weight_decay / factor}
+            for factor, parameters in parameters_by_factor.items()
+        ]
+
+
+class _Deviation(NamedTuple):
+    """The standard deviation of some random numbers, and how far it may be from that of all such numbers."""
+
+    value: float
+    relative_error: float
+
+
+def _deviation(tensors: Sequence[Tensor]) -> _Deviation:
+    """Return the standard deviation of the entries of tensors with the same distribution around zero."""
+    entries = torch.cat([tensor.detach().flatten()[:MOST_ENTRIES].double() for tensor in tensors])
+    if len(entries) < 2:
+        return _Deviation(0.0, 0.0)
+    value = float(entries.std())
+    if value <= NO_DEVIATION * float(entries.abs().max()):  # all are equal, such as the ones of a norm
+        return _Deviation(0.0, 0.0)
+    return _Deviation(value, STANDARD_ERRORS / math.sqrt(2 * len(entries)))
+
+
+def rate_factors(scaling: WidthScaling | None, model: nn.Module, training: Training) -> list[float] | None:
+    """Return the factor of every parameter's learning rate in a run, or None where all have the same rate."""
+    if scaling is None:
+        return None
+    rule = update_rule(training)
+    return None if rule is None else scaling.rate_factors(model, rule)
+
+
+def _dims_along(dims: Sequence[Dim], axes: set[int]) -> list[int]:
+    """Return the dimensions of a tensor that lie along one of the axes."""
+    return [i for i, dim in enumerate(dims) if any(segment.axis in axes for segment in dim)]
