@@ -25,6 +25,7 @@ from gistgnn.training.metric import Metric
 from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
 from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
 from gistgnn.utils.checks import check_kind
+from gistgnn.utils.denormals import denormals_as_zero
 from gistgnn.utils.machine import require_usual_torch
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class GIST(GlobalModel):
         given = (self, graph, chosen, self._variant, sampling, runner, inductive)
         evaluation = Evaluation() if evaluation is None else evaluation
         # Also where the caller has turned gradients off.
-        with torch.inference_mode(False), torch.enable_grad(), self._run():
+        with denormals_as_zero(), torch.inference_mode(False), torch.enable_grad(), self._run():
             setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
             with Fit(setup) as run:
                 train(self, run)
