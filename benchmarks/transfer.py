@@ -301,8 +301,11 @@ def report(runs: Sequence[Run], base_width: int) -> str:
         parts.append(f"{text}the rate that validation chooses is bold.")
         if any(run["diverged"] for run in members):
             parts.append(f"{DIVERGED}: a run diverged; its score is the last one before.")
-        for scaling in dict.fromkeys(run["scaling"] for run in members):
-            grid = grid_of([run for run in members if run["scaling"] == scaling])
+        scalings: dict[str, list[Run]] = defaultdict(list)
+        for run in members:
+            scalings[scaling_of(run)].append(run)
+        for scaling, alike in scalings.items():
+            grid = grid_of(alike)
             parts += [f"### {scaling}", table_of_scores(grid), table_of_transfer(grid, base_width)]
     return "\n\n".join(parts)
 
@@ -312,6 +315,12 @@ def title_of(run: Run) -> str:
     text = f"{Path(run['graph']).name}, {run['model']}, {run['layers']} hidden layers"
     text += f", m = {run['sub_gcns']}, {run['epochs']:g} epochs, {run['clusters']} clusters"
     return text + (f", `{run['options']}`" if run["options"] else "")
+
+
+def scaling_of(run: Run) -> str:
+    """Return the scaling of a run, with the base width that it depends on."""
+    base = run["base_width"]
+    return run["scaling"] if base is None else f"{run['scaling']}, base width {base}"
 
 
 def seeds_in_words(runs: Sequence[Run]) -> str:

@@ -1,6 +1,7 @@
 """The benchmark of one rate for every width: which rate its tables choose, and how it goes on."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from benchmarks import transfer
 from benchmarks.transfer import Cell, Run, Trainer, chosen_rate, grid_of, main, parse, report
+from benchmarks.transfer_picture import COLOURS, limits
 
 RATES = (0.001, 0.01, 0.1)
 SMALL = ("--dataset", "digits", "--widths", "32", "16", "--lr", "0.01", "--clusters", "20")
@@ -65,6 +67,8 @@ def test_the_tables_show_what_a_rate_costs_at_another_width() -> None:
 def test_runs_of_other_settings_have_tables_of_their_own() -> None:
     printed = report([a_run(128, 0.01, 70, 70), a_run(128, 0.01, 80, 80, epochs=20)], 128)
     assert printed.count("| 128 | **") == 2
+    bases = [a_run(128, 0.01, 70, 70, scaling="mup", base_width=base) for base in (64, 128)]
+    assert report(bases, 128).count("| 128 | **70.00** |") == 2
     assert "There are no scores at width 256" in report([a_run(128, 0.01, 70, 70)], 256)
 
 
@@ -111,3 +115,36 @@ def test_a_benchmark_that_was_stopped_goes_on(
     assert capsys.readouterr().out == 2 * printed
     whole = [line for line in path.read_text().splitlines() if line.endswith("}")]
     assert [json.loads(line)["width"] for line in whole] == [16, 16, 32, 32]
+
+
+def test_the_picture_shows_every_width_and_its_chosen_rate(tmp_path: Path) -> None:
+    runs = runs_at(128, (70, 80, 75), (70, 80, 75)) + runs_at(4096, (85, 60, 10), (86, 61, 11))
+    runs += [run | {"scaling": "mup", "base_width": 128} for run in runs]
+    runs.append(a_run(64, 0.01, None, None, diverged=True))
+    path = tmp_path / "runs.jsonl"
+    path.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    main(["--picture", str(tmp_path / "picture.svg"), str(path)])
+    dots = json.loads((tmp_path / "picture.json").read_text())
+    names = ("scaling", "width", "lr", "test")
+    chosen = [tuple(dot[name] for name in names) for dot in dots if dot["chosen"]]
+    best = [(128, 0.01, 80), (4096, 0.001, 86)]
+    assert chosen == [(scaling, *dot) for scaling in ("none", "mup") for dot in best]
+    text = (tmp_path / "picture.svg").read_text()
+    assert ">width 128<" in text
+    assert ">4,096<" in text
+    assert "prefers-color-scheme: dark" in text
+    assert not any(placeholder in text for placeholder in COLOURS)
+    assert not re.search(r"<(?:image|script|link)\b", text)
+    (tmp_path / "picture.svg").unlink()
+    main(["--picture", str(tmp_path / "picture.svg")])
+    assert (tmp_path / "picture.svg").read_text() == text
+    other = json.dumps(runs[0] | {"epochs": 50})
+    path.write_text(f"{json.dumps(runs[0])}\n{other}\n")
+    with pytest.raises(SystemExit, match="one experiment"):
+        main(["--picture", str(tmp_path / "picture.svg"), str(path)])
+
+
+def test_failed_runs_do_not_hide_the_differences_of_good_ones() -> None:
+    low, high = limits([2, 88, 89, 90, 91])
+    assert 80 < low < 88
+    assert 91 < high < 92
