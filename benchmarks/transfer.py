@@ -91,9 +91,9 @@ def settings_of(options: argparse.Namespace) -> list[Run]:
     }
     widths = sorted(options.widths)
     # Narrow models come first: they are cheap, and show early whether something is wrong.
-    order = product(options.seeds, widths)
+    order = list(product(options.seeds, widths))
     if options.order == "width":
-        order = ((seed, width) for width, seed in product(widths, options.seeds))
+        order = [(seed, width) for width, seed in product(widths, options.seeds)]
     return [
         experiment
         | {
@@ -121,7 +121,7 @@ class Trainer:
         """Train one setting; return its scores, from 0 to 1, and the seconds of training."""
         from gistgnn.errors import DivergedError
 
-        config = run_config(setting, self.options.data_root)
+        config = run_config(setting, self.options.data_root, self.options.device)
         if self.graph is None:
             self._read_graph(config)
         gist = config.trainer(self.graph.num_features, self.graph.num_classes)
@@ -148,20 +148,24 @@ class Trainer:
         }
 
     def _read_graph(self, config: Any) -> None:
+        import torch
+
         from gistgnn.graphs import Standardisation, load
 
         graph = load(config.dataset, self.options.data_root)
         # Features are scaled once, as `gistgnn train` does, and not again in every run.
         self.scaling = Standardisation.choose(config.standardise, graph)
-        self.graph = self.scaling.graph(graph) if self.scaling else graph
+        graph = self.scaling.graph(graph) if self.scaling else graph
+        self.graph = graph.to(torch.device(config.device))
 
 
-def run_config(setting: Run, data_root: str) -> Any:
+def run_config(setting: Run, data_root: str, device: str) -> Any:
     """Return the configuration that `gistgnn train` would have with these settings."""
     from gistgnn.cli.main import make_parser
     from gistgnn.cli.training_options import config_from_args
 
     words: list[object] = ["train", "--dataset", setting["graph"], "--data-root", data_root]
+    words += ["--device", device]
     words += ["--model", setting["model"]]
     words += ["--hidden", *[setting["width"]] * setting["layers"]]
     words += ["--sub-gcns", setting["sub_gcns"], "--sampler", "clusters"]
@@ -386,6 +390,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--picture", type=Path, metavar="SVG", help="draw the runs of the files")
     add("--dataset", default="amazon-computers", help="a name, or a file, as of gistgnn train")
     add("--data-root", default="data")
+    add("--device", default="cpu")
     add("--model", default="gcn")
     add("--layers", type=int, default=2, help="hidden layers (default: 2)")
     add("--sub-gcns", type=int, default=1, metavar="M", help="m (default: 1)")

@@ -10,6 +10,11 @@ import pytest
 from benchmarks import transfer
 from benchmarks.transfer import Cell, Run, Trainer, chosen_rate, grid_of, main, parse, report
 from benchmarks.transfer_picture import COLOURS, limits
+from gistgnn import GIST, Result
+from gistgnn.graphs import load
+from gistgnn.nn import GCN
+from gistgnn.runs.config import RunConfig
+from gistgnn.sampling import ClusterSampling
 
 RATES = (0.001, 0.01, 0.1)
 SMALL = ("--dataset", "digits", "--widths", "32", "16", "--lr", "0.01", "--clusters", "20")
@@ -115,6 +120,48 @@ def test_a_benchmark_that_was_stopped_goes_on(
     assert capsys.readouterr().out == 2 * printed
     whole = [line for line in path.read_text().splitlines() if line.endswith("}")]
     assert [json.loads(line)["width"] for line in whole] == [16, 16, 32, 32]
+
+
+def test_runs_at_the_base_width_are_plain_runs(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    further = ["--base-width", "16", "--epochs", "2", "--out", str(path), "--", "--norm", "layer"]
+    main([*SMALL, *further])
+    runs = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(run["width"], run["scaling"]) for run in runs] == [
+        (16, "none"), (16, "mup"), (32, "none"), (32, "mup"),
+    ]  # fmt: skip
+    scores = [run["last_validation"] for run in runs]
+    assert scores[0] == scores[1]
+    assert scores[2] != scores[3]
+    graph = load("digits")
+    setting: dict[str, Any] = {"optimizer": "adam", "schedule": "cosine", "epochs": 2, "lr": 0.01}
+
+    def build(widths: Any) -> GCN:
+        return GCN(graph.num_features, widths, graph.num_classes, dropout=0.2, norm="layer")
+
+    gist = GIST(build, (32, 32), 1, width_scaling="none")
+    sampler = ClusterSampling(20)
+    result = gist.fit(graph, sampler=sampler, progress=False, **setting)
+    assert result.progress.last["validation"]["accuracy"] == scores[2]
+
+
+def test_a_run_is_evaluated_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    whole_fit = RunConfig.fit
+
+    def fit(self: RunConfig, *args: Any, **hooks: Any) -> Result:
+        result = whole_fit(self, *args, **hooks)
+        counts.append(len(result.history))
+        return result
+
+    monkeypatch.setattr(RunConfig, "fit", fit)
+    plain = ["--scalings", "none", "--epochs", "40"]
+    options = parse([*SMALL, *plain, "--", "--clusters-per-batch", "2"])  # 400 steps
+    trainer = Trainer(options)
+    for setting in transfer.settings_of(options):
+        trainer.train(setting)
+    assert len(counts) == 2
+    assert all(4 <= count <= 6 for count in counts)
 
 
 def test_the_picture_shows_every_width_and_its_chosen_rate(tmp_path: Path) -> None:
