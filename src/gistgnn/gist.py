@@ -102,7 +102,7 @@ class GIST(GlobalModel):
             sub-GCNs, not their sum, as in `fit`, which sees from the graph what is predicted.
         width_scaling: "mup" gives every tensor the learning rate and the initial values that suit its width, so that
             one learning rate serves every width and every m; "none" gives all tensors the same. The attribute of this
-            name is the `WidthScaling`, for a training loop of your own, or None.
+            name is the `WidthScaling`, or None. In a loop of your own, `parameter_groups` has the rates.
         base_width: the width at which the learning rate was chosen.
 
     Raises:
@@ -132,8 +132,7 @@ class GIST(GlobalModel):
 
         Settings of training are given as a `Training`, or as keywords with the names of its fields, which it documents:
         `fit(graph, epochs=800, lr=0.02)`. Those that are not given are the same either way and on the command line: 100
-        epochs for each sub-GCN, the cosine schedule, carried moments, a learning rate of 0.01, or more for sub-GCNs
-        narrower than 256 features.
+        epochs for each sub-GCN, the cosine schedule, carried moments, a learning rate of 0.01.
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and perhaps test_mask; or a `HeteroData`, which

@@ -28,6 +28,7 @@ from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store, StoreName
 from gistgnn.theta.slices import fill
 from gistgnn.theta.theta import Theta
+from gistgnn.training.names import UpdateRule
 from gistgnn.utils.checks import check_choice, check_count, check_flag, check_kind
 from gistgnn.utils.machine import require_usual_torch, usable_device
 from gistgnn.utils.random_streams import check_seed
@@ -263,6 +264,25 @@ class GlobalModel:
             round_ = self.begin_round()
             yield round_
             round_.aggregate()
+
+    def parameter_groups(
+        self, model: nn.Module, lr: float, *, weight_decay: float = 0.0, rule: UpdateRule = "adam"
+    ) -> list[dict[str, Any]]:
+        """Return the groups of parameters for an optimiser of a training loop of your own.
+
+            for sub in round:
+                optimizer = torch.optim.Adam(gist.parameter_groups(sub, lr=0.01))
+
+        Args:
+            model: a sub-GCN, or the full model.
+            lr, weight_decay, rule: see `WidthScaling.parameter_groups`.
+
+        Returns:
+            One group for each learning rate; a single one with `width_scaling="none"`.
+        """
+        if self.width_scaling is None:
+            return [{"params": list(model.parameters()), "lr": lr, "weight_decay": weight_decay}]
+        return self.width_scaling.parameter_groups(model, lr, weight_decay=weight_decay, rule=rule)
 
     def model(self) -> nn.Module:
         """Return the full model in evaluation mode, with a copy of Θ's parameters; large ones on disk are mapped."""

@@ -88,8 +88,9 @@ class Training:
             baseline (section 2.2); "each" gives every sub-GCN all E epochs, m times the work.
         optimizer: "adam", "adamw" or "sgd"; or a class of `torch.optim`, or a function that is called as
             `optimizer(parameters, lr=lr)`, and with weight_decay and momentum if they are not 0.
-        lr: learning rate at the start. None: 0.01, or up to m times as much for sub-GCNs narrower than 256 features, at
-            most 0.1.
+        lr: learning rate at the start, at the base width of `GIST`, from which the rates of other widths follow.
+            Defaults to 0.01. With `GIST(width_scaling="none")` it defaults to up to m times as much for sub-GCNs
+            narrower than 256 features, at most 0.1.
         weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
         momentum: momentum of SGD; the other optimisers have none.
         schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero;

@@ -17,9 +17,7 @@ from gistgnn.cli.process import leads, load_torch, world_size
 from gistgnn.defaults import (
     DROPOUT,
     EPOCHS,
-    HIGHEST_LR,
     MOST_SUB_GCNS,
-    NARROW,
     WIDE,
     chosen_sub_gcns,
 )
@@ -51,11 +49,10 @@ def known_model(text: str) -> str:
 
 
 # Where the command line differs from the field, or chooses the value unless it is given.
-_RATES = f"{LR:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}"
 _CHOSEN: dict[str, dict[str, Any]] = {
     "epochs": dict(shown=f"{EPOCHS} for each sub-GCN; the phases'"),
     "local_steps": dict(shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"),
-    "lr": dict(shown=_RATES),
+    "lr": dict(shown=f"{LR:g}"),
     "dropout": dict(default=None, shown=f"{DROPOUT:g}"),
     "norm": dict(default=None, shown="layer for graphsage and gin, and for gcn with m > 1; else none"),
     "heads": dict(default=None, shown=ModelConfig.heads),

@@ -26,8 +26,8 @@ from gistgnn.settings import Phase, Training
 from gistgnn.theta.model_spec import values_of
 from gistgnn.training.loss import make_criterion, task_of
 from gistgnn.training.metric import NAMED, as_metric
-from gistgnn.training.names import NAMES
-from gistgnn.training.optimizer import check_optimizer, check_schedule
+from gistgnn.training.names import NAMES, named_as
+from gistgnn.training.optimizer import check_optimizer, check_schedule, update_rule
 from gistgnn.utils.checks import LONGEST, check_flag, check_kind, check_number
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.random_streams import Stream
@@ -79,6 +79,12 @@ class Setup:
         if training.optimizer not in NAMES["optimizer"]:
             check_optimizer(imported, gist._full_spec.on_meta())
         check_schedule(imported)
+        if gist.width_scaling is not None and update_rule(imported) is None:
+            log.warning(
+                "the learning rates do not follow the widths: a step of the optimizer %s is neither proportional to "
+                "the gradient nor independent of its scale, entry by entry",
+                named_as(training.optimizer),
+            )
         if variant.independent:
             self.sampling = independent(self.sampling, gist.method)
         graph = gist.ranks.load(partial(self._load, training))

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -118,12 +118,16 @@ def update_rule(training: Any) -> UpdateRule | None:
     """
     if training.optimizer in CLASSES:
         return "sgd" if training.optimizer == "sgd" else "adam"
-    if training.optimizer not in _RULES:
+    if isinstance(training.optimizer, Hashable) and training.optimizer in _RULES:
+        return _RULES[training.optimizer]
+    rule = None
+    with suppress(Exception):  # a user's function may raise anything, and `check_optimizer` tells what it is
+        rule = _tried_rule(training)
+    if isinstance(training.optimizer, Hashable):
         if len(_RULES) >= MOST_RECORDS:
             _RULES.clear()
-        with suppress(Exception):  # a user's function may raise anything, and `check_optimizer` tells what it is
-            _RULES[training.optimizer] = _tried_rule(training)
-    return _RULES.get(training.optimizer)
+        _RULES[training.optimizer] = rule
+    return rule
 
 
 _RULES: dict[Any, UpdateRule | None] = {}
