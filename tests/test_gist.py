@@ -32,7 +32,7 @@ ADJ = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
 )
 @pytest.mark.parametrize("norm", ["none", "batch"])
 def test_one_sub_gcn_is_a_plain_loop_bit_for_bit(options: dict[str, Any], norm: str) -> None:
-    gist = GIST(gcn(norm=norm), (8, 7), 1, seed=4)
+    gist = GIST(gcn(norm=norm), (8, 7), 1, seed=4, width_scaling="none")
     model, epochs = gist.model().train(), 13
     plain = {name: value for name, value in PLAIN.items() if name != "standardise"}
     training = Training(epochs, **{**plain, **options})
@@ -66,7 +66,7 @@ def test_rounds_by_hand_are_fit(build: Any, widths: Any, input_axis: int | None)
         for i, sub in enumerate(round_):
             columns = round_.input_columns(i)
             x = GRAPH.x if columns is None else GRAPH.x[:, columns]
-            optimizer = torch.optim.Adam(sub.parameters(), lr=0.02, fused=True)
+            optimizer = torch.optim.Adam(own.parameter_groups(sub, lr=0.02), fused=True)
             for _ in range(2):
                 optimizer.zero_grad()
                 out = sub(x, adj if isinstance(sub, GCN) else GRAPH.edge_index)

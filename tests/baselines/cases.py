@@ -20,8 +20,23 @@ def build(widths: Any, dropout: float = 0.0, norm: str = "none") -> nn.Module:
     return OURS["gcn"](widths, dropout=dropout, norm=norm)
 
 
-def make(method: str, m: int, ranks: Ranks | None = None, store: str = "memory", **options: Any) -> GIST:
-    return METHODS[method](lambda widths: build(widths, **options), (8, 7), m, seed=3, ranks=ranks, store=store)
+def make(
+    method: str,
+    m: int,
+    ranks: Ranks | None = None,
+    store: str = "memory",
+    width_scaling: str = "mup",
+    **options: Any,
+) -> GIST:
+    return METHODS[method](
+        lambda widths: build(widths, **options),
+        (8, 7),
+        m,
+        seed=3,
+        ranks=ranks,
+        store=store,
+        width_scaling=width_scaling,
+    )
 
 
 def fit(gist: GIST, **settings: Any) -> Result:

@@ -1,6 +1,7 @@
 """Each baseline against itself, written in ten lines."""
 
 from copy import deepcopy
+from functools import partial
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.sampling import Batch, forward, whole_graph
 
-from .cases import GRAPH, LOCAL, LR, STEPS, batches, fit, make
+from .cases import GRAPH, LOCAL, LR, STEPS, batches, fit
+from .cases import make as make_scaled
 
+make = partial(make_scaled, width_scaling="none")  # tests/fit/test_width_scaling.py shows the other rates
 WHOLE = whole_graph(GRAPH)
 
 

@@ -31,8 +31,8 @@ class Counting(torch.optim.SGD):
         super().step(*args)
 
 
-def trainer(method: str, workers: int, hidden: tuple[int, ...] = (12, 12)) -> GIST:
-    made: GIST = METHODS[method](lambda widths: GCN(F, widths, C), hidden, workers)
+def trainer(method: str, workers: int, hidden: tuple[int, ...] = (12, 12), **options: Any) -> GIST:
+    made: GIST = METHODS[method](lambda widths: GCN(F, widths, C), hidden, workers, **options)
     return made
 
 
@@ -75,19 +75,21 @@ OWN: dict[str, Any] = {
     hidden=st.tuples(st.sampled_from([64, 500, 3000]), st.sampled_from([64, 500, 3000])),
     m=st.integers(1, 16),
     method=st.sampled_from(sorted(METHODS)),
+    scaling=st.sampled_from(["mup", "none"]),
 )
 @settings(max_examples=25, deadline=None)
 def test_settings_are_the_same_however_they_are_given(
-    given: dict[str, Any], hidden: tuple[int, ...], m: int, method: str
+    given: dict[str, Any], hidden: tuple[int, ...], m: int, method: str, scaling: str
 ) -> None:
     words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
-    words += ["--sub-gcns", m, "--method", method, "--hidden", *hidden]
+    words += ["--sub-gcns", m, "--method", method, "--hidden", *hidden, "--width-scaling", scaling]
     config = from_command(*words, *(["--sampler", "clusters"] if method in ("local-sgd", "data-parallel") else []))
-    gist = trainer(method, m, hidden)
+    gist = trainer(method, m, hidden, width_scaling=scaling)
     assert gist._choose(None, given) == gist._choose(Training(**given), {}) == config.training
-    assert RunConfig("cora", config.model, m, method, training=Training(**given)).training == config.training
+    from_python = RunConfig("cora", config.model, m, method, training=Training(**given), width_scaling=scaling)
+    assert from_python.training == config.training
     epochs = 100 if given.get("training") == "each" else 100 * m
-    splits = m > 1 and method in ("gist", "ensemble")
+    splits = m > 1 and method in ("gist", "ensemble") and scaling == "none"
     lr = min(0.01 * max(1, min(m, 256 * m / max(hidden))), 0.1) if splits else 0.01
     assert (config.training.epochs, config.training.lr) == (given.get("epochs", epochs), given.get("lr", lr))
 
@@ -96,7 +98,7 @@ def test_defaults_can_be_made_without_a_number_and_train_in_the_same_way() -> No
     runs = [trainer("gist", 3) for _ in range(3)]
     runs[0].fit(GRAPH, progress=False)
     runs[1].fit(GRAPH, Training(), progress=False)
-    explicit = {"epochs": 300, "lr": 0.03, "schedule": "cosine", "optimizer_state": "carry"}
+    explicit = {"epochs": 300, "lr": 0.01, "schedule": "cosine", "optimizer_state": "carry"}
     runs[2].fit(GRAPH, Training(**explicit), progress=False)
     assert same(theta(runs[0]), theta(runs[1]))
     assert same(theta(runs[0]), theta(runs[2]))

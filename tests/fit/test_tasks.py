@@ -28,7 +28,9 @@ def data(y: Any) -> Data:
 
 
 def trainer(m: int = 1, outputs: int = 1) -> GIST:
-    return GIST(lambda width: pyg.models.GraphSAGE(GRAPH.num_features, width, 2, outputs), 8, m, seed=3)
+    return GIST(
+        lambda width: pyg.models.GraphSAGE(GRAPH.num_features, width, 2, outputs), 8, m, seed=3, width_scaling="none"
+    )
 
 
 def plain(loss: Any, targets: Tensor) -> dict[str, Tensor]:

@@ -59,7 +59,7 @@ def test_batches_of_one_node_are_left_out(name: str, runner: Any) -> None:
 def test_the_others_train_as_in_a_plain_loop() -> None:
     """All neighbours of 4, 4 and 1 nodes: a loop of torch that leaves out what batch norm refuses."""
     options: dict[str, Any] = {"optimizer": "sgd", "lr": 0.1, "schedule": "constant", "standardise": False}
-    sampling, gist = NeighborSampling(fanouts=-1, batch_size=4), GIST(ours, (6,), 1, seed=1)
+    sampling, gist = NeighborSampling(fanouts=-1, batch_size=4), GIST(ours, (6,), 1, seed=1, width_scaling="none")
     model = gist.model().train()
     gist.fit(GRAPH, epochs=2, sampler=sampling, progress=False, **options)
     optimizer, skipped = torch.optim.SGD(model.parameters(), lr=0.1), 0

@@ -178,7 +178,7 @@ def test_copies_have_the_trajectory_of_ordinary_training(model: str, norm: str, 
     def build(widths: Any) -> nn.Module:
         return OURS[model](widths, dropout=0.4, norm=norm)
 
-    gist = GIST(build, (3 * m, 2 * m), m, seed=7)
+    gist = GIST(build, (3 * m, 2 * m), m, seed=7, width_scaling="none")
     phase = Phase(m, 8, lr=0.03, copies=True)
     training = Training(phases=(phase,), cross_weights="zero", local_steps=2, schedule="cosine")
     seen: list[dict[str, Tensor]] = []

@@ -68,7 +68,7 @@ def test_zero_cross_weights_make_narrow_models_side_by_side(model: str, copies: 
 
 @pytest.mark.parametrize(("kind", "m"), [("random", 8), ("zero", 2)])
 def test_the_sub_gcns_begin_with_the_scale_of_narrow_models(kind: str, m: int) -> None:
-    gist = begun(GIST(OURS["graphsage"], (256, 256), m, seed=1), training(m, kind))
+    gist = begun(GIST(OURS["graphsage"], (256, 256), m, seed=1, width_scaling="none"), training(m, kind))
     sub, narrow = gist.begin_round(first(training(m, kind))).subs[0], OURS["graphsage"]((256 // m, 256 // m))
     for name in ("convs.1.weight", "convs.2.weight"):
         found, expected = (float(model.get_parameter(name).detach().std()) for model in (sub, narrow))

@@ -132,7 +132,7 @@ def update_rule(training: Any) -> UpdateRule | None:
 
 _RULES: dict[Any, UpdateRule | None] = {}
 _TRIED_STEPS = 10  # the first steps of some optimisers, such as RAdam, are not like the later ones
-_GRADIENT = ((0.5, -1.0, 2.0), (1.5, 1.0, -0.5), (-2.0, 0.7, 1.0))
+_GRADIENT = ((0.5, -1.0, 2.0), (1.5, 1.0, -0.5))
 _ALIKE = 0.02  # the relative difference of steps that count as the same
 
 
