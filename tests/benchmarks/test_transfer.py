@@ -124,7 +124,7 @@ def test_a_benchmark_that_was_stopped_goes_on(
 
 def test_runs_at_the_base_width_are_plain_runs(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    further = ["--base-width", "16", "--epochs", "2", "--out", str(path), "--", "--norm", "layer"]
+    further = ["--base-width", "16", "--epochs", "2", "--out", str(path), "--", "--norm", "none"]
     main([*SMALL, *further])
     runs = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(run["width"], run["scaling"]) for run in runs] == [
@@ -137,7 +137,7 @@ def test_runs_at_the_base_width_are_plain_runs(tmp_path: Path) -> None:
     setting: dict[str, Any] = {"optimizer": "adam", "schedule": "cosine", "epochs": 2, "lr": 0.01}
 
     def build(widths: Any) -> GCN:
-        return GCN(graph.num_features, widths, graph.num_classes, dropout=0.2, norm="layer")
+        return GCN(graph.num_features, widths, graph.num_classes, dropout=0.2)
 
     gist = GIST(build, (32, 32), 1, width_scaling="none")
     sampler = ClusterSampling(20)

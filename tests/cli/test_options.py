@@ -43,9 +43,10 @@ def test_without_options_every_value_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        # the learning rate grows as sub-GCNs become narrower
-        ("--sub-gcns 4", {"lr": 0.04}),
-        ("--sub-gcns 16", {"lr": 0.1}),
+        # one learning rate suits every width; plain rates grow as sub-GCNs become narrower
+        ("--sub-gcns 4", {"lr": 0.01}),
+        ("--sub-gcns 4 --width-scaling none", {"lr": 0.04}),
+        ("--sub-gcns 16 --width-scaling none", {"lr": 0.1}),
         ("--sub-gcns 8 --hidden 4096", {"lr": 0.01}),
         ("--sub-gcns 4 --method local-sgd", {"lr": 0.01}),
         ("--budget 10s", {"lr": 0.01}),

@@ -136,7 +136,7 @@ def test_seeds_share_a_row_and_settings_that_differ_are_named(runs: Path) -> Non
     rows, record = compare_runs([runs / name for name in ("first", "again", "faster", "ordinary")])
     assert [len(row.score) for row in rows] == [1, 2, 1]
     assert rows[0].sub_gcns == 1, "ordinary training is the baseline"
-    assert [row.detail for row in rows] == ["lr 0.01", "lr 0.02", "lr 0.1"]
+    assert [row.detail for row in rows] == ["lr 0.01", "lr 0.01", "lr 0.1"]
     assert rows[2].label == "GIST, lr 0.1, m = 2"
     assert record["title"] == "4 runs on digits"
     assert [curve["label"] for curve in record["curves"]] == [row.label for row in rows]

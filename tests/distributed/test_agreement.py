@@ -34,7 +34,7 @@ def other_edges(edges: CSR) -> CSR:
 
 
 CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by what is said of it
-    "lr is 0.04 on rank 0 and 0.02 on rank 2: start all ranks with the same settings": {"lr": 0.02},
+    "lr is 0.01 on rank 0 and 0.02 on rank 2: start all ranks with the same settings": {"lr": 0.02},
     "sampler is None on rank 0 and given on rank 2": {"sampler": ClusterSampling(4, 2, "random")},
     "optimizer is 'adam' on rank 0 and 'RMSprop' on rank 2": {"optimizer": torch.optim.RMSprop},
     "class_weights is missing on rank 0 and [1.0, 1.0, 2.0] on rank 2": {"class_weights": [1, 1, 2]},

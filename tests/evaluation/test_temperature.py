@@ -42,7 +42,8 @@ def test_a_merged_model_is_less_sure_of_itself_with_it(tmp_path: Path) -> None:
     def build(widths: Sequence[int]) -> GCN:
         return GCN(graph.num_features, widths, graph.num_classes)
 
-    result = GIST(build, widths=(32, 32), sub_gcns=4).fit(graph, epochs=100, lr=0.04, progress=False)
+    gist = GIST(build, widths=(32, 32), sub_gcns=4, width_scaling="none")
+    result = gist.fit(graph, epochs=100, lr=0.04, progress=False)
     result.save(tmp_path / "run")
     assert load_run(tmp_path / "run", build).temperature == result.temperature > 1.5
     logits, truth = predict(result.model, whole_graph(graph))[graph.test], graph.y[graph.test]

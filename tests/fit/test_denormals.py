@@ -114,7 +114,7 @@ def test_a_run_equals_a_plain_loop_that_takes_them_for_zero() -> None:
     graph = tiny_graph()
     # So that Adam's squares are denormal in the first layer.
     graph = replace(graph, x=graph.x * 1e-18)
-    gist = GIST(gcn(), (8, 7), 1)
+    gist = GIST(gcn(), (8, 7), 1, width_scaling="none")
     with having_denormals(kept=True):
         with_denormals = plain_loop(gist.model(), graph, 6)
     with having_denormals(kept=False):

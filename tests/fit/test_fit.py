@@ -37,7 +37,7 @@ class Counting(nn.Module):
         return self.leave(self.enter(x).relu())
 
 
-_gists = {m: GIST(Counting, (8,), m) for m in range(1, 6)}
+_gists = {m: GIST(Counting, (8,), m, width_scaling="none") for m in range(1, 6)}
 
 
 @settings(deadline=None, max_examples=40)
@@ -176,5 +176,5 @@ class First(Counting):
 def test_classes_that_are_never_found_are_named(caplog: pytest.LogCaptureFixture) -> None:
     for model, said in ((First, [f"no node of classes {', '.join(map(str, range(1, C)))} is found"]), (Counting, [])):
         caplog.clear()
-        fit(GIST(model, (8,), 2), epochs=200)
+        fit(GIST(model, (8,), 2, width_scaling="none"), epochs=200)
         assert [text.split(" (")[0] for text in caplog.messages if "no node" in text] == said

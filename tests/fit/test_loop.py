@@ -308,7 +308,7 @@ def test_a_loop_of_a_regression_trains_what_fit_trains(m: int) -> None:
         adj.cache_products(graph.x)
         for round_ in rounds:
             for sub in round_:
-                optimizer = torch.optim.Adam(sub.parameters(), lr=0.02, fused=True)
+                optimizer = torch.optim.Adam(gist.parameter_groups(sub, lr=0.02), fused=True)
                 for _ in range(2):
                     optimizer.zero_grad()
                     F.mse_loss(sub(graph.x, adj)[graph.train], graph.y[graph.train].view(-1, 1)).backward()

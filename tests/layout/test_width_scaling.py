@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gistgnn import WidthScaling
 from gistgnn.nn import GAT, GCN, GIN, GraphSAGE
 from gistgnn.sampling import Batch, forward
+from tests.helpers.models import every_model
 from tests.helpers.refusals import refused
 
 FEATURES = 12
@@ -330,3 +331,25 @@ def test_bad_groups_are_refused(arguments: dict[str, Any], culprit: str) -> None
     build = MODELS["PyG's GCN"][0]
     with refused(culprit):
         WidthScaling(build, 8).parameter_groups(build(8), **arguments)
+
+
+@pytest.mark.parametrize("name", list(every_model())[::4])
+def test_the_roles_of_many_models_can_be_told(name: str) -> None:
+    build, widths = every_model()[name]
+    scaling = WidthScaling(build, widths)
+    assert scaling.refusal is None
+    roles = {scaling.role(parameter) for parameter, _ in build(widths).named_parameters()}
+    assert {"input", "readout"} <= roles
+
+
+def test_a_readout_of_several_layers_and_of_the_input_sums_over_all_of_them() -> None:
+    build, _ = every_model()["jumping over x"]
+    widths = (256, 512)
+    scaling = WidthScaling(build, widths)
+    assert scaling.role("out.lin.weight") == "readout"
+    model = build(widths)
+    rates = {
+        id(parameter): group["lr"] for group in scaling.parameter_groups(model, 1.0) for parameter in group["params"]
+    }
+    inputs = model.out.lin.weight.shape[1] - 256 - 512
+    assert rates[id(model.out.lin.weight)] == pytest.approx((inputs + 2 * 128) / (inputs + 256 + 512))

@@ -110,7 +110,7 @@ def test_a_sub_gcn_trained_alone_is_the_same() -> None:
     torch.manual_seed(77)
     for i in (2, 0, 1):
         with Stream(5, "dropout", 0, i):
-            optimizer = TRAINING.make_optimizer(alone.subs[i].parameters())
+            optimizer = alone.make_optimizer(TRAINING, [alone.subs[i]])
             subtrain(alone.subs[i], optimizer, FULL.batches(0, 3), TRAINING, StepRange(0, 3, 9))
         assert values(alone.subs[i]) == values(together.subs[i])
 
@@ -132,7 +132,7 @@ def test_dropout_differs_by_round_sub_gcn_and_seed(runner: str) -> None:
 
 
 def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
-    round_, again = (GIST(OURS["gcn"], (9, 7), 3).begin_round() for _ in range(2))
+    round_, again = (GIST(OURS["gcn"], (9, 7), 3, width_scaling="none").begin_round() for _ in range(2))
     found = round_.aggregate(InTurn()(round_, FULL, TRAINING, StepRange(0, 2, 9), seed=0))
     losses = []
     for sub in again:

@@ -117,7 +117,7 @@ SCHEDULERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 def test_a_scheduler_sets_all_that_it_sets_in_a_plain_loop(name: str) -> None:
     """Learning rates, momentum, betas and decay of every group, over rounds of 4 steps, against torch's own loop."""
     make, optimizer_of, given = SCHEDULERS[name]
-    gist, steps = GIST(gcn(), (8, 7), 1, seed=4), 14
+    gist, steps = GIST(gcn(), (8, 7), 1, seed=4, width_scaling="none"), 14
     model, adjacency = gist.model().train(), Adjacency(GRAPH.edge_index, GRAPH.num_nodes)
     optimizer = optimizer_of(model.parameters(), lr=0.02, **given)
     left_open = isinstance(make, partial) and make.func is lr_scheduler.OneCycleLR

@@ -47,12 +47,16 @@ def find_readouts(
     shared: bool,
     splits: Sequence[Collection[int]],
     input_axis: int | None = None,
+    by_entries: bool = False,
 ) -> list[frozenset[str]]:
     """Return what `find_readout` returns for each of several choices of split axes, with the same small models."""
-    # Refused: a weight that takes split features and others in one dimension, as the others must not be divided.
+    # Refused, unless `by_entries`: a weight that takes split features and others in one dimension, as the others must
+    # not be divided. `by_entries` divides the entries of a tensor that lie along a split axis, and not all of it.
     with Stream(0, "readout"):  # the user's random stream does not move
         narrow_models = [_narrow(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
-        return [_readout(build, widths, layout, shared, frozenset(split), narrow_models) for split in splits]
+        return [
+            _readout(build, widths, layout, shared, frozenset(split), narrow_models, by_entries) for split in splits
+        ]
 
 
 def _readout(
@@ -62,6 +66,7 @@ def _readout(
     shared: bool,
     split: frozenset[int],
     narrow_models: Sequence[Instance],
+    by_entries: bool,
 ) -> frozenset[str]:
     pairs = [_pair(build, layout, shared, split, narrow) for narrow in narrow_models]
     model = narrow_models[0].module
@@ -70,7 +75,7 @@ def _readout(
     summing = [name for name in candidates if all(pair.is_sum(name) for pair in pairs)]
     usual = [name for name in summing if along[name] == [len(layout.dims[name]) - 1] != [0]]  # torch's [out, in]
     for chosen in itertools.islice(_choices(summing, usual), MOST_TRIED):
-        if all(pair.is_mean(chosen) for pair in pairs):
+        if all(pair.is_mean(chosen, by_entries) for pair in pairs):
             return chosen
     raise NoReadoutError(
         f"{type(model).__name__}, the model of build({widths[0] if shared else widths}), cannot be "
@@ -118,17 +123,33 @@ class _Pair:
             blocks = [torch.arange(n) + (k * n if a in self.split else 0) for a, n in enumerate(self.narrow.features)]
             cut = [self.layout.positions(dim, blocks, full) for dim in dims]
             index = tuple(positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut))
-            target[index] = value if factor == 1 else value * factor
+            target[index] = value if factor == 1 else value * self.on_split_entries(name, factor, self.narrow)
         return target
+
+    def on_split_entries(self, name: str, factor: float, instance: Instance) -> Tensor:
+        """Return a tensor of factors: ``factor`` for the entries that lie along a split axis, else 1."""
+        dims = self.layout.dims[name]
+        factors = torch.ones([1] * len(dims), dtype=torch.float64)
+        for i, dim in enumerate(dims):
+            axes = [segment.axis for segment in dim]
+            sizes = [segment.fixed if segment.axis is None else instance.features[segment.axis] for segment in dim]
+            values = [factor if axis in self.split else 1.0 for axis in axes]
+            if factor in values:
+                along = torch.repeat_interleave(torch.tensor(values, dtype=torch.float64), torch.tensor(sizes))
+                factors = factors * along.view(-1, *[1] * (len(dims) - 1 - i))
+        return factors
 
     def is_sum(self, name: str) -> bool:
         """Whether a tensor only enters a sum over the copies: these are equal, so one may count more, and one less."""
         unequal = {name: self.side_by_side(name, UNEQUAL)}
         return same(self.output(self.copies | unequal), self.output_of_copies)
 
-    def is_mean(self, names: Collection[str]) -> bool:
+    def is_mean(self, names: Collection[str], by_entries: bool) -> bool:
         """Tell whether the full model with these tensors divided has the narrow model's output."""
         divided = {name: self.copies[name] / COPIES for name in names}
+        if by_entries:
+            halves = {name: self.on_split_entries(name, 1 / COPIES, self.full) for name in names}
+            divided = {name: self.copies[name] * halves[name] for name in names}
         return same(self.output(self.copies | divided), self.narrow.reference)
 
     def output(self, values: dict[str, Tensor]) -> Tensor:

@@ -141,6 +141,7 @@ class WidthScaling:
             shared=self._shared,
             splits=[{axis} for axis in axes],
             input_axis=self._input_axis,
+            by_entries=True,
         )
         summed_dims: dict[str, set[int]] = {}
         for axis, names in zip(axes, readouts, strict=True):
