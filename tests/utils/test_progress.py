@@ -22,7 +22,7 @@ def test_the_time_that_is_left() -> None:
 
 
 def test_a_log_gets_a_line_for_every_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
-    GIST(gcn(), (8, 7), 2).fit(GRAPH, epochs=24, local_steps=2, evaluate_every=2)
+    GIST(gcn(), (8, 7), 2, width_scaling="none").fit(GRAPH, epochs=24, local_steps=2, evaluate_every=2)
     first, *lines = capsys.readouterr().err.splitlines()
     assert first == "training: 0 of 6 rounds done"
     assert [line.split(" · ")[0] for line in lines] == ["round 2/6", "round 4/6", "round 6/6"]
