@@ -101,13 +101,8 @@ class GlobalModel:
         check_count("base_width", base_width)
         self.width_scaling: WidthScaling | None = None
         if width_scaling == "mup":
-            self.width_scaling = WidthScaling.of_layout(
-                build,
-                self.widths,
-                self.layout,
-                shared=self.shared,
-                input_axis=self.input_axis,
-                base_width=base_width,
+            self.width_scaling = WidthScaling(
+                build, widths, base_width=base_width, layout=self.layout, input_axis=self.input_axis
             )
         spec = ModelSpec(build, self.layout, self.widths, self.shared, self.seed, self.device)
         self._full_spec = replace(

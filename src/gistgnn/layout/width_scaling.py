@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.layout.axes import Build, Dim, Layout, Widths, check_widths, construct
+from gistgnn.layout.axes import Build, Dim, Layout, check_widths, construct
 from gistgnn.layout.check import infer_layout
 from gistgnn.layout.instance import small_instance
 from gistgnn.layout.readout import NoReadoutError, find_readouts
@@ -57,52 +57,34 @@ class WidthScaling:
         build: returns the model at given widths, as for `GIST`.
         widths: the widths of the model, one for each hidden layer, or one integer for all of them.
         base_width: the width at which the learning rate was chosen.
+        layout: of the model, where it is known. Defaults to the inferred one.
+        input_axis: the axis of the input features, if they are one; see `infer_layout`.
 
     Raises:
         InputError: a value is out of range, or the model cannot be built.
     """
 
-    def __init__(self, build: Build, widths: int | Sequence[int], *, base_width: int = BASE_WIDTH) -> None:
-        shared = not isinstance(widths, (list, tuple))
-        checked_widths = check_widths(widths, None)
-        layout = infer_layout(build, checked_widths, shared=shared, splits=False)
-        self._set(build, checked_widths, layout, shared, None, base_width)
-
-    @classmethod
-    def of_layout(
-        cls,
-        build: Build,
-        widths: Widths,
-        layout: Layout,
-        *,
-        shared: bool,
-        input_axis: int | None,
-        base_width: int = BASE_WIDTH,
-    ) -> "WidthScaling":
-        """Return the scaling of a model whose layout is known; for the arguments see `infer_layout`."""
-        scaling = cls.__new__(cls)
-        scaling._set(build, widths, layout, shared, input_axis, base_width)
-        return scaling
-
-    def _set(
+    def __init__(
         self,
         build: Build,
-        widths: Widths,
-        layout: Layout,
-        shared: bool,
-        input_axis: int | None,
-        base_width: int,
+        widths: int | Sequence[int],
+        *,
+        base_width: int = BASE_WIDTH,
+        layout: Layout | None = None,
+        input_axis: int | None = None,
     ) -> None:
         self.base_width = check_count("base_width", base_width)
         self._build = build
-        self._widths = widths
-        self._layout = layout
-        self._shared = shared
+        self._shared = not isinstance(widths, (list, tuple))
+        self._widths = check_widths(widths, input_axis)
         self._input_axis = input_axis
+        if layout is None:
+            layout = infer_layout(build, self._widths, shared=self._shared, input_axis=input_axis, splits=False)
+        self._layout = layout
         # The input features are data, and no width: their number has no base but itself.
         self._base_features = [
             (width if axis == input_axis else self.base_width) / unit
-            for axis, (width, unit) in enumerate(zip(widths, layout.units, strict=True))
+            for axis, (width, unit) in enumerate(zip(self._widths, layout.units, strict=True))
         ]
 
     @cached_property
