@@ -21,6 +21,7 @@ NAMES = {
     "places": "Places",
     "hops": "Places by hops",
     "names": "Names of variables",
+    "names_small_hops": "Names of variables",
 }
 # From the narrowest width to the widest. Placeholders become variables of the style below.
 RAMP = ("#040401", "#040402", "#040403", "#040404", "#040405", "#040406", "#040407")
