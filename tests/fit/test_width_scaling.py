@@ -1,6 +1,7 @@
 """`fit` gives every tensor the learning rate and initial values of its width: beside plain PyTorch."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import OneCycleLR
+from torch.optim.lr_scheduler import LambdaLR, OneCycleLR
 
 from gistgnn import GIST, Saving, Training, WidthScaling
 from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
@@ -271,3 +272,36 @@ def test_plain_rates_are_one_group() -> None:
     (sub, _) = gist.begin_round().subs
     (group,) = gist.parameter_groups(sub, lr=0.3, weight_decay=0.2)
     assert (group["lr"], group["weight_decay"], group["params"]) == (0.3, 0.2, list(sub.parameters()))
+
+
+def by_dimensions(parameters: Any, lr: float) -> Optimizer:
+    parameters = list(parameters)
+    matrices = [parameter for parameter in parameters if parameter.dim() > 1]
+    others = [parameter for parameter in parameters if parameter.dim() < 2]
+    return torch.optim.SGD([{"params": matrices, "weight_decay": 0.1}, {"params": others}], lr=lr)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda optimizer: LambdaLR(optimizer, [lambda k: 1 / (1 + k), lambda k: 0.5**k]),
+        partial(OneCycleLR, max_lr=[0.1, 0.02]),
+    ],
+)
+def test_a_scheduler_of_the_user_s_own_groups_sees_these_alone(schedule: Any) -> None:
+    training = Training(epochs=5, lr=0.02, optimizer=by_dimensions, schedule=schedule)
+    shapes = [(3, 2), (3,), (2, 3), (2,)]
+    parameters = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
+    factors = [1.0, 2.0, 0.25, 1.0]
+    plain = training.make_optimizer(parameters)
+    scaled = training.make_optimizer(parameters, factors)
+    for step in range(5):
+        training.begin_step(plain, step, 5)
+        training.begin_step(scaled, step, 5)
+        plain_rates = {id(p): group["lr"] for group in plain.param_groups for p in group["params"]}
+        rates = {id(p): group["lr"] for group in scaled.param_groups for p in group["params"]}
+        for parameter, factor in zip(parameters, factors, strict=True):
+            assert rates[id(parameter)] == plain_rates[id(parameter)] * factor
+    gist = GIST(gcn(), (8, 7), 2)
+    fit(gist, optimizer=by_dimensions, schedule=schedule, lr=0.02)
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in theta(gist).values())

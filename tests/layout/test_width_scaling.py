@@ -353,3 +353,35 @@ def test_a_readout_of_several_layers_and_of_the_input_sums_over_all_of_them() ->
     }
     inputs = model.out.lin.weight.shape[1] - 256 - 512
     assert rates[id(model.out.lin.weight)] == pytest.approx((inputs + 2 * 128) / (inputs + 256 + 512))
+
+
+class Frozen(nn.Module):
+    """Has random features that are not trained, and a table that lacks large ids."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.arange(float(width)), requires_grad=False)
+        self.table = nn.Embedding(40, width)
+        self.enter = nn.Linear(FEATURES, width)
+        self.out = nn.Linear(width, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        ids = x[:, 0].abs().long()
+        return self.out((self.enter(x) + self.table(ids) + self.positions).relu())
+
+
+def test_frozen_values_stay_and_a_model_that_refuses_large_inputs_is_scaled() -> None:
+    scaling = WidthScaling(Frozen, 512)
+    model = Frozen(512)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    scaling.scale(model)
+    assert torch.equal(model.positions, before["positions"])
+    torch.testing.assert_close(model.out.weight, before["out.weight"] / 2)
+    assert scaling.refusal is None
+
+
+def test_a_model_that_build_does_not_make_is_refused() -> None:
+    scaling = WidthScaling(MODELS["GCN2"][0], 8)
+    for work in (scaling.scale, lambda model: scaling.parameter_groups(model, 0.1)):
+        with refused("'weight'", "build does not make"):
+            work(nn.Linear(3, 2))

@@ -28,10 +28,6 @@ MOST_TRIED = 1000  # choices of tensors
 CONVERGED: Any = {"change": 1e-13, "most_passes": 2000}  # as outputs are compared to the last digits
 
 
-class NoReadoutError(InputError):
-    """No choice of parameters to divide makes a wide model the mean of the narrow ones in it."""
-
-
 def find_readout(
     build: Build, widths: Widths, layout: Layout, *, shared: bool, split: Collection[int], input_axis: int | None = None
 ) -> frozenset[str]:
@@ -70,14 +66,14 @@ def _readout(
 ) -> frozenset[str]:
     pairs = [_pair(build, layout, shared, split, narrow) for narrow in narrow_models]
     model = narrow_models[0].module
-    along = {name: _along(layout, name, split) for name, _ in model.named_parameters()}
+    along = {name: dims_along(layout, name, split) for name, _ in model.named_parameters()}
     candidates = [name for name in along if len(along[name]) == 1]
     summing = [name for name in candidates if all(pair.is_sum(name) for pair in pairs)]
     usual = [name for name in summing if along[name] == [len(layout.dims[name]) - 1] != [0]]  # torch's [out, in]
     for chosen in itertools.islice(_choices(summing, usual), MOST_TRIED):
         if all(pair.is_mean(chosen, by_entries) for pair in pairs):
             return chosen
-    raise NoReadoutError(
+    raise InputError(
         f"{type(model).__name__}, the model of build({widths[0] if shared else widths}), cannot be "
         "merged as the mean of its sub-GCNs: no choice of parameters to divide by m gives m copies of a narrow model "
         "side by side the output of one; train it with sub_gcns=1, or classes with cross_weights 'random' and no phases"
@@ -86,7 +82,7 @@ def _readout(
 
 def cross_tensors(layout: Layout, split: Collection[int]) -> frozenset[str]:
     """The names of the tensors with at least two dimensions along split axes: the weights between two split layers."""
-    return frozenset(name for name in layout.dims if len(_along(layout, name, split)) >= 2)
+    return frozenset(name for name in layout.dims if len(dims_along(layout, name, split)) >= 2)
 
 
 @dataclass(frozen=True)
@@ -179,9 +175,9 @@ def _pair(build: Build, layout: Layout, shared: bool, split: frozenset[int], nar
     return pair
 
 
-def _along(layout: Layout, name: str, split: Collection[int]) -> list[int]:
-    """Return the dimensions of a tensor that lie along split axes."""
-    return [i for i, dim in enumerate(layout.dims[name]) if any(segment.axis in split for segment in dim)]
+def dims_along(layout: Layout, name: str, axes: Collection[int]) -> list[int]:
+    """Return the dimensions of a tensor that lie along one of the axes."""
+    return [i for i, dim in enumerate(layout.dims[name]) if any(segment.axis in axes for segment in dim)]
 
 
 def _choices(summing: Sequence[str], usual: Collection[str]) -> Iterator[frozenset[str]]:

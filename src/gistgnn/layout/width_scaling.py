@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.layout.axes import Build, Dim, Layout, check_widths, construct
+from gistgnn.layout.axes import Build, Layout, check_widths, construct
 from gistgnn.layout.check import infer_layout
 from gistgnn.layout.instance import small_instance
-from gistgnn.layout.readout import NoReadoutError, find_readouts
+from gistgnn.layout.readout import dims_along, find_readouts
 from gistgnn.settings import BASE_WIDTH, Training
 from gistgnn.training.names import UpdateRule
 from gistgnn.training.optimizer import update_rule
@@ -97,7 +97,7 @@ class WidthScaling:
         else:
             try:
                 summed_dims = self._find_summed_dims()
-            except NoReadoutError:
+            except InputError:  # its reasons speak of merging, which is not what the user asked for
                 refusal = "over which hidden features the model's parameters sum cannot be told"
         if refusal is not None:
             log.warning("learning rates do not follow the widths: %s", refusal)
@@ -128,11 +128,11 @@ class WidthScaling:
         summed_dims: dict[str, set[int]] = {}
         for axis, names in zip(axes, readouts, strict=True):
             for name in names:
-                along = _dims_along(layout.dims[name], {axis})
+                along = dims_along(layout, name, {axis})
                 summed_dims.setdefault(name, set()).update(along)
         for axis in axes:
-            for name, dims in layout.dims.items():
-                along = _dims_along(dims, {axis})
+            for name in layout.dims:
+                along = dims_along(layout, name, {axis})
                 # Both sides of the tensor lie along one axis that layers share. Its fan-in is the same whichever side
                 # is summed over, so torch's order of dimensions, [out, in], serves.
                 if len(along) > 1 and name not in summed_dims:
@@ -150,17 +150,16 @@ class WidthScaling:
             vector of a head; "hidden" maps hidden features to hidden features; "input" maps something else to hidden
             features; "vector" has one number for each hidden feature, or is no matter of widths at all.
         """
-        dims = self._layout.dims[name]
         summed = self.summed_dims.get(name, ())
-        is_output_hidden = any(i not in summed for i in self._hidden_dims(dims))
+        is_output_hidden = any(i not in summed for i in self._hidden_dims(name))
         if summed:
             return "hidden" if is_output_hidden else "readout"
-        return "input" if is_output_hidden and len(dims) > 1 else "vector"
+        return "input" if is_output_hidden and len(self._layout.dims[name]) > 1 else "vector"
 
-    def _hidden_dims(self, dims: Sequence[Dim]) -> list[int]:
-        """Return the dimensions that lie along a hidden axis."""
+    def _hidden_dims(self, name: str) -> list[int]:
+        """Return the dimensions of a tensor that lie along a hidden axis."""
         axes = set(range(len(self._layout.units))) - {self._input_axis}
-        return _dims_along(dims, axes)
+        return dims_along(self._layout, name, axes)
 
     def _growth(self, name: str, shape: Sequence[int], dims: Sequence[int]) -> float:
         """Return how many times larger some dimensions of a tensor are than at the base width."""
@@ -190,7 +189,7 @@ class WidthScaling:
         fan_in = self._growth(name, shape, summed)
         if rule == "adam":
             return 1.0 / fan_in
-        others = [i for i in self._hidden_dims(self._layout.dims[name]) if i not in summed]
+        others = [i for i in self._hidden_dims(name) if i not in summed]
         return self._growth(name, shape, others) / fan_in
 
     @torch.no_grad()
@@ -208,15 +207,26 @@ class WidthScaling:
             model: a model of `build` at any widths, with the values that it was built with.
 
         Returns:
-            The same model.
+            The same model. Parameters that are frozen keep their values.
+
+        Raises:
+            InputError: `model` is not of `build`.
         """
+        self._check_model(model)
         if self.refusal is not None:
             return model
         for name, parameter in model.named_parameters():
-            factor = self._initial_factor(name, parameter)
-            if factor != 1.0:
-                parameter.mul_(factor)
+            if parameter.requires_grad:
+                parameter.mul_(self._initial_factor(name, parameter))
         return model
+
+    def _check_model(self, model: nn.Module) -> None:
+        check_kind("model", model, nn.Module, "a model of build")
+        for name, parameter in model.named_parameters():
+            if name not in self._layout.dims or len(self._layout.dims[name]) != parameter.dim():
+                raise InputError(
+                    f"the model has a parameter '{name}' {list(parameter.shape)}, which build does not make"
+                )
 
     def _initial_factor(self, name: str, parameter: Tensor) -> float:
         fan_in = self._growth(name, parameter.shape, self.summed_dims.get(name, ()))
@@ -240,8 +250,8 @@ class WidthScaling:
         instance.module.train()  # batch norm has the running statistics of the small input otherwise
         try:
             sizes = [instance.output(instance.values, x * factor).abs().max() for factor in (1e3, 1e3 * LARGE_INPUT)]
-        finally:
-            instance.module.eval()
+        except Exception:  # a user's model may raise anything, such as for an id that its embedding lacks
+            return 1.0
         is_normed = bool(sizes[1] < math.sqrt(LARGE_INPUT) * sizes[0])
         return NORMED_READOUT if is_normed else 1.0
 
@@ -249,15 +259,16 @@ class WidthScaling:
     def _base_deviations(self) -> "dict[str, _Deviation]":
         """The standard deviations of the initial values of a model of the base width, by name; empty if it fails."""
         widths = self._layout.widths([round(count) for count in self._base_features])
-        try:
-            models = []
-            for draw in range(BASE_MODELS):
+        samples: dict[str, list[Tensor]] = {}
+        for draw in range(BASE_MODELS):
+            try:
                 with Stream(draw, "base model"):
-                    models.append(construct(self._build, widths, shared=self._shared))
-        except InputError:  # such as a base width that no number of heads divides
-            return {}
-        parameters_of = [dict(model.named_parameters()) for model in models]
-        return {name: _deviation([parameters[name] for parameters in parameters_of]) for name in parameters_of[0]}
+                    model = construct(self._build, widths, shared=self._shared)
+            except InputError:  # such as a base width that no number of heads divides
+                return {}
+            for name, parameter in model.named_parameters():
+                samples.setdefault(name, []).append(_sample(parameter).clone())  # the model itself is not kept
+        return {name: _deviation(tensors) for name, tensors in samples.items()}
 
     def rate_factors(self, model: nn.Module, rule: UpdateRule) -> list[float]:
         """Return the factor of every parameter's rate, in the order of `model.parameters()`; see `rate_factor`."""
@@ -277,11 +288,11 @@ class WidthScaling:
                 for those whose step is proportional to it.
 
         Raises:
-            InputError: a value is out of range.
+            InputError: a value is out of range, or `model` is not of `build`.
         """
-        check_kind("model", model, nn.Module, "a model of build")
-        check_number("lr", lr, above=True, below=math.inf)
-        check_number("weight_decay", weight_decay, below=math.inf)
+        self._check_model(model)
+        check_number("lr", lr, above=True)
+        check_number("weight_decay", weight_decay)
         if rule not in ("adam", "sgd"):
             raise InputError(f"rule is {rule!r}, expected 'adam' or 'sgd'")
         parameters_by_factor: dict[float, list[nn.Parameter]] = {}
@@ -303,7 +314,7 @@ class _Deviation(NamedTuple):
 
 def _deviation(tensors: Sequence[Tensor]) -> _Deviation:
     """Return the standard deviation of the entries of tensors with the same distribution around zero."""
-    entries = torch.cat([tensor.detach().flatten()[:MOST_ENTRIES].double() for tensor in tensors])
+    entries = torch.cat([_sample(tensor).double() for tensor in tensors])
     if len(entries) < 2:
         return _Deviation(0.0, 0.0)
     value = float(entries.std())
@@ -312,14 +323,14 @@ def _deviation(tensors: Sequence[Tensor]) -> _Deviation:
     return _Deviation(value, STANDARD_ERRORS / math.sqrt(2 * len(entries)))
 
 
+def _sample(tensor: Tensor) -> Tensor:
+    """Return the first entries of a tensor, as many as say its standard deviation."""
+    return tensor.detach().flatten()[:MOST_ENTRIES]
+
+
 def rate_factors(scaling: WidthScaling | None, model: nn.Module, training: Training) -> list[float] | None:
     """Return the factor of every parameter's learning rate in a run, or None where all have the same rate."""
     if scaling is None:
         return None
     rule = update_rule(training)
     return None if rule is None else scaling.rate_factors(model, rule)
-
-
-def _dims_along(dims: Sequence[Dim], axes: set[int]) -> list[int]:
-    """Return the dimensions of a tensor that lie along one of the axes."""
-    return [i for i, dim in enumerate(dims) if any(segment.axis in axes for segment in dim)]

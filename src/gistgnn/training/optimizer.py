@@ -76,6 +76,7 @@ def _refused(training: Any, parameters: Mapping[str, nn.Parameter]) -> list[str]
 
 RATE_FACTOR = "rate_factor"  # the entry of a group of parameters that its learning rate is multiplied by
 PLAIN = "plain_settings"  # the entry with the settings that such a group has without the factor
+PLAIN_GROUP = "plain_group"  # the entry with the number of the group that it was split from
 
 
 def scale_rates(optimizer: Optimizer, rate_factors: Mapping[Tensor, float]) -> None:
@@ -87,7 +88,7 @@ def scale_rates(optimizer: Optimizer, rate_factors: Mapping[Tensor, float]) -> N
     if all(factor == 1.0 for factor in rate_factors.values()):
         return
     scaled_groups = []
-    for group in optimizer.param_groups:
+    for number, group in enumerate(optimizer.param_groups):
         parameters_by_factor: dict[float, list[Tensor]] = {}
         for parameter in group["params"]:
             factor = rate_factors.get(parameter, 1.0)
@@ -95,8 +96,8 @@ def scale_rates(optimizer: Optimizer, rate_factors: Mapping[Tensor, float]) -> N
         plain = {name: group[name] for name in ("lr", "weight_decay") if name in group}
         for factor, parameters in parameters_by_factor.items():
             scaled = {name: _scaled(name, value, factor) for name, value in plain.items()}
-            entries_of_group: dict[str, Any] = {"params": parameters, RATE_FACTOR: factor, PLAIN: plain}
-            scaled_groups.append(group | scaled | entries_of_group)
+            origin = {RATE_FACTOR: factor, PLAIN: plain, PLAIN_GROUP: number}
+            scaled_groups.append(group | scaled | origin | {"params": parameters})
     optimizer.param_groups[:] = scaled_groups
 
 
@@ -209,7 +210,7 @@ class Recorded:
     def __init__(self, make: MakeScheduler, optimizer: Optimizer, steps: int) -> None:
         # Sub-GCNs have new optimisers in every round, so a scheduler is run once, on an optimiser with the same groups
         # that trains nothing. The arguments `STEPS` are the number of steps, unless the user has set them.
-        stand_in = eager(_Still)([_settings(group) for group in optimizer.param_groups], optimizer.defaults)
+        stand_in = eager(_Still)(_plain_groups(optimizer), optimizer.defaults)
         given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)
         first = [_settings(group) for group in stand_in.param_groups]
         self.columns: list[dict[str, list[Any]]] = [{"lr": []} for _ in first]
@@ -242,8 +243,8 @@ class Recorded:
 
     def set(self, optimizer: Optimizer, step: int) -> None:
         """Give an optimiser the settings of a step, counted from 0; after the last one they stay."""
-        for group, column in zip(optimizer.param_groups, self.columns, strict=True):
-            for name, values in column.items():
+        for number, group in enumerate(optimizer.param_groups):
+            for name, values in self.columns[group.get(PLAIN_GROUP, number)].items():
                 value = values[min(step, len(values) - 1)]
                 group[name] = _scaled(name, value, group.get(RATE_FACTOR, 1.0))
 
@@ -260,9 +261,17 @@ class _Still(Optimizer):
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:
     """Return what a group of an optimiser has beside its parameters, without the factor of its learning rate."""
-    hidden = ("params", "param_names", RATE_FACTOR, PLAIN)
+    hidden = ("params", "param_names", RATE_FACTOR, PLAIN, PLAIN_GROUP)
     settings = {name: value for name, value in group.items() if name not in hidden}
     return settings | group.get(PLAIN, {})
+
+
+def _plain_groups(optimizer: Optimizer) -> list[dict[str, Any]]:
+    """Return the settings of an optimiser's groups as they were before `scale_rates` split them."""
+    settings_by_group: dict[int, dict[str, Any]] = {}
+    for number, group in enumerate(optimizer.param_groups):
+        settings_by_group.setdefault(group.get(PLAIN_GROUP, number), _settings(group))
+    return list(settings_by_group.values())
 
 
 _RECORDS: dict[tuple[Any, ...], Recorded] = {}
@@ -272,7 +281,7 @@ _RECORD_OF: WeakKeyDictionary[Optimizer, Recorded] = WeakKeyDictionary()
 def recorded(make: MakeScheduler, optimizer: Optimizer, steps: int) -> Recorded:
     """Return what a scheduler sets in the steps of a run, for an optimiser that has not taken a step yet."""
     if optimizer not in _RECORD_OF:
-        key = make, repr([_settings(group) for group in optimizer.param_groups]), steps
+        key = make, repr(_plain_groups(optimizer)), steps
         if key not in _RECORDS:
             if len(_RECORDS) >= MOST_RECORDS:
                 _RECORDS.clear()
