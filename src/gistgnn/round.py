@@ -98,6 +98,11 @@ class Round:
                     self._keep(i)
 
     @property
+    def device(self) -> torch.device:
+        """Where Θ is. The sub-GCNs train there, unless they are made one at a time."""
+        return self._theta.place.device
+
+    @property
     def is_open(self) -> bool:
         """Whether this is the last round that has begun."""
         return self._theta.openings == self._opening
@@ -182,7 +187,7 @@ class Round:
 
     def _check_unchanged(self) -> None:
         for i, sums in self._sums.items():
-            if not torch.equal(_sums_of(self._loaded[i]), sums):
+            if not torch.equal(_sums_of(_floating(self._loaded[i])), sums):
                 said = f"round {self.number + 1} has been written back, and sub-GCN {i} has changed since"
                 raise InputError(f"{said}: call aggregate once, when all sub-GCNs have trained")
 
@@ -192,10 +197,11 @@ class Round:
             return
         sub = self._make(place, self.blocks[i])
         fill(sub, self._theta.slice_of(self._written[i][0]) if values is None else values)
-        tensors = named_tensors(sub)
-        with torch.no_grad():
-            for name, scale in self._scales.items():
-                tensors[name].mul_(scale)
+        if self._scales:
+            tensors = named_tensors(sub)
+            with torch.no_grad():
+                for name, scale in self._scales.items():
+                    tensors[name].mul_(scale)
         sub.train()
         sub.zero_grad(set_to_none=True)
         self._loaded[i] = sub
@@ -207,9 +213,10 @@ class Round:
                 if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
                     said = f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's"
                     raise InputError(f"{said} {tuple(parameter.shape)}, and cannot be carried: use Adam or SGD")
-        sums = _sums_of(sub)
+        tensors = _floating(sub)
+        sums = _sums_of(tensors)
         if False in (finite := torch.isfinite(sums).tolist()):  # a GPU is asked once
-            name = _floating(sub)[finite.index(False)]
+            name = list(tensors)[finite.index(False)]
             raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
         trained = trained_tensors(sub, optimizer)
         for name, scale in self._scales.items():
@@ -224,13 +231,16 @@ class Round:
             self._optimizers.pop(i, None)
 
 
-def _floating(sub: nn.Module) -> list[str]:
-    """The names of a module's tensors of floating-point numbers."""
-    return [name for name, tensor in named_tensors(sub).items() if tensor.is_floating_point()]
+def _floating(sub: nn.Module) -> dict[str, Tensor]:
+    """A module's tensors of floating-point numbers, by name."""
+    return {name: tensor.detach() for name, tensor in named_tensors(sub).items() if tensor.is_floating_point()}
 
 
-def _sums_of(sub: nn.Module) -> Tensor:
-    """The sums of a module's tensors of floating-point numbers: one that is finite has finite entries alone."""
-    tensors = named_tensors(sub)
-    sums = [tensors[name].detach().sum(dtype=torch.float64) for name in _floating(sub)]
-    return torch.stack(sums) if sums else torch.zeros(0)
+def _sums_of(tensors: Mapping[str, Tensor]) -> Tensor:
+    """The sum of each tensor: one that is finite has finite entries alone."""
+    if not tensors:
+        return torch.zeros(0)
+    if all(tensor.device.type == "cuda" for tensor in tensors.values()):
+        # Sums of absolute values, which one kernel computes for many tensors.
+        return torch.stack(torch._foreach_norm(list(tensors.values()), 1))
+    return torch.stack([tensor.sum(dtype=torch.float64) for tensor in tensors.values()])

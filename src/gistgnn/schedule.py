@@ -27,8 +27,12 @@ class StepRange:
 
     def begin(self, optimizer: Optimizer, training: Training, k: int) -> None:
         """Begin the k-th of these steps: set what the schedule says of it, and clear the gradients of the last step."""
-        training.begin_step(optimizer, self.first - self.begun + k, self.total)
+        self.follow_schedule(optimizer, training, k)
         optimizer.zero_grad(set_to_none=True)
+
+    def follow_schedule(self, optimizer: Optimizer, training: Training, k: int) -> None:
+        """Give an optimiser what the schedule says of the k-th of these steps."""
+        training.begin_step(optimizer, self.first - self.begun + k, self.total)
 
 
 @dataclass(frozen=True)

@@ -307,14 +307,21 @@ class Training:
 
     def begin_step(self, optimizer: "Optimizer", step: int, steps: int) -> None:
         """Give an optimiser what the schedule says of a step, counted from 0, of some steps."""
-        from gistgnn.training.optimizer import RATE_FACTOR, recorded, scheduler_of
+        from gistgnn.training.optimizer import RATE_FACTOR, recorded, scheduler_of, set_rate
 
         if make := self._own(scheduler_of):
             recorded(make, optimizer, steps).set(optimizer, step)
             return
         rate = self.rate_at(step, steps)
         for group in optimizer.param_groups:
-            group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
+            set_rate(group, rate * group.get(RATE_FACTOR, 1.0))
+
+    @property
+    def schedule_changes_rate_alone(self) -> bool:
+        """Whether the schedule sets the learning rate and nothing else; a scheduler of torch may set momentum too."""
+        from gistgnn.training.optimizer import scheduler_of
+
+        return self._own(scheduler_of) is None
 
     def _own(self, scheduler_of: "Callable[[Any], MakeScheduler | None]") -> "MakeScheduler | None":
         """Return the function that makes the user's scheduler of torch; None: the schedule is another one."""

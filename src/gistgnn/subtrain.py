@@ -80,11 +80,13 @@ def norms_one_node(sub: nn.Module, batch: Batch) -> bool:
 
 def _rows_of_norms(sub: nn.Module, batch: Batch) -> list[int]:
     """Return how many rows the batch norms of a module see of a batch; empty: there are none in training mode."""
+    norms = [module for module in sub.modules() if isinstance(module, _BatchNorm) and module.training]
+    if not norms:
+        return []
     alone = {
         norm for module in sub.modules() if getattr(module, "allow_single_element", False) for norm in module.children()
     }
-    norms = [module for module in sub.modules() if isinstance(module, _BatchNorm) and module not in alone]
-    if not any(norm.training for norm in norms):
+    if alone.issuperset(norms):
         return []
     if signature(sub).structure != "adj":
         return [len(batch.x)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gistgnn import GIST, InputError
-from gistgnn.runners.in_turn import Auto
+from gistgnn.runners.auto import Auto
 from gistgnn.theta import Store
 from tests.cli.in_process import run
 

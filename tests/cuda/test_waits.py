@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from gistgnn.runners.recorded import STEPS_BEFORE
 from gistgnn.runners.registry import RUNNERS, make_runner
 from gistgnn.sampling import FullGraph, Sampler, whole_graph
 from gistgnn.sampling.registry import SAMPLERS
@@ -44,9 +45,9 @@ def counted_waits() -> Iterator[list[str]]:
 
 
 def waits_of(model: str, runner: str, sampler: Sampler, steps: int) -> int:
-    """How often a round waits while its sub-GCNs train; the first round, which prepares things, does not count."""
+    """How often a round waits while its sub-GCNs train, after earlier rounds that prepare things and record steps."""
     gist, run = make(model, "cuda"), make_runner(runner)
-    for number in range(2):
+    for number in range(STEPS_BEFORE + 3):
         round_ = gist.begin_round()
         with counted_waits() as found:
             losses = run(round_, sampler, TRAINING, StepRange(number * steps, steps, ENDLESS), 0)

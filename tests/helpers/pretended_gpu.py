@@ -4,7 +4,7 @@ Tensors on it are said to be on "cuda:0". `numpy()` of them is refused as well. 
 rounding, random numbers, streams, memory, and where the host waits. The tests marked `cuda` show these.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
@@ -80,11 +80,39 @@ def pretended_gpu() -> Iterator[None]:
     def tensor(*args: Any, device: Any = None, **options: Any) -> torch.Tensor:  # torch's own does not ask a mode
         return make(*args, **options) if device is None else make(*args, **options).to(device)
 
+    known |= {"Stream": _Stream, "current_stream": _Stream, "stream": lambda stream: nullcontext()}
+    recordings = patch("gistgnn.runners.recorded.Recording", Recording)
     made = patch.object(torch, "tensor", tensor)
     pinned = patch.object(torch.Tensor, "pin_memory", lambda tensor: tensor)
     batches, slices = (patch(f"gistgnn.{home}.prefetch", _here) for home in ("sampling.sampler", "round"))
-    with patch.multiple(torch.cuda, **known), made, pinned, batches, slices, _Mode():
+    with patch.multiple(torch.cuda, **known), made, pinned, batches, slices, recordings, _Mode():
         yield
+
+
+class _Stream:
+    """A stream of the pretended GPU, which has only one."""
+
+    def wait_stream(self, other: "_Stream") -> None:
+        """Do nothing: all is done already."""
+
+
+class Recording:
+    """A function in place of a CUDA graph; as with a graph, its result keeps its place."""
+
+    made = 0  # so far
+
+    def __init__(self, function: Callable[[], torch.Tensor], stream: Any) -> None:
+        Recording.made += 1
+        self._function = function
+        self.result: torch.Tensor | None = None
+
+    def replay(self) -> None:
+        """Call the function."""
+        found = self._function()
+        if self.result is None:
+            self.result = found
+        else:
+            self.result.copy_(found)
 
 
 def _here(items: Iterable[Any], depth: int = 2) -> Iterator[Any]:

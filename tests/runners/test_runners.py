@@ -13,7 +13,7 @@ from torch import nn
 from gistgnn import GIST, DivergedError
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
-from gistgnn.runners.in_turn import Auto, InTurn
+from gistgnn.runners.in_turn import BatchByBatch, InTurn
 from gistgnn.runners.registry import RUNNERS, make_runner
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, forward
 from gistgnn.schedule import StepRange
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Case, int, Sampler, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_auto_equals_the_in_turn_runner_bit_for_bit(name: str) -> None:
     (build, widths), m, sampler, options = CASES[name]
-    training, auto = Training(9, **options), Auto()
+    training, auto = Training(9, **options), BatchByBatch()
     axis = 0 if name == "inputs of its own" else None
     one, expected = (
         trained(runner, GIST(build, widths, m, input_axis=axis), sampler, training, 3) for runner in (auto, InTurn())
@@ -92,7 +92,7 @@ class Counting(FullGraph):
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_batches_are_made_once_where_all_sub_gcns_are_in_memory(tmp_path: Path, kind: str) -> None:
-    sampler, runner = Counting(WHOLE), Auto()
+    sampler, runner = Counting(WHOLE), BatchByBatch()
     gist = GIST(OURS["gcn"], (8, 7), 2, store=Store.in_run(kind, tmp_path / "theta"))
     runner(gist.begin_round(), sampler, Training(9), StepRange(0, 3, 9), 0)
     assert runner.together is (kind == "memory")

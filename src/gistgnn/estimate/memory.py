@@ -83,7 +83,12 @@ class Memory:
         self._rows = resources.ranks if run.config.share == "rows" else 1  # shares of Θ
         self._shares = 1 if self.home == DISK else self._rows  # files of all ranks may lie on one disk
         several, runner = phase.trained > 1 and run.shares_batches, run.config.runner
-        self.fused = several and runner == "fused"
+        on_gpu = self._device == "cuda" and not self._streams
+        gnn = as_gnn(phase.narrow)
+        # Steps that are recorded keep their memory until the run ends; also those of a single sub-GCN are recorded.
+        records = on_gpu and run.shares_batches and runner != "in-turn"
+        records = records and gnn is not None and gnn.norm in ("none", "layer")
+        self.fused = records or (several and (runner == "fused" or (runner == "auto" and on_gpu)))
         # Whether all sub-GCNs take a step on a batch before the next batch.
         self.together = self.fused or (several and runner == "auto" and not self._streams)
         graph, loading = self._graph()
@@ -91,13 +96,14 @@ class Memory:
         # Of a step: the activations, or, if they take more, the two parameters that Adam makes for a while.
         subs, matrix = range(phase.trained if self.fused else 1), max(p.numel() for p in phase.narrow.parameters())
         self.activations = max(sum(run.activations(phase, sub) for sub in subs), 8 * matrix * len(subs))
+        recorded = Counter({self._device: self.activations * records})
         self.method = run.config.evaluation.method
-        self.evaluation, files = self._evaluation(held)
+        self.evaluation, files = self._evaluation(held + recorded)
         moved = run.theta if self._streams and self._device == "cuda" else 0  # the model, which is scored there
         stages = {
             "loading": graph + Counter({self._device: loading}),
             "training": held + Counter({self._device: self.activations}),
-            "evaluation": held + Counter({self._device: self.evaluation + moved, DISK: files}),
+            "evaluation": held + recorded + Counter({self._device: self.evaluation + moved, DISK: files}),
             "saving": held + Counter({self.home: self._theta // self._shares}),
         }
         self.stage = max(stages, key=lambda stage: stages[stage][self._device])
@@ -135,6 +141,8 @@ class Memory:
         if not seen.stored:  # a copy of the graph in another order, or its edges by target
             held += 0 if batch.sampled else (4 * features + 24) * seen.nodes
             host = 5 * seen.edges + 4 * seen.nodes
+            if self._device == "cuda" and not batch.sampled:  # the edges, of which batches are made
+                held += 4 * seen.edges + 8 * seen.nodes
         elif batch.sampled:
             host = seen.edges + 8 * seen.nodes
         if batch.precomputed and not seen.stored and own.product:

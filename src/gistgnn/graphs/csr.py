@@ -34,12 +34,13 @@ class CSR:
     Attributes:
         num_nodes: R, the nodes of a graph.
         num_edges: the number of entries, E.
+        loops: as given.
     """
 
     def __init__(
         self, rowptr: Tensor, col: Tensor, shape: tuple[int, int] | None = None, loops: int | None = None
     ) -> None:
-        self.rowptr, self.col, self._loops = rowptr, col, loops
+        self.rowptr, self.col, self.loops = rowptr, col, loops
         self.shape = shape or (rowptr.numel() - 1, rowptr.numel() - 1)
         self.num_nodes, self.num_edges = self.shape[0], col.numel()
 
@@ -125,7 +126,7 @@ class CSR:
         dtype = index_dtype(*self.shape, self.num_edges)
         if self.rowptr.dtype == self.col.dtype == dtype:
             return self
-        return CSR(self.rowptr.to(dtype), self.col.to(dtype), self.shape, self._loops)
+        return CSR(self.rowptr.to(dtype), self.col.to(dtype), self.shape, self.loops)
 
     @cached_property
     def transpose(self) -> "tuple[CSR, Tensor]":
@@ -166,10 +167,10 @@ class CSR:
     def _off_diagonal(self, own: Tensor | None) -> Tensor:
         """Return an index of the entries that are no self-loops: a mask [nnz], or places if it is known how many."""
         off = (self.row if own is None else own.index_select(0, self.row)) != self.col
-        if self._loops is None:
+        if self.loops is None:
             return off
         # A mask would make the host wait for the GPU, to count them. The others share one place, at the end.
-        count = self.num_edges - self._loops
+        count = self.num_edges - self.loops
         place = torch.where(off, off.cumsum(0) - 1, count)
         entries = torch.arange(self.num_edges, device=place.device)
         return entries.new_empty(count + 1).scatter_(0, place, entries)[:count]

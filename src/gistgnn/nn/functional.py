@@ -97,8 +97,10 @@ def _projects(weight: Tensor, h: Tensor) -> bool:
 
 def _add_product(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Add A B to C in place, for matrices or stacks of them; return C."""
+    if a.dim() == 3 and a.device.type == "cuda":
+        return c.baddbmm_(a, b)
     for target, one, other in zip(c, a, b, strict=True) if a.dim() == 3 else ((c, a, b),):
-        target.addmm_(one, other)  # baddbmm_ copies C onto itself
+        target.addmm_(one, other)  # on the CPU baddbmm_ copies C onto itself
     return c
 
 

@@ -15,7 +15,8 @@ from gistgnn.errors import reason
 from gistgnn.layout.axes import named_tensors
 from gistgnn.round import Round
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.registry import Losses
+from gistgnn.runners.recorded import RecordedSteps, can_record, recorded_steps
+from gistgnn.runners.registry import Losses, Runner
 from gistgnn.sampling import Batch, Sampler, arguments, calling, forward
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
@@ -29,22 +30,32 @@ NO_BATCH = "the round has no batch to train on"  # so the next one is tried
 
 
 # Without dropout Θ is the in-turn runner's up to rounding, with dropout equal in distribution. It holds all sub-GCNs'
-# activations at once. The first round sets `together`; else they train in turn, with a warning.
+# activations at once. The first round sets `together`.
 class Fused:
-    """Trains all sub-GCNs of equal widths in one pass over each batch (see `Stack`)."""
+    """Trains all sub-GCNs of equal widths in one pass over each batch (see `Stack`).
 
-    def __init__(self) -> None:
+    Args:
+        otherwise: the runner of sub-GCNs that cannot be fused. Defaults to in turn, with a warning.
+    """
+
+    def __init__(self, otherwise: Runner | None = None) -> None:
         self.together: bool | None = None
+        self._otherwise = otherwise
+        self._groups: list[Group] = []  # on a GPU, of the last round: their recorded steps are used again
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
-        if len(round_.members) > 1 and self.together is None:
+        """Train the sub-GCNs of a round; see `Runner`."""
+        # On a GPU a single sub-GCN gains as well, if its steps can be recorded.
+        fewest = 1 if round_.device.type == "cuda" else 2
+        if len(round_.members) >= fewest and self.together is None:
             why_not = _why_not(round_, sampler, steps, training)
             self.together = None if why_not == NO_BATCH else why_not is None
-            if self.together is False:
+            if self.together is False and self._otherwise is None and len(round_.members) > 1:
                 log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
-        if len(round_.members) < 2 or not self.together:
-            return InTurn()(round_, sampler, training, steps, seed)
-        groups = [Group(round_, places, training) for places in by_shape(round_.subs)]
+        if len(round_.members) < fewest or not self.together:
+            otherwise = self._otherwise or InTurn()
+            return otherwise(round_, sampler, training, steps, seed)
+        groups = self._groups_of(round_, training)
         stream = (round_.number, *(i for i in round_.members[:1] if i))  # each rank draws its own dropout
         losses = MeanLoss()
         with (
@@ -52,13 +63,37 @@ class Fused:
             Stream(seed, "dropout", *stream, device=next(round_.subs[0].parameters()).device),
         ):
             for k, batch in enumerate(batches):
-                if trains_on(round_.subs[0], batch, training):
-                    losses.add(torch.cat([group.step(batch, steps, k) for group in groups]))
+                if not self._trains_on(groups[0], batch, training):
+                    continue
+                found = [group.step(batch, steps, k, sampler) for group in groups]
+                losses.add(found[0] if len(found) == 1 else torch.cat(found))
         for group in groups:
             group.finish()
         if (mean := losses.mean) is None:
             return {}
         return dict(zip((i for group in groups for i in group.members), mean.tolist(), strict=True))
+
+    @staticmethod
+    def _trains_on(group: "Group", batch: Batch, training: Training) -> bool:
+        """Whether a step is taken on a batch; see `trains_on`."""
+        if group.is_recorded:  # so there is no batch norm, and the modules need not be searched for one
+            return batch.loss_nodes.numel() > 0
+        return trains_on(group.first, batch, training)
+
+    def _groups_of(self, round_: Round, training: Training) -> "list[Group]":
+        """Return the groups of a round's sub-GCNs: those of the last round, with other values, where they fit."""
+        places = by_shape(round_.subs)
+        same_number = len(places) == len(self._groups)
+        if same_number and all(
+            group.fits(round_, own, training) for group, own in zip(self._groups, places, strict=True)
+        ):
+            for group, own in zip(self._groups, places, strict=True):
+                group.load(round_, own)
+            return self._groups
+        groups = [Group(round_, own, training) for own in places]
+        if round_.device.type == "cuda":
+            self._groups = groups
+        return groups
 
 
 class Stack:
@@ -72,6 +107,16 @@ class Stack:
         }
         names = [name for name, _ in subs[0].named_buffers()]
         self.buffers = {name: torch.stack([sub.get_buffer(name) for sub in subs]) for name in names}
+
+    def load(self, subs: Sequence[nn.Module]) -> None:
+        """Take the values of other modules of the same shapes, in place."""
+        self.subs = subs
+        with torch.no_grad():
+            parameters = [dict(sub.named_parameters()) for sub in subs]
+            for name, stacked in self.parameters.items():
+                torch.stack([own[name].detach() for own in parameters], out=stacked)
+            for name, stacked in self.buffers.items():
+                stacked.copy_(torch.stack([sub.get_buffer(name) for sub in subs]))
 
     def logits(self, batch: Batch) -> Tensor:
         """Return the outputs of all modules, [k, N, C]. Dropout differs between modules."""
@@ -92,25 +137,89 @@ class Group:
     """Sub-GCNs of equal widths, at some places in `Round.subs`, with one optimiser for all of them."""
 
     def __init__(self, round_: Round, places: list[int], training: Training) -> None:
-        self.members, self._training = [round_.members[k] for k in places], training
+        self._training = training
         self._stack = Stack(subs := [round_.subs[k] for k in places])
         factors = round_.rate_factors(subs[0], training)  # the members have the same widths
         self._optimizer = training.make_optimizer(self._stack.parameters.values(), factors)
+        self._has_begun = False
+        self._recorded: RecordedSteps | None = None
         self._carried: Optimizer | None = None  # it has the states of the sub-GCNs' own parameters
+        self._begin(round_, places)
+        for name, states in self._carried_states().items():
+            self._optimizer.state[self._stack.parameters[name]] = states
+
+    @property
+    def first(self) -> nn.Module:
+        """The first of the sub-GCNs."""
+        return self._stack.subs[0]
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether steps are recorded, or will be once there were some."""
+        return self._recorded is not None
+
+    def _begin(self, round_: Round, places: list[int]) -> None:
+        self.members = [round_.members[k] for k in places]
+        self._carried = None
         if round_.keeps_moments:
-            self._carried = round_.make_optimizer(training, subs)
+            self._carried = round_.make_optimizer(self._training, self._stack.subs)
             for i in self.members:
                 round_.carry(i, self._carried)
-            for name, stacked in self._stack.parameters.items():
-                states = [self._carried.state[sub.get_parameter(name)] for sub in subs]
-                for key, first in states[0].items():
-                    # All sub-GCNs have taken the same steps, so one count serves all.
-                    together = first.clone() if key == "step" else torch.stack([state[key] for state in states])
-                    self._optimizer.state[stacked][key] = together
 
-    def step(self, batch: Batch, steps: StepRange, k: int) -> Tensor:
-        """Take one step of every member on the batch, the k-th of some; return their losses, [members]."""
-        steps.begin(self._optimizer, self._training, k)
+    def _carried_states(self) -> dict[str, dict[str, Tensor]]:
+        """Return the moments that the sub-GCNs have from earlier rounds, stacked, by the parameters' names."""
+        found: dict[str, dict[str, Tensor]] = {}
+        carried = self._carried
+        if carried is None:
+            return found
+        parameters = [dict(sub.named_parameters()) for sub in self._stack.subs]
+        for name in self._stack.parameters:
+            states = [carried.state[own[name]] for own in parameters]
+            # All sub-GCNs have taken the same steps, so one count serves all.
+            found[name] = {
+                key: first.clone() if key == "step" else torch.stack([state[key] for state in states])
+                for key, first in states[0].items()
+            }
+        return found
+
+    def fits(self, round_: Round, places: list[int], training: Training) -> bool:
+        """Whether `load` can take the sub-GCNs at some places of a round."""
+        if training is not self._training or len(places) != len(self._stack.subs):
+            return False
+        first = round_.subs[places[0]]
+        shapes = [parameter.shape[1:] for parameter in self._stack.parameters.values()]
+        return shapes == [parameter.shape for parameter in first.parameters()]
+
+    def load(self, round_: Round, places: list[int]) -> None:
+        """Take the values of the sub-GCNs of another round; what is recorded stays."""
+        subs = [round_.subs[k] for k in places]
+        self._stack.load(subs)
+        self._begin(round_, places)
+        carried = self._carried_states()
+        for name, parameter in self._stack.parameters.items():
+            state = self._optimizer.state.get(parameter, {})
+            if state and not carried.get(name):
+                for value in state.values():
+                    value.zero_()  # moments begin anew
+            for key, value in carried.get(name, {}).items():
+                if key in state:
+                    state[key].copy_(value)  # in its place, which is recorded
+                else:
+                    self._optimizer.state[parameter][key] = value
+
+    def step(self, batch: Batch, steps: StepRange, k: int, sampler: Sampler) -> Tensor:
+        """Take one step of every member on a batch of the sampler, the k-th of some; return their losses, [members]."""
+        if not self._has_begun:
+            self._has_begun = True
+            own = (self.first, batch, sampler, self._training, self._take_step, self._optimizer)
+            self._recorded = recorded_steps(*own)
+        steps.follow_schedule(self._optimizer, self._training, k)
+        if self._recorded is not None and self._recorded.fits(batch):
+            return self._recorded.step(batch)
+        return self._take_step(batch)
+
+    def _take_step(self, batch: Batch) -> Tensor:
+        self._optimizer.zero_grad(set_to_none=True)
         with self._training.autocast(batch.x.device):
             losses = loss_of(self._stack.logits(batch), batch, self._training)
         losses.sum().backward()
@@ -127,11 +236,11 @@ class Group:
         """Copy what has been trained, and the carried moments, into the sub-GCNs and their optimisers."""
         parameters, buffers = self._stack.parameters, self._stack.buffers
         carried: dict[Tensor, Any] = self._carried.state if self._carried else {}
+        trained = {name: stacked.detach().unbind() for name, stacked in (*parameters.items(), *buffers.items())}
         with torch.no_grad():
             for i, sub in enumerate(self._stack.subs):
                 tensors = named_tensors(sub)
-                for name, stacked in (*parameters.items(), *buffers.items()):
-                    tensors[name].copy_(stacked[i])
+                torch._foreach_copy_([tensors[name] for name in trained], [each[i] for each in trained.values()])
                 for name, stacked in parameters.items() if self._carried else ():
                     for key, value in self._optimizer.state.get(stacked, {}).items():
                         if isinstance(value, Tensor):
@@ -158,6 +267,8 @@ def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Traini
         if (batch := next((each for each in batches if trains_on(round_.subs[0], each, training)), None)) is None:
             return NO_BATCH
     device = batch.x.device
+    if len(round_.members) == 1 and not can_record(round_.subs[0], batch, training):
+        return "there is one sub-GCN, whose steps cannot be recorded"
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             subs = deepcopy(round_.subs)  # a module may have state

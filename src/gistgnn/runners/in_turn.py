@@ -1,4 +1,4 @@
-"""The runners "in-turn", one sub-GCN after another, and "auto", which gives the same bits but makes each batch once."""
+"""The runner "in-turn", one sub-GCN after another, and one that gives the same bits but makes each batch once."""
 
 import math
 from contextlib import closing
@@ -42,7 +42,7 @@ class InTurn:
 # Θ is the in-turn runner's, bit for bit, and time is saved where a batch costs as much as a narrow step. All sub-GCNs'
 # gradients and moments are in memory at once, but the activations of one. Where Θ streams, batches are independent or
 # input features are partitioned, they train in turn, and `together` is False.
-class Auto:
+class BatchByBatch:
     """Trains the sub-GCNs of a round batch by batch: each takes a step on a batch before the next batch is made."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ class Runner(Protocol):
 
 
 RUNNERS = {
-    "auto": "gistgnn.runners.in_turn:Auto",
+    "auto": "gistgnn.runners.auto:Auto",
     "in-turn": "gistgnn.runners.in_turn:InTurn",
     "fused": "gistgnn.runners.fused:Fused",
 }

@@ -1,7 +1,7 @@
 """Batches that are unions of random clusters, after Cluster-GCN (section 2.2)."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -26,6 +26,8 @@ Ranges = list[tuple[int, int]]  # some rows of an array: the first one of each r
 
 log = logging.getLogger(__name__)
 
+_ROOM = 1.1  # of the edges, for batches of later epochs
+_DENSE = 2048  # clusters, up to which the numbers of edges between them are a dense matrix
 WHOLE_GRAPH = 2000  # nodes at most, about those of a batch of clusters
 METIS_INSIDE = 0.6  # share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M
 
@@ -181,6 +183,12 @@ class ClusterBatches(RandomBatches):
         self._per_batch, self._precompute, self._alone = per_batch, precompute, alone
         self._rowptr, self._col = edges.rowptr.cpu().numpy(), edges.col.cpu().numpy()
         self._cluster_of = np.arange(self._clusters, dtype=np.int32).repeat(np.diff(self._ptr))
+        self._on_gpu: _EdgesOnGPU | None = None
+        if whole.x.device.type == "cuda":
+            self._on_gpu = _EdgesOnGPU.of(self._rowptr, self._col, self._ptr, self._cluster_of, whole.x.device)
+            self._col = self._col[:0]  # it is on the GPU
+            first_epoch = self._drawn(0, -(-self._clusters // per_batch))
+            self.largest_batch = self._on_gpu.largest(first_epoch, alone=alone)
         self._train = torch.zeros(len(whole.x), dtype=torch.bool)  # counting nodes on a GPU would wait for it
         self._train[whole.loss_nodes.cpu()] = True
         self._aggregated: dict[Operator, Tensor] = {}
@@ -232,6 +240,12 @@ class ClusterBatches(RandomBatches):
         return adj.aggregate(operator, whole.x)
 
     def _induced(self, group: Array, ranges: Ranges) -> tuple[CSR, dict[str, Tensor]]:
+        """Return the edges between the nodes of some clusters, renumbered, and their data."""
+        if self._on_gpu is not None:
+            pattern, places = self._on_gpu.induced(group, alone=self._alone)
+            cuts = self._on_gpu.cuts(group)
+            data = self._whole.edge_data.items()
+            return pattern, {name: joined(value, cuts).index_select(0, places) for name, value in data}
         cuts = [(int(self._rowptr[start]), int(self._rowptr[stop])) for start, stop in ranges]
         if self._whole.is_stored:
             read_ahead(self._whole.adj.pattern.col, cuts)
@@ -254,6 +268,116 @@ class ClusterBatches(RandomBatches):
         dtype = index_dtype(nodes, len(col))
         pattern = CSR(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype))
         return pattern, {name: joined(value, cuts)[inside] for name, value in self._whole.edge_data.items()}
+
+
+@dataclass(frozen=True)
+class _EdgesOnGPU:
+    """Edges on a GPU, in the order of their clusters; batches of them are made there, without waiting for the GPU.
+
+    What a mask selects has a size that only the GPU knows. Here the host knows it beforehand: it has the number of
+    edges between any two clusters.
+    """
+
+    rowptr: Tensor  # [N + 1], on the GPU
+    col: Tensor  # [E], on the GPU
+    cluster_of: Tensor  # [N], on the GPU
+    first_nodes: Array  # [c + 1], where every cluster begins
+    first_edges: Array  # [c + 1], where the edges into its nodes begin
+    edges_between: "sp.csr_matrix | Array"  # [c, c], edges from the cluster of the column into that of the row
+    loops: Array  # [c], edges from a node to itself
+
+    @classmethod
+    def of(cls, rowptr: Array, col: Array, ptr: Array, cluster_of: Array, device: torch.device) -> "_EdgesOnGPU":
+        """Bring edges to a GPU, and count those between clusters."""
+        clusters = len(ptr) - 1
+        first_edges = rowptr[ptr].astype(np.int64)
+        sources = cluster_of[col]
+        between: sp.csr_matrix | Array
+        if clusters <= _DENSE:
+            pairs = sources + clusters * np.arange(clusters).repeat(np.diff(first_edges))
+            between = np.bincount(pairs, minlength=clusters**2).reshape(clusters, clusters)
+        else:
+            between = sp.csr_matrix((np.ones(len(col), np.int32), sources, first_edges), (clusters, clusters))
+            between.sum_duplicates()
+        targets = np.arange(len(rowptr) - 1, dtype=col.dtype).repeat(np.diff(rowptr))
+        loops = np.bincount(sources[targets == col], minlength=clusters)
+        return cls(
+            rowptr=torch.from_numpy(rowptr).to(device),
+            col=torch.from_numpy(col).to(device),
+            cluster_of=torch.from_numpy(cluster_of).to(device),
+            first_nodes=ptr,
+            first_edges=first_edges,
+            edges_between=between,
+            loops=loops,
+        )
+
+    def cuts(self, group: Array) -> Ranges:
+        """Return the ranges of the edges into the nodes of some clusters."""
+        return list(zip(self.first_edges[group].tolist(), self.first_edges[group + 1].tolist(), strict=True))
+
+    def induced(self, group: Array, *, alone: bool) -> tuple[CSR, Tensor]:
+        """Return the edges between the nodes of some clusters, and their places among all edges into these nodes.
+
+        Args:
+            group: the clusters, ascending.
+            alone: edges between different clusters are left out.
+        """
+        device = self.col.device
+        node_counts = self.first_nodes[group + 1] - self.first_nodes[group]
+        edge_counts = self.first_edges[group + 1] - self.first_edges[group]
+        nodes, edges = int(node_counts.sum()), int(edge_counts.sum())
+        inside_count = self._count(group, alone=alone)
+        node_shift = np.full(len(self.first_nodes) - 1, -len(self.cluster_of), np.int64)  # below 0: not in the batch
+        node_shift[group] = node_counts.cumsum() - node_counts - self.first_nodes[group]
+        edge_shift = edge_counts.cumsum() - edge_counts - self.first_edges[group]
+        # One copy for all numbers.
+        numbers = np.concatenate([node_shift, edge_shift, node_counts, edge_counts, group])
+        sizes = [len(node_shift), *[len(group)] * 4]
+        shift, of_edges, per_cluster, edges_of, own = to_device(torch.from_numpy(numbers), device).split(sizes)
+
+        cuts = self.cuts(group)
+        source = joined(self.col, cuts)
+        cluster = self.cluster_of.index_select(0, source)
+        local = shift.index_select(0, cluster).add_(source)
+        inside = local >= 0
+        if alone:
+            inside &= cluster == own.repeat_interleave(edges_of, output_size=edges)
+        before = torch.nn.functional.pad(inside.cumsum(0), (1, 0))  # edges of the batch before each edge
+        # The edges that are not in the batch share one place, at the end.
+        place = torch.where(inside, before[:-1], inside_count)
+        places = place.new_empty(inside_count + 1)
+        places.scatter_(0, place, torch.arange(edges, device=device))
+        places = places[:inside_count]
+
+        ends = joined(self.rowptr, [(start + 1, stop + 1) for start, stop in self._node_ranges(group)]).long()
+        ends += of_edges.repeat_interleave(per_cluster, output_size=nodes)
+        rowptr = torch.cat([before[:1], before.index_select(0, ends)])
+        dtype = index_dtype(nodes, inside_count)
+        col = local.index_select(0, places).to(dtype)
+        return CSR(rowptr.to(dtype), col, (nodes, nodes), int(self.loops[group].sum())), places
+
+    def _count(self, group: Array, *, alone: bool) -> int:
+        """Return the number of edges between the nodes of some clusters."""
+        if isinstance(self.edges_between, np.ndarray):
+            between = self.edges_between[np.ix_(group, group)]
+        else:
+            between = self.edges_between[group][:, group]
+        return int((between.diagonal() if alone else between).sum())
+
+    def largest(self, groups: Iterable[Array], *, alone: bool) -> tuple[int, int] | None:
+        """Return the most nodes of a batch, and about the most edges, for batches like these.
+
+        None: there are edges from a node to itself. Some layers replace them, and how many a batch has varies.
+        """
+        if self.loops.any():
+            return None
+        batches = list(groups)
+        sizes = np.sort(np.diff(self.first_nodes))[::-1]
+        edges = max(self._count(np.sort(group), alone=alone) for group in batches)
+        return int(sizes[: max(map(len, batches))].sum()), int(_ROOM * edges)
+
+    def _node_ranges(self, group: Array) -> Ranges:
+        return list(zip(self.first_nodes[group].tolist(), self.first_nodes[group + 1].tolist(), strict=True))
 
 
 def _renumbered(whole: Batch, clusters: Clusters) -> Batch:

@@ -60,6 +60,7 @@ class Sampler(ABC):
 
     steps_per_epoch: int  # in which every training node is seen about once
     facts: dict[str, Any] | None = None  # what was chosen for the graph, as result.json holds it
+    largest_batch: tuple[int, int] | None = None  # about the most nodes and edges of a batch on a GPU; None: not known
 
     @abstractmethod
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:

@@ -131,7 +131,7 @@ class OnDisk(InMemory):
             remove(self.folder)
         self.close()
 
-    def begin(self) -> None:
+    def begin(self, members: Sequence[int] = ()) -> None:
         self.failure, self._writing, self.written = None, [], False
 
         def clear() -> None:

@@ -58,6 +58,8 @@ class InMemory:
         self.slices, self.streams, self.homes = slices, streams, list(homes)
         self.tensors, self.moments, self.best = dict(tensors), dict[str, Tensor](), dict[str, Tensor]()
         self.round, self.loss, self.written = 0, 0.0, False
+        self._members: Sequence[int] = ()
+        self._waiting: dict[str, dict[int, Tensor]] = {}
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False) -> "InMemory":
@@ -79,9 +81,11 @@ class InMemory:
         """Where slices arrive, and trained ones wait."""
         return next(iter(self.tensors.values())).device
 
-    def begin(self) -> None:
-        """Forget what is held of a round that was open."""
+    def begin(self, members: Sequence[int] = ()) -> None:
+        """Forget what is held of a round that was open; `members` are the sub-GCNs whose slices will be asked for."""
         self.written = False
+        self._members = members
+        self._waiting = {}
 
     def hold(self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False) -> Trained:
         """Hold some tensors by key until the round is over; `reused`: copy them, as their memory is used again.
@@ -94,16 +98,35 @@ class InMemory:
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
         """This rank's rows of the slice of sub-GCN i, by name; a view where that is a whole tensor."""
-        return {name: gather(tensor, self.slices.held[i][name]) for name, tensor in self.tensors.items()}
+        return {name: self._gathered(i, f"{THETA}{name}", tensor)[0] for name, tensor in self.tensors.items()}
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
         """A copy of this rank's rows of the moments of sub-GCN i's slice, by key."""
         found = {}
         for key, value in self.moments.items():
             name = name_of(key)
-            whole = is_counter(key, value, self.tensors[name].shape)
-            found[key] = (value if whole else gather(value, self.slices.held[i][name])).clone()
+            if is_counter(key, value, self.tensors[name].shape):
+                found[key] = value.clone()
+                continue
+            own, is_copy = self._gathered(i, key, value)
+            found[key] = own if is_copy else own.clone()
         return found
+
+    def _gathered(self, i: int, key: str, tensor: Tensor) -> tuple[Tensor, bool]:
+        """This rank's rows of a tensor's slice, and whether they are a copy that nobody else has.
+
+        On a GPU the slices of all members are taken at once, and the others wait until they are asked for.
+        """
+        name = name_of(key)
+        if i in self._waiting.get(key, ()):
+            return self._waiting[key].pop(i), True
+        if key not in self._waiting and i in self._members:
+            stacks = self.slices.stacks(self._members, tensor.device)
+            if stacks is not None and stacks.has(name):
+                slices = stacks.gather(name, tensor).unbind()
+                self._waiting[key] = dict(zip(self._members, slices, strict=True))
+                return self._waiting[key].pop(i), True
+        return gather(tensor, self.slices.held[i][name]), False
 
     def target(self, key: str) -> Tensor:
         """What this rank holds of a tensor, or of a moment that is carried already."""

@@ -34,6 +34,73 @@ class Piece:
     shape: torch.Size
 
 
+Index = tuple[Tensor | None, ...]  # of a tensor's first dimensions, None: all of it; the others are whole as well
+
+
+class Stacks:
+    """The slices of several sub-GCNs, stacked, where they have the same shape: on a GPU one operation takes them all.
+
+    Args:
+        cuts: of each of these sub-GCNs, by the tensors' names.
+        device: where the tensors are.
+    """
+
+    def __init__(self, cuts: Sequence[Mapping[str, Cut]], device: torch.device) -> None:
+        self._indices: dict[str, Index] = {}
+        positions: dict[str, list[Tensor | None]] = {}
+        for name in cuts[0] if len(cuts) > 1 else ():
+            by_dim = list(zip(*(own[name] for own in cuts), strict=True))
+            if any(_differ(dim) for dim in by_dim) or all(dim[0] is None for dim in by_dim):
+                continue
+            positions[name] = [None if dim[0] is None else torch.stack(dim) for dim in by_dim]
+        # One copy to the device for all of them.
+        found = [chosen for dims in positions.values() for chosen in dims if chosen is not None]
+        if found:
+            moved = to_device(torch.cat([chosen.view(-1) for chosen in found]), device)
+            views = iter(moved.split([chosen.numel() for chosen in found]))
+            for name, dims in positions.items():
+                placed = [None if chosen is None else next(views).view(chosen.shape) for chosen in dims]
+                self._indices[name] = _stacked_index(placed)
+
+    def has(self, name: str) -> bool:
+        """Whether the slices of a tensor can be stacked."""
+        return name in self._indices
+
+    def gather(self, name: str, tensor: Tensor) -> Tensor:
+        """Return the slices of a tensor: [sub-GCNs, ...]."""
+        return tensor[self._index_of(name, tensor)]
+
+    def scatter(self, name: str, tensor: Tensor, values: Sequence[Tensor]) -> None:
+        """Set the slices of a tensor, whose entries belong to one sub-GCN each."""
+        tensor[self._index_of(name, tensor)] = torch.stack(list(values)).to(tensor.device, tensor.dtype)
+
+    def _index_of(self, name: str, tensor: Tensor) -> tuple[Tensor, ...]:
+        """Return the index of a tensor's slices; a dimension that is whole has all of its positions."""
+        index = self._indices[name]
+        found = []
+        for dim, positions in enumerate(index):
+            if positions is None:
+                every = torch.arange(tensor.shape[dim], device=tensor.device)
+                positions = every.view(-1, *[1] * (len(index) - 1 - dim))
+            found.append(positions)
+        return tuple(found)
+
+
+def _differ(positions: Sequence[Tensor | None]) -> bool:
+    """Whether sub-GCNs have different numbers of positions in a dimension."""
+    counts = {None if chosen is None else len(chosen) for chosen in positions}
+    return len(counts) > 1 or 0 in counts
+
+
+def _stacked_index(dims: Sequence[Tensor | None]) -> Index:
+    """Return the index of stacked slices: [sub-GCNs, n_0, ...] up to the last dimension that is not whole."""
+    last = max(dim for dim, chosen in enumerate(dims) if chosen is not None)
+    return tuple(
+        None if chosen is None else chosen.view(len(chosen), *[1] * dim, -1, *[1] * (last - dim))
+        for dim, chosen in enumerate(dims[: last + 1])
+    )
+
+
 # An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 class Slices:
     """The slices that blocks cut out of every tensor of a model, and out of the rows that a rank holds.
@@ -55,6 +122,7 @@ class Slices:
         """Begin a round with these sub-GCNs: find their entries in the tensors, and in what the rank holds of them."""
         self.blocks, self.cuts = list(blocks), list(map(self.cuts_of, blocks))
         self.held = self.cuts
+        self._stacks: dict[tuple[int, ...], Stacks] = {}
         if self.share[1] > 1:
             self.held = [{n: self.piece(n, cut, self.share[0]).cut for n, cut in own.items()} for own in self.cuts]
 
@@ -68,6 +136,15 @@ class Slices:
             )
         return found
 
+    def stacks(self, members: Sequence[int], device: torch.device) -> Stacks | None:
+        """The slices of some sub-GCNs at once, on a GPU that holds all rows; None elsewhere, where it saves nothing."""
+        if device.type != "cuda" or self.share[1] > 1:
+            return None
+        key = tuple(members)
+        if key not in self._stacks:
+            self._stacks[key] = Stacks([self.held[i] for i in members], device)
+        return self._stacks[key]
+
     def disjoint(self, name: str) -> bool:
         """Whether no two sub-GCNs hold the same entry: some dimension lies along partitioned axes only."""
         split = self._split(self.blocks[0])
@@ -79,6 +156,10 @@ class Slices:
 
     def write(self, name: str, target: Tensor, values: Sequence[Tensor]) -> None:
         """Write the values of the round's sub-GCNs into the rank's rows of a tensor that is `disjoint`."""
+        stacks = self.stacks(range(len(self.held)), target.device)
+        if stacks is not None and stacks.has(name):
+            stacks.scatter(name, target, values)
+            return
         for held, value in zip(self.held, values, strict=True):
             scatter(target, held[name], value)
 
@@ -180,6 +261,9 @@ def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) 
     if target.dtype == torch.bool:  # a flag has no average, and training does not change it
         scatter(target, cuts[0], values[0].detach())
         return
+    if target.device.type == "cuda" and all(positions is None for cut in cuts for positions in cut):
+        _merge_whole(target, values)
+        return
     if not target.dim():
         target, cuts, values = target.view(1), [(None,) for _ in cuts], [value.view(1) for value in values]
     # Every entry is merged by itself, so the tensor is merged in pieces along its longest dimension: what is computed
@@ -191,6 +275,15 @@ def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) 
         stop = min(start + step, length)
         pieces = [_piece_along(dim, start, stop, cut, value) for cut, value in zip(cuts, values, strict=True)]
         _merge_piece(target.narrow(dim, start, stop - start), pieces)
+
+
+def _merge_whole(target: Tensor, values: Sequence[Tensor]) -> None:
+    """Change a tensor that all sub-GCNs hold whole by the mean change, in few kernels."""
+    every = torch.stack([value.detach().to(target.device) for value in values])
+    change = (every - target).sum(dim=0)
+    alike = (every == every[0]).all(dim=0)
+    moved = target + (change / len(values) if target.is_floating_point() else change // len(values))
+    target.copy_(torch.where(alike, every[0].to(target.dtype), moved))
 
 
 _MERGED_AT_ONCE = 2**18  # entries of a tensor
@@ -266,6 +359,9 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     own = named_tensors(module)
     check_shapes(own, tensors, "the sub-GCN", "its slice of Θ", "build the same layers at every width")
     with torch.no_grad():
+        if all(tensor.device.type == "cuda" for tensor in (*own.values(), *tensors.values())):
+            torch._foreach_copy_(list(own.values()), [tensors[name] for name in own])  # few kernels for all of them
+            return
         for name, target in own.items():
             target.copy_(tensors[name], non_blocking=True)
 
@@ -273,8 +369,9 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 def give_moments(sub: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor]) -> None:
     """Set an optimiser's state of every parameter that has moments, on the devices that torch expects."""
     fused = any(group.get("fused") for group in optimizer.param_groups)  # counts steps on the GPU too
+    parameters = dict(sub.named_parameters())
     for key, value in moments.items():
-        parameter = sub.get_parameter(name_of(key))
+        parameter = parameters[name_of(key)]
         counts = is_counter(key, value, parameter.shape)
         counter_device = parameter.device if fused else torch.device("cpu")
         state = value.to(counter_device) if counts else value.to(parameter)

@@ -87,10 +87,11 @@ class Theta:
         self._take_all()
         self.number, self.trained, self._taken = number, {}, {}
         self.openings += 1
-        self.place.begin()
+        members = self.exchange.members(len(blocks))
+        self.place.begin(members)
         self.place.slices.open(blocks)
         self._arriving = self.exchange.take(self.place)
-        if not (members := self.exchange.members(len(blocks))):
+        if not members:
             self._take_all()
         return members
 

@@ -101,6 +101,14 @@ def scale_rates(optimizer: Optimizer, rate_factors: Mapping[Tensor, float]) -> N
     optimizer.param_groups[:] = scaled_groups
 
 
+def set_rate(group: dict[str, Any], rate: float) -> None:
+    """Set the learning rate of a group; one that is a tensor keeps its place, which a recorded step reads."""
+    if isinstance(group["lr"], torch.Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
 def _scaled(setting: str, value: Any, factor: float) -> Any:
     """Return a setting of a group whose learning rate is multiplied by a factor."""
     if setting == "lr":
@@ -246,7 +254,11 @@ class Recorded:
         for number, group in enumerate(optimizer.param_groups):
             for name, values in self.columns[group.get(PLAIN_GROUP, number)].items():
                 value = values[min(step, len(values) - 1)]
-                group[name] = _scaled(name, value, group.get(RATE_FACTOR, 1.0))
+                value = _scaled(name, value, group.get(RATE_FACTOR, 1.0))
+                if name == "lr":
+                    set_rate(group, value)
+                else:
+                    group[name] = value
 
 
 class _Still(Optimizer):

@@ -1,0 +1,128 @@
+"""Whole runs on a GPU in the shape of the paper's large graphs, and the widest model with Θ on the host."""
+
+import argparse
+import io
+import json
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from typing import Any
+
+import torch
+
+from benchmarks.tables import number, table
+from gistgnn.cli.main import main as command_line
+from gistgnn.cli.main import make_parser
+from gistgnn.cli.training_options import config_from_args
+from gistgnn.errors import InputError
+from gistgnn.graphs import Graph, load
+
+GIB = 2**30
+EPOCHS = 8  # over all sub-GCNs: with m = 8 each sees every batch once
+SAGE = ("--model", "graphsage", "--norm", "layer", "--dropout", "0.2", "--sampler", "clusters")
+RANDOM = ("--cluster-method", "random")
+HOST = ("--clusters", "60", "--store", "host", "--local-steps", "6", "--evaluation", "parts", "--parts", "60")
+# The graph, the width, m, and more options. The number of clusters is in proportion to the paper's.
+RUNS: tuple[tuple[str, int, tuple[int, ...], tuple[str, ...]], ...] = (
+    ("synthetic:amazon2m@0.02", 1024, (1, 8), ("--clusters", "300")),
+    ("synthetic:amazon2m@0.1", 1024, (1, 8), ("--clusters", "1500")),
+    ("synthetic:amazon2m@0.1", 4096, (1, 8), ("--clusters", "1500")),
+    ("synthetic:reddit@0.1", 256, (1, 8), ("--clusters", "150")),
+    ("synthetic:amazon2m@0.004", 32768, (8,), HOST),
+    ("synthetic:reddit@0.2", 1024, (1, 8), ("--clusters", "300")),
+    ("synthetic:amazon2m@0.2", 1024, (1, 8), ("--clusters", "3000")),
+)
+SMALL = (("digits", 16, (1, 2), ("--clusters", "20")),)
+HEAD = (
+    "", "m", "steps", "training, s", "of m = 1 / it", "batches and steps, s", "take and write, s", "evaluation, s",
+    "test", "peak, GiB", "planned", "planned / peak",
+)  # fmt: skip
+
+
+def measure(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> None:
+    """Train every graph and width at every m; `keep` gets all that is known after each."""
+    found: dict[str, Any] = {}
+    name, graph = "", None
+    warm_up(options.device)
+    for dataset, width, every, more in SMALL if options.small else RUNS:
+        if dataset != name:
+            name, graph = dataset, load(dataset)
+        for m in every:
+            words = ["--dataset", dataset, *SAGE, *RANDOM, *more, "--hidden", width, width, "--sub-gcns", m]
+            words += ["--epochs", EPOCHS, "--device", options.device, "--no-standardise"]
+            key = f"{dataset}, {width}, m = {m}"
+            facts = {"dataset": dataset, "width": width, "m": m}
+            try:
+                assert graph is not None
+                found[key] = facts | run(words, graph)
+            except (InputError, RuntimeError) as error:
+                found[key] = facts | {"failed": str(error).splitlines()[0][:200]}
+            keep(found)
+
+
+def warm_up(device: str) -> None:
+    """Train a small model once: the first kernels of a process take long, as they are loaded."""
+    for m in (1, 2):
+        words = ["--dataset", "digits", *SAGE, *RANDOM, "--clusters", 20, "--hidden", 64, 64, "--sub-gcns", m]
+        run([*words, "--epochs", 4, "--device", device, "--no-standardise"], load("digits"))
+
+
+def run(words: list[Any], graph: Graph) -> dict[str, Any]:
+    """Plan and train as the command line does, in this process; return the seconds, the score and the peaks."""
+    parser = make_parser()
+    args = parser.parse_args(["train", *map(str, words)])
+    config = config_from_args(args, args.sub_gcns)
+    planned = planned_peak(words)
+    gist = config.trainer(graph.num_features, graph.num_classes)
+    result = config.fit(gist, graph, progress=False)
+    return {
+        "planned_bytes": planned,
+        "peak_bytes": result.peak_memory_bytes,
+        "train_seconds": result.progress.train_seconds,
+        "seconds": dict(result.progress.seconds),
+        "steps": result.progress.steps,
+        "rounds": result.progress.rounds,
+        "test": result.progress.last["test"]["accuracy"],
+    }
+
+
+def planned_peak(words: list[Any]) -> int:
+    """Return the peak on the device that `gistgnn plan` gives."""
+    store = [] if "--store" in words else ["--store", "memory"]
+    device = torch.device(words[words.index("--device") + 1]).type
+    without = [str(word) for word in (*words, *store) if word != "--no-standardise"]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        command_line(["plan", *without, "--no-measure", "--json"])
+    peak: int = json.loads(printed.getvalue())["options"][0]["peaks"][device]
+    return peak
+
+
+def page(found: dict[str, Any]) -> str:
+    """Return the table of the runs."""
+    key_of = ("dataset", "width", "m")
+    seconds = {tuple(each[key] for key in key_of): each.get("train_seconds") for each in found.values()}
+    rows = []
+    for each in found.values():
+        name = f"`{each['dataset']}`, {each['width']:,}"
+        if "failed" in each:
+            rows.append([name, str(each["m"]), each["failed"], *["—"] * (len(HEAD) - 3)])
+            continue
+        one, own = seconds.get((each["dataset"], each["width"], 1)), each["seconds"]
+        planned, peak = each["planned_bytes"], each["peak_bytes"]
+        rows.append(
+            [
+                name,
+                str(each["m"]),
+                str(each["steps"]),
+                number(each["train_seconds"]),
+                f"{one / each['train_seconds']:.2f}" if one else "—",
+                number(own["train"]),
+                number(own["take"] + own["merge"]),
+                number(own["evaluate"]),
+                f"{100 * each['test']:.2f}",
+                f"{peak / GIB:.2f}",
+                f"{planned / GIB:.2f}",
+                f"{planned / peak:.2f}",
+            ]
+        )
+    return f"A run has {EPOCHS} epochs over all sub-GCNs; steps are those of each.\n\n{table(HEAD, rows)}"
