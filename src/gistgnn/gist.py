@@ -141,8 +141,8 @@ class GIST(GlobalModel):
             sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name for the defaults, such
                 as "clusters"; "auto": the whole graph in every step up to 2,000 nodes, clusters above; None: the whole
                 graph.
-            runner: "in-turn": one sub-GCN after another; "auto": the same result, bit for bit, but faster: each batch
-                is made once; "fused": all in one pass over each batch.
+            runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch; "auto": on a CPU the
+                result of "in-turn", bit for bit, but each batch is made once; on a GPU "fused", where a model can be.
             inductive: train on the subgraph of the training nodes; scores are those of the whole graph.
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
             progress: show a progress bar on standard error.
