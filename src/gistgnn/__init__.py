@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gistgnn.fit.saving import Saving
     from gistgnn.gist import GIST
     from gistgnn.graphs import Graph, load
+    from gistgnn.layout.joining import join, widen
     from gistgnn.layout.width_scaling import WidthScaling
     from gistgnn.round import Round
     from gistgnn.runs.run_folder import load_run
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["GIST", "Callback", "DivergedError", "GistError", "Graph", "InputError", "Log", "Loop", "Metric"]
-__all__ += ["Phase", "RankLostError", "Result", "Round", "Saving", "Training", "WidthScaling", "load", "load_run"]
+__all__ += ["Phase", "RankLostError", "Result", "Round", "Saving", "Training", "WidthScaling", "join", "load"]
+__all__ += ["load_run", "widen"]
 
 __getattr__ = lazy_attributes(
     __name__,
@@ -32,6 +34,7 @@ __getattr__ = lazy_attributes(
         "gistgnn.fit.saving": ("Saving",),
         "gistgnn.gist": ("GIST",),
         "gistgnn.graphs": ("Graph", "load"),
+        "gistgnn.layout.joining": ("join", "widen"),
         "gistgnn.layout.width_scaling": ("WidthScaling",),
         "gistgnn.round": ("Round",),
         "gistgnn.runs.run_folder": ("load_run",),

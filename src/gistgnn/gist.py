@@ -147,7 +147,8 @@ class GIST(GlobalModel):
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
             progress: show a progress bar on standard error.
             callbacks: objects with methods of `Callback`, called in order; they may end the run.
-            init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; None: the seed's.
+            init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; of a narrower model
+                so many copies as have these widths together (see `widen`). None: the seed's.
             max_seconds: the run ends within this time, with the best model so far; it trains at least one round. A
                 resumed run has the same time again.
             saving: where and how often the state is saved, and whether to resume.

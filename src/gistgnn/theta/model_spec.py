@@ -1,5 +1,6 @@
 """The model whose parameters are Θ: how it is built, at which widths, and with which initial values."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,10 +11,13 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
 from gistgnn.layout.derived import compute_derived
+from gistgnn.layout.joining import copies, features_of, side_by_side
 from gistgnn.layout.width_scaling import WidthScaling
 from gistgnn.nn.scaling import ScaledModel, saved_state, split_scaling
 from gistgnn.utils.random_streams import Stream
 from gistgnn.utils.tensors import digest_of, tensor_digest
+
+log = logging.getLogger(__name__)
 
 
 class TensorSpec(NamedTuple):
@@ -85,12 +89,29 @@ def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[
     else:
         state, _ = split_scaling(saved_state(given))
         tensors = {name: state[name] for name in own if name in state}
-    advice = f"give a model of `build` at the widths {spec.widths}"
+    advice = f"give a model of `build` at the widths {spec.widths}, or narrower ones"
+    tensors = _widened(tensors, own, spec)
     check_shapes(tensors, own, "init", "the model of the full widths", advice)
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"'{name}' of init is not finite: give a model that has not diverged")
     return {name: tensors[name].detach() for name in own}
+
+
+def _widened(given: dict[str, Tensor], own: Mapping[str, TensorSpec], spec: ModelSpec) -> dict[str, Tensor]:
+    """Return the tensors of copies of a narrower model, joined to one of the spec's widths; others as they are."""
+    named = {name: tensor for name, tensor in given.items() if name in own}
+    is_narrower = named.keys() == own.keys() and any(
+        tensor.dim() == len(own[name].shape) and tensor.numel() < own[name].shape.numel()
+        for name, tensor in named.items()
+    )
+    if not is_narrower or spec.layout.refusal is not None or spec.input_axis is not None:
+        return given
+    widths = spec.layout.widths(features_of(spec.layout, named))
+    count = copies(widths, spec.widths)
+    shown = " x ".join(map(str, widths)), " x ".join(map(str, spec.widths))
+    log.info("init is made wider, from %s to %s: %d copies side by side", *shown, count)
+    return side_by_side(spec.build, spec.layout, shared=spec.shared, models=[named] * count)
 
 
 def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:

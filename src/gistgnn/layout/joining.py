@@ -1,0 +1,193 @@
+"""Join narrow models to a wide one, in which they stand side by side; or make a narrow model wider."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from gistgnn.errors import InputError
+from gistgnn.layout.axes import Build, Dim, Layout, Widths, check_widths, construct, named_tensors
+from gistgnn.layout.check import infer_layout
+from gistgnn.layout.derived import compute_derived
+from gistgnn.layout.readout import find_readouts
+from gistgnn.nn.scaling import ScaledModel, plain_model
+from gistgnn.utils.checks import check_kind
+
+MOST_AXES = 64  # hidden layers that are tried where no widths are given
+
+
+def join(build: Build, models: Sequence[nn.Module], widths: int | Sequence[int] | None = None) -> nn.Module:
+    """Return the wide model in which narrow models stand side by side.
+
+    The weights between the models are zero, and what sums over all hidden features, such as the output layer, is
+    divided by their number. So the wide model's output is the mean of the models' outputs. This holds exactly for
+    copies of one model, and for different models wherever no layer mixes their features nonlinearly: layer norm and
+    attention do.
+
+    Example:
+        >>> wide = join(build, [first.model, second.model])  # of two runs of width 256: width 512
+        >>> GIST(build, 512, 2).fit(graph, init=wide)  # trains the weights between them as well
+
+    Args:
+        build: returns the model at given widths, as for `GIST`.
+        models: models of ``build``, each at widths of its own. If all scale their features, they do so equally.
+        widths: those of the wide model: the sums of the models' widths. Defaults to these sums.
+
+    Returns:
+        A new model on the device and with the mode (training or evaluation) of the first.
+
+    Raises:
+        InputError: the models are not of ``build``, cannot be joined, or have other widths.
+    """
+    members = list(models)
+    if not members:
+        raise InputError("models is empty: give the narrow models to join")
+    for member in members:
+        check_kind("a model", member, nn.Module, "a trained model of build")
+    plain = [plain_model(member) for member in members]
+    tensors = [named_tensors(member) for member in plain]
+    shared, found = _layout_of(build, tensors[0], widths)
+    features = [features_of(found, own) for own in tensors]
+    joined = tuple(map(sum, zip(*features, strict=True)))
+    if widths is not None and check_widths(widths, None) != found.widths(joined):
+        shown = found.widths(joined)[0] if shared else found.widths(joined)
+        raise InputError(f"widths is {widths}, but the models have {shown} together: leave widths out, or give these")
+    values = side_by_side(build, found, shared=shared, models=tensors)
+    wide = construct(build, found.widths(joined), shared=shared)
+    like = next(tensor for tensor in tensors[0].values() if tensor.is_floating_point())
+    wide = wide.to(like.device, like.dtype)
+    with torch.no_grad():
+        for name, target in named_tensors(wide).items():
+            target.copy_(values[name])
+    compute_derived(wide, found, joined, None)
+    return _scaled_like(members, wide.train(members[0].training))
+
+
+def widen(build: Build, model: nn.Module, widths: int | Sequence[int]) -> nn.Module:
+    """Return a wider model with the same output: copies of the model, joined (see `join`).
+
+    Args:
+        build: returns the model at given widths, as for `GIST`.
+        model: a model of ``build``.
+        widths: of the wide model; each is the same multiple of the model's own.
+
+    Raises:
+        InputError: the model is not of ``build``, cannot be joined, or the widths are no multiple of its own.
+    """
+    check_kind("model", model, nn.Module, "a trained model of build")
+    tensors = named_tensors(plain_model(model))
+    _, found = _layout_of(build, tensors, widths)
+    own = found.widths(features_of(found, tensors))
+    return join(build, [model] * copies(own, check_widths(widths, None)), widths)
+
+
+def copies(own: Widths, wanted: Widths) -> int:
+    """Return how many copies of a model have some widths together; raise InputError if no number has."""
+    count = wanted[0] // own[0]
+    if count < 1 or any(width != count * narrow for width, narrow in zip(wanted, own, strict=True)):
+        said = f"widths is {', '.join(map(str, wanted))}, and the model has {', '.join(map(str, own))}"
+        raise InputError(f"{said}: give the same multiple of each")
+    return count
+
+
+def features_of(layout: Layout, tensors: Mapping[str, Tensor]) -> Widths:
+    """Return the number of features of every axis of a model, read off the shapes of its tensors."""
+    found: dict[int, int] = {}
+    for name, dims in layout.dims.items():
+        if name not in tensors:
+            raise InputError(f"the model has no '{name}', which build makes: give a model of build")
+        if tensors[name].dim() != len(dims):
+            raise InputError(f"'{name}' is {list(tensors[name].shape)}, and build makes another: give a model of build")
+        for size, dim in zip(tensors[name].shape, dims, strict=True):
+            axes = {segment.axis for segment in dim if segment.axis is not None}
+            if len(axes) == 1:
+                (axis,) = axes
+                fixed = sum(segment.fixed for segment in dim)
+                found.setdefault(axis, (size - fixed) // sum(segment.axis == axis for segment in dim))
+    missing = set(range(len(layout.units))) - found.keys()
+    if missing:
+        raise InputError(f"the width of layer {min(missing)} cannot be read off the model's parameters")
+    features = tuple(found[axis] for axis in range(len(layout.units)))
+    for name, dims in layout.dims.items():
+        expected = [_size(dim, features) for dim in dims]
+        if expected != list(tensors[name].shape):
+            raise InputError(f"'{name}' is {list(tensors[name].shape)}, expected {expected}: give a model of build")
+    return features
+
+
+def side_by_side(
+    build: Build, layout: Layout, *, shared: bool, models: Sequence[Mapping[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Return the tensors of the wide model in which some models stand side by side, by name; see `join`."""
+    features = [features_of(layout, tensors) for tensors in models]
+    joined = tuple(map(sum, zip(*features, strict=True)))
+    readout: Collection[str] = ()
+    if len(models) > 1:
+        if layout.refusal is not None:
+            raise InputError(f"the model's features cannot be told apart by its widths ({layout.refusal})")
+        (readout,) = find_readouts(
+            build, layout.widths(joined), layout, shared=shared, splits=[range(len(joined))], by_entries=True
+        )
+    wide = {}
+    for name, dims in layout.dims.items():
+        first = models[0][name].detach()
+        target = first.new_zeros([_size(dim, joined) for dim in dims], device="cpu")
+        start = tuple(0 for _ in joined)
+        for own, tensors in zip(features, models, strict=True):
+            blocks = [torch.arange(n) + begin for n, begin in zip(own, start, strict=True)]
+            cut = [layout.positions(dim, blocks, joined) for dim in dims]
+            index = tuple(positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut))
+            value = tensors[name].detach().cpu()
+            if target.is_floating_point():
+                along = _along_axes(dims, own)
+                # What no axis reaches, such as the output's bias, is the mean of all models.
+                factors = torch.where(along, 1.0 if name not in readout else 1 / len(models), 1 / len(models))
+                target[index] += (value * factors).to(target.dtype)
+            else:
+                target[index] = value
+            start = tuple(begin + n for begin, n in zip(start, own, strict=True))
+        wide[name] = target
+    return wide
+
+
+def _size(dim: Dim, features: Sequence[int]) -> int:
+    return sum(segment.fixed if segment.axis is None else features[segment.axis] for segment in dim)
+
+
+def _along_axes(dims: Sequence[Dim], features: Sequence[int]) -> Tensor:
+    """Return which entries of a tensor lie along an axis, in any dimension: a mask that broadcasts to it."""
+    along = torch.zeros([1] * len(dims), dtype=torch.bool)
+    for i, dim in enumerate(dims):
+        sizes = [segment.fixed if segment.axis is None else features[segment.axis] for segment in dim]
+        flags = torch.tensor([segment.axis is not None for segment in dim], dtype=torch.bool)
+        own = flags.repeat_interleave(torch.tensor(sizes, dtype=torch.int64))
+        along = along | own.view(-1, *[1] * (len(dims) - 1 - i))
+    return along
+
+
+def _layout_of(build: Build, tensors: Mapping[str, Tensor], widths: int | Sequence[int] | None) -> tuple[bool, Layout]:
+    """Return whether all layers share one width, and the layout of a model of ``build``."""
+    if widths is not None:
+        shared = not isinstance(widths, (list, tuple))
+        return shared, infer_layout(build, check_widths(widths, None), shared=shared)
+    for shared, count in [(True, 1), *((False, count) for count in range(1, MOST_AXES + 1))]:
+        try:
+            made = named_tensors(construct(build, (8,) * count, shared=shared))
+        except InputError:
+            continue
+        if made.keys() == tensors.keys():
+            return shared, infer_layout(build, (8,) * count, shared=shared)
+    raise InputError("no widths are found at which build makes the models: give the widths of the wide model")
+
+
+def _scaled_like(members: Sequence[nn.Module], wide: nn.Module) -> nn.Module:
+    """Return the wide model behind the scaling that all members have; none of them may have another."""
+    scalings = [member.scaling if isinstance(member, ScaledModel) else None for member in members]
+    first = scalings[0]
+    for scaling in scalings:
+        equal = (scaling is None) == (first is None)
+        if equal and scaling is not None and first is not None:
+            equal = torch.equal(scaling.mean, first.mean) and torch.equal(scaling.std, first.std)
+        if not equal:
+            raise InputError("the models scale their features differently: train them with the same standardise")
+    return wide if first is None else ScaledModel(first, wide)

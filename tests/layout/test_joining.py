@@ -1,0 +1,174 @@
+"""Joined and widened models: outputs beside those of the narrow models."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+
+import gistgnn
+from gistgnn import GIST, InputError, join, widen
+from gistgnn.nn import MODELS, ScaledModel
+from gistgnn.sampling import forward, whole_graph
+from tests.helpers.models import USERS, tiny_graph
+
+GRAPH = tiny_graph(48)
+F, C = GRAPH.num_features, GRAPH.num_classes
+BATCH = whole_graph(GRAPH)
+DEGREES = torch.tensor([0, 4, 8, 12, 8, 4, 2, 1])
+PNA: dict[str, Any] = {"aggregators": ["mean", "max"], "scalers": ["identity", "amplification"], "deg": DEGREES}
+PYG: dict[str, Callable[..., nn.Module]] = {
+    "GCN": pyg.models.GCN, "GraphSAGE": pyg.models.GraphSAGE, "GIN": pyg.models.GIN, "GAT": pyg.models.GAT,
+    "PNA": lambda *sizes, **options: pyg.models.PNA(*sizes, **PNA, **options),
+}  # fmt: skip
+
+
+class GCN2(nn.Module):
+    """PyG's GCNII, whose layers have residuals to the first one."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(F, width)
+        self.convs = nn.ModuleList([pyg.GCN2Conv(width, 0.1, 0.5, layer + 1) for layer in range(2)])
+        self.norm = pyg.LayerNorm(width)
+        self.last = nn.Linear(width, C)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = start = self.first(x).relu()
+        for conv in self.convs:
+            h = h + self.norm(conv(h, start, edge_index).relu())
+        out: Tensor = self.last(h)
+        return out
+
+
+Case = tuple[Callable[[Any], nn.Module], Any]
+CASES: dict[str, Case] = {
+    f"{name} {norm}": (lambda w, n=name, o=norm: MODELS[n](F, w, C, norm=o), (6, 8))
+    for name in ("gcn", "graphsage", "gin", "gat", "gatv2")
+    for norm in ("none", "layer", "batch")
+}
+CASES |= {
+    f"pyg {name} {norm}": (lambda w, n=name, o=norm: PYG[n](F, w, 3, C, norm=o), 8)
+    for name in PYG
+    for norm in (None, "layer_norm", "batch_norm")
+}
+CASES |= {"GCN2": (GCN2, 8), "jumping": (lambda w: pyg.models.GCN(F, w, 3, C, jk="cat"), 8), **USERS}
+
+
+def trained_like(build: Callable[[Any], nn.Module], widths: Any, seed: int = 0) -> nn.Module:
+    """A model in evaluation mode with random values everywhere, also in its norms."""
+    torch.manual_seed(seed)
+    made = build(widths).double().eval()
+    with torch.no_grad():
+        for name, tensor in (*made.named_parameters(), *made.named_buffers()):
+            if tensor.is_floating_point() and tensor.dim() == 1 and "deg" not in name:
+                tensor.copy_(torch.rand(tensor.shape, dtype=torch.double) + 0.5)
+    return made
+
+
+def output(model: nn.Module) -> Tensor:
+    batch = whole_graph(tiny_graph(48))
+    with torch.no_grad():
+        return forward(model.float(), batch)
+
+
+def times(widths: Any, count: int) -> Any:
+    return widths * count if isinstance(widths, int) else tuple(count * width for width in widths)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_widened_model_has_the_same_output(name: str) -> None:
+    build, widths = CASES[name]
+    model = trained_like(build, widths)
+    for count in (2, 3):
+        wide = widen(build, model, times(widths, count))
+        assert {key: tuple(value.shape) for key, value in wide.named_parameters()} == {
+            key: tuple(value.shape) for key, value in build(times(widths, count)).named_parameters()
+        }
+        expected = output(model)
+        torch.testing.assert_close(output(wide), expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["gcn none", "graphsage none", "graphsage batch", "pyg GCN None", "jumping"])
+def test_the_output_of_joined_models_is_the_mean_of_theirs(name: str) -> None:
+    """Nothing mixes their features here. Each has a width of its own, and widths need not be given."""
+    build, widths = CASES[name]
+    models = [trained_like(build, times(widths, count), seed) for seed, count in enumerate((1, 3, 2))]
+    expected = torch.stack([output(model) for model in models]).mean(dim=0)
+    wide = join(build, models)
+    torch.testing.assert_close(output(wide), expected, rtol=1e-4, atol=1e-5)
+    again = join(build, models, times(widths, 6))
+    assert all(torch.equal(value, again.state_dict()[key]) for key, value in wide.state_dict().items())
+
+
+def test_one_model_is_itself() -> None:
+    build, widths = CASES["gat layer"]
+    model = trained_like(build, widths)
+    assert all(torch.equal(value, model.state_dict()[key]) for key, value in join(build, [model]).state_dict().items())
+
+
+def test_weights_between_the_models_are_zero_and_the_models_stay_as_they_are() -> None:
+    build, widths = CASES["gcn none"]
+    model = trained_like(build, widths)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    weight = widen(build, model, times(widths, 2)).convs[1].weight
+    assert weight.shape == (16, 12)
+    assert not weight[:8, 6:].any()
+    assert not weight[8:, :6].any()
+    assert torch.equal(weight[:8, :6], weight[8:, 6:])
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_a_scaled_model_stays_scaled() -> None:
+    graph = gistgnn.load("digits")
+
+    def build(widths: Any) -> nn.Module:
+        return MODELS["graphsage"](graph.num_features, widths, graph.num_classes)
+
+    result = GIST(build, (16, 16), 1).fit(graph, epochs=4, standardise=True, progress=False)
+    wide = widen(build, result.model, (32, 32))
+    assert isinstance(wide, ScaledModel)
+    batch = whole_graph(graph)
+    with torch.no_grad():
+        torch.testing.assert_close(forward(wide, batch), forward(result.model, batch), rtol=1e-4, atol=1e-4)
+    with pytest.raises(InputError, match="scale their features differently"):
+        join(build, [result.model, result.model.model])
+
+
+@pytest.mark.parametrize("name", ["gcn layer", "pyg GIN layer_norm"])
+def test_a_run_begins_with_a_narrower_model(name: str) -> None:
+    """Its first score is that of the narrow model; the model or its state may be given."""
+    build, widths = CASES[name]
+    narrow = GIST(build, widths, 1).fit(GRAPH, epochs=30, progress=False)
+    expected = output(narrow.model)
+    for init in (narrow.model, narrow.model.state_dict()):
+        wide = GIST(build, times(widths, 4), 2)
+        begun = wide.fit(GRAPH, epochs=2, lr=1e-9, init=init, progress=False)
+        torch.testing.assert_close(output(begun.model), expected, rtol=1e-3, atol=1e-3)
+    with pytest.raises(InputError, match="same multiple"):
+        GIST(build, widths + 1 if isinstance(widths, int) else (12, 24), 1).fit(GRAPH, init=narrow.model)
+
+
+@pytest.mark.parametrize("widths", [(12, 24), (9, 12), (3, 4), (12,)])
+def test_widths_that_no_number_of_copies_has_are_refused(widths: tuple[int, ...]) -> None:
+    build, own = CASES["gcn none"]
+    with pytest.raises(InputError):
+        widen(build, trained_like(build, own), widths)
+
+
+def test_other_models_are_refused() -> None:
+    build, own = CASES["gcn none"]
+    model = trained_like(build, own)
+    other = trained_like(CASES["graphsage none"][0], own)
+    with pytest.raises(InputError, match="empty"):
+        join(build, [])
+    with pytest.raises(InputError):
+        join(build, [other])
+    with pytest.raises(InputError):
+        join(build, [model, other])
+    with pytest.raises(InputError, match="together"):
+        join(build, [model, model], (12, 12))
+    with pytest.raises(InputError):
+        join(build, [model, "model"])  # type: ignore[list-item]
