@@ -132,7 +132,10 @@ class RunConfig:
         ),
     ] = "mup"
     base_width: Annotated[int, Setting("the width at which the learning rate was chosen", "N")] = BASE_WIDTH
-    init: Annotated[str | None, Setting("begin with the best model of this finished run, made wider if its widths are a fraction", "DIR")] = None
+    init: Annotated[
+        str | None,
+        Setting("begin with the best model of this finished run, made wider if its widths are a fraction", "DIR"),
+    ] = None
     seed: Annotated[int, Setting(least=0, most=LARGEST_SEED)] = 0
     device: str = "cpu"
     training: Training = field(default=Training())  # complete in a configuration
