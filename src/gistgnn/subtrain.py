@@ -104,7 +104,10 @@ class MeanLoss:
 
     def add(self, loss: Tensor) -> None:
         """Add the loss of a step, without gradients."""
-        self._total = loss.double() if self._total is None else self._total.add_(loss)
+        if self._total is None:
+            self._total = loss.to(torch.float64, copy=True)  # the next step may write its loss into the same tensor
+        else:
+            self._total.add_(loss)
         self._count += 1
 
     @property

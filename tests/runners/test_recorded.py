@@ -14,7 +14,7 @@ from gistgnn.runners.recorded import STEPS_BEFORE, FixedBatch
 from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, whole_graph
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
-from gistgnn.subtrain import loss_of
+from gistgnn.subtrain import MeanLoss, loss_of
 from tests.helpers.models import tiny_graph
 from tests.helpers.pretended_gpu import Recording, pretended_gpu
 
@@ -178,6 +178,26 @@ def test_larger_batches_than_foreseen_train_without_a_recording() -> None:
         for largest in (None, (3, 3), (whole[0], 35)):
             for name, tensor in trained_with(largest).items():
                 torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-6)
+
+
+def test_nodes_with_several_labels() -> None:
+    """Their loss is the binary cross-entropy, also with spare nodes."""
+    graph = without_loops(tiny_graph(48, multi_label=True))
+    batch = whole_graph(graph)
+    batch.adj.pattern.loops = 0
+    fixed = FixedBatch(batch, len(batch.x) + 5, batch.adj.num_edges + 7)
+    fixed.copy(batch)
+    net = MODELS["gcn"](graph.num_features, (8,), graph.num_classes, norm="layer")
+    for own, other in zip(gradients(net, fixed.batch()), gradients(net, batch), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
+
+
+def test_the_mean_loss_is_of_values_not_of_a_tensor_that_is_written_again() -> None:
+    losses, found = MeanLoss(), torch.zeros(2, dtype=torch.float64)
+    for value in (1.0, 2.0, 6.0):
+        losses.add(found.fill_(value))
+    assert losses.mean is not None
+    assert losses.mean.tolist() == [3.0, 3.0]
 
 
 def test_what_depends_on_all_nodes_or_on_the_host_is_not_recorded() -> None:

@@ -42,7 +42,7 @@ class FixedBatch:
         self.nodes, self.edges = nodes, edges
         self._x = batch.x.new_zeros(nodes, batch.x.shape[1])
         self._y = batch.y.new_zeros(nodes, *batch.y.shape[1:])
-        self._weights = torch.zeros(nodes, device=device)
+        self._weights = batch.x.new_zeros(nodes)
         self._rowptr = pattern.rowptr.new_zeros(nodes + 1)
         self._col = pattern.col.new_zeros(edges)
         # How many nodes and edges the batch has, which is read on the GPU.

@@ -187,6 +187,7 @@ class ClusterBatches(RandomBatches):
         if whole.x.device.type == "cuda":
             self._on_gpu = _EdgesOnGPU.of(self._rowptr, self._col, self._ptr, self._cluster_of, whole.x.device)
             self._col = self._col[:0]  # it is on the GPU
+            self._edge_data = {name: value.to(self._device) for name, value in whole.edge_data.items()}
             first_epoch = self._drawn(0, -(-self._clusters // per_batch))
             self.largest_batch = self._on_gpu.largest(first_epoch, alone=alone)
         self._train = torch.zeros(len(whole.x), dtype=torch.bool)  # counting nodes on a GPU would wait for it
@@ -244,7 +245,7 @@ class ClusterBatches(RandomBatches):
         if self._on_gpu is not None:
             pattern, places = self._on_gpu.induced(group, alone=self._alone)
             cuts = self._on_gpu.cuts(group)
-            data = self._whole.edge_data.items()
+            data = self._edge_data.items()
             return pattern, {name: joined(value, cuts).index_select(0, places) for name, value in data}
         cuts = [(int(self._rowptr[start]), int(self._rowptr[stop])) for start, stop in ranges]
         if self._whole.is_stored:

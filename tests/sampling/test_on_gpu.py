@@ -1,0 +1,64 @@
+"""Batches of clusters that are made on a GPU are those of the host; the GPU is a pretended one."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gistgnn.graphs import Graph
+from gistgnn.sampling import Batch, ClusterBatches, whole_graph
+from gistgnn.sampling import clusters as module
+from gistgnn.sampling.clusters import cluster
+from tests.helpers.models import tiny_graph
+from tests.helpers.pretended_gpu import pretended_gpu
+
+GRAPH = tiny_graph(60)
+
+
+def with_data(graph: Graph) -> Graph:
+    count = graph.edges.num_edges
+    rng = torch.Generator().manual_seed(1)
+    data = {"edge_weight": torch.rand(count, generator=rng), "edge_attr": torch.rand(count, 3, generator=rng)}
+    masks = {"train": graph.train, "val": graph.val, "test": graph.test}
+    edge_index = graph.edges.edge_index()
+    return Graph.build(graph.x, edge_index, graph.y, **masks, num_classes=graph.num_classes, **data)
+
+
+def batches(graph: Graph, device: str, **options: Any) -> Iterator[Batch]:
+    whole = whole_graph(graph.to(torch.device(device)))
+    clusters = cluster(whole.csr, len(graph.x), 12, "random", 0)
+    made = ClusterBatches(whole, clusters, 5, 0, **options)
+    assert (made.largest_batch is None) == (device == "cpu" or bool((graph.edges.row == graph.edges.col).any()))
+    yield from made.batches(0, 9)
+
+
+def values(batch: Batch) -> dict[str, Tensor]:
+    pattern = batch.adj.pattern
+    found = {"x": batch.x, "y": batch.y, "loss_nodes": batch.loss_nodes, "rowptr": pattern.rowptr, "col": pattern.col}
+    found |= batch.edge_data
+    if batch.product is not None:
+        found["product"] = batch.product("mean")
+    return {name: tensor.cpu() for name, tensor in found.items()}
+
+
+@pytest.mark.parametrize("dense", [2048, 0], ids=["dense counts", "sparse counts"])
+@pytest.mark.parametrize("data", [False, True], ids=["", "edge data"])
+@pytest.mark.parametrize("options", [{"precompute": False}, {}, {"alone": True, "precompute": False}], ids=str)
+def test_they_are_the_batches_of_the_host(
+    options: dict[str, Any], data: bool, dense: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_DENSE", dense)
+    graph = with_data(GRAPH) if data else GRAPH
+    found = []
+    for device in ("cpu", "cuda:0"):
+        with pretended_gpu() if device != "cpu" else nullcontext():
+            found.append([(values(batch), batch.adj.pattern.loops) for batch in batches(graph, device, **options)])
+    for (expected, _), (own, loops) in zip(*found, strict=True):
+        assert own.keys() == expected.keys()
+        for name, tensor in expected.items():
+            assert torch.equal(own[name], tensor), name
+        pattern = module.CSR(expected["rowptr"], expected["col"])
+        assert loops == int((pattern.row == pattern.col).sum())
