@@ -13,7 +13,7 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.layout.width_scaling import WidthScaling, rate_factors
 from gistgnn.partition import Blocks
 from gistgnn.settings import Training
-from gistgnn.theta.slices import THETA, fill, give_moments, trained_tensors
+from gistgnn.theta.slices import MOMENTS, THETA, Trained, fill, give_moments, name_of, trained_tensors
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.prefetch import prefetch
 
@@ -187,7 +187,7 @@ class Round:
 
     def _check_unchanged(self) -> None:
         for i, sums in self._sums.items():
-            if not torch.equal(_sums_of(_floating(self._loaded[i])), sums):
+            if not torch.equal(_sums_of(_floating(trained_tensors(self._loaded[i]))), sums):
                 said = f"round {self.number + 1} has been written back, and sub-GCN {i} has changed since"
                 raise InputError(f"{said}: call aggregate once, when all sub-GCNs have trained")
 
@@ -207,18 +207,18 @@ class Round:
         self._loaded[i] = sub
 
     def _keep(self, i: int) -> None:
-        sub, optimizer = self._loaded[i], self._optimizers.get(i)
-        for name, parameter in sub.named_parameters():
-            for key, value in optimizer.state.get(parameter, {}).items() if optimizer else ():
-                if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
-                    said = f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's"
-                    raise InputError(f"{said} {tuple(parameter.shape)}, and cannot be carried: use Adam or SGD")
-        tensors = _floating(sub)
+        trained = trained_tensors(self._loaded[i], self._optimizers.get(i))
+        for key, value in trained.items():
+            name = name_of(key)
+            shape = trained[f"{THETA}{name}"].shape
+            if key.startswith(MOMENTS) and value.dim() and value.shape != shape:
+                said = f"the optimiser's '{key.rpartition('/')[2]}' of '{name}' is {tuple(value.shape)}, not the"
+                raise InputError(f"{said} parameter's {tuple(shape)}, and cannot be carried: use Adam or SGD")
+        tensors = _floating(trained)
         sums = _sums_of(tensors)
         if False in (finite := torch.isfinite(sums).tolist()):  # a GPU is asked once
             name = list(tensors)[finite.index(False)]
             raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
-        trained = trained_tensors(sub, optimizer)
         for name, scale in self._scales.items():
             trained[f"{THETA}{name}"] = trained[f"{THETA}{name}"] / scale
         for written in self._written[i]:
@@ -231,9 +231,10 @@ class Round:
             self._optimizers.pop(i, None)
 
 
-def _floating(sub: nn.Module) -> dict[str, Tensor]:
-    """A module's tensors of floating-point numbers, by name."""
-    return {name: tensor.detach() for name, tensor in named_tensors(sub).items() if tensor.is_floating_point()}
+def _floating(trained: Trained) -> dict[str, Tensor]:
+    """The floating-point parameters and buffers of a sub-GCN, by name."""
+    tensors = {name_of(key): tensor for key, tensor in trained.items() if key.startswith(THETA)}
+    return {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
 
 
 def _sums_of(tensors: Mapping[str, Tensor]) -> Tensor:

@@ -330,9 +330,11 @@ def is_counter(key: str, state: Tensor, parameter: torch.Size) -> bool:
 
 def trained_tensors(sub: nn.Module, optimizer: Optimizer | None = None) -> Trained:
     """The tensors of a module, and the states of its optimiser, by key; they are not copied."""
-    found = {f"{THETA}{name}": tensor.detach() for name, tensor in named_tensors(sub).items()}
-    for name, parameter in sub.named_parameters():
-        states = optimizer.state.get(parameter, {}) if optimizer else {}
+    tensors = named_tensors(sub)
+    found = {f"{THETA}{name}": tensor.detach() for name, tensor in tensors.items()}
+    for name, tensor in tensors.items() if optimizer else ():
+        assert optimizer is not None
+        states = optimizer.state.get(tensor, {})
         found |= {f"{MOMENTS}{name}/{key}": value for key, value in states.items() if isinstance(value, Tensor)}
     return found
 
