@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,12 @@ def tests(options: argparse.Namespace) -> list[str]:
     """Run the tests marked `cuda`, six at a time where pytest-xdist is there; return pytest's last lines."""
     which = ["-k", "stays_on_the_gpu and graphsage"] if options.small else ["-m", "cuda"]
     words = [sys.executable, "-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", *which, "tests/cuda"]
-    if not options.small:
+    if not options.small and find_spec("xdist"):
         words += ["-n", "6"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     named = [line for line in lines if line.startswith(("FAILED", "ERROR", "E   "))]
-    return [*named[-30:], *lines[-1:]] or done.stderr.splitlines()[-5:]
+    return [*named[-30:], *(line.strip("= ") for line in lines[-1:])] or done.stderr.splitlines()[-5:]
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:

@@ -88,7 +88,6 @@ def test_recorded_steps_are_those_one_by_one(name: str, kind: str) -> None:
         {"optimizer_state": "reset"},
         {"schedule": "step"},
         {"clip_norm": 0.1},
-        {"label_smoothing": 0.0},
     ],
     ids=str,
 )

@@ -46,20 +46,20 @@ def join(build: Build, models: Sequence[nn.Module], widths: int | Sequence[int] 
         check_kind("a model", member, nn.Module, "a trained model of build")
     plain = [plain_model(member) for member in members]
     tensors = [named_tensors(member) for member in plain]
-    shared, found = _layout_of(build, tensors[0], widths)
-    features = [features_of(found, own) for own in tensors]
+    shared, layout = _layout_of(build, tensors[0], widths)
+    features = [features_of(layout, own) for own in tensors]
     joined = tuple(map(sum, zip(*features, strict=True)))
-    if widths is not None and check_widths(widths, None) != found.widths(joined):
-        shown = found.widths(joined)[0] if shared else found.widths(joined)
+    if widths is not None and check_widths(widths, None) != layout.widths(joined):
+        shown = layout.widths(joined)[0] if shared else layout.widths(joined)
         raise InputError(f"widths is {widths}, but the models have {shown} together: leave widths out, or give these")
-    values = side_by_side(build, found, shared=shared, models=tensors)
-    wide = construct(build, found.widths(joined), shared=shared)
+    values = side_by_side(build, layout, shared=shared, models=tensors)
+    wide = construct(build, layout.widths(joined), shared=shared)
     like = next(tensor for tensor in tensors[0].values() if tensor.is_floating_point())
     wide = wide.to(like.device, like.dtype)
     with torch.no_grad():
         for name, target in named_tensors(wide).items():
             target.copy_(values[name])
-    compute_derived(wide, found, joined, None)
+    compute_derived(wide, layout, joined, None)
     return _scaled_like(members, wide.train(members[0].training))
 
 
@@ -76,8 +76,8 @@ def widen(build: Build, model: nn.Module, widths: int | Sequence[int]) -> nn.Mod
     """
     check_kind("model", model, nn.Module, "a trained model of build")
     tensors = named_tensors(plain_model(model))
-    _, found = _layout_of(build, tensors, widths)
-    own = found.widths(features_of(found, tensors))
+    _, layout = _layout_of(build, tensors, widths)
+    own = layout.widths(features_of(layout, tensors))
     return join(build, [model] * copies(own, check_widths(widths, None)), widths)
 
 
@@ -92,7 +92,7 @@ def copies(own: Widths, wanted: Widths) -> int:
 
 def features_of(layout: Layout, tensors: Mapping[str, Tensor]) -> Widths:
     """Return the number of features of every axis of a model, read off the shapes of its tensors."""
-    found: dict[int, int] = {}
+    by_axis: dict[int, int] = {}
     for name, dims in layout.dims.items():
         if name not in tensors:
             raise InputError(f"the model has no '{name}', which build makes: give a model of build")
@@ -103,11 +103,11 @@ def features_of(layout: Layout, tensors: Mapping[str, Tensor]) -> Widths:
             if len(axes) == 1:
                 (axis,) = axes
                 fixed = sum(segment.fixed for segment in dim)
-                found.setdefault(axis, (size - fixed) // sum(segment.axis == axis for segment in dim))
-    missing = set(range(len(layout.units))) - found.keys()
+                by_axis.setdefault(axis, (size - fixed) // sum(segment.axis == axis for segment in dim))
+    missing = set(range(len(layout.units))) - by_axis.keys()
     if missing:
         raise InputError(f"the width of layer {min(missing)} cannot be read off the model's parameters")
-    features = tuple(found[axis] for axis in range(len(layout.units)))
+    features = tuple(by_axis[axis] for axis in range(len(layout.units)))
     for name, dims in layout.dims.items():
         expected = [_size(dim, features) for dim in dims]
         if expected != list(tensors[name].shape):

@@ -332,8 +332,9 @@ def trained_tensors(sub: nn.Module, optimizer: Optimizer | None = None) -> Train
     """The tensors of a module, and the states of its optimiser, by key; they are not copied."""
     tensors = named_tensors(sub)
     found = {f"{THETA}{name}": tensor.detach() for name, tensor in tensors.items()}
-    for name, tensor in tensors.items() if optimizer else ():
-        assert optimizer is not None
+    if optimizer is None:
+        return found
+    for name, tensor in tensors.items():
         states = optimizer.state.get(tensor, {})
         found |= {f"{MOMENTS}{name}/{key}": value for key, value in states.items() if isinstance(value, Tensor)}
     return found

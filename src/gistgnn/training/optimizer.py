@@ -254,11 +254,7 @@ class Recorded:
         for number, group in enumerate(optimizer.param_groups):
             for name, values in self.columns[group.get(PLAIN_GROUP, number)].items():
                 value = values[min(step, len(values) - 1)]
-                value = _scaled(name, value, group.get(RATE_FACTOR, 1.0))
-                if name == "lr":
-                    set_rate(group, value)
-                else:
-                    group[name] = value
+                group[name] = _scaled(name, value, group.get(RATE_FACTOR, 1.0))
 
 
 class _Still(Optimizer):
