@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from gistgnn.baselines.parts import Parts
     from gistgnn.errors import DivergedError, GistError, InputError, RankLostError
     from gistgnn.fit.callbacks import Callback, Log
     from gistgnn.fit.loop import Loop
@@ -16,17 +17,18 @@ if TYPE_CHECKING:
     from gistgnn.layout.width_scaling import WidthScaling
     from gistgnn.round import Round
     from gistgnn.runs.run_folder import load_run
-    from gistgnn.settings import Phase, Training
+    from gistgnn.settings import Training
     from gistgnn.training.metric import Metric
 
 __version__ = "0.1.0"
 __all__ = ["GIST", "Callback", "DivergedError", "GistError", "Graph", "InputError", "Log", "Loop", "Metric"]
-__all__ += ["Phase", "RankLostError", "Result", "Round", "Saving", "Training", "WidthScaling", "join", "load"]
+__all__ += ["Parts", "RankLostError", "Result", "Round", "Saving", "Training", "WidthScaling", "join", "load"]
 __all__ += ["load_run", "widen"]
 
 __getattr__ = lazy_attributes(
     __name__,
     {
+        "gistgnn.baselines.parts": ("Parts",),
         "gistgnn.errors": ("DivergedError", "GistError", "InputError", "RankLostError"),
         "gistgnn.fit.callbacks": ("Callback", "Log"),
         "gistgnn.fit.loop": ("Loop",),
@@ -38,7 +40,7 @@ __getattr__ = lazy_attributes(
         "gistgnn.layout.width_scaling": ("WidthScaling",),
         "gistgnn.round": ("Round",),
         "gistgnn.runs.run_folder": ("load_run",),
-        "gistgnn.settings": ("Phase", "Training"),
+        "gistgnn.settings": ("Training",),
         "gistgnn.training.metric": ("Metric",),
     },
 )

@@ -37,9 +37,9 @@ def complete(training: Training, workers: int, split: Sequence[int]) -> Training
         split: the widths of the hidden layers that are split into blocks; empty where every worker trains all of them,
             and where learning rates follow the widths by themselves.
     """
-    chooses = bool(training.phases) or training.budget is not None  # they say their epochs, and m changes with them
-    if training.epochs is None and not chooses:
+    has_budget = training.budget is not None  # which chooses m and the epochs
+    if training.epochs is None and not has_budget:
         training = replace(training, epochs=chosen_epochs(training, workers))
     if training.lr is None:
-        training = replace(training, lr=chosen_lr(workers, max(split)) if split and not chooses else LR)
+        training = replace(training, lr=chosen_lr(workers, max(split)) if split and not has_budget else LR)
     return training

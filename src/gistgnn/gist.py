@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from gistgnn.defaults import complete
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
+from gistgnn.fit.budget import fit_within
 from gistgnn.fit.fit import Fit
 from gistgnn.fit.identity import Fingerprint, fingerprint_of
 from gistgnn.fit.prepare import Setup, Variant
@@ -19,7 +20,7 @@ from gistgnn.graphs import Graph
 from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 from gistgnn.training.loss import Loss
 from gistgnn.training.metric import Metric
 from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 
-def train(gist: "GIST", run: Fit) -> None:
+def train(gist: GlobalModel, run: Fit) -> None:
     """Algorithm 1, from the round at which `gist` stands.
 
     Args:
@@ -44,14 +45,21 @@ def train(gist: "GIST", run: Fit) -> None:
         DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
     """
     while not run.is_over:
-        plan = run.schedule.plan(gist.next_round)
+        steps = run.schedule.steps_of(gist.next_round)
         with run.seconds("take"):
-            round_ = gist.begin_round(plan)  # subGCNs
+            round_ = gist.take_round(keeps_moments=run.training.keeps_moments)  # subGCNs
         with run.seconds("train"):
-            losses = run.runner(round_, run.sampler, plan.training, plan.steps, gist.seed)  # subTrain
+            losses = run.runner(round_, run.sampler, run.training, steps, gist.seed)  # subTrain
         with run.seconds("merge"):
             loss = round_.aggregate(losses)  # subAgg
-        run.after_round(plan, loss)
+        run.after_round(loss)
+
+
+def run_to_end(setup: Setup) -> Result:
+    """Train as a setup says, by Algorithm 1, and return the result."""
+    with Fit(setup) as run:
+        train(setup.gist, run)
+    return run.end()
 
 
 class TrainingKeywords(TypedDict, total=False):
@@ -69,9 +77,6 @@ class TrainingKeywords(TypedDict, total=False):
     clip_norm: float | None
     patience: int | None
     evaluate_every: int | Literal["auto"] | None
-    phases: Sequence[Phase] | None
-    redraw_every: int | None
-    cross_weights: Literal["random", "zero"] | None
     budget: float | None
     loss: LossName | Loss | None
     class_weights: Literal["balanced"] | Sequence[float] | None
@@ -170,9 +175,13 @@ class GIST(GlobalModel):
         # Also where the caller has turned gradients off.
         with denormals_as_zero(), torch.inference_mode(False), torch.enable_grad(), self._run():
             setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
-            with Fit(setup) as run:
-                train(self, run)
-            return run.end()
+            return self._train(setup)
+
+    def _train(self, setup: Setup) -> Result:
+        """Train as a setup says, and return the result; methods that do not follow Algorithm 1 have another."""
+        if setup.given.budget is not None:
+            return fit_within(setup, run_to_end)
+        return run_to_end(setup)
 
     def fingerprint(self, graph: Graph, training: Training, **options: Any) -> Fingerprint:
         """Return the fingerprint of the run that `fit` would make; `options` are arguments of `fit`."""

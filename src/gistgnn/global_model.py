@@ -1,7 +1,7 @@
 """`GlobalModel`: a model whose parameters are Θ, the blocks of its axes, and the rounds in which sub-GCNs train."""
 
 import operator
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, TypedDict
@@ -16,13 +16,13 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
+from gistgnn.layout.joining import as_part, readout_of
 from gistgnn.layout.width_scaling import WidthScaling
 from gistgnn.nn.scaling import scaled_model
 from gistgnn.partition import Blocks, Partition
-from gistgnn.round import Round
+from gistgnn.round import Make, Round
 from gistgnn.sampling.call import Recent, multiply_when_called
-from gistgnn.schedule import RoundPlan
-from gistgnn.settings import BASE_WIDTH, WIDTH_SCALINGS, Training
+from gistgnn.settings import BASE_WIDTH, WIDTH_SCALINGS
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store, StoreName
@@ -105,7 +105,7 @@ class GlobalModel:
                 build, widths, base_width=base_width, layout=self.layout, input_axis=self.input_axis
             )
         spec = ModelSpec(build, self.layout, self.widths, self.shared, self.seed, self.device)
-        self._full_spec = replace(
+        self.full_spec = replace(
             spec,
             input_axis=self.input_axis,
             merges=self.sub_gcns > 1,
@@ -126,7 +126,7 @@ class GlobalModel:
         self.regression = regression
         self._mean: Mean | None = None  # where Θ is the mean of its sub-GCNs
         if regression and self.sub_gcns > 1 and self.partition.split:
-            self._mean = Mean.of(self._full_spec, self.partition.split, input_axis, zero=False)
+            self._mean = Mean.of(self.full_spec, self.partition.split, input_axis)
         self._before: dict[str, Any] | None = None  # what this was before a run of which no round has begun yet
 
     def __repr__(self) -> str:
@@ -150,14 +150,19 @@ class GlobalModel:
     def theta(self) -> Theta:
         """Θ. It is made with the initial values of the seed when it is first used."""
         if self._theta is None:
-            gains = self._mean.gains(self.sub_gcns) if self._mean else {}
-            self._theta = self._make_theta(replace(self._spec, gains=gains))
+            self._theta = self._make_theta(self._initial_spec(None))
         return self._theta
 
     @property
     def _spec(self) -> ModelSpec:
         """The model that is trained and returned: the full model."""
-        return self._full_spec
+        return self.full_spec
+
+    def _initial_spec(self, init: Mapping[str, Tensor] | None) -> ModelSpec:
+        """Return the model with which Θ begins: with the values `init`, or those of the seed."""
+        if init is not None or self._mean is None:
+            return replace(self._spec, init=init)
+        return replace(self._spec, initial_factors=self._mean.initial_factors(self.sub_gcns))
 
     def resume(self) -> None:
         """Resume from the Θ that an earlier process has left in the store's folder, after its last round."""
@@ -173,34 +178,41 @@ class GlobalModel:
         return found is not None
 
     def blocks(self, draw: int) -> list[Blocks]:
-        """The blocks of every sub-GCN in a draw; in the paper's method, round t has draw t."""
+        """The blocks of every sub-GCN in a draw; round t has draw t."""
         return self.partition.blocks(draw)
 
-    def _partition_of(self, plan: RoundPlan) -> Partition:
-        return self.partition if plan.sub_gcns is None else self.partition.split_into(plan.sub_gcns)
+    def begin_round(self) -> Round:
+        """Return the sub-GCNs of the next round (subGCNs), for a training loop of the user's own."""
+        return self._begin_round(self._called_by_user)
 
-    def begin_round(self, plan: RoundPlan | None = None) -> Round:
-        """Return the sub-GCNs of the next round (subGCNs), as planned; None: with new blocks, for a user's own loop."""
+    def take_round(self, *, keeps_moments: bool) -> Round:
+        """Return the sub-GCNs of the next round (subGCNs), for `fit`.
+
+        Args:
+            keeps_moments: moments stay with Θ after the round.
+        """
+        return self._begin_round(self._sub_gcn, keeps_moments=keeps_moments)
+
+    def _begin_round(self, make: Make, *, keeps_moments: bool = False) -> Round:
         self._go_on()
-        return self._take_round(plan)
-
-    def _take_round(self, plan: RoundPlan | None) -> Round:
-        options = dict[str, Any]()
-        if plan is None:
-            make, blocks = self._called_by_user, self.blocks(self.next_round)
-        else:
-            make, blocks = self._sub_gcn, self._partition_of(plan).blocks(plan.draw)
-            options = {"copies": plan.copies, "keeps_moments": plan.training.keeps_moments, "fresh": plan.fresh}
-        options["scales"] = self._mean.scales(len(blocks)) if self._mean else {}
-        options["width_scaling"] = self.width_scaling
-        round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, **options)
+        blocks = self.blocks(self.next_round)
+        round_ = Round(
+            self.theta,
+            self.next_round,
+            blocks,
+            make,
+            self.input_axis,
+            keeps_moments=keeps_moments,
+            scales=self._mean.scales(len(blocks)) if self._mean else {},
+            width_scaling=self.width_scaling,
+        )
         self.next_round += 1
         return round_
 
     @contextmanager
     def _unchanged_if_refused(self) -> Iterator[None]:
         """If the block fails before its first round begins, leave the model as it was: Θ, scaling, the next round."""
-        names = ("_theta", "_full_spec", "next_round", "scaling", "_mean", "_has_begun", "_was_resumed")
+        names = ("_theta", "full_spec", "next_round", "scaling", "_mean", "_has_begun", "_was_resumed")
         self._before = {name: getattr(self, name) for name in names}
         try:
             yield
@@ -235,15 +247,6 @@ class GlobalModel:
                 yield
         finally:
             self._modules.clear()
-
-    def _stand_in(self, plan: RoundPlan) -> nn.Module | None:
-        """Return on rank 0 a narrow model with the full model's output after a round of copies; None on other ranks."""
-        assert self._mean is not None
-        blocks = self._partition_of(plan).blocks(plan.draw)
-        scales = self._mean.scales(len(blocks) // plan.copies)
-        originals = tuple(torch.cat(own).sort().values for own in zip(*blocks[: plan.copies], strict=True))
-        alone = Round(self.theta, self.next_round, [originals], self._sub_gcn, self.input_axis, scales=scales)
-        return next(iter(alone.subs), None)
 
     def rounds(self, count: int) -> Iterator[Round]:
         """Yield `count` rounds for a training loop of your own. Each is aggregated when the loop goes on to the next.
@@ -287,16 +290,18 @@ class GlobalModel:
         """Put the scaling before the full model, if the features that it was trained on were scaled."""
         return scaled_model(model, self.scaling)
 
-    def _begin_run(
-        self, training: Training, first: RoundPlan, *, resumed: bool, init: Mapping[str, Tensor] | None = None
-    ) -> None:
-        """Make Θ anew for a run, with the values `init` or the seed's, or open the Θ on disk of a resumed run."""
+    def _begin_run(self, *, averages: bool, resumed: bool = False, init: Mapping[str, Tensor] | None = None) -> None:
+        """Make Θ anew for a run, or open the Θ on disk of a resumed one.
+
+        Args:
+            averages: the full model is the mean of its sub-GCNs, as for numbers; else their sum.
+            resumed: the run goes on from the files of an earlier process, if there are some.
+            init: the values with which Θ begins. Defaults to those of the seed.
+        """
+        had_mean = self._mean is not None
         self._mean = None
-        m_of_phases = [phase.sub_gcns for phase in training.phases]
-        self._full_spec = replace(self._full_spec, merges=max(self.sub_gcns, *m_of_phases, 1) > 1)
-        if training.averages:
-            zero = training.cross_weights == "zero"
-            self._mean = Mean.of(self._full_spec, self.partition.split, self.input_axis, zero=zero)
+        if averages:
+            self._mean = Mean.of(self.full_spec, self.partition.split, self.input_axis)
         if resumed and self._reopen():
             return
         if self._was_resumed and self.theta.place.lasts:
@@ -304,20 +309,39 @@ class GlobalModel:
                 f"{self.store.folder} holds a Θ after {self.theta.place.round} rounds, which was resumed, and fit "
                 "trains from scratch: go on by gist.rounds or Loop, choose another folder, or remove this one"
             )
-        if resumed or self._has_begun or self.regression or self._mean or init is not None:
-            gains = self._mean.gains(self._partition_of(first).sub_gcns) if self._mean and init is None else {}
-            spec = replace(self._spec, gains=gains, init=init)
-            self._theta = self._make_theta(spec, anew=resumed or self._theta is not None)
-            self._has_begun = self._mean is not None or init is not None
+        has_other_values = self._has_begun or averages or had_mean or init is not None
+        if resumed or has_other_values:
+            self._theta = self._make_theta(self._initial_spec(init), anew=resumed or self._theta is not None)
+            self._has_begun = averages or init is not None
             self._was_resumed = False
         self.next_round = 0
-        if training.cross_weights == "zero" and not resumed:  # every sub-GCN begins as a narrow model of its own
-            round_ = self._take_round(first)
-            for i, sub in zip(round_.members, round_, strict=True):
-                widths = self.layout.widths(map(len, round_.blocks[i]))
-                fill(sub, replace(self._full_spec, widths=widths, stream=(i,)).initial_tensors())
-            round_.aggregate()
-            self.next_round = self.theta.place.round = 0
+
+    def join_parts(self, parts: Callable[[int], Mapping[str, Tensor]], sub_gcns: int) -> None:
+        """Make Θ the wide model in which narrow models stand side by side (see `gistgnn.join`).
+
+        It is one round from a Θ of zeros, so no rank holds more of it than in a round.
+
+        Args:
+            parts: returns the parameters and buffers of narrow model i, which this rank is dealt.
+            sub_gcns: the number of narrow models; their widths are those of the blocks.
+        """
+        partition = self.partition.split_into(sub_gcns)
+        self.full_spec = replace(self.full_spec, merges=sub_gcns > 1)
+        self._mean = None
+        specs = self.full_spec.tensor_specs()
+        zeros = {name: torch.zeros((), dtype=spec.dtype).expand(spec.shape) for name, spec in specs.items()}
+        self._theta = self._make_theta(replace(self._spec, init=zeros), anew=self._theta is not None)
+        self._was_resumed = False
+        self._go_on()
+        readout: Collection[str] = ()
+        if sub_gcns > 1:
+            readout = readout_of(self.build, self.layout, self.widths, shared=self.shared)
+        round_ = Round(self.theta, 0, partition.blocks(0), self._sub_gcn, self.input_axis)
+        for i, sub in zip(round_.members, round_, strict=True):
+            fill(sub, as_part(self.layout, parts(i), readout, sub_gcns))
+        round_.aggregate()
+        self.theta.place.keep_best()
+        self.next_round = self.theta.place.round
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         try:
@@ -338,7 +362,7 @@ class GlobalModel:
         """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""
         widths = self.layout.widths(map(len, blocks))
         if i not in self._modules or self._modules[i][0] != widths:
-            self._modules[i] = widths, replace(self._full_spec, widths=widths).from_seed().to(self.device)
+            self._modules[i] = widths, replace(self.full_spec, widths=widths).from_seed().to(self.device)
         return self._modules[i][1]
 
     def _called_by_user(self, i: int, blocks: Blocks) -> nn.Module:

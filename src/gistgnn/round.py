@@ -29,7 +29,7 @@ class Round:
     Attributes:
         members: the sub-GCNs that this process trains, in order.
         streams: the sub-GCNs are made one at a time.
-        keeps_moments: moments stay with Θ after the round: the next one may have the same sub-GCNs, or carries them.
+        keeps_moments: moments stay with Θ after the round.
     """
 
     def __init__(
@@ -40,9 +40,7 @@ class Round:
         make: Make,  # returns a module of the blocks' widths; those of different i share no parameters
         input_axis: int | None = None,
         *,
-        copies: int = 0,  # so many sub-GCNs train; i becomes a copy of i mod copies
         keeps_moments: bool = False,  # for the next round; always where m = 1
-        fresh: bool = False,  # the moments in Θ belong to other sub-GCNs, and are dropped
         scales: Mapping[str, float] | None = None,  # a sub-GCN's tensors are those of Θ, multiplied by these
         width_scaling: WidthScaling | None = None,  # of the learning rates; None: all tensors have the same
     ) -> None:
@@ -50,16 +48,9 @@ class Round:
         self._width_scaling = width_scaling
         self._theta, self._make, self._input_axis, self._scales = theta, make, input_axis, scales or {}
         self.streams, self.keeps_moments = theta.place.streams, keeps_moments or len(blocks) == 1
-        if fresh:
-            theta.place.forget_moments()
-        dealt = theta.begin(number, blocks)
+        self.members = theta.begin(number, blocks)
         self._opening = theta.openings
         self._loss = 0.0
-        # Every rank trains the originals itself, and writes them to the copies that are dealt to the rank.
-        self._written: dict[int, list[int]] = {}
-        for i in dealt:
-            self._written.setdefault(i % copies if copies else i, []).append(i)
-        self.members = list(self._written)
         self._loaded: dict[int, nn.Module] = {}
         self._kept: set[int] = set()  # trained, and no longer loaded
         self._optimizers: dict[int, Optimizer] = {}
@@ -87,8 +78,7 @@ class Round:
                 self._check_not_written(i, was_written)
                 yield sub
             return
-        sources = (self._written[i][0] for i in self.members)
-        with closing(prefetch(map(self._theta.slice_of, sources))) as slices:
+        with closing(prefetch(map(self._theta.slice_of, self.members))) as slices:
             for i, values in zip(self.members, slices, strict=True):
                 self._check_not_written(i, was_written)
                 self._load(i, 0, values)
@@ -139,7 +129,7 @@ class Round:
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
         """Give the optimiser of sub-GCN i its moments from earlier rounds, and keep them after this round."""
-        give_moments(self._loaded[i], optimizer, self._theta.moments_of(self._written[i][0]))
+        give_moments(self._loaded[i], optimizer, self._theta.moments_of(i))
         self._optimizers[i] = optimizer
         self._carried.add(i)
 
@@ -196,7 +186,7 @@ class Round:
         if i in self._loaded:
             return
         sub = self._make(place, self.blocks[i])
-        fill(sub, self._theta.slice_of(self._written[i][0]) if values is None else values)
+        fill(sub, self._theta.slice_of(i) if values is None else values)
         if self._scales:
             tensors = named_tensors(sub)
             with torch.no_grad():
@@ -221,8 +211,7 @@ class Round:
             raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
         for name, scale in self._scales.items():
             trained[f"{THETA}{name}"] = trained[f"{THETA}{name}"] / scale
-        for written in self._written[i]:
-            self._theta.keep(written, trained)
+        self._theta.keep(i, trained)
         if not self.streams:
             self._sums[i] = sums
         else:

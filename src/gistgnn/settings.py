@@ -1,14 +1,14 @@
 """The settings of a training run, checked where they enter. Torch is imported late, for the command line."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.training import names
 from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, named_as
-from gistgnn.utils.checks import LONGEST, MOST, Setting, check_count, check_number, check_settings, set_field, shown
+from gistgnn.utils.checks import LONGEST, MOST, Setting, check_number, check_settings, set_field
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
 
 # Settings that older records do not have.
-_NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_weights", "label_smoothing", "metric")
+_NEWER = ("budget", "loss", "class_weights", "label_smoothing", "metric")
 PRECISIONS = ("float32", "bf16")
 HIGHEST = 1e6  # no learning rate is as high
 LR = 0.01  # the learning rate of ordinary training
@@ -38,41 +38,6 @@ def as_epochs(epochs: Any) -> int | float:
 
 
 @dataclass(frozen=True)
-class Phase:
-    """A part of a training run with its own m and learning rate. Every phase begins with new moments.
-
-    Args:
-        sub_gcns: m.
-        epochs: E, passes over the training nodes, as in `Training`; a fraction is possible.
-        lr: learning rate at the start of the phase; None: as in `Training`. The schedule follows the phase's progress.
-        schedule, redraw_every: None: as in `Training`.
-        copies: p, how many sub-GCNs train; True is 1, and 0 is all of them. After each round, sub-GCN i becomes a copy
-            of sub-GCN i mod p. It costs p/m of the steps. Blocks are not redrawn.
-    """
-
-    sub_gcns: int
-    epochs: float
-    lr: float | None = None
-    schedule: str | None = None
-    redraw_every: int | None = None
-    copies: int = False
-
-    def __post_init__(self) -> None:
-        set_field(self, "sub_gcns", check_count("sub_gcns", self.sub_gcns))
-        set_field(self, "epochs", as_epochs(self.epochs))
-        if self.lr is not None:
-            set_field(self, "lr", check_number("lr", self.lr, above=True, below=HIGHEST))
-        if self.redraw_every is not None:
-            set_field(self, "redraw_every", check_count("redraw_every", self.redraw_every, least=0))
-        if not isinstance(self.copies, bool):
-            set_field(self, "copies", check_count("copies", self.copies, least=0))
-        if self.copies and self.sub_gcns % self.copies:
-            raise InputError(f"copies is {self.copies}, expected a divisor of the {self.sub_gcns} sub-GCNs, or True")
-        if self.copies and self.redraw_every:
-            raise InputError(f"redraw_every is {self.redraw_every} in a phase of copies, whose blocks stay: use 0")
-
-
-@dataclass(frozen=True)
 class Training:
     """Settings of `GIST.fit`.
 
@@ -80,8 +45,8 @@ class Training:
     or `lr` is None, a run takes what suits its m and its widths, by `gistgnn.defaults.complete`.
 
     Args:
-        epochs: E, passes over the training nodes, and fractions of them; with `phases`, the sum of theirs, which need
-            not be given. None: as many that each sub-GCN takes 100.
+        epochs: E, passes over the training nodes, and fractions of them. Defaults to as many that each sub-GCN takes
+            100.
         local_steps: ζ, steps of every sub-GCN between two aggregations; None: between 5 and 20, and so few that there
             are 4m draws of the blocks: a weight between two split layers is trained in 4 of them on average.
         training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many steps as the
@@ -105,13 +70,8 @@ class Training:
         patience: stop after this many evaluations without a better validation score; None: never.
         evaluate_every: rounds between evaluations; "auto": evaluation takes up to a tenth of the time of training; it
             is 1 with `patience`, which counts evaluations.
-        phases: the run as a list of phases with different m; (): one phase with the m of `GIST`.
-        redraw_every: K, rounds between two draws of the blocks: 1 is the paper's (section 2.2); 0 keeps the first
-            blocks.
-        cross_weights: how weights between different blocks begin: "random", as in Algorithm 1, or "zero", which makes
-            Θ m narrow models side by side.
-        budget: seconds that the run may take, in place of epochs and phases: m, the phases, the schedule and ζ are
-            chosen by short trials (see `gistgnn.fit.budget`); None: no limit.
+        budget: seconds that the run may take, in place of epochs: a narrow model is chosen by short trials, trained,
+            and made as wide as the full one (see `gistgnn.fit.budget`). Defaults to no limit.
         loss: a name, or a function of (logits, targets); see `gistgnn.training.loss.Criterion`. None: cross-entropy,
             binary cross-entropy if nodes have several labels, or "mse" for a regression.
         class_weights: "balanced", or a number for each class, which multiplies the loss of its nodes (or labels).
@@ -144,14 +104,6 @@ class Training:
         int | Literal["auto"],
         Setting("rounds between evaluations, or auto: evaluations take up to a tenth of the time", "K"),
     ] = "auto"
-    phases: Sequence[Phase] = ()
-    redraw_every: Annotated[
-        int, Setting("rounds between two draws of the blocks; 0 keeps the first ones", "K", least=0)
-    ] = 1
-    cross_weights: Annotated[
-        Literal["random", "zero"],
-        Setting("how weights between different blocks begin; zero makes Θ m narrow models side by side"),
-    ] = "random"
     budget: float | None = None
     loss: Annotated[
         "LossName | Loss | None",
@@ -167,11 +119,6 @@ class Training:
     ] = None
 
     def __post_init__(self) -> None:
-        if self.phases != ():
-            if not isinstance(self.phases, (list, tuple)) or not all(isinstance(phase, Phase) for phase in self.phases):
-                raise InputError(f"phases is {shown(self.phases)}, expected a list of Phase, such as [Phase(8, 20)]")
-            set_field(self, "phases", tuple(self.phases))
-            set_field(self, "epochs", self.epochs or sum(phase.epochs for phase in self.phases))
         if self.budget is not None:
             self._check_budget()
             set_field(self, "epochs", None)
@@ -193,39 +140,16 @@ class Training:
 
             for progress in (0.0, 0.5) if scheduler_of(self.schedule) is None else ():  # a scheduler is tried later
                 factor(self.schedule, progress)
-        if self.phases:
-            self._check_phases()
 
     def _check_budget(self) -> None:
         set_field(self, "budget", check_number("budget", self.budget, above=True, below=LONGEST))
-        if self.epochs or self.phases:
-            raise InputError("epochs or phases are given beside a budget, which chooses them: leave one out")
-        for name in ("local_steps", "evaluate_every", "redraw_every", "cross_weights"):
+        if self.epochs:
+            raise InputError("epochs is given beside a budget, which chooses it: leave one out")
+        for name in ("local_steps", "evaluate_every"):
             if getattr(self, name) != getattr(Training, name):
                 raise InputError(f"{name} is given beside a budget, which chooses it: leave one out")
         if self.schedule not in ("constant", "cosine"):
             raise InputError(f"schedule is {named_as(self.schedule)!r}, but a budget trains by cosine cycles: leave it")
-
-    def _check_phases(self) -> None:
-        total = sum(phase.epochs for phase in self.phases)
-        if self.epochs != total:
-            raise InputError(f"epochs is {self.epochs}, but the phases have {total} together: leave epochs out")
-        kept: set[int] = set()  # m of the phases that have the same draw of the blocks
-        for before, phase in zip((None, *self.phases), self.phases, strict=False):
-            own, m = self.of_phase(phase), phase.sub_gcns  # checks its learning rate and schedule
-            if phase.copies and self.cross_weights != "zero":
-                raise InputError(f"cross_weights is '{self.cross_weights}', but a phase has copies: use zero")
-            same = before and before.copies == phase.copies and (phase.copies == 1 or before.sub_gcns == m)
-            if before and phase.copies and (not same or before.sub_gcns % m):
-                said = f"a phase of {m} copies comes after one of {before.sub_gcns}"
-                said += f" {'copies' if before.copies else 'sub-GCNs'}, which are no copies of the same narrow models"
-                raise InputError(f"{said}: begin the run with copies, in a multiple of {m}")
-            kept = kept if own.redraw_every == 0 else set()
-            for other in sorted(kept):
-                if max(other, m) % min(other, m):
-                    said = f"the phases have {other} and {m} sub-GCNs, but the blocks are kept: use numbers of which"
-                    raise InputError(f"{said} one divides the other, or redraw_every=1")
-            kept.add(m)
 
     @property
     def first_lr(self) -> float:
@@ -239,58 +163,33 @@ class Training:
         return self.epochs
 
     @property
-    def averages(self) -> bool:
-        """Whether the full model is the mean of its sub-GCNs; in the paper's method it is their sum."""
-        return bool(self.phases) or self.cross_weights == "zero"
-
-    @property
     def keeps_moments(self) -> bool:
-        """Whether moments stay with Θ between rounds: they are carried, or blocks last for several rounds."""
-        return self.optimizer_state == "carry" or self.redraw_every != 1
+        """Whether moments stay with Θ between rounds."""
+        return self.optimizer_state == "carry"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as JSON holds them; newer ones are left out where they are not used."""
         found, of_loss = {}, getattr(self.loss, "record", {})  # of a `Criterion`
         for field in fields(self):
             value = of_loss.get(field.name, getattr(self, field.name))
-            if field.name == "phases":
-                value = tuple(map(asdict, value))
-            elif field.name in NAMES:
+            if field.name in NAMES:
                 value = named_as(value)
             if field.name not in _NEWER or value != field.default:
                 found[field.name] = value
         return found
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Training":
-        """Return the settings that `as_dict` has returned."""
-        return cls(**{**values, "phases": tuple(Phase(**phase) for phase in values.get("phases", ()))})
-
-    def like(self, values: Mapping[str, Any]) -> "Training":
-        """Return the settings that `as_dict` has returned, with the functions and the loss of these settings."""
-        own = {name: getattr(self, name) for name in ("loss", "class_weights", "label_smoothing", "metric")}
-        own |= {name: getattr(self, name) for name in ("optimizer", "schedule") if callable(getattr(self, name))}
-        return self.from_dict({**values, **own})
-
-    def of_phase(self, phase: Phase) -> "Training":
-        """Return the settings of one phase alone."""
-        given = ("lr", "schedule", "redraw_every")
-        own: dict[str, Any] = {name: value for name in given if (value := getattr(phase, name)) is not None}
-        own |= {"redraw_every": 0} if phase.copies else {}
-        return replace(self, phases=(), epochs=1, **own)
-
-    def steps(self, steps_per_epoch: int, sub_gcns: int, epochs: float | None = None) -> int:
-        """Return how many steps each sub-GCN takes in some epochs; None: in the whole run."""
-        steps = (self.all_epochs if epochs is None else epochs) * steps_per_epoch
+    def steps(self, steps_per_epoch: int, sub_gcns: int) -> int:
+        """Return how many steps each sub-GCN takes in the whole run."""
+        steps = self.all_epochs * steps_per_epoch
         return max(1, round(steps / sub_gcns if self.training == "split" else steps))
 
     def steps_in_round(self, steps: int, sub_gcns: int) -> int:
         """Return ζ, chosen if it is not given, where each of m sub-GCNs takes some steps."""
         if self.local_steps is not None:
             return self.local_steps
-        if sub_gcns == 1 or not self.redraw_every:
+        if sub_gcns == 1:
             return LONGEST_ROUND
-        rounds = ROUNDS_PER_SUB_GCN * sub_gcns * self.redraw_every
+        rounds = ROUNDS_PER_SUB_GCN * sub_gcns
         return min(max(steps // rounds, SHORTEST_ROUND), LONGEST_ROUND)
 
     def rate_at(self, step: int, steps: int) -> float:
@@ -328,7 +227,7 @@ class Training:
         return None if self.schedule in NAMES["schedule"] else scheduler_of(self.schedule)
 
     def imported(self) -> "Training":
-        """Return these settings with the optimiser and the schedules that texts such as `module:name` stand for.
+        """Return these settings with the optimiser and the schedule that texts such as `module:name` stand for.
 
         A run imports them once, before anything else, and tries loss and metric as well.
 
@@ -340,8 +239,7 @@ class Training:
         found: dict[str, Any] = {
             name: names.find_named(name, getattr(self, name)) for name in ("optimizer", "schedule")
         }
-        phases = [replace(phase, schedule=names.find_named("schedule", phase.schedule)) for phase in self.phases]
-        return replace(self, phases=tuple(phases), **found)
+        return replace(self, **found)
 
     def make_optimizer(
         self, parameters: "Iterable[Tensor]", rate_factors: "Sequence[float] | None" = None

@@ -1,47 +1,42 @@
-"""The expected coverage against entries that sub-GCNs really hold: of all possible blocks, and of many rounds."""
+"""The share that is never trained, against entries that sub-GCNs hold: of all possible blocks, and of many draws."""
 
 import itertools
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gistgnn import GIST
-from gistgnn.accounting import coverage
+from gistgnn.accounting.coverage import coverage_of, never_trained
 from gistgnn.baselines.registry import METHODS
+from gistgnn.nn import GCN
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import ClusterSampling
-from gistgnn.schedule import Schedule
-from gistgnn.settings import Phase, Training
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import every_model
 
 KINDS = ("balanced", "categorical")
+INPUT_AXIS = ((lambda widths: GCN(widths[0], widths[1:], 3)), {"input_axis": 0})
 
 
-def shares(coverage: dict[str, Any]) -> dict[int, float]:
-    return {int(n): share for n, share in coverage["counts"].items()}
+def made(model: str, widths: Any, m: int, **options: Any) -> GIST:
+    build, own = INPUT_AXIS if model == "input axis" else (every_model()[model][0], {})
+    return GIST(build, widths, m, **own, **options)
 
 
-def held_in(gist: GIST, every: Iterable[Sequence[Blocks]]) -> dict[int, float]:
-    """Share of the parameters by the number of the given rounds in which some sub-GCN has them."""
-    model = gist._full_spec.on_meta()
-    often = {name: np.zeros(tensor.shape, int) for name, tensor in model.named_parameters()}
-    for blocks in every:
-        for name, count in often.items():
-            here = np.zeros(count.shape, bool)
-            for sub_gcn in blocks:
-                dims = gist.layout.dims[name]
-                here[np.ix_(*(gist.layout.positions(dim, sub_gcn, gist.partition.features) for dim in dims))] = True
-            count += here
-    counts = Counter(np.concatenate([count.ravel() for count in often.values()]).tolist())
-    return {n: count / counts.total() for n, count in counts.items()}
+def held(gist: GIST, blocks: Sequence[Blocks]) -> np.ndarray:
+    """Whether each parameter of Θ is in some sub-GCN."""
+    found = []
+    for name, tensor in gist.full_spec.on_meta().named_parameters():
+        here = np.zeros(tensor.shape, bool)
+        for sub_gcn in blocks:
+            positions = (gist.layout.positions(dim, sub_gcn, gist.partition.features) for dim in gist.layout.dims[name])
+            here[np.ix_(*positions)] = True
+        found.append(here.ravel())
+    return np.concatenate(found)
 
 
 def every_blocks(gist: GIST) -> Iterator[list[Blocks]]:
@@ -58,6 +53,10 @@ def every_blocks(gist: GIST) -> Iterator[list[Blocks]]:
         yield list(zip(*chosen, strict=True))
 
 
+def sizes_of(blocks: Sequence[Blocks]) -> list[tuple[int, ...]]:
+    return [tuple(map(len, own)) for own in blocks]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("model", "widths", "m", "options"),
@@ -69,55 +68,69 @@ def every_blocks(gist: GIST) -> Iterator[list[Blocks]]:
         ("residual", 6, 3, {}),
         ("jumping over x", (3, 4), 2, {}),
         ("copies of the whole", (4, 3), 2, {}),
+        ("input axis", (4, 3), 2, {}),
     ],
 )
-def test_one_round_is_the_mean_over_all_possible_blocks(
+def test_it_is_the_mean_over_all_possible_blocks(
     model: str, widths: int | tuple[int, ...], m: int, kind: str, options: Any
 ) -> None:
-    gist = GIST(every_model()[model][0], widths, m, partition=kind, **options)
-    found = shares(coverage.coverage_of(gist._full_spec, gist.partition, Counter({((None, 1),): 2})))
-    possible = [held_in(gist, [blocks]).get(1, 0.0) for blocks in every_blocks(gist)]
-    assert sum(n * share for n, share in found.items()) / 2 == pytest.approx(np.mean(possible), abs=1e-12)
+    gist = made(model, widths, m, partition=kind, seed=1, **options)
+    possible = [(sizes_of(blocks), held(gist, blocks)) for blocks in every_blocks(gist)]
+    chances = np.mean([each for _, each in possible], axis=0)
+    for rounds in (2, 3, 7):
+        expected = np.mean((1 - chances) ** rounds)
+        assert never_trained(gist.full_spec, gist.partition, rounds) == pytest.approx(expected, abs=1e-12)
+    # One round has the first draw's blocks, whose sizes are known.
+    drawn = sizes_of(gist.blocks(0))
+    expected = 1 - np.mean([each for sizes, each in possible if sizes == drawn])
+    assert never_trained(gist.full_spec, gist.partition, 1) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("model", "widths", "m"),
+    [("gcn none 2", (13, 11), 4), ("residual", 12, 3), ("input axis", (9, 7), 3)],
+)
+def test_real_draws_leave_as_much_untrained(model: str, widths: int | tuple[int, ...], m: int, kind: str) -> None:
+    gist, rounds, shares = made(model, widths, m, partition=kind), 3, []
+    expected = never_trained(gist.full_spec, gist.partition, rounds)
+    for seed in range(40):
+        own = Partition(gist.partition.features, m, kind=kind, seed=seed)
+        trained = np.any([held(gist, own.blocks(draw)) for draw in range(rounds)], axis=0)
+        shares.append(1 - trained.mean())
+    error = np.std(shares, ddof=1) / math.sqrt(len(shares))
+    assert error < 0.1 * expected, "the test can tell"
+    assert np.mean(shares) == pytest.approx(expected, abs=4 * error)
+
+
+def test_one_sub_gcn_trains_everything_and_no_round_trains_nothing() -> None:
+    for m, rounds, share in ((1, 1, 0.0), (1, 5, 0.0), (1, 0, 1.0), (2, 0, 1.0), (2, 1000, 0.0)):
+        gist = GIST(gcn(), (16, 12), m)
+        assert never_trained(gist.full_spec, gist.partition, rounds) == share
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
-def test_without_new_draws_coverage_is_exact(method: str, kind: str) -> None:
-    """Not even the sizes of categorical blocks are left to chance. Baselines of full models train everything."""
-    splits = method in ("gist", "ensemble")
+def test_a_result_has_it(method: str, kind: str) -> None:
+    """A run of one draw holds just what the share says. Baselines of full models train everything."""
+    splits = method in ("gist", "ensemble", "parts")
     gist = METHODS[method](gcn(), (16, 12), 3, **({"partition": kind, "seed": 2} if splits else {}))
     sampler = ClusterSampling(clusters=4, clusters_per_batch=2, method="random")
-    own = {"redraw_every": 0} if method == "gist" else {}
-    result = fit(gist, training="each", epochs=4, sampler=sampler, **own)
-    rounds = result.coverage["rounds"]
-    expected = held_in(gist, [gist.blocks(0)] * rounds) if splits else {rounds: 1.0}
-    assert rounds == 4
-    assert shares(result.coverage) == pytest.approx(expected)
+    result = fit(gist, training="each", epochs=4, sampler=sampler, local_steps=8 if method == "gist" else 2)
+    rounds = 1 if splits else 4  # narrow models that train by themselves have the blocks of one draw
+    trained = held(gist, gist.blocks(0)) if splits else np.ones(16)
+    parameters = sum(tensor.numel() for tensor in gcn()((16, 12)).parameters())
+    assert result.coverage == {
+        "rounds": rounds, "parameters": parameters, "never_trained": pytest.approx(1 - trained.mean(), abs=1e-12)
+    }  # fmt: skip
+    assert (result.coverage["never_trained"] > 0.1) == splits
 
 
-def phased(draw: st.DrawFn) -> Training:
-    phases: list[Phase] = []
-    for _ in range(draw(st.integers(1, 3))):
-        m = draw(st.sampled_from([1, 2, 4]))
-        phases.append(Phase(m, draw(st.integers(1, 4)), redraw_every=draw(st.sampled_from([0, 1, 2]))))
-    return Training(phases=tuple(phases), training="each", local_steps=1)
-
-
-@given(training=st.composite(phased)(), model=st.sampled_from(["gcn none 2", "residual", "copies of the whole"]))
-@settings(max_examples=8, deadline=None)
-def test_phases_agree_with_many_runs(training: Training, model: str) -> None:
-    build, widths = every_model()[model]
-    gist = GIST(build, 12 if isinstance(widths, int) else (12,) * len(widths), 4)
-    schedule, runs, sums = Schedule(training, 1, 4), 40, Counter[int]()
-    found = coverage.coverage_of(gist._full_spec, gist.partition, schedule.draws(schedule.rounds))
-    expected = shares(found)
-    assert found["rounds"] == schedule.rounds
-    assert sum(expected.values()) == pytest.approx(1.0)
-    for seed in range(runs):
-        gist.partition = Partition(gist.partition.features, 4, seed=seed)
-        plans = map(schedule.plan, range(schedule.rounds))
-        sums.update(held_in(gist, [gist._partition_of(plan).blocks(plan.draw) for plan in plans]))
-    assert {n for n, share in sums.items() if share > 0} <= set(expected)
-    for n, share in expected.items():
-        error = math.sqrt(share * (1 - share) / runs)
-        assert sums[n] / runs == pytest.approx(share, abs=5 * error + 1e-9)
+def test_rounds_of_a_run_have_draws_of_their_own() -> None:
+    gist = GIST(gcn(), (16, 12), 3)
+    result = fit(gist, training="each", epochs=8, local_steps=2)
+    assert result.coverage == coverage_of(gist.full_spec, gist.partition, 4)
+    crossing = 16 * 12 / result.coverage["parameters"]  # the weights between the two split layers
+    sizes = [(6, 4), (5, 4), (5, 4)]
+    chance = sum(a * b for a, b in sizes) / (16 * 12)
+    assert result.coverage["never_trained"] == pytest.approx(crossing * (1 - chance) ** 4)

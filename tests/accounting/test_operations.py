@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gistgnn import GIST, Phase, Training
+from gistgnn import GIST, Training
 from gistgnn.accounting import costs
 from gistgnn.accounting.costs import LITTLE, SHARE, Operations, forward_operations
 from gistgnn.estimate.shapes import RunShape
@@ -23,9 +23,9 @@ from tests.helpers.fitting import GRAPH
 GISTS = {width: GIST(lambda w: GraphSAGE(100, w, 47), (width, width), 4) for width in (8, 16, 64, 256, 1024)}
 
 
-def counted(nodes: int = 10**6, width: int = 256) -> Operations:
+def counted(nodes: int = 10**6, width: int = 256, m: int = 4) -> Operations:
     gist, sizes = GISTS[width], GraphSizes(nodes, 20 * nodes, nodes // 2)
-    own = (gist._full_spec, gist.partition, sizes, ClusterSampling(1000, 10), Evaluation())
+    own = (gist.full_spec, gist.partition.split_into(m), sizes, ClusterSampling(1000, 10), Evaluation())
     return Operations(*own, inductive=False)
 
 
@@ -43,36 +43,31 @@ def forward(width: int, nodes: float, m: int = 1) -> float:
     steps=st.integers(1, 1000),
 )
 def test_evaluation_takes_a_tenth_of_training(nodes: int, width: int, m: int, steps: int) -> None:
-    run, full = counted(nodes, width), forward(width, nodes)
-    assert forward_operations(GISTS[width]._full_spec, nodes, 20 * nodes) == full
-    narrow = replace(GISTS[width]._full_spec, widths=(width // m,) * 2)
+    run, full = counted(nodes, width, m), forward(width, nodes)
+    assert forward_operations(GISTS[width].full_spec, nodes, 20 * nodes) == full
+    narrow = replace(GISTS[width].full_spec, widths=(width // m,) * 2)
     step = costs.STEP + 3 * forward_operations(narrow, run.batch.nodes[0], run.batch.edges[0])
     for rounds in (10**3, 10**9):
-        every = run.evaluate_every(m, copies=False, steps=steps, rounds=rounds)
+        every = run.evaluate_every(steps=steps, rounds=rounds)
         payable = SHARE * rounds * steps * step
         assert math.ceil(rounds / every) == 1 or math.ceil(rounds / every) * full <= payable
         assert every == 1 or math.ceil(rounds / (every - 1)) * full > payable
-    if m == 8:  # a narrow model is scored in place of its copies
-        assert every == 1 or run.evaluate_every(m, copies=True, steps=steps, rounds=10**9) < every
 
 
 def test_there_is_one_evaluation_at_least_or_one_in_each_round() -> None:
     for rounds in (1, 2, 3, 10, 100):
-        assert counted().evaluate_every(None, copies=False, steps=1, rounds=rounds) == rounds
+        assert counted().evaluate_every(steps=1, rounds=rounds) == rounds
     few = int(LITTLE / forward(16, 1000))  # which take little together
-    assert counted(1000, 16).evaluate_every(None, copies=False, steps=1, rounds=few) == 1
-    assert counted(1000, 16).evaluate_every(None, copies=False, steps=1, rounds=few + 1) > 1
+    assert counted(1000, 16).evaluate_every(steps=1, rounds=few) == 1
+    assert counted(1000, 16).evaluate_every(steps=1, rounds=few + 1) > 1
 
 
-def test_settings_of_the_user_are_kept_and_a_phase_has_its_own() -> None:
+def test_settings_of_the_user_are_kept() -> None:
     run = counted()
     cases: tuple[tuple[dict[str, Any], int], ...] = (({"evaluate_every": 7, "patience": 3}, 7), ({"patience": 3}, 1))
     for given_, every in cases:
-        assert Schedule(Training(100, 10, **given_), 100, 4, run).plan(0).evaluate_every == every
-    assert Schedule(Training(100, 10), 100, 4, run).plan(0).evaluate_every > 1
-    phases = (Phase(4, 5000, copies=True), Phase(1, 5000))
-    schedule = Schedule(Training(local_steps=10, phases=phases, cross_weights="zero"), 100, 4, run)
-    assert len({schedule.plan(t).evaluate_every for t in (0, schedule.rounds - 1)}) == 2
+        assert Schedule(Training(100, 10, **given_), 100, 4, run).evaluate_every == every
+    assert Schedule(Training(100, 10), 100, 4, run).evaluate_every > 1
 
 
 def test_a_run_is_scored_as_its_plan_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +76,8 @@ def test_a_run_is_scored_as_its_plan_says(monkeypatch: pytest.MonkeyPatch) -> No
     config = RunConfig("tiny", ModelConfig("graphsage", (16, 8)), 2, training=Training(60, 2))
     result = config.fit(config.trainer(GRAPH.num_features, GRAPH.num_classes), GRAPH, progress=False)
     scored = [entry["round"] for entry in result.history]
-    [plan] = RunShape(config, GraphSizes.of_graph(GRAPH)).phases
-    every, rounds = plan.first.evaluate_every, result.progress.rounds
+    plan = RunShape(config, GraphSizes.of_graph(GRAPH))
+    every, rounds = plan.schedule.evaluate_every, result.progress.rounds
     assert 1 < every < rounds / 3
     assert scored == sorted({*range(every, rounds + 1, every), rounds})
     assert plan.evaluations == len(scored)

@@ -1,20 +1,25 @@
 """Each baseline against itself, written in ten lines."""
 
 from copy import deepcopy
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from gistgnn import GIST
 from gistgnn.baselines import DataParallel
+from gistgnn.baselines.registry import METHODS
 from gistgnn.evaluation.scores import Predictions, evaluate, score_predictions
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn.gnn import EnsembleModel
-from gistgnn.sampling import Batch, forward, whole_graph
+from gistgnn.sampling import Batch, ClusterSampling, Sampler, forward, whole_graph
+from gistgnn.utils.random_streams import generator
 
-from .cases import GRAPH, LOCAL, LR, STEPS, batches, fit
+from .cases import BATCHES, GRAPH, LOCAL, LR, STEPS, batches, build, fit
 from .cases import make as make_scaled
 
 make = partial(make_scaled, width_scaling="none")  # tests/fit/test_width_scaling.py shows the other rates
@@ -79,9 +84,9 @@ def test_data_parallel_steps_by_the_mean_of_all_gradients(workers: int) -> None:
 
 @pytest.mark.parametrize("members", [1, 2, 3])
 def test_an_ensemble_averages_the_logits_of_members_at_their_best(members: int) -> None:
-    subs = make("gist", members).begin_round().subs  # the first round's sub-GCNs, which are never merged
     best = []
-    for i, sub in enumerate(subs):
+    for i, blocks in enumerate(make("gist", members).blocks(0)):
+        sub = narrow(tuple(map(len, blocks)), i).model().train()
         adam, each, found = torch.optim.Adam(sub.parameters(), LR), batches(i), (-1.0, torch.empty(0))
         for step in range(STEPS):
             adam.zero_grad()
@@ -93,16 +98,76 @@ def test_an_ensemble_averages_the_logits_of_members_at_their_best(members: int) 
                 found = max(found, (validation, logits), key=lambda pair: pair[0])
         best.append(found[1])
     expected = torch.stack(best).mean(dim=0)
-    result = fit(make("ensemble", members))
+    gist = make("ensemble", members)
+    result = fit(gist)
     assert isinstance(result.model, EnsembleModel)
     assert len(result.model.members) == members
     torch.testing.assert_close(forward(result.model, WHOLE), expected, rtol=1e-4, atol=1e-5)
     assert result.test == scores(expected, "test")
     assert evaluate(result.model, GRAPH, ["test"])["test"] == result.test
+    for model in (result.model, gist.model()):
+        assert not any(module.training for module in model.modules())
+        assert torch.equal(forward(model, WHOLE), forward(result.model, WHOLE))
 
 
-@pytest.mark.parametrize("method", ["gist", "data-parallel", "local-sgd", "ensemble"])
+@dataclass(frozen=True)
+class Given(ClusterSampling):
+    """The batches that the seed of the whole run gives to one of its workers."""
+
+    worker: int = 0
+
+    def sampler(self, batch: Batch, seed: int, layers: int | None = None) -> Sampler:
+        return super().sampler(batch, 3, layers).apart().for_sub_gcn(self.worker)
+
+
+def narrow(widths: tuple[int, ...], i: int, **options: Any) -> GIST:
+    """An ordinary run of a narrow model, with the seed of member i."""
+    seed = 3 if i == 0 else int(generator(3, "part", i).integers(2**31))
+    return GIST(lambda w: build(w, **options), widths, 1, seed=seed, width_scaling="none")
+
+
+@pytest.mark.parametrize("how", ["split", "each"])
+@pytest.mark.parametrize("kind", ["full", "shared clusters", "own clusters"])
+def test_each_member_is_an_ordinary_run_of_a_narrow_model(kind: str, how: str) -> None:
+    """Bit for bit, at its own best score, with its own seed; of the clusters each sees others, and all see a graph.
+
+    With dropout and batch norm, carried moments, and an odd number of steps of each, so that its last round is shorter.
+    """
+    m, normed = 3, {"dropout": 0.4, "norm": "batch"}
+    steps = 7 if kind == "full" else 3.5  # an epoch of clusters has two
+    options: dict[str, Any] = {"optimizer_state": "carry", "schedule": "cosine", "evaluate_every": 1}
+    gist = make("ensemble", m, **normed)
+    sampler = {"full": None, "shared clusters": replace(BATCHES, batches="shared"), "own clusters": BATCHES}[kind]
+    epochs = steps if how == "each" else m * steps
+    result = fit(gist, epochs=epochs, training=how, sampler=sampler, **options)
+    histories, seen = list[list[dict[str, Any]]](), list[dict[str, torch.Tensor]]()
+    for i, blocks in enumerate(gist.blocks(0)):
+        given = (
+            None if sampler is None else Given(**{f.name: getattr(sampler, f.name) for f in fields(sampler)}, worker=i)
+        )
+        alone = fit(narrow(tuple(map(len, blocks)), i, **normed), epochs=steps, sampler=given, **options)
+        histories.append(alone.history)
+        seen.append(named_tensors(alone.model))
+        found = named_tensors(result.model.members[i])
+        assert found.keys() == seen[i].keys()
+        for name, tensor in seen[i].items():
+            assert torch.equal(found[name], tensor), (i, name)
+    assert not torch.equal(seen[0]["convs.2.bias"], seen[1]["convs.2.bias"])
+    assert [entry["round"] for entry in result.history] == [1, 2, 3, 4]
+    for *own, entry in zip(*histories, result.history, strict=True):
+        assert entry["loss"] == pytest.approx(sum(each["loss"] for each in own) / m)
+        assert entry["step"] == own[0]["step"]
+        assert entry["epoch"] == pytest.approx(own[0]["epoch"] * epochs / steps)
+        if entry is not result.history[-1]:  # which has the scores of the ensemble
+            assert entry["validation"] == pytest.approx(sum(each["validation"] for each in own) / m)
+    logits = torch.stack([forward(member, WHOLE).detach() for member in result.model.members]).mean(dim=0)
+    assert result.history[-1]["validation"] == result.validation["accuracy"] == scores(logits, "validation")["accuracy"]
+    assert result.test == scores(logits, "test")
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_epochs_are_split_over_the_workers(method: str) -> None:
     progress = fit(make(method, 3), epochs=6, training="split").progress
     assert progress.history[-1]["step"] == 4  # of twelve steps, each takes a third
+    assert progress.history[-1]["epoch"] == 6
     assert progress.steps == 12

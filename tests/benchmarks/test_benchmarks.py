@@ -94,8 +94,8 @@ def test_the_frontier_interpolates_in_the_logarithm_of_time() -> None:
 
 def test_every_setting_is_a_command() -> None:
     words = ["--ordinary", "1", "2", "--lr", "0.01", "--narrow", "2", "--paper", "8", "--budget", "2"]
-    found = settings(parse([*words, "--recipe", "2:1,copies 1:1", "--", *AROUND]))
-    kinds = ["ordinary", "narrow", "ordinary", "narrow", "paper", "recipe", "budget"]
+    found = settings(parse([*words, "--parts", "4", "--", *AROUND]))
+    kinds = ["ordinary", "narrow", "ordinary", "narrow", "paper", "parts", "budget"]
     assert [setting.kind for setting in found] == kinds
     narrow = make_parser().parse_args(["train", *AROUND, *found[1].words])
     assert (narrow.hidden, narrow.epochs, narrow.sub_gcns) == ([8, 8], 1, 1)

@@ -52,10 +52,10 @@ def scores_fail(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseExcepti
     """Let the evaluation of one round fail."""
     score, calls = Scorer._score, iter(range(1, 99))
 
-    def fails(self: Scorer, stand_in: Any) -> Any:
+    def fails(self: Scorer) -> Any:
         if next(calls) == number:
             raise error
-        return score(self, stand_in)
+        return score(self)
 
     monkeypatch.setattr(Scorer, "_score", fails)
 

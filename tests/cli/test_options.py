@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch.distributed.run import get_args_parser
 
-from gistgnn import GIST, Phase
+from gistgnn import GIST
 from gistgnn.cli.main import make_parser
 from gistgnn.cli.training_options import config_from_args, given_sub_gcns
 from gistgnn.errors import InputError
@@ -56,7 +56,7 @@ def test_without_options_every_value_is_the_default() -> None:
         ("--dataset reddit --hidden 8000", {"m": 8, "epochs": 800}),
         ("--dataset reddit --sub-gcns 4 --lr 0.5", {"m": 4, "epochs": 400, "lr": 0.5}),
         ("--dataset reddit --epochs 7", {"m": 1, "epochs": 7}),
-        ("--dataset reddit --phases 4:8 1:2", {"m": 4, "epochs": 10, "lr": 0.01}),
+        ("--dataset reddit --method parts --sub-gcns 4", {"m": 4, "epochs": 400, "lr": 0.01}),
         # words are not standardised, and a norm suits the model
         ("--dataset cora", {"standardise": False, "norm": "none"}),
         ("--dataset cora --sub-gcns 2", {"norm": "layer"}),
@@ -83,9 +83,9 @@ def test_what_is_not_given_suits_the_graph_and_what_is_given(
 def test_every_setting_of_training_is_an_option() -> None:
     values = {"epochs": 7, "local_steps": 3, "training": "each", "optimizer": "sgd", "lr": 0.5, "weight_decay": 0.25}
     values |= {"momentum": 0.5, "schedule": "step", "optimizer_state": "carry", "precision": "bf16", "clip_norm": 2.0}
-    values |= {"patience": 4, "evaluate_every": 2, "redraw_every": 3, "cross_weights": "zero"}
+    values |= {"patience": 4, "evaluate_every": 2}
     values |= {"loss": "cross-entropy", "class_weights": "balanced", "label_smoothing": 0.1, "metric": "f1_macro"}
-    instead = {"phases", "budget"}  # of epochs
+    instead = {"budget"}  # of epochs
     assert values.keys() == {field.name for field in fields(Training)} - instead == described(Training).keys()
     words = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert config_of(*words).training == Training(**values)
@@ -144,12 +144,11 @@ def test_the_environment_says_where_data_is(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_python_has_the_defaults_of_the_command(tmp_path: Path, cli: Cli) -> None:
-    graph, phases = load("digits"), [Phase(2, 4), Phase(1, 2)]
-    in_phases = ("--phases", "2:4", "1:2")
-    for options, keywords, norm in ((("--epochs", 8), {"epochs": 8}, "none"), (in_phases, {"phases": phases}, "layer")):
-        assert cli("train", *options, "--hidden", 32, "--out", "run", "--overwrite").returncode == 0
-        gist = GIST(lambda widths, norm=norm: GCN(64, widths, 10, dropout=0.2, norm=norm), (32,))
-        found = saved_state(gist.fit(graph, progress=False, **keywords).model)
+    graph = load("digits")
+    for options, m, norm in (((), 1, "none"), (("--sub-gcns", 2), 2, "layer")):
+        assert cli("train", "--epochs", 8, *options, "--hidden", 32, "--out", "run", "--overwrite").returncode == 0
+        gist = GIST(lambda widths, norm=norm: GCN(64, widths, 10, dropout=0.2, norm=norm), (32,), m)
+        found = saved_state(gist.fit(graph, progress=False, epochs=8).model)
         expected = load_file("run/model.safetensors")
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[name], value) for name, value in expected.items())

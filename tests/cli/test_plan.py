@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gistgnn.estimate import Resources
+from gistgnn.fit import budget
 from gistgnn.utils.process_memory import held_bytes
 
 from .conftest import Cli, Json
@@ -17,7 +18,6 @@ from .in_process import refused, run
 
 WIDE = ("--dataset", "digits", "--model", "graphsage", "--hidden", 2048, 2048)
 THETA = 4 * (64 * 2 * 2048 + 2048 + 4096 * 2048 + 2048 + 4096 * 10 + 10)
-PHASES = ("--cross-weights", "zero", "--phases", "4:12,copies", "4:16,lr=0.005", "1:2.5")
 
 
 def planned(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, Any]:
@@ -62,7 +62,10 @@ def test_the_tables_and_times(own_graph: Path, capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert "own: 40 nodes, 80 edges" in out
     assert "whole run" in out
-    assert out.rsplit("\n\n", 1)[0].count("fits") == 6  # m of 1, 2, 4, and two stores
+    tables = out.rsplit("\n\n", 1)[0]
+    assert tables.count("fits") == 6  # m of 1, 2, 4, and two stores
+    assert max(map(len, tables.splitlines())) <= 80
+    assert "…" not in tables
     choice, batches = out.splitlines()[-2:]
     assert choice.startswith("choose m = 1 with the parameters in memory")  # the default, whatever the times are
     assert batches == "batches: every step sees the whole graph"
@@ -87,6 +90,7 @@ def test_train_refuses_what_cannot_fit_and_says_what_would(tmp_path: Path, capsy
             break
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("gistgnn: error: m = 1 needs ")
+    assert re.search(r"of memory \(while it (trains|is scored|is saved)\), ", err)
     assert "are available: --sub-gcns 2 would fit; --memory GIB allows more" in err
     assert list(tmp_path.iterdir()) == []
     small = ("train", "--hidden", 8, "--epochs", 1, "--sub-gcns", 1, "--out", tmp_path / "run")
@@ -106,30 +110,28 @@ def test_train_refuses_what_the_disk_cannot_hold(
     assert Resources.here("cpu", tmp_path / "run").disk == 5 * THETA
 
 
-def test_phases_in_every_store(own_graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = planned(capsys, *WIDE, *PHASES, "--evaluate-every", 2, "--local-steps", 2)
-    rows = [(row["store"], row["number"], row["sub_gcns"], row["copies"], row["epochs"]) for row in plan["options"]]
-    phases = [(1, 4, True, 12), (2, 4, False, 16), (3, 1, False, 2.5)]
-    assert rows == [(store, *phase) for store in ("memory", "disk") for phase in phases]
-    assert [(row["rounds"], row["evaluations"]) for row in plan["options"]] == [(6, 3), (2, 1), (1, 1)] * 2
-    assert plan["choice"] == {"store": "memory"}
-    assert run("plan", "--dataset", own_graph, "--hidden", 8, 8, *PHASES, "--store", "memory") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2] == "every phase fits with the parameters in memory (--store memory)"
-    assert max(map(len, lines)) <= 80
-    assert "…" not in "".join(lines)
-
-
 def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -> None:
-    train = ("train", "--dataset", own_graph, "--hidden", 64, 64, "--budget", "1s", "--out", "run")
+    train = ("train", "--dataset", own_graph, "--hidden", 64, 64, "--budget", "3s", "--out", "run")
     done = cli(*train)
     assert done.returncode == 0, done.stderr
-    assert ": there is time for " in done.stderr
+    assert " are left, for about " in done.stderr
     record = as_json(*train, "--resume")  # it is finished
-    assert record["config"]["training"]["budget"] == 1
-    phases = record["budget"]["training"]["phases"]
-    assert sum(phase["epochs"] for phase in phases) == pytest.approx(record["history"][-1]["epoch"])
+    assert record["config"]["training"]["budget"] == 3
     assert set(record["budget"]["step_seconds"]) <= {"1", "2"}
-    planned = as_json("plan", *train[1:-2])
-    assert planned.keys() == {"training", "reason", "step_seconds", "scores", "evaluation_seconds"}
-    assert planned["training"]["phases"]
+    chosen = as_json("plan", *train[1:-2])
+    assert chosen.keys() == {"sub_gcns", "reason", "step_seconds", "scores"} < record["budget"].keys()
+    assert str(chosen["sub_gcns"]) in chosen["step_seconds"]
+
+
+def test_a_budget_is_planned_by_trials(
+    own_graph: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "NARROWEST", 4)
+    words = ("plan", "--dataset", own_graph, "--hidden", 8, "--budget", "20s")
+    chosen = planned(capsys, *words[1:])
+    assert chosen["scores"].keys() == {"1", "2"} == chosen["step_seconds"].keys()
+    assert run(*words) == 0
+    said = capsys.readouterr().out
+    assert re.fullmatch(r"(a part|the full model) .* are left, for about .*; a step takes width 4: .*\n", said)
+    for option in ("--memory 1", "--out run", "--no-measure"):
+        refused(capsys, "is given beside a budget", *words, *option.split())

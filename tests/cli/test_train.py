@@ -78,7 +78,7 @@ def test_a_run_leaves_a_result_and_a_model(as_json: Json, tmp_path: Path, own_gr
     for split in ("test", "validation"):
         assert set(record[split]) == set(record["last"][split]) == {"accuracy", "f1_micro", "f1_macro"}
         assert all(0 <= value <= 1 for value in record[split].values())
-    assert (record["rounds"], record["local_steps"], record["steps"], record["standardised"]) == (4, [3], 24, False)
+    assert (record["rounds"], record["local_steps"], record["steps"], record["standardised"]) == (4, 3, 24, False)
     assert [entry["round"] for entry in record["history"]] == [1, 2, 3, 4]
     assert record["train_seconds"] > 0
     origin = record["provenance"]
@@ -193,14 +193,15 @@ def test_cora_as_the_readme_trains_it(as_json: Json, tmp_path: Path, shared_data
 
 def test_weights_that_no_round_trains_are_announced(cli: Cli, own_graph: Path) -> None:
     for options, said in {
-        "--hidden 8 8 --sub-gcns 4 --epochs 12 --local-steps 3 --redraw-every 0": True,
+        "--hidden 8 8 --sub-gcns 4 --epochs 12 --local-steps 3": True,
         "--hidden 8 8 --sub-gcns 2 --epochs 60 --local-steps 2": False,
         "--hidden 8 --sub-gcns 4 --epochs 20": False,  # no weight lies between split layers
-        "--hidden 8 8 --local-steps 3 --phases 4:12 1:1": False,
     }.items():
         done = cli("train", "--dataset", own_graph, *options.split(), "--evaluate-every", 20)
         assert done.returncode == 0, done.stderr
-        assert ("of the parameters will never be trained" in done.stderr) == said, options
+        told = [line for line in done.stderr.splitlines() if "of the parameters will never be trained" in line]
+        assert bool(told) == said, options
+        assert all(line.endswith("raise --epochs, or lower --local-steps") for line in told)
 
 
 def test_a_run_ends_in_time(as_json: Json, own_graph: Path) -> None:
@@ -247,19 +248,33 @@ def test_a_model_of_one_s_own_is_planned_trained_evaluated_and_predicts(
     assert [path.name for path in (tmp_path / "code/runs").iterdir()] == ["own-build-m2-seed0"]
 
 
-def test_phases_follow_each_other(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
-    phases = ("--phases", "4:6,copies", "4:12,lr=0.005", "2:4,schedule=cosine,redraw=1", "1:0.5")
-    kept = ("--redraw-every", 0, "--cross-weights", "zero", "--schedule", "constant", "--out", "run")
-    train = ("train", "--dataset", own_graph, "--hidden", 8, 8, "--local-steps", 3, *kept, *phases)
+def test_parts_are_joined_and_trained_on(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    fixed = ("train", "--dataset", own_graph, "--hidden", 8, 8, "--local-steps", 3)
+    train = (*fixed, "--method", "parts", "--sub-gcns", 4, "--epochs", 24, "--out", "run")
     done = cli(*train)
-    assert "m = 4 (copies), 4, 2, 1" in done.stdout, done.stderr
+    assert "parts, m = 4" in done.stdout, done.stderr
+    assert [done.stderr.count(f"training part {part} of 4:") for part in range(1, 5)] == [1] * 4
+    assert done.stderr.count("the results go to") == 1
+    assert not (tmp_path / "run/checkpoints").exists()
     record = as_json(*train, "--resume")  # it is finished
-    training = record["config"]["training"]
-    assert (record["config"]["sub_gcns"], training["epochs"], record["steps"]) == (4, 22.5, 6 + 12 + 4 + 1)
-    assert [phase["sub_gcns"] for phase in training["phases"]] == [4, 4, 2, 1]
-    assert [entry["lr"] for entry in record["history"]][:3] == [0.01, 0.01, 0.005]
-    assert "m = 4 (copies), 4, 2, 1" in (tmp_path / "run/report.html").read_text()
-    assert "is of another run: " in cli(*train[:-1], "1:1.5", "--resume").stderr
+    assert (record["steps"], record["rounds"]) == (24, 2)
+    assert "parts, m = 4" in (tmp_path / "run/report.html").read_text()
+    assert as_json("evaluate", "run")["test"] == record["test"]
+    assert "is of another run: " in cli(*train, "--lr", 0.5, "--resume").stderr
+    whole = as_json(*fixed, "--init", "run", "--epochs", 1, "--lr", 1e-9, "--out", "whole")
+    assert whole["test"] == record["test"], "it goes on from there, with the norm of that run"
+    other = cli(*fixed, "--init", "run", "--epochs", 1, "--norm", "batch", "--out", "other")
+    assert (other.returncode, "give --norm layer" in other.stderr) == (2, True)
+
+
+def test_a_budget_ends_with_a_wide_model(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    train = ("train", "--dataset", own_graph, "--hidden", 256, 256, "--budget", "15s", "--out", "run")
+    record = as_json(*train)
+    assert record["budget"]["sub_gcns"] in (1, 2)
+    assert record["config"]["training"]["budget"] == 15
+    assert as_json("evaluate", "run")["test"] == record["test"]
+    assert as_json(*train, "--resume")["run"] == record["run"]
+    assert cli("list", ".").returncode == 0
 
 
 def test_the_commit_and_whether_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """What a comparison says of its runs, trained for it or finished; the command; `gistgnn list`."""
 
 import json
+import shutil
 import signal
 from functools import reduce
 from operator import getitem
@@ -10,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from gistgnn import load_run
 from gistgnn.compare.comparison import compare_runs, rows_of, speedup, table_record
 from gistgnn.report.pages import comparison_table
 from gistgnn.storage.json_files import write_json
@@ -47,11 +49,10 @@ def test_rows_sum_up_their_seeds() -> None:
     assert cells[2][4] == "10.00 (1 of 2)"
 
 
-@pytest.mark.parametrize(("setting", "label"), [({"budget": 9.0}, "with a budget"), ({"phases": [{}]}, "in phases")])
-def test_a_budget_and_phases_are_not_one_device(setting: dict[str, Any], label: str) -> None:
+def test_a_budget_is_not_one_device() -> None:
     run = scored(1, [0.5, 0.8], [1, 2])
-    run["config"] = {**run["config"], "training": {**run["config"]["training"], **setting}}
-    assert [row.label for row in rows_of([BASE[:1], [run]])] == ["one device", f"GIST {label}"]
+    run["config"] = {**run["config"], "training": {**run["config"]["training"], "budget": 9.0}}
+    assert [row.label for row in rows_of([BASE[:1], [run]])] == ["one device", "a budget"]
 
 
 def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
@@ -165,7 +166,8 @@ def test_comparing_finished_runs_trains_nothing(runs: Path, tmp_path: Path, caps
 
 
 @pytest.mark.parametrize(
-    "entry", ["train_seconds", "graph name", "test accuracy", "test", "metric", "history", "files"]
+    "entry",
+    ["train_seconds", "graph name", "test accuracy", "test", "metric", "history", "files", "coverage never_trained"],
 )
 def test_a_value_of_another_type_behind_a_checksum_that_fits(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: str
@@ -178,6 +180,21 @@ def test_a_value_of_another_type_behind_a_checksum_that_fits(
     assert capsys.readouterr().out.count("unreadable") == 1
     for words in (("evaluate",), ("compare", "--out", tmp_path / "page", runs / "first")):
         refused(capsys, f"{tmp_path / 'odd' / 'result.json'} cannot be read", *words, tmp_path / "odd")
+
+
+def test_coverage_may_be_that_of_an_older_record_but_not_missing(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record: dict[str, Any] = json.loads((runs / "faster/result.json").read_text())
+    known = {"rounds": 3, "parameters": 5}
+    shutil.copytree(runs / "faster", tmp_path / "older")
+    rewrite(tmp_path / "older", {**record, "coverage": {**known, "counts": {"0": 0.25, "3": 0.75}}})
+    rewrite(tmp_path / "odd", {**record, "coverage": known})
+    again = load_run(tmp_path / "older")
+    assert "25.00\N{NO-BREAK SPACE}% of the parameters" in again.summary()
+    again.save(tmp_path / "again")
+    assert "25.00\N{NO-BREAK SPACE}% were never trained" in (tmp_path / "again/report.html").read_text()
+    refused(capsys, "coverage has no never_trained", "evaluate", tmp_path / "odd")
 
 
 def test_runs_are_listed(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from tests.distributed.test_equality import BY_SGD, CASES, fitted, joined, left
 from tests.helpers.refusals import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-ON_GPU = [case for case in CASES if case[2] == 4 and "phases" not in case[3]]
+ON_GPU = [case for case in CASES if case[2] == 4 and "sampler" not in case[3]]
 
 
 def test_nccl_is_for_ranks_with_a_gpu_each() -> None:

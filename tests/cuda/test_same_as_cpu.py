@@ -29,7 +29,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"clip_norm": 0.5, "runner": "fused"},
     {"class_weights": "balanced", "label_smoothing": 0.1, "runner": "fused"},
     {"inductive": True},
-    {"redraw_every": 2},
+    {"optimizer_state": "carry"},
     {"schedule": "cosine"},
     *({**own, "runner": runner} for own in SAMPLED for runner in ("auto", "fused")),
 ]

@@ -87,9 +87,9 @@ def every_case(ranks: Ranks) -> dict[str, str]:
         found[said] = refusal(train, ranks, **{**common, **(options if last else {})})
     gist = GIST(OURS["gcn"], (8, 8), 4, ranks=ranks)
     found["rounds is 3 on rank 0 and 4 on rank 2"] = refusal(Loop, gist, 4 if last else 3)
-    phases = {"": {"phases": [{"lr": 0.2 if last else 0.1}]}}
-    found["phases.0.lr is 0.1 on rank 0 and 0.2 on rank 2"] = refusal(require_same, ranks, phases)
-    places = {"": {"loss": f"/home/{ranks.rank}/mine.py:focal", "phases": [{"lr": 0.1}]}}  # what may differ
+    nested = {"": {"buffers": [{"size": 0.2 if last else 0.1}]}}
+    found["buffers.0.size is 0.1 on rank 0 and 0.2 on rank 2"] = refusal(require_same, ranks, nested)
+    places = {"": {"loss": f"/home/{ranks.rank}/mine.py:focal", "buffers": [{"size": 0.1}]}}  # what may differ
     require_same(ranks, places)
     return found
 

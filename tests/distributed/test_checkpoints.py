@@ -13,22 +13,20 @@ from gistgnn import InputError, Saving
 from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta.disk import OnDisk
-from tests.helpers.phases import FEWER
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after
 
 from .launch import on_ranks
-from .test_equality import CARRY, joined, left, placed, same
+from .test_equality import CARRY, CLUSTERS, RICH, joined, left, placed, same
 from .test_equality import fitted as trained
 
 M = 4
 MODEL = "graphsage layer 2"
-PHASES = {"phases": FEWER, "cross_weights": "zero"}  # the first ends after three rounds
 RUNS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     MODEL: (MODEL, (9, 10), {}),
     "gcn batch 2": ("gcn batch 2", (9, 10), {}),
     "residual": ("residual", (10,), {}),
-    "phases": (MODEL, (8, 12), PHASES),
+    "clusters": (MODEL, (8, 12), {**RICH, "sampler": CLUSTERS, "epochs": 11 * M / 2}),
 }
 # W and the store before and after the stop; W = 0 is a single process without ranks.
 CHANGES = [
@@ -44,7 +42,7 @@ ROUNDS = 1000  # more than there are
 
 
 def fitted(name: str, ranks: Ranks | None, store: str, folder: Path | None = None, **options: Any) -> dict[str, Any]:
-    """Six rounds of two steps, scored after each, with moments that are carried; nine in phases."""
+    """Six rounds of two steps, scored after each, with moments that are carried. The last is shorter."""
     model, widths, own = RUNS[name]
     case = (model, widths, M, {"epochs": 11 * M, **CARRY, **own, **options})
     return left(*trained(case, placed(store, folder), ranks))

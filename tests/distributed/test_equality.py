@@ -1,6 +1,6 @@
 """Wherever the sub-GCNs train and Θ lies, it ends up the same, bit for bit."""
 
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,11 @@ from gistgnn.distributed import Ranks, load_on_ranks
 from gistgnn.fit.result import Result
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.sampling import ClusterSampling, LadiesSampling, SaintWalkSampling
-from gistgnn.settings import Phase
 from gistgnn.theta.registry import SHARES, STORES, Store
 from tests.helpers.edges import MODELS as EDGE_MODELS
 from tests.helpers.edges import edge_graph, only
 from tests.helpers.fitting import quiet
 from tests.helpers.models import every_model, tiny_graph
-from tests.helpers.phases import FEWER, REDRAWN
 
 from .launch import on_ranks
 
@@ -29,20 +27,20 @@ SETTINGS = {"epochs": 24, "local_steps": 2, "lr": 0.05, "progress": False}
 BY_SGD = {**SETTINGS, "optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry"}
 Case = tuple[str, tuple[int, ...], int, dict[str, Any]]  # model, widths, m, what is not in SETTINGS
 CARRY, RESET = {"optimizer_state": "carry"}, {"optimizer_state": "reset"}
-UNEVEN = (Phase(3, 6, redraw_every=2), Phase(1, 4), Phase(4, 8, redraw_every=0))
-OWN_BATCHES = ClusterSampling(4, 2, "random", batches="independent")
+CLUSTERS, OWN_BATCHES = (ClusterSampling(4, 2, "random", batches=kind) for kind in ("shared", "independent"))
+RICH = {"dropout": 0.4, "epochs": 14, "schedule": "cosine", **CARRY}
+"""On these clusters, seven steps of each of four sub-GCNs, so the last of four rounds is shorter."""
 CASES: list[Case] = [
     ("gcn batch 2", (9, 10), 4, CARRY),
     ("gcn batch 2", (9, 10), 8, RESET),
     ("gat none 2", (9, 10), 8, RESET),
     *[(model, (9, 10)[: 2 - (model == "features")], 4, CARRY) for model in ("residual", "features", "jumping over x")],
     ("pyg gin batch_norm cat", (10,), 4, CARRY),
-    # Ranks without a sub-GCN in a phase of few; all train the original of copies.
-    ("gcn batch 2", (8, 12), 4, {"phases": FEWER, "cross_weights": "zero"}),
-    ("gcn none 2", (8, 12), 4, {"phases": [Phase(4, 9, copies=2)], "cross_weights": "zero", "sampler": OWN_BATCHES}),
-    ("gat none 2", (8, 12), 4, {"phases": REDRAWN, **CARRY}),
-    ("residual", (12,), 4, {"phases": FEWER, "cross_weights": "zero", "sampler": OWN_BATCHES}),
-    ("features", (8,), 4, {"phases": UNEVEN, **CARRY}),
+    ("gcn batch 2", (8, 12), 4, {**RICH, "sampler": CLUSTERS}),
+    ("gcn none 2", (8, 12), 4, {**RICH, "sampler": OWN_BATCHES, "training": "each", "epochs": 4.5}),
+    ("gat batch 2", (8, 12), 4, {**RICH, "sampler": CLUSTERS, "optimizer": "sgd", "momentum": 0.9}),
+    ("residual", (12,), 4, {"epochs": 14, "sampler": OWN_BATCHES, **RESET}),
+    ("features", (8,), 4, {"epochs": 14, "sampler": OWN_BATCHES, "schedule": "step", **CARRY}),
 ]
 
 
@@ -57,11 +55,11 @@ def fitted(
 ) -> tuple[GIST, Result]:
     model, widths, m, options = case
     build, own = every_model()[model]
-    given = store if isinstance(store, Store) else placed(store)
-    gist = GIST(build, widths[0] if isinstance(own, int) else widths, m, store=given, ranks=ranks, device=device)
     given = {**SETTINGS, **options}
-    if "phases" in given:
-        del given["epochs"]
+    if "dropout" in given:
+        build = partial(build, dropout=given.pop("dropout"))
+    place = store if isinstance(store, Store) else placed(store)
+    gist = GIST(build, widths[0] if isinstance(own, int) else widths, m, store=place, ranks=ranks, device=device)
     return gist, gist.fit(tiny_graph(), **given)
 
 

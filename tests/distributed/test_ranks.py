@@ -14,9 +14,8 @@ from gistgnn import GIST, DivergedError
 from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.distributed.ranks import pack, packed_bytes, unpack
 from gistgnn.layout.axes import named_tensors
-from gistgnn.settings import Phase
 from gistgnn.theta import Store
-from tests.helpers.models import OURS, tiny_graph
+from tests.helpers.models import OURS
 from tests.helpers.refusals import refused
 
 from .launch import on_ranks
@@ -42,8 +41,6 @@ def refusals(ranks: Ranks) -> list[DivergedError]:
     build = OURS["gcn"]
     with refused("sub_gcns is 1, fewer than the 2 ranks", "start fewer ranks, or raise sub_gcns"):
         GIST(build, (8,), 1, ranks=ranks)
-    with refused("sub_gcns is 1, fewer than the 2 ranks"):
-        GIST(build, (8,), 4, ranks=ranks).fit(tiny_graph(), phases=(Phase(1, 4),), progress=False)
     gist = GIST(OURS["graphsage"], (9, 10), 4, store="sharded", ranks=ranks)
     before = {name: rows.clone() for name, rows in gist.theta.place.tensors.items()}  # type: ignore[attr-defined]
     round_ = gist.begin_round()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.nn import SAGEConv
 
-from gistgnn.estimate import Option, Plan, Resources, make_plan, require_room
+from gistgnn.estimate import Option, Plan, Resources, chosen_store, make_plan, require_room
 from gistgnn.estimate.memory import DISK
 from gistgnn.estimate.shapes import FACTORS, RunShape
 from gistgnn.evaluation import Evaluation
@@ -24,7 +24,7 @@ from gistgnn.graphs import load
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 from gistgnn.utils.process_memory import held_bytes
 from tests.graph_folders.folders import some_graph
 from tests.helpers.clustered_folders import make_clustered
@@ -53,7 +53,7 @@ def option(*args: Any, **resources: Any) -> Option:
 
 
 def peak(*args: Any, **resources: Any) -> int:
-    return plan(*args, **resources).totals[0].peaks["cpu"]
+    return option(*args, **resources).peaks["cpu"]
 
 
 @settings(max_examples=8, deadline=None)
@@ -68,26 +68,25 @@ def test_sizes_are_those_of_real_sub_gcns(
     name: str, hidden: list[int], m: int, norm: str, partitioned: tuple[int, ...] | None
 ) -> None:
     run = config(name, tuple(hidden), m, norm=norm, partitioned=partitioned)
-    [phase], gist = RunShape(run, SIZES).phases, run.trainer(F, C)
+    shape, gist = RunShape(run, SIZES), run.trainer(F, C)
     subs = list(gist.begin_round())
-    assert RunShape(run, SIZES).theta == sum(tensor.nbytes for tensor in gist.theta.place.tensors.values())
-    assert RunShape(run, SIZES).full == sum(p.numel() for p in gist.model().parameters())
-    assert phase.parameters == [sum(p.numel() for p in sub.parameters()) for sub in subs]
-    assert phase.slices == [sum(tensor.nbytes for tensor in sub.state_dict().values()) for sub in subs]
+    assert shape.theta == sum(tensor.nbytes for tensor in gist.theta.place.tensors.values())
+    assert shape.full == sum(p.numel() for p in gist.model().parameters())
+    assert [own.parameters for own in shape.subs] == [sum(p.numel() for p in sub.parameters()) for sub in subs]
+    slices = [sum(tensor.nbytes for tensor in sub.state_dict().values()) for sub in subs]
+    assert [own.slice for own in shape.subs] == slices
     found = option(run)
-    assert found.moved_by_all == 2 * sum(phase.slices) + 2 * sum(phase.carried)
-    assert found.slice == max(phase.slices)
+    assert found.moved_by_all == 2 * sum(slices) + 2 * sum(own.carried for own in shape.subs)
+    assert found.slice == max(slices)
 
 
 def test_gradients_and_moments_are_counted() -> None:
     for training, moments in (({}, 2), ({"optimizer": "sgd"}, 0), ({"optimizer": "sgd", "momentum": 0.9}, 1)):
-        [reset], [carried], [kept] = (
-            RunShape(config(training={**training, **more}), SIZES).phases
-            for more in ({"optimizer_state": "reset"}, {}, {"redraw_every": 2, "optimizer_state": "reset"})
-        )
-        assert option(config(training=training)).training == (2 + moments) * reset.slices[0]
-        assert reset.carried == [0, 0]
-        assert carried.carried == kept.carried == [moments * each for each in reset.slices]
+        reset = RunShape(config(training={**training, "optimizer_state": "reset"}), SIZES).subs
+        carried = RunShape(config(training=training), SIZES).subs
+        assert option(config(training=training)).training == (2 + moments) * reset[0].slice
+        assert [sub.carried for sub in reset] == [0, 0]
+        assert [sub.carried for sub in carried] == [moments * sub.slice for sub in reset]
 
 
 @settings(max_examples=12, deadline=None)
@@ -116,7 +115,7 @@ def test_files_and_the_host_take_the_parameters_out_of_memory() -> None:
     wide = config("graphsage", (400, 400), 4)
     memory, files, theta = option(wide).peaks, option(wide, SIZES, "disk").peaks, plan(wide).theta
     assert memory["cpu"] - files["cpu"] >= 3 * theta
-    assert files[DISK] >= 2 * theta + sum(RunShape(wide, SIZES).phases[0].slices)
+    assert files[DISK] >= 2 * theta + sum(sub.slice for sub in RunShape(wide, SIZES).subs)
     half = replace(wide, store_precision="bf16")
     assert option(half, SIZES, "disk").peaks[DISK] < files[DISK]
     assert plan(half, SIZES, "disk").theta == theta // 2
@@ -134,79 +133,83 @@ def test_the_evaluation_is_chosen_by_the_memory() -> None:
     assert max(tight.evaluation, parts.evaluation) < whole.evaluation
 
 
-COPIES, APART, WHOLE = Phase(4, 12, copies=True), Phase(4, 16), Phase(1, 4)
-
-
-def run_of(*phases: Phase, width: int = 1024, **training: Any) -> RunConfig:
-    return config("graphsage", (width, width), training={"phases": phases, "epochs": 0, **training})
-
-
-def test_a_phase_takes_what_it_trains() -> None:
-    run = run_of(COPIES, APART, WHOLE, cross_weights="zero")
-    copies, apart, whole = plan(run).options
-    first = RunShape(run, SIZES).phases[0]
-    assert copies.slice == apart.slice < whole.slice == plan(run).theta
-    assert max(copies.peaks["cpu"], apart.peaks["cpu"]) < whole.peaks["cpu"] == plan(run).totals[0].peaks["cpu"]
-    assert copies.evaluation < apart.evaluation / 3
-    assert copies.moved_by_all == 5 * (first.slices[0] + first.carried[0])  # one is read, four are written
-    for count in (1, 2):
-        first = run_of(*run.training.phases[:count], cross_weights="zero")
-        assert [each.peaks for each in plan(first).options] == [each.peaks for each in plan(run).options[:count]]
-    tight = plan(run, host=max(copies.peaks["cpu"], apart.peaks["cpu"]))
-    assert [each.fits for each in tight.options] == [True, True, False]
-    assert tight.choice is None
-    assert tight.advice.startswith("nothing fits: with the parameters in memory, phase 3 (m = 1) lacks memory; give")
-
-
 @settings(max_examples=5, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.integers(1, 9), st.booleans()), min_size=1, max_size=3),
-    st.integers(1, 3),
-    st.sampled_from(["split", "each"]),
+    m=st.sampled_from([1, 2, 4]),
+    epochs=st.integers(1, 20),
+    every=st.integers(1, 3),
+    training=st.sampled_from(["split", "each"]),
 )
-def test_rounds_and_evaluations_are_a_run_s(parts: list[tuple[int, int, bool]], every: int, training: str) -> None:
-    phases = [Phase(m, epochs, copies=copies and k == 0) for k, (m, epochs, copies) in enumerate(parts)]
-    run = run_of(*phases, width=16, evaluate_every=every, training=training, cross_weights="zero")
-    [total], result = plan(run).totals, run.fit(run.trainer(F, C), GRAPH, progress=False)
-    assert total.rounds == result.progress.rounds
-    assert total.evaluations == len(result.progress.history)
+def test_rounds_and_evaluations_are_a_run_s(m: int, epochs: int, every: int, training: str) -> None:
+    run = config("graphsage", (16, 16), m, training={"epochs": epochs, "evaluate_every": every, "training": training})
+    result = run.fit(run.trainer(F, C), GRAPH, progress=False)
+    assert option(run).rounds == result.progress.rounds
+    assert option(run).evaluations == len(result.progress.history)
 
 
 def test_times_add_up() -> None:
-    run = run_of(COPIES, APART, cross_weights="zero", width=64)
+    run = config("graphsage", (64, 64), training={"epochs": 12})
     before = torch.random.get_rng_state()
-    found = make_plan(run, SIZES, AMPLE, stores=["memory"])
+    found = make_plan(run, SIZES, AMPLE, [1, 4], ["memory"], lambda m: 12 * m)
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert found.totals[0].total == pytest.approx(sum(each.seconds["total"] for each in found.options))
+    assert [each.epochs for each in found.options] == [12, 48]
     for each in found.options:
-        assert each.seconds is not None
-        assert each.seconds["phase"] == pytest.approx(each.epochs * each.seconds["epoch"])
-        evaluating = each.evaluations * each.seconds["evaluation"]
-        assert each.seconds["total"] == pytest.approx(each.seconds["phase"] + evaluating)
-        assert 0 < each.seconds["step"] < each.seconds["round"]
+        seconds = each.seconds
+        assert seconds is not None
+        evaluating = each.evaluations * seconds["evaluation"]
+        assert seconds["total"] == pytest.approx(each.epochs * seconds["epoch"] + evaluating)
+        assert 0 < seconds["step"] < seconds["round"]
     sizes = replace(LARGE, nodes=5000, edges=50_000, train=2500)
     wide, narrow = (make_plan(config("gcn", (w, w)), sizes, AMPLE, [1, 4], ["memory"]).options for w in (256, 32))
     assert all(one.seconds["total"] > other.seconds["total"] for one, other in zip(wide, narrow, strict=True))
 
 
-def test_the_refusal_names_the_phase_and_what_would_fit() -> None:
-    run = run_of(COPIES, APART, WHOLE, cross_weights="zero")
-    copies, _, whole = plan(run).options
-    files, most = plan(run, SIZES, "disk").totals[0].peaks, whole.peaks["cpu"]
+def test_a_plan_in_which_nothing_fits_says_what_is_lacking() -> None:
+    wide = config("graphsage", (1024, 1024), 4)
+    tight = plan(wide, host=option(wide).peaks["cpu"] - 1)
+    assert tight.choice is None
+    assert tight.advice.startswith("nothing fits: with the parameters in memory, m = 4 lacks memory; make --hidden")
+
+
+def test_the_refusal_says_when_it_does_not_fit_and_what_would() -> None:
+    run = config("graphsage", (1024, 1024), 4)
+    files, most = option(run, SIZES, "disk").peaks, option(run).peaks["cpu"]
     require_room(run, SIZES, replace(AMPLE, host=most))
+    between, scarce = {"host": (files["cpu"] + most) // 2}, {"host": most - 1}
     by_samples = ClusterSampling(10, 1, batches="independent")
-    local = config("graphsage", (1024, 1024), 4, method="local-sgd", sampler=by_samples)
-    third, first = "phase 3 (m = 1) needs ", "phase 1 (m = 4, copies) needs "
-    none_fits = "no store would fit; give this phase more sub-GCNs"
+    local = replace(run, method="local-sgd", sampler=by_samples)
+    parts = replace(run, method="parts")
+    none_fits = "no m and no store would fit; make --hidden smaller"
     for refused_run, resources, stores, said in (
-        (run, {"host": (files["cpu"] + most) // 2}, (), (third, " stage), ", "--store disk would fit; --memory GIB")),
-        (run, {"host": (files["cpu"] + most) // 2}, (["memory"],), (third, none_fits)),
-        (run, {"host": copies.peaks["cpu"] // 8}, (), (first, f"{none_fits}, or make --hid")),
-        (replace(run, store="disk"), {"disk": files[DISK] // 8}, (), (first, "of the disk")),
+        (run, scarce, (["memory"],), ("m = 4 needs ", " of memory (while it ", ": --sub-gcns 8 would fit; --memory")),
+        (replace(run, sub_gcns=32), {"host": most // 8}, (["memory"],), ("m = 32 needs ", none_fits)),
+        (run, between, (), ("m = 4 needs ", ": --store disk would fit; --memory GIB")),
+        (run, {"host": 2**17}, (), (none_fits,)),
+        (replace(run, store="disk"), {"disk": files[DISK] // 8}, (), ("m = 4 needs ", "of the disk", "--store-prec")),
         (local, {"host": 50 * MIB}, (), ("local-sgd, m = 4, needs ", ": make --hidden smaller")),
+        (parts, scarce, (["memory"],), ("parts, m = 4, needs ", "--sub-gcns 8 would fit")),
     ):
         with refused(*said):
             require_room(refused_run, SIZES, replace(AMPLE, **resources), *stores)
+
+
+@pytest.mark.parametrize("method", ["gist", "parts", "ensemble", "local-sgd"])
+def test_the_store_is_the_first_that_fits(method: str) -> None:
+    run = config("graphsage", (1024, 1024), 8, method=method, sampler=ClusterSampling(10, 1, batches="independent"))
+    fastest, files = (option(run.planned, SIZES, store).peaks["cpu"] for store in ("memory", "disk"))
+    between = replace(AMPLE, host=(fastest + files) // 2)
+    assert chosen_store(run, SIZES, AMPLE) == "memory"
+    assert chosen_store(run, SIZES, between) == ("memory" if method == "ensemble" else "disk")
+
+
+def test_a_budget_is_planned_as_its_narrowest_part() -> None:
+    run = config("graphsage", (1024, 512), training={"epochs": None, "local_steps": None, "budget": 60.0})
+    assert run.planned.model.hidden == (256, 128)
+    assert run.planned.training.budget is None
+    least = option(run.planned).peaks["cpu"]
+    require_room(run, SIZES, replace(AMPLE, host=least))
+    with refused("m = 1 needs "):
+        require_room(run, SIZES, replace(AMPLE, host=least - 1))
 
 
 def test_a_model_of_the_users_own_is_planned_and_not_refused() -> None:

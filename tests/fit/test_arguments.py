@@ -12,7 +12,7 @@ import torch_geometric.nn as pyg
 from torch import nn
 from torch_geometric.data import Data
 
-from gistgnn import GIST, Callback, Loop, Phase, Saving, Training
+from gistgnn import GIST, Callback, Loop, Saving, Training
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.nn import GCN
 from gistgnn.theta.registry import Store
@@ -94,7 +94,6 @@ def test_every_argument_of_a_loop_of_rounds_and_of_saving_is_checked(tmp_path: P
             Store(**odd)  # type: ignore[arg-type]
 
 
-COPIES, ZERO = Phase(4, 1, copies=True), {"cross_weights": "zero"}
 OF_FIT: dict[str, dict[str, Any]] = {
     "lr is given beside a Training": {"training": Training(epochs=1), "lr": 0.1},
     "the metric <lambda> returned a str": {"epochs": 1, "metric": lambda logits, targets: "good"},
@@ -105,29 +104,15 @@ OF_FIT: dict[str, dict[str, Any]] = {
     "max_seconds is 3, but a budget": {"budget": 5, "max_seconds": 3},
     "is [16, 7] in init, [8, 7] in the model of the full widths": {"epochs": 1, "init": gcn()((16, 8))},
     "init has no 'convs.0.weight'": {"epochs": 1, "init": nn.Linear(2, 2)},
-    "init is given beside cross_weights='zero'": {"epochs": 1, "init": gcn()((8, 8)), **ZERO},
-    "sub_gcns is 9, more than the 8 features of axis 0": {"phases": [Phase(4, 1), Phase(9, 1)]},
-    "8 features of axis 0 do not make 3 equal blocks": {"phases": [Phase(3, 1, copies=True)], **ZERO},
+    "init is given beside a budget, which begins with narrow models": {"budget": 5, "init": gcn()((8, 8))},
 }
 OF_TRAINING: dict[str, dict[str, Any]] = {
-    "cross_weights is 'none', expected one of random, zero": {"epochs": 1, "cross_weights": "none"},
-    "epochs is 5, but the phases have 3": {"epochs": 5, "phases": [Phase(2, 3)]},
-    "epochs is 0": {"epochs": 0, "phases": ()},
-    "phases is Phase(": {"phases": Phase(2, 1)},
-    "cross_weights is 'random', but a phase has copies: use zero": {"phases": [COPIES]},
-    "4 and 6 sub-GCNs, but the blocks are kept": {"phases": [Phase(4, 1), Phase(6, 1, redraw_every=0)]},
-    "a phase of 4 copies comes after one of 4 sub-GCNs": {"phases": [Phase(4, 1), COPIES], **ZERO},
-    "a phase of 4 copies comes after one of 4 copies": {"phases": [Phase(4, 1, copies=2), COPIES], **ZERO},
-    "cross_weights is given beside a budget": {"budget": 3.0, **ZERO},
-    "epochs or phases are given beside a budget": {"budget": 3.0, "epochs": 4},
+    "epochs is 0": {"epochs": 0},
+    "epochs is given beside a budget, which chooses it": {"budget": 3.0, "epochs": 4},
+    "local_steps is given beside a budget, which chooses it": {"budget": 3.0, "local_steps": 4},
+    "evaluate_every is given beside a budget, which chooses it": {"budget": 3.0, "evaluate_every": 4},
     "schedule is 'step', but a budget": {"budget": 3.0, "schedule": "step"},
     "budget is 0.0": {"budget": 0.0},
-}
-OF_PHASE: dict[str, dict[str, Any]] = {
-    "sub_gcns is '8'": {"sub_gcns": "8"},
-    "epochs is nan": {"epochs": math.nan},
-    "copies is 3, expected a divisor of the 4 sub-GCNs": {"sub_gcns": 4, "copies": 3},
-    "redraw_every is 2 in a phase of copies, whose blocks stay: use 0": {"redraw_every": 2, "copies": True},
 }
 
 
@@ -137,12 +122,6 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
     for said, own in OF_FIT.items():
         with refused(said):
             make().fit(GRAPH, **{**watching, **own})
-    for said, phase in (
-        ("but the phases differ in m", [Phase(2, 1), Phase(1, 1)]),
-        ("but copies need equal blocks", [Phase(2, 1, copies=True)]),
-    ):
-        with refused(f"the partition is categorical, {said}"):
-            make(partition="categorical").fit(GRAPH, phases=phase, cross_weights="zero", **watching)
     with pytest.raises(TypeError, match="unexpected keyword argument 'epoch'"):
         make().fit(GRAPH, epoch=3)
     with refused("Data"):
@@ -156,9 +135,6 @@ def test_settings_out_of_range_are_refused() -> None:
             Training(number)  # type: ignore[arg-type]
     with refused("weight_decay is None"):
         Training(1, weight_decay=None)  # type: ignore[arg-type]
-    for said, own in OF_PHASE.items():
-        with refused(said):
-            Phase(**{"sub_gcns": 2, "epochs": 1, **own})
     for said, own in OF_TRAINING.items():
         with refused(said):
             Training(**own)

@@ -1,4 +1,7 @@
-"""Runs with a budget of time: what is chosen, and whether the time is kept. The clock of these tests is simulated."""
+"""Runs with a budget of time: what is chosen, whether the time is kept, and what the wide model is.
+
+The clock of these tests is simulated.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,14 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from gistgnn import GIST, Result, Saving, Training
+from gistgnn import GIST, InputError, Saving
+from gistgnn.evaluation import evaluate
 from gistgnn.fit import budget
+from gistgnn.fit.budget import Clock, Trials
 from gistgnn.fit.fit import Fit
+from gistgnn.fit.narrow import NarrowRuns
+from gistgnn.fit.result import Progress
 from gistgnn.graphs import Graph
+from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
 from gistgnn.sampling import FullGraph, whole_graph
 from gistgnn.settings import LR
+from gistgnn.training.metric import NAMED
 from tests.helpers.models import OURS, C, tiny_graph
 from tests.helpers.resuming import after
 
@@ -27,37 +37,27 @@ def make(width: int = WIDE, **options: Any) -> GIST:
 
 
 class Machine:
-    """A machine on which a step takes the time that `step` says; the parts that are tried have the scores given."""
+    """A machine on which a step of one of m parts of `NARROW` features takes the time that `step` says."""
 
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float], scores: Sequence[float] = ()
-    ) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float]) -> None:
         self.now, self.step = 0.0, step
-        self.tried: dict[int, int] = {}  # m, and the steps of the trial
         monkeypatch.setattr(budget, "NARROWEST", NARROW // 4)
         monkeypatch.setattr(budget.time, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(budget, "step_seconds", self.measured)
-        monkeypatch.setattr(budget, "trained", self.trained)
-        monkeypatch.setattr(budget, "score", lambda setup, m: scores[len(self.tried) - 1] if scores else -m)
-        keep = Fit.after_round
+        monkeypatch.setattr(Trials, "_step_seconds", lambda _, m: self.measured(m))
+        record = Fit.after_round
 
-        def train(own: Any, plan: Any, loss: float) -> None:
-            m = plan.sub_gcns or 1
-            for _ in range(plan.steps.count):
+        def after_round(run: Any, loss: float) -> None:
+            m = NARROW // run.gist.widths[0]
+            for _ in range(run.schedule.steps_of(run.progress.rounds).count):
                 self.now += self.step(m, self.now)
-            keep(own, plan, loss)
+            record(run, loss)
 
-        monkeypatch.setattr(Fit, "after_round", train)
+        monkeypatch.setattr(Fit, "after_round", after_round)
 
-    def measured(self, trainer: Any, sampler: Any, training: Any, m: int) -> float:
+    def measured(self, m: int) -> float:
         seconds = self.step(m, self.now)
         self.now += (1 + budget.TIMED) * seconds
         return seconds
-
-    def trained(self, trainer: Any, sampler: Any, training: Any, m: int, steps: int) -> int:
-        self.tried[m] = steps
-        self.now += steps * self.step(m, self.now)
-        return m
 
 
 MakeMachine = Callable[..., Machine]
@@ -68,19 +68,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> MakeMachine:
     return partial(Machine, monkeypatch)
 
 
-def phases_of(result: Result) -> list[dict[str, Any]]:
-    assert result.budget is not None
-    return list(result.budget["training"]["phases"])
-
-
-def test_parts_are_not_narrower_than_they_may_be_and_have_copies() -> None:
+def test_parts_are_not_narrower_than_they_may_be_and_are_equal() -> None:
     assert budget.candidates(make()) == [4, 2, 1]
     for gist in (
         make(2 * budget.NARROWEST - 1),
         make(2 * budget.NARROWEST + 1),  # two blocks would differ
         make(whole=[0]),
-        make(partition="categorical"),  # blocks of random sizes have no copies
-        GIST(lambda w: GCN(w[0], w[1:], C), (WIDE, WIDE), input_axis=0),  # copies see all input features
+        make(partition="categorical"),  # blocks of random sizes
+        GIST(lambda w: GCN(w[0], w[1:], C), (WIDE, WIDE), input_axis=0),  # a part sees all input features
     ):
         assert budget.candidates(gist) == [1]
 
@@ -89,32 +84,51 @@ def test_parts_are_not_narrower_than_they_may_be_and_have_copies() -> None:
     ("seconds", "ranks", "scores", "tried", "chosen"),
     [
         (1, 1, [], [], 4),  # too short for a trial: the narrowest, and a note
-        (7, 1, [], [], 2),  # or the widest that has 300 steps
+        (7, 1, [], [], 4),  # in doubt the narrowest, also where a wider one has 300 steps
         (40, 1, [0.5, 0.7, 0.6], [4, 2, 1], 2),  # the best
         (40, 1, [0.7, 0.5, 0.9], [4, 2], 4),  # the third is not tried: it is slower still
         (40, 1, [0.7, 0.69, 0.69], [4, 2, 1], 1),  # wider ones that are near gain more from a longer training
         (40, 1, [-0.7, -0.5, -0.51], [4, 2, 1], 1),  # errors count as scores below zero
+        (40, 1, [None, None], [4], 4),  # without a score the narrowest
         (40, 2, [0.7, 0.69, 0.69], [4, 2, 1], 2),  # every rank has a part of its own
-        (40, 2, [0.7, 0.5], [4, 2], 4),  # which has copies if half of the width is too much
+        (40, 2, [0.7, 0.5], [4, 2], 4),  # also where half of the width is too much
     ],
 )
 def test_the_best_part_of_short_trials_is_chosen(
-    machine: MakeMachine, seconds: float, ranks: int, scores: list[float], tried: list[int], chosen: int
+    machine: MakeMachine,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    ranks: int,
+    scores: Sequence[float | None],
+    tried: list[int],
+    chosen: int,
 ) -> None:
-    clock = machine(lambda m, _: 0.04 / m, scores)
-    gist, training = make(NARROW), Training(budget=seconds)
+    clock = machine(lambda m, _: 0.04 / m)
+    gist = make(NARROW)
     gist.ranks = SimpleNamespace(count=ranks)  # type: ignore[assignment]
-    setup: Any = SimpleNamespace(gist=gist, training=training, given=training)
-    found = budget.choose(setup, FullGraph(whole_graph(GRAPH)), seconds)
-    assert list(clock.tried) == tried
-    assert all(steps == int(budget.TRIAL * seconds * m / 0.04) for m, steps in clock.tried.items()), "equal times"
-    phases, trained, reason = found["training"]["phases"], ranks, found["reason"]
-    assert {(phase["sub_gcns"], phase["copies"]) for phase in phases} == {(chosen, trained if trained < chosen else 0)}
-    assert found["training"]["redraw_every"] == 0
-    steps = trained * (1 - budget.SPARED) * (seconds - clock.now) * chosen / 0.04
-    assert sum(phase["epochs"] for phase in phases) == pytest.approx(steps, rel=0.01)
-    said = [ranks > 1, trained < chosen, seconds == 1]
-    assert said == [words in reason for words in ("every rank", "copied", "more time")]
+    steps_of_trials: dict[int, int] = {}
+
+    def train(trials: Trials, m: int, steps: int) -> Any:
+        steps_of_trials[m] = steps
+        clock.now += steps * 0.04 / m
+        score = scores[len(steps_of_trials) - 1]
+        return SimpleNamespace(progress=Progress(best_score=score), interrupted=False)
+
+    monkeypatch.setattr(Trials, "_train", train)
+    runs: Any = SimpleNamespace(
+        setup=SimpleNamespace(gist=gist, metric=NAMED["accuracy"]),
+        sampler=FullGraph(whole_graph(GRAPH)),
+        model=lambda widths, seed: None,
+        evaluation_in_steps=lambda _: 1.0,
+    )
+    choice = Trials(runs, Clock(seconds)).choose()
+    assert list(steps_of_trials) == tried
+    for m, steps in steps_of_trials.items():
+        assert steps == int(budget.TRIAL * seconds * m / 0.04), "equal times"
+    assert choice.sub_gcns == chosen
+    assert list(choice.scores) == [m for m, score in zip(tried, scores, strict=False) if score is not None]
+    said = [ranks > 1, ranks == 1 and chosen > 1, seconds == 1]
+    assert said == [words in choice.reason for words in ("every rank", "copies", "more time")]
 
 
 @pytest.mark.parametrize(
@@ -129,31 +143,90 @@ def test_the_best_part_of_short_trials_is_chosen(
 def test_a_run_ends_with_its_budget(machine: MakeMachine, step: Callable[[int, float], float]) -> None:
     clock = machine(step)
     result = make(NARROW).fit(GRAPH, budget=10.0, progress=False)
-    assert 9 <= clock.now <= 11
-    assert result.history[-1]["lr"] < 0.1 * LR, "the rate falls to the end, which moves with the time"
-    lengths = [phase["epochs"] for phase in phases_of(result)]
-    assert lengths[:-1] == [lengths[0] * 2**k for k in range(len(lengths) - 1)]  # cycles double
-    assert result.history[-1]["epoch"] == pytest.approx(sum(lengths))
+    assert 8.8 <= clock.now <= 10.2
+    assert not result.progress.stopped_early
+    epochs = [entry["epoch"] for entry in result.history]
+    assert epochs == sorted(epochs)
+    assert [entry["round"] for entry in result.history][-1] == result.progress.rounds
 
 
-def test_what_was_taken_can_be_repeated_as_phases(machine: MakeMachine) -> None:
+def test_cycles_double_and_the_rate_falls_in_each(machine: MakeMachine) -> None:
+    machine(lambda m, _: 0.002 / m)
+    begun: list[int] = []
+    watch = SimpleNamespace(on_fit_begin=lambda run: begun.append(run.schedule.steps))
+    result = make(NARROW).fit(GRAPH, budget=10.0, progress=False, callbacks=[watch])
+    assert result.budget is not None
+    cycles = begun[-result.budget["cycles"] :]
+    whole = [steps for steps in cycles[:-1] if steps == cycles[0] * 2 ** cycles.index(steps)]
+    assert len(whole) >= 3
+    assert whole == cycles[: len(whole)], "the rest are those that fill up the time"
+    assert result.history[-1]["lr"] < 0.1 * LR
+
+
+def test_the_wide_model_has_the_output_and_the_scores_of_the_narrow_one(machine: MakeMachine) -> None:
     machine(lambda m, _: 0.01 / m)
-    one, other = make(NARROW), make(NARROW)
-    first = one.fit(GRAPH, budget=2.0, progress=False)
-    second = other.fit(GRAPH, Training.from_dict(first.budget["training"]), progress=False)  # type: ignore[index]
-    assert second.history[-1]["test"] == first.history[-1]["test"]
-    assert second.budget is None
+    gist = make(NARROW)
+    result = gist.fit(GRAPH, budget=2.0, progress=False, metric="f1_macro")
+    assert result.budget is not None
+    assert result.budget["sub_gcns"] > 1, "the test can tell"
+    for split in ("validation", "test"):
+        found = evaluate(result.model, GRAPH, (split,))[split]
+        for name in ("accuracy", "f1_macro"):
+            assert found[name] == pytest.approx(getattr(result, split)[name])
+    expected = named_tensors(result.model)
+    for name, tensor in named_tensors(gist.model()).items():
+        assert torch.equal(tensor, expected[name]), "Θ is the result"
 
 
-def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: MakeMachine, tmp_path: Path) -> None:
+def test_the_best_trial_counts_if_nothing_later_is_better(
+    machine: MakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(lambda m, _: 0.01 / m)
+    train = NarrowRuns.train
+
+    def with_score(runs: NarrowRuns, model: Any, training: Any, **options: Any) -> Any:
+        result = train(runs, model, training, **options)
+        # The narrowest part is far better in its trial; the widest is near, and is chosen.
+        is_trial = options["title"].startswith("trial")
+        result.progress.best_score = (2.0 if model.widths[0] == 8 else 1.9) if is_trial else 0.1
+        return result
+
+    monkeypatch.setattr(NarrowRuns, "train", with_score)
+    result = make(NARROW).fit(GRAPH, budget=40.0, progress=False)
+    assert result.budget is not None
+    assert result.budget["sub_gcns"] == 1
+    assert result.progress.best_score == 2.0
+    assert [len(axis["blocks"]) for axis in result.partition] == [4]
+
+
+def test_a_resumed_run_keeps_its_choice_and_its_budget(machine: MakeMachine, tmp_path: Path) -> None:
     clock = machine(lambda m, _: 0.01 / m)
-    cut = make(NARROW).fit(
-        GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", every=1), callbacks=after(8)
-    )
+    saving = Saving(tmp_path / "c", every=1)
+    cut = make(NARROW).fit(GRAPH, budget=10.0, progress=False, saving=saving, callbacks=after(50))
     assert cut.interrupted
     used, clock.now = clock.now, 1000.0
     rest = make(NARROW).fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", resume=True))
-    assert [phase["sub_gcns"] for phase in phases_of(rest)] == [phase["sub_gcns"] for phase in phases_of(cut)]
+    assert not rest.interrupted
+    assert cut.budget is not None
+    assert rest.budget is not None
+    assert rest.budget["sub_gcns"] == cut.budget["sub_gcns"]
     assert len(rest.history) > len(cut.history)
-    assert rest.history[: len(cut.history)] == cut.history
-    assert used < 10 < 1000 < clock.now
+    assert [entry["step"] for entry in rest.history][: len(cut.history)] == [entry["step"] for entry in cut.history]
+    assert used < 10
+    assert 1008.8 - used <= clock.now <= 1010.5 - used, "the time before the interruption counts"
+
+
+def test_another_run_is_not_resumed(machine: MakeMachine, tmp_path: Path) -> None:
+    machine(lambda m, _: 0.01 / m)
+    make(NARROW).fit(GRAPH, budget=1.0, progress=False, saving=Saving(tmp_path / "c"))
+    with pytest.raises(InputError, match="seed was 0, now 1"):
+        make(NARROW, seed=1).fit(GRAPH, budget=1.0, progress=False, saving=Saving(tmp_path / "c", resume=True))
+
+
+@pytest.mark.parametrize("given", [{"max_seconds": 5}, {"init": "itself"}, {"epochs": 3}, {"local_steps": 3}])
+def test_what_a_budget_chooses_cannot_be_given(given: dict[str, Any]) -> None:
+    gist = make()
+    if "init" in given:
+        given = {"init": gist.model()}
+    with pytest.raises(InputError, match="budget"):
+        gist.fit(GRAPH, budget=1.0, progress=False, **given)

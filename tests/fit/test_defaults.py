@@ -63,7 +63,6 @@ OWN: dict[str, Any] = {
     "optimizer_state": st.sampled_from(["reset", "carry"]),
     "training": st.sampled_from(["split", "each"]),
     "optimizer": st.sampled_from(["adam", "adamw", "sgd"]),
-    "redraw_every": st.integers(0, 3),
     "evaluate_every": st.sampled_from(["auto", 2]),
     "weight_decay": st.sampled_from([0.0, 0.1]),
     "patience": st.integers(1, 9),

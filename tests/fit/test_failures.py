@@ -45,10 +45,10 @@ def failing_scores(number: int, error: BaseException) -> Iterator[None]:
     """Let the evaluation of one round fail, as the model's own code may."""
     score, calls = Scorer._score, iter(range(1, 99))
 
-    def fails(self: Scorer, stand_in: Any) -> Any:
+    def fails(self: Scorer) -> Any:
         if next(calls) == number:
             raise error
-        return score(self, stand_in)
+        return score(self)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Scorer, "_score", fails)

@@ -18,7 +18,6 @@ from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.sampling import ClusterSampling
-from gistgnn.settings import Phase
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.models import OURS, C, F, tiny_graph
 
@@ -118,7 +117,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "clusters": {"epochs": 2, "sampler": ClusterSampling(8, 2), "inductive": True},
     "shown": {"epochs": 2, "progress": True},
     "layers": {"epochs": 2, "evaluation": Evaluation("layers"), "runner": "fused"},
-    "phases": {"phases": [Phase(2, 2, copies=True), Phase(1, 1)], "redraw_every": 0, "cross_weights": "zero"},
+    "carry": {"epochs": 6, "optimizer_state": "carry", "runner": "in-turn", "evaluate_every": 2},
 }
 
 

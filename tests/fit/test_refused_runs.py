@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gistgnn import GIST, Loop, Saving
+from gistgnn import GIST, Graph, Loop, Saving
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.callbacks import Callback, Run
 from gistgnn.layout.axes import named_tensors
-from gistgnn.settings import Phase
+from gistgnn.sampling import ClusterSampling
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same
 from tests.helpers.refusals import refused
 from tests.theta.stores import shaken, store, values
@@ -39,19 +39,34 @@ def interrupts(*_: Any) -> Tensor:
     raise KeyboardInterrupt
 
 
-MEAN = {"phases": (Phase(2, 4),), "epochs": None}
+NUMBERS = Graph.build(
+    GRAPH.x, GRAPH.edge_index, GRAPH.x.sum(dim=1), train=GRAPH.train, val=GRAPH.val, test=GRAPH.test, regression=True
+)
+
+
+def squared(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The error of a number, which the first of several outputs is."""
+    return (outputs[:, 0] - targets.view(-1)) ** 2
+
+
+def error(outputs: Tensor, targets: Tensor) -> Tensor:
+    return -squared(outputs, targets).mean()
+
+
+MEAN = {"graph": NUMBERS, "loss": squared, "metric": error}
+"""A run in which Θ is the mean of its sub-GCNs."""
 REFUSALS: dict[str, dict[str, Any]] = {
     "metric": {"metric": fails},
     "Ctrl-C in the preparation": {"metric": interrupts},
-    "loss": {"loss": lambda logits, targets: torch.tensor("x"), "cross_weights": "zero"},
+    "loss": {"loss": lambda logits, targets: torch.tensor("x")},
     "sampler": {"sampler": "no such"},
     "init of another model": {"init": nn.Linear(2, 2), **MEAN},
-    "mean": {"metric": fails, **MEAN},
-    "zero": {"metric": fails, "cross_weights": "zero"},
+    "mean": {**MEAN, "metric": fails},
+    "Ctrl-C of a mean": {**MEAN, "metric": interrupts},
     "init": {"metric": fails, "init": "other"},
     "scaled": {"metric": fails, "standardise": True},
     "evaluation": {"evaluation": Evaluation("parts", parts=99)},
-    "callback": {"callbacks": [Raises(RuntimeError())], "cross_weights": "zero", "standardise": True},
+    "callback": {**MEAN, "callbacks": [Raises(RuntimeError())], "standardise": True},
     "Ctrl-C in a callback": {"callbacks": [Raises(KeyboardInterrupt())], "standardise": True},
 }
 
@@ -118,11 +133,15 @@ def test_a_refused_fit_leaves_what_was_trained(kind: str, work: str, tmp_path: P
     assert [path.name for path in (tmp_path / "own").glob("[!.]*")] == ["theta"] * (kind == "disk")
 
 
-def test_a_refused_fit_in_phases_leaves_how_the_model_is_made(tmp_path: Path) -> None:
+def test_a_refused_fit_leaves_how_the_model_is_made() -> None:
     """With one sub-GCN nothing is merged, so buffers that follow from whole parameters stay those of the training."""
     gist = GIST(gcn(), (8, 7), 1)
-    refuse(gist, "mean")
-    assert not gist._full_spec.merges
+    for name in ("mean", "metric"):
+        refuse(gist, name)
+        assert not gist.full_spec.merges
+    with pytest.raises(ValueError, match="no such score"):  # a budget may make it of several narrow models
+        fit(gist, metric=fails, budget=9, epochs=None, local_steps=None)
+    assert not gist.full_spec.merges
 
 
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
@@ -132,7 +151,7 @@ def test_a_refused_fit_in_phases_leaves_how_the_model_is_made(tmp_path: Path) ->
         {"standardise": True},
         {"optimizer_state": "carry"},
         MEAN,
-        {"cross_weights": "zero"},
+        {"sampler": ClusterSampling(4, 2, method="random")},
         {"init": "other"},
         {"evaluate_every": 99, "epochs": 5},
     ],

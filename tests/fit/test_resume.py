@@ -1,4 +1,4 @@
-"""Runs, with phases too, that are stopped at any round and resumed: they end as unbroken ones in memory."""
+"""Runs that are stopped at any round and resumed: they end as unbroken ones in memory."""
 
 from functools import cache
 from pathlib import Path
@@ -12,12 +12,10 @@ from torch import Tensor
 from gistgnn import Saving
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.sampling import ClusterSampling
-from gistgnn.settings import Phase
 from gistgnn.storage.checkpoints import Checkpoints
-from tests.helpers import phases
 from tests.helpers.fitting import focal
 from tests.helpers.refusals import refused
-from tests.helpers.resuming import ROUNDS, after, fit, make, state
+from tests.helpers.resuming import RICH, ROUNDS, after, fit, make, state
 from tests.theta.stores import store, values
 
 
@@ -27,31 +25,29 @@ def wrong(logits: Tensor, targets: Tensor) -> Tensor:
 
 CARRY: dict[str, Any] = {"optimizer_state": "carry", "optimizer": "sgd", "momentum": 0.9}
 OWN = {"loss": focal, "metric": wrong, "schedule": lambda p: 1 - p, "optimizer": torch.optim.NAdam}
-ON_DISK = {"phased": True, "store": "disk"}
 HALVED = {"precision": "bf16", "clip_norm": 0.5, "optimizer_state": "carry"}
 OWN_BATCHES = ClusterSampling(4, 2, batches="independent")
-EVERY_ROUND = [1] * (phases.ROUNDS - 1)
+FOUR = {"m": 4, **RICH}
+ON_DISK = {**FOUR, "store": "disk"}
+EVERY_ROUND = [1] * (ROUNDS - 1)
 RUNS: dict[str, tuple[dict[str, Any], list[int]]] = {
     "reset": ({}, [2, 1, 2]),
     "carry, m = 1": ({"m": 1, "optimizer_state": "carry"}, [5]),
     "momentum": ({**CARRY, "schedule": "cosine"}, [2, 1, 2]),
     "functions of the user": (OWN, [1]),
-    "phases": ({"phased": True}, EVERY_ROUND),
-    "phases, carry": ({"phased": True, **CARRY}, EVERY_ROUND),
-    "phases, disk": (ON_DISK, EVERY_ROUND),
-    "phases, disk, shared batches": ({**ON_DISK, "phases": phases.REDRAWN, "sampler": ClusterSampling(4, 2)}, [2, 3]),
-    "phases, host, own batches": ({"phased": True, "store": "host", **HALVED, "sampler": OWN_BATCHES}, [5]),
-    "phases, disk, fused": ({**ON_DISK, "runner": "fused", "optimizer_state": "carry"}, EVERY_ROUND),
+    "clusters": ({**FOUR, "optimizer_state": "reset"}, EVERY_ROUND),
+    "clusters, carry": (FOUR, EVERY_ROUND),
+    "clusters, disk": ({**ON_DISK, **CARRY}, EVERY_ROUND),
+    "clusters of METIS, disk": ({**ON_DISK, "sampler": ClusterSampling(4, 2)}, [2, 3]),
+    "own clusters, host": ({**FOUR, "store": "host", **HALVED, "sampler": OWN_BATCHES}, [5]),
+    "clusters, disk, fused": ({**ON_DISK, "runner": "fused"}, EVERY_ROUND),
     "batches without training nodes": ({"epochs": 12, "sampler": ClusterSampling(24, 1)}, [1]),
 }
 
 
-def run(folder: Path | None, *, m: int = 3, phased: bool = False, **options: Any) -> dict[str, Any]:
+def run(folder: Path | None, *, m: int = 3, **options: Any) -> dict[str, Any]:
     kind = options.pop("store", "memory")
     own = {"store": store(kind, folder)} if folder else {}
-    if phased:
-        gist = phases.make(**own)
-        return state(gist, phases.fit(gist, evaluate_every=2, **options))
     gist = make(m, **own)
     return state(gist, fit(gist, **options))
 
@@ -121,19 +117,17 @@ def test_the_best_model_survives_the_interruption(tmp_path: Path) -> None:
     assert run(None, saving=Saving(path, resume=True), **options) == expected
 
 
-def test_moments_last_as_long_as_the_blocks_or_are_carried_on() -> None:
-    """Every phase, and every draw in a phase, begins anew; the step counts of the optimisers show it."""
+def test_moments_are_carried_on_or_begin_anew_with_the_blocks() -> None:
+    """The step counts of the optimisers show it. With one sub-GCN the blocks stay."""
 
-    def ages(own: tuple[Phase, ...] = phases.FEWER, **options: Any) -> list[set[float]]:
-        gist, found = phases.make(), list[set[float]]()
+    def ages(m: int, state: str) -> list[set[float]]:
+        gist, found = make(m), list[set[float]]()
 
         def look() -> None:
             found.append({float(each) for name, each in values(gist.theta).items() if name.endswith("/step")})
 
-        rounds = phases.fit(gist, own, callbacks=[InterruptWhen(look)], **options).progress.rounds
-        return found[-rounds:]
+        fit(gist, callbacks=[InterruptWhen(look)], optimizer_state=state)
+        return found[-ROUNDS:]
 
-    assert ages() == [{2}, {4}, {6}, {2}, {3}, {2}, {4}, {2}, {3}]
-    kept = (Phase(2, 8, redraw_every=0), Phase(4, 16, redraw_every=1))
-    assert ages(kept, cross_weights="random") == [{2}, {4}, set(), set()]
-    assert ages(kept, cross_weights="random", optimizer_state="carry") == [{2}, {4}, {2}, {4}]
+    assert ages(4, "reset") == [set()] * ROUNDS
+    assert ages(4, "carry") == ages(1, "carry") == ages(1, "reset") == [{2}, {4}, {6}, {8}, {10}, {11}]

@@ -6,20 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from gistgnn import GIST, Phase, Saving
+from gistgnn import GIST, Saving
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.result import MODEL, RESULT
 from gistgnn.sampling import ClusterSampling
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
 from tests.cli.in_process import refused as command_refused
 from tests.cli.in_process import run
-from tests.helpers import phases
 from tests.helpers.fitting import fit as plain_fit
 from tests.helpers.fitting import gcn
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.models import OURS, PLAIN, tiny_graph
 from tests.helpers.refusals import full_disk, refused
-from tests.helpers.resuming import after, fit, make, state
+from tests.helpers.resuming import RICH, after, fit, make, state
 from tests.theta.stores import store
 
 
@@ -65,12 +64,16 @@ def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "theta")
     with refused(f"{tmp_path / 'theta'} is gone, which holds the parameters"):
         fit(make(), saving=saving)
-    saving = Saving(tmp_path / "phases", resume=True)
-    phases.fit(phases.make(), saving=saving, callbacks=after(2))
-    with refused("of another run"):
-        phases.fit(phases.make(), (*phases.FEWER[:-1], Phase(1, 4)), saving=saving)
-    with refused("of another run", "redraw_every was None, now 3"):
-        phases.fit(phases.make(), redraw_every=3, saving=saving)
+    saving = Saving(tmp_path / "rich", resume=True)
+    fit(make(4), **RICH, saving=saving, callbacks=after(2))
+    for setting, value, said in (
+        ("epochs", 24, "epochs was 22, now 24"),
+        ("optimizer_state", "reset", "optimizer_state was 'carry', now 'reset'"),
+        ("schedule", "step", "schedule was 'cosine', now 'step'"),
+        ("sampler", None, "sampler"),
+    ):
+        with refused("of another run", said):
+            fit(make(4), **{**RICH, setting: value}, saving=saving)
 
 
 def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:

@@ -5,12 +5,20 @@ from typing import Any
 from gistgnn import GIST, Result
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
+from gistgnn.sampling import ClusterSampling
 from tests.helpers.fitting import quiet
 from tests.helpers.models import OURS, PLAIN, tiny_graph
 from tests.theta.stores import values
 
 GRAPH = tiny_graph()
 ROUNDS = 6
+RICH: dict[str, Any] = {
+    "epochs": 22,
+    "sampler": ClusterSampling(4, 2, method="random"),
+    "optimizer_state": "carry",
+    "schedule": "cosine",
+}
+"""Options of `fit` with four sub-GCNs on clusters: eleven steps of each, so the last of six rounds is shorter."""
 
 
 def make(m: int = 3, seed: int = 0, **options: Any) -> GIST:

@@ -11,8 +11,8 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from gistgnn import GIST, Phase
-from gistgnn.baselines import Ensemble, LocalSGD
+from gistgnn import GIST, Graph
+from gistgnn.baselines import Ensemble, LocalSGD, Parts
 from gistgnn.layout.axes import named_tensors
 from gistgnn.settings import Training
 from gistgnn.theta import Store
@@ -164,7 +164,7 @@ def test_weights_that_depend_on_the_order_of_features_are_not_split(change: Chan
         with refused("parametrizations.weight"):
             GIST(build, (8, 8), m)
     with refused("parametrizations.weight"):
-        fit(GIST(build, (8, 8), 1), epochs=0, phases=[Phase(2, 4), Phase(1, 4)])
+        GIST(build, (8, 8), 1).join_parts(lambda i: named_tensors_of(build((4, 4))), 2)
 
 
 @pytest.mark.parametrize("m", [1, 2, 4])
@@ -196,15 +196,27 @@ def test_models_without_such_buffers_have_none() -> None:
 
 
 def test_members_of_an_ensemble_keep_their_buffers() -> None:
-    ensemble = Ensemble(lambda w: Net(w, nn.utils.spectral_norm), (8, 6), 2)
-    fit(ensemble, epochs=8)
-    assert same(named_tensors_of(ensemble.model()), theta(ensemble))
+    def build(widths: tuple[int, int]) -> Net:
+        return Net(widths, nn.utils.spectral_norm)
+
+    members = fit(Ensemble(build, (8, 6), 2, seed=4), epochs=8).model.members
+    alone = fit(GIST(build, (4, 3), 1, seed=4), epochs=4).model
+    assert same(named_tensors_of(members[0]), named_tensors_of(alone))
+    for member in members:
+        torch.testing.assert_close(spectral_norms(member), torch.ones(3), rtol=5e-3, atol=0)
 
 
 def test_a_mean_of_sub_gcns_is_tried_with_the_merged_norms() -> None:
     # The weight of `out` is divided by its own norm: a division by m has no effect on it.
+    def normed(widths: tuple[int, int]) -> Net:
+        return Net(widths, nn.utils.spectral_norm)
+
+    splits = {name: getattr(GRAPH, name) for name in ("train", "val", "test")}
+    numbers = Graph.build(GRAPH.x, GRAPH.edge_index, GRAPH.x.sum(dim=1), **splits, regression=True)
     with refused("cannot be merged as the mean"):
-        fit(GIST(lambda w: Net(w, nn.utils.spectral_norm), (8, 8), 2), epochs=0, phases=[Phase(2, 4)])
+        fit(GIST(normed, (8, 8), 2), numbers)
+    with refused("cannot be merged as the mean"):
+        fit(Parts(normed, (8, 8), 2))
 
     # Blocks side by side have the norm of one of them, if the weights between the blocks are zero.
     def build(widths: tuple[int, int]) -> Net:
@@ -212,5 +224,4 @@ def test_a_mean_of_sub_gcns_is_tried_with_the_merged_norms() -> None:
         nn.utils.spectral_norm(net.conv.lin)
         return net
 
-    model = fit(GIST(build, (8, 8), 2), epochs=0, phases=[Phase(2, 8)], cross_weights="zero").model
-    assert float(spectral_norms(model)[1]) == pytest.approx(1, rel=5e-3)
+    assert float(spectral_norms(fit(Parts(build, (8, 8), 2), epochs=8).model)[1]) == pytest.approx(1, rel=5e-3)

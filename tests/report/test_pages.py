@@ -66,7 +66,7 @@ def test_a_run_tells_its_result_first_then_everything_else() -> None:
     assert "d_1: 256 features in 4 blocks of 64" in words
     assert "local steps with their batches 2.4 s · 80 %" in words
     assert "activations, batches, torch itself" in words
-    assert "0.32 % were never trained. The median parameter was trained in 5 of 20 rounds" in words
+    assert "Θ has 84,746 parameters. 0.32 % were never trained. The share is an expected value" in words
     html = rendered()["run"]
     code = html[html.rindex("<code>") + 6 : html.rindex("</code>")]
     assert json.loads(unescape(code)) == run_record()["config"], "the configuration can be copied"
@@ -106,46 +106,59 @@ def test_missing_numbers_are_gaps() -> None:
 
 @pytest.mark.parametrize(("evaluations", "most"), [(1, 100_000), (1000, 250_000)])
 def test_pages_stay_small(evaluations: int, most: int) -> None:
-    counts = {str(k): 1 / (evaluations + 1) for k in range(evaluations + 1)}
-    coverage = {"rounds": evaluations, "parameters": 10**9, "counts": counts}
-    assert len(run_page(run_record(evaluations, coverage=coverage)).encode()) < most
+    assert len(run_page(run_record(evaluations)).encode()) < most
 
 
-def test_the_median_of_the_coverage_is_of_parameters() -> None:
-    for counts, says in (
-        ({"0": 1e-7, "7": 0.9999999}, "&lt; 0.01 % were never trained. The median parameter was trained in 7 of 7"),
-        ({"7": 1.0}, "All of them were trained."),
-    ):
-        assert says in words_of_run(coverage={"rounds": 7, "parameters": 5, "counts": counts})
+@pytest.mark.parametrize(
+    ("share", "says", "random"),
+    [
+        (0.0, "All of them were trained.", False),
+        (1e-7, "&lt; 0.01 % were never trained.", True),
+        (0.25, "25.00 % were never trained.", True),
+        (1.0, "100.00 % were never trained.", False),
+    ],
+)
+def test_the_share_that_was_never_trained(share: float, says: str, random: bool) -> None:
+    """Of today's records, and of older ones, which have the shares of all numbers of rounds."""
+    older = {str(n): part for n, part in {0: share, 7: 1 - share}.items() if part}
+    pages, told = [], []
+    for own in ({"never_trained": share}, {"counts": older}):
+        record = run_record(3, coverage={"rounds": 7, "parameters": 5, **own})
+        pages.append(run_page(record))
+        told.append("never trained" in summary(record))
+        assert f"Θ has 5 parameters. {says}" in plain(pages[-1])
+        assert ("an expected value" in plain(pages[-1])) == random
+    assert pages[0] == pages[1]
+    assert told == [share > 0] * 2
+    ensemble = {**run_record()["config"], "method": "ensemble"}
+    assert "an expected value" not in words_of_run(coverage=record["coverage"], config=ensemble), "its blocks stay"
 
 
 def test_what_was_chosen_is_shown() -> None:
     config = run_record()["config"]
-    phases = [{"sub_gcns": 2, "epochs": epochs, "copies": True, "lr": None, "schedule": None} for epochs in (4, 8.0)]
-    chosen = {**config["training"], "phases": phases, "lr": 0.005, "schedule": "cosine", "cross_weights": "zero"}
     config |= {"sub_gcns": 1, "sampler": {"name": "auto"}, "standardise": None}
     record = run_record(
-        config={**config, "training": {**config["training"], "local_steps": None, "budget": 20.0}},
+        config={**config, "training": {**config["training"], "lr": 0.005, "schedule": "cosine", "budget": 20.0}},
         batches={"clusters": 20, "clusters_per_batch": 10},
         standardised=True,
-        budget={"training": chosen, "reason": "m = 2, one part of width 128 trains"},
-        local_steps=[29, 29],
-        coverage={"rounds": 20, "parameters": 5, "counts": {"0": 0.65, "20": 0.35}},
+        budget={"sub_gcns": 2, "reason": "a part of width 128 trains"},
+        local_steps=29,
+        coverage={"rounds": 20, "parameters": 5, "never_trained": 0.65},
     )
     words = unescape(plain(run_page(record)))
     for part in (
         "(ζ = 29)",
         "learning rate 0.005, cosine",
-        "chosen m = 2, one part of width 128 trains",
-        "65.00 % lie between blocks and are zero: the model is narrow models side by side. Of the others, the median "
-        "parameter was trained in 20 of 20 rounds, the average one in 20.",
+        "chosen a part of width 128 trains",
+        "a budget, m = 2",
+        "65.00 % lie between blocks and are zero: the model is narrow models side by side.",
         '"sampler": { "name": "clusters", "clusters": 20, "clusters_per_batch": 10 }',
         '"standardise": true',
     ):
         assert part in words
     assert "never trained" not in words
     told = summary(record)
-    for part in ("m = 2, one part of", "(ζ = 29)", "learning rate 0.005, cosine", "zero between blocks  65.00"):
+    for part in ("a part of width 128", "(ζ = 29)", "learning rate 0.005, cosine", "zero between blocks  65.00"):
         assert part in told.replace("\N{NO-BREAK SPACE}", " ")
 
 

@@ -13,16 +13,13 @@ from torch import Tensor
 
 from gistgnn import Saving
 from gistgnn.layout.axes import named_tensors
-from gistgnn.settings import Phase
 from gistgnn.storage import tensors as tensor_files
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store, slices
-from tests.helpers import phases
 from tests.helpers.commands import Forked
-from tests.helpers.resuming import fit, make
+from tests.helpers.resuming import RICH, fit, make
 from tests.theta.stores import values
 
-PHASES = (Phase(4, 4, copies=True), Phase(4, 8, redraw_every=0), Phase(2, 4), Phase(1, 2))
 CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "posix_fallocate")
 
 
@@ -30,14 +27,14 @@ def digest(folder: Path | None, kind: str) -> str:
     """Run to the end, from wherever an earlier process left off, and say what came out."""
     in_files = folder and kind != "checkpoints"
     options: dict[str, Any] = {"store": Store("disk", folder / "theta")} if in_files else {}
-    gist = phases.make(**options) if kind == "phases" else make(**options)
+    gist = make(4 if kind == "clusters" else 3, **options)
     saving = Saving(folder / "checkpoints", every=1, resume=True) if folder else None
     if folder and not Checkpoints(folder / "checkpoints").newest():
         shutil.rmtree(folder / "theta", ignore_errors=True)
-    if kind == "phases":
-        result = phases.fit(gist, PHASES, saving=saving)
-    else:
-        result = fit(gist, saving=saving, optimizer_state="carry", epochs=7 * gist.sub_gcns)
+    steps: dict[str, Any] = {"epochs": 7 * gist.sub_gcns, "optimizer_state": "carry"}
+    if kind == "clusters":  # two steps in an epoch
+        steps = {**RICH, "epochs": 7 * gist.sub_gcns / 2}
+    result = fit(gist, saving=saving, **steps)
     found = hashlib.sha256()
     for name, tensor in sorted(
         {**values(gist.theta), **{f"best/{n}": t for n, t in named_tensors(result.model).items()}}.items()
@@ -115,7 +112,7 @@ def kill_again_and_again(folder: Path, step: int, kind: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
-@pytest.mark.parametrize(("kind", "step"), [("disk", 23), ("phases", 31), ("checkpoints", 11)])
+@pytest.mark.parametrize(("kind", "step"), [("disk", 23), ("clusters", 31), ("checkpoints", 11)])
 def test_a_run_that_is_killed_ends_like_an_unbroken_one(kind: str, step: int, tmp_path: Path) -> None:
     """At least twenty kills over all that a run writes: a round's files, Θ, best Θ, moments, state, checkpoints.
 

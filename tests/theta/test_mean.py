@@ -1,8 +1,8 @@
-"""Θ as the mean of its sub-GCNs: on block-diagonal Θ, in a change of m, and as copies of one narrow model."""
+"""Θ as the mean of its sub-GCNs, as a regression needs it; and narrow models that stand side by side in Θ."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from gistgnn import GIST
-from gistgnn.fit.callbacks import InterruptWhen
+from gistgnn import GIST, Graph
 from gistgnn.layout.axes import named_tensors
-from gistgnn.round import Round
+from gistgnn.layout.readout import cross_tensors, find_readout
+from gistgnn.nn import GCN
 from gistgnn.sampling import Batch, forward, whole_graph
-from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.settings import Phase, Training
-from gistgnn.theta.slices import fill
-from gistgnn.utils.random_streams import Stream
-from tests.helpers.fitting import GRAPH
-from tests.helpers.models import OURS, every_model, layout_of
+from tests.helpers.fitting import GRAPH, fit, same, theta
+from tests.helpers.models import OURS, C, every_model, layout_of
+from tests.helpers.reference import held_positions
+from tests.theta.stores import shaken, store, values
 
 WHOLE = whole_graph(GRAPH)
 DOUBLE = Batch(WHOLE.x.double(), WHOLE.edges, WHOLE.y, WHOLE.loss_nodes)
@@ -32,7 +30,9 @@ EXACT += ("pyg graphsage None cat", "jumping reversed", "copies of the whole", "
 """Models without a layer that mixes blocks nonlinearly."""
 COPIED = [name for name in every_model() if name != "jumping over x"]
 """With one, or with ReLU after the readout, as GIN has, models are exact where the parts are copies."""
-examples = settings(deadline=None, max_examples=8)
+examples = settings(deadline=None, max_examples=12)
+three_widths = st.lists(st.integers(8, 13), min_size=3, max_size=3)
+seeds = st.integers(0, 99)
 
 
 @cache
@@ -42,31 +42,12 @@ def built(name: str, widths: tuple[int, ...], m: int) -> GIST:
     return GIST(lambda w: build(w).double(), widths[0] if shared else widths[: len(given_widths)], m)
 
 
-def begun(name: str, widths: Sequence[int], phase: Phase, seed: int) -> GIST:
-    """A model that begins as narrow models, each with values of its own; `widths` are as many as a model may have."""
-    gist = built(name, tuple(widths), phase.sub_gcns)
+def begun(name: str, widths: Sequence[int], m: int, seed: int) -> GIST:
+    """A model that begins as the mean of m sub-GCNs; `widths` are as many as a model may have."""
+    gist = built(name, tuple(widths), m)
     gist.seed = gist.partition.seed = seed
-    torch.manual_seed(seed)
-    training = Training(phases=(phase,), cross_weights="zero", local_steps=1, training="each")
-    gist._begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
+    gist._begin_run(averages=True)
     return gist
-
-
-def plan(m: int, *, copies: int = 0) -> RoundPlan:
-    """A round of the first draw."""
-    phases = (Phase(m, 1, redraw_every=0, copies=copies),)
-    return Schedule(Training(phases=phases, cross_weights="zero"), 1, 1).plan(0)
-
-
-def shake(round_: Round) -> None:
-    """Change everything that a sub-GCN has, as training would; statistics stay positive."""
-    with torch.no_grad():
-        for sub in round_.subs:
-            for parameter in sub.parameters():
-                parameter += 0.3 * torch.randn_like(parameter)
-            for buffer in sub.buffers():
-                buffer += torch.rand(buffer.shape).to(buffer.dtype)
-    round_.aggregate()
 
 
 def output(model: nn.Module) -> Tensor:
@@ -74,122 +55,235 @@ def output(model: nn.Module) -> Tensor:
         return forward(model.eval(), DOUBLE)
 
 
-def outputs(gist: GIST, m: int) -> list[Tensor]:
-    """Those of the m sub-GCNs."""
-    return [output(sub) for sub in gist.begin_round(plan(m)).subs]
-
-
 def close(found: Tensor, expected: Tensor) -> bool:
     return bool((found - expected).abs().max() <= 1e-9 * expected.abs().max())
 
 
-def unchanged(gist: GIST, m: int) -> None:
-    """Take the m sub-GCNs out of Θ, and put them back."""
-    gist.begin_round(plan(m)).aggregate()
+def tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
 
 
-exact = st.sampled_from(EXACT)
-three_widths = st.lists(st.integers(8, 13), min_size=3, max_size=3)
-seeds = st.integers(0, 99)
-TRAINED = st.sampled_from([(2, 1), (3, 1), (4, 2), (6, 3)])  # m, and how many sub-GCNs train
+# A mean of sub-GCNs.
 
 
 @examples
-@given(exact, three_widths, st.sampled_from([1, 2, 3, 4, 8]), seeds)
-def test_the_full_model_is_the_mean_of_its_sub_gcns(name: str, widths: list[int], m: int, seed: int) -> None:
-    gist = begun(name, widths, Phase(m, 2, redraw_every=0), seed)
+@given(st.sampled_from(EXACT), three_widths, st.sampled_from([1, 2, 3, 4]), seeds)
+def test_writing_sub_gcns_back_changes_nothing(name: str, widths: list[int], m: int, seed: int) -> None:
+    gist = begun(name, widths, m, seed)
+    before = theta(gist)
     for _ in range(3):
-        assert close(output(gist.model()), sum(outputs(gist, m)) / m)
-        shake(gist.begin_round(plan(m)))
-
-
-@examples
-@given(exact, three_widths, st.permutations([1, 2, 4, 8]), seeds)
-def test_a_change_of_m_changes_no_output(name: str, widths: list[int], order: list[int], seed: int) -> None:
-    """Up and down: a sub-GCN is the mean of its parts. What was trained between the parts of a block stays there."""
-    gist = begun(name, widths, Phase(8, 1), seed)
-    before, parts = output(gist.model()), outputs(gist, 8)
-    for m in order:
-        unchanged(gist, m)
-        assert close(output(gist.model()), before)
-        assert all(close(own, sum(parts[r::m]) / (8 // m)) for r, own in enumerate(outputs(gist, m)))
-    for fewer, many in ((4, 8), (2, 4), (1, 2)):
-        shake(gist.begin_round(plan(many)))
-        before, parts = output(gist.model()), outputs(gist, many)
-        unchanged(gist, fewer)
-        assert close(output(gist.model()), before)
-        assert all(close(own, (parts[r] + parts[r + fewer]) / 2) for r, own in enumerate(outputs(gist, fewer)))
-
-
-@examples
-@given(exact, three_widths, st.sampled_from([1, 2, 3, 4]), seeds)
-def test_with_weights_between_blocks_a_new_m_keeps_the_model(name: str, widths: list[int], m: int, seed: int) -> None:
-    """Random cross weights: the sub-GCNs have the scale of narrow models, and writing them back changes nothing."""
-    gist = begun(name, widths, Phase(4, 1), seed)
-    training = Training(phases=(Phase(4, 1), Phase(m, 1)))
-    gist._begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
-    before = {name: tensor.clone() for name, tensor in gist.theta.place.tensors.items()}  # type: ignore[attr-defined]
-    gist.begin_round(Schedule(training, 1, 1).plan(1)).aggregate()
-    for key, tensor in gist.theta.place.tensors.items():  # type: ignore[attr-defined]
+        gist.begin_round().aggregate()
+    for key, tensor in theta(gist).items():
         torch.testing.assert_close(tensor, before[key], rtol=1e-12, atol=0)
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.sampled_from(COPIED), st.tuples(*[st.integers(2, 5)] * 3), TRAINED, seeds)
-def test_copies_are_narrow_models(name: str, sizes: tuple[int, ...], parts: tuple[int, int], seed: int) -> None:
-    m, trained = parts
-    widths = [units * m * size for units, size in zip(layout_of(name).units, sizes, strict=False)]
-    gist = begun(name, widths, Phase(m, 3, copies=trained), seed)
-    for _ in range(3):
-        narrow = [output(sub) for sub in gist.begin_round(plan(m, copies=trained)).subs]
-        stand_in = gist._stand_in(plan(m, copies=trained))
-        assert stand_in is not None
-        assert close(output(stand_in), output(gist.model()))
-        assert close(output(stand_in), sum(narrow) / trained) or (trained > 1 and name not in EXACT)
-        for fewer in (each for each in (1, 2, m) if m % each == 0 and trained == 1):
-            assert all(close(each, narrow[0]) for each in outputs(gist, fewer))
-        round_ = gist.begin_round(plan(m, copies=trained))
-        assert len(round_.subs) == trained
-        shake(round_)
+@examples
+@given(st.sampled_from(EXACT), three_widths, st.sampled_from([2, 3, 4]), seeds)
+def test_sub_gcns_are_slices_of_theta_of_which_sums_over_features_are_scaled(
+    name: str, widths: list[int], m: int, seed: int
+) -> None:
+    """What sums over split features has m times the values of Θ: a sub-GCN sums over a share of the features alone."""
+    gist = begun(name, widths, m, seed)
+    place = gist.theta.place.slices
+    split, spec = gist.partition.split, gist.full_spec
+    scaled = {*cross_tensors(gist.layout, split)}
+    scaled |= {*find_readout(gist.build, spec.widths, gist.layout, shared=gist.shared, split=split, input_axis=None)}
+    full, round_ = theta(gist), gist.begin_round()
+    assert scaled
+    for sub, blocks in zip(round_, round_.blocks, strict=True):
+        for key, tensor in tensors(sub).items():
+            rows = [torch.tensor(held_positions(dim, blocks, place.features)) for dim in gist.layout.dims[key]]
+            held = full[key][torch.meshgrid(*rows, indexing="ij")] if rows else full[key]
+            factor = m if key in scaled and tensor.is_floating_point() else 1
+            torch.testing.assert_close(tensor, held * factor, rtol=1e-12, atol=0)
 
 
-def narrow_alone(gist: GIST, widths: tuple[int, ...], training: Training) -> Iterator[dict[str, Tensor]]:
-    """Ordinary training of a narrow model on the whole graph, in torch alone: its tensors after every two steps."""
-    model = gist.build(widths)
-    fill(model, replace(gist._full_spec, widths=widths, stream=(0,)).initial_tensors())
-    optimizer = torch.optim.Adam(model.parameters(), weight_decay=training.weight_decay, fused=True)
-    model.train()
-    for step in range(0, int(training.epochs), training.local_steps):
-        with Stream(gist.seed, "dropout", step // training.local_steps, 0):
-            for k in range(training.local_steps):
-                optimizer.param_groups[0]["lr"] = training.rate_at(step + k, training.epochs)
+def regression_graph() -> Graph:
+    targets = GRAPH.x @ torch.linspace(-1, 1, GRAPH.num_features)
+    splits = {name: getattr(GRAPH, name) for name in ("train", "val", "test")}
+    return Graph.build(GRAPH.x, GRAPH.edge_index, targets, **splits, regression=True)
+
+
+NUMBERS = regression_graph()
+
+
+def one_output(widths: Any) -> nn.Module:
+    return GCN(NUMBERS.num_features, widths, 1)
+
+
+def trained_by_hand(gist: GIST, rounds: int) -> dict[str, Tensor]:
+    """Θ after some rounds of a user's own loop, in each of which every sub-GCN takes two steps."""
+    for round_ in gist.rounds(rounds):
+        for sub in round_:
+            optimizer = torch.optim.Adam(gist.parameter_groups(sub, lr=0.02))
+            for _ in range(2):
                 optimizer.zero_grad()
-                functional.cross_entropy(model(WHOLE.x, WHOLE.adj)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
+                found = sub(NUMBERS.x, NUMBERS.edge_index)[NUMBERS.train]
+                functional.mse_loss(found, NUMBERS.y[NUMBERS.train].view(-1, 1)).backward()
                 optimizer.step()
-        yield {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
+    return theta(gist)
 
 
-@pytest.mark.parametrize(
-    ("model", "norm", "m"), [("gcn", "layer", 4), ("graphsage", "batch", 2), ("gat", "layer", 2), ("gin", "batch", 4)]
-)
-def test_copies_have_the_trajectory_of_ordinary_training(model: str, norm: str, m: int) -> None:
-    """Bit for bit where m is a power of two, so that dividing by it loses nothing."""
+@pytest.mark.parametrize("said", [False, True])
+def test_a_loop_after_a_fit_has_the_scales_of_the_run(said: bool) -> None:
+    """Also where the model was not told beforehand that targets are numbers."""
+    fitted = GIST(one_output, (8, 12), 4, regression=said)
+    fit(fitted, NUMBERS, epochs=24, lr=0.02)
+    rounds = fitted.next_round
+    begun = GIST(one_output, (8, 12), 4, regression=True)
+    begun.theta.place.tensors.update(theta(fitted))  # type: ignore[attr-defined]
+    begun.next_round = rounds
+    for own, expected in zip(fitted.begin_round(), begun.begin_round(), strict=True):
+        assert same(tensors(own), tensors(expected))
+    assert same(trained_by_hand(fitted, 2), trained_by_hand(begun, 2))
 
-    def build(widths: Any) -> nn.Module:
-        return OURS[model](widths, dropout=0.4, norm=norm)
 
-    gist = GIST(build, (3 * m, 2 * m), m, seed=7, width_scaling="none")
-    phase = Phase(m, 8, lr=0.03, copies=True)
-    training = Training(phases=(phase,), cross_weights="zero", local_steps=2, schedule="cosine")
-    seen: list[dict[str, Tensor]] = []
+def test_a_run_on_classes_after_one_on_numbers_has_no_scales() -> None:
+    """And the other way round: each begins as in a model of its own."""
+    classes = Graph.build(
+        NUMBERS.x, NUMBERS.edge_index, (NUMBERS.y.view(-1) > 0).long(), train=NUMBERS.train, val=NUMBERS.val,
+        test=NUMBERS.test, num_classes=2,
+    )  # fmt: skip
 
-    def look() -> None:
-        stand_in = gist._stand_in(plan(m, copies=True))
-        assert stand_in is not None
-        seen.append({name: tensor.detach().clone() for name, tensor in named_tensors(stand_in).items()})
+    def make() -> GIST:
+        return GIST(lambda widths: GCN(NUMBERS.num_features, widths, 2), (8, 12), 4)
 
-    gist.fit(GRAPH, training, standardise=False, progress=False, callbacks=[InterruptWhen(look)])
-    alone = replace(training, phases=(), epochs=8, lr=0.03)
-    for own, expected in zip(seen[-4:], narrow_alone(gist, (3, 2), alone), strict=True):
-        for name, tensor in expected.items():
-            assert torch.equal(own[name], tensor), name
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.mse_loss(outputs, targets.view(-1, 1).expand_as(outputs))
+
+    def error(outputs: Tensor, targets: Tensor) -> Tensor:
+        return -(outputs - targets.view(-1, 1)).abs().mean()
+
+    runs: list[Callable[[GIST], Any]] = [
+        lambda gist: fit(gist, classes, epochs=24),
+        lambda gist: fit(gist, NUMBERS, epochs=24, loss=loss, metric=error),
+    ]
+    alone = []
+    for run in runs:
+        gist = make()
+        run(gist)
+        alone.append((theta(gist), [tensors(sub) for sub in gist.begin_round()]))
+    for order in ([1, 0], [0, 1, 0, 1]):
+        gist = make()
+        for kind in order:
+            runs[kind](gist)
+            expected, subs = alone[kind]
+            assert same(theta(gist), expected)
+        for sub, own in zip(gist.begin_round(), subs, strict=True):
+            assert same(tensors(sub), own)
+
+
+def test_a_round_of_a_mean_is_that_of_narrow_models_in_torch_alone() -> None:
+    """Each trains as a model of its own; Θ has its values, those that sum over split features divided by m."""
+    m = 4
+    gist = GIST(one_output, (8, 12), m, width_scaling="none")
+    gist._begin_run(averages=True)
+    before, scaled = theta(gist), {"convs.1.weight", "convs.2.weight"}
+    blocks = gist.blocks(0)
+    fit(gist, NUMBERS, epochs=2 * m, lr=0.02)  # one round
+    assert gist.next_round == 1
+    found = theta(gist)
+    bias = list[Tensor]()
+    for own in blocks:
+        narrow = one_output([len(block) for block in own])
+        rows = {
+            key: [torch.tensor(held_positions(dim, own, (8, 12))) for dim in gist.layout.dims[key]] for key in before
+        }
+        with torch.no_grad():
+            for key, tensor in named_tensors(narrow).items():
+                held = before[key][torch.meshgrid(*rows[key], indexing="ij")]
+                tensor.copy_(held * m if key in scaled else held)
+        optimizer = torch.optim.Adam(narrow.parameters(), lr=0.02)
+        for _ in range(2):
+            optimizer.zero_grad()
+            outputs = narrow(NUMBERS.x, NUMBERS.edge_index)[NUMBERS.train]
+            functional.mse_loss(outputs, NUMBERS.y[NUMBERS.train].view(-1, 1)).backward()
+            optimizer.step()
+        for key, tensor in tensors(narrow).items():
+            if key == "convs.2.bias":  # all sub-GCNs have it
+                bias.append(tensor)
+                continue
+            held = found[key][torch.meshgrid(*rows[key], indexing="ij")]
+            torch.testing.assert_close(held, tensor / m if key in scaled else tensor, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(found["convs.2.bias"], torch.stack(bias).mean(dim=0), rtol=1e-4, atol=1e-6)
+
+
+# Narrow models side by side.
+
+
+def parts_of(gist: GIST, *, alike: bool = False) -> list[nn.Module]:
+    """Narrow models of the widths of the first blocks, with random values, or all with the same."""
+    found = []
+    for i, blocks in enumerate(gist.blocks(0)):
+        torch.manual_seed(0 if alike else i)
+        widths = gist.layout.widths(map(len, blocks))
+        model = gist.build(widths[0] if gist.shared else widths)
+        with torch.no_grad():
+            for tensor in named_tensors(model).values():
+                if tensor.is_floating_point() and tensor.dim():  # what multiplies all outputs is alike in all
+                    tensor.copy_(torch.rand_like(tensor) + 0.1 * (tensor.dim() == 1))
+        found.append(model)
+    return found
+
+
+def joined(gist: GIST, parts: Sequence[nn.Module]) -> nn.Module:
+    asked = list[int]()
+
+    def tensors_of(i: int) -> dict[str, Tensor]:
+        asked.append(i)
+        return tensors(parts[i])
+
+    gist.join_parts(tensors_of, len(parts))
+    assert sorted(asked) == list(range(len(parts)))
+    return gist.model()
+
+
+@examples
+@given(st.sampled_from(EXACT), three_widths, st.sampled_from([1, 2, 3, 4]), seeds)
+def test_joined_parts_are_the_mean_of_their_outputs(name: str, widths: list[int], m: int, seed: int) -> None:
+    gist = begun(name, widths, m, seed)
+    parts = parts_of(gist)
+    assert close(output(joined(gist, parts)), torch.stack([output(part) for part in parts]).mean(dim=0))
+
+
+@examples
+@given(st.sampled_from(COPIED), st.tuples(*[st.integers(2, 5)] * 3), st.sampled_from([2, 3, 4]), seeds)
+def test_joined_copies_have_the_output_of_one_of_them(name: str, sizes: tuple[int, ...], m: int, seed: int) -> None:
+    widths = [units * m * size for units, size in zip(layout_of(name).units, sizes, strict=False)]
+    gist = begun(name, widths, m, seed)
+    parts = parts_of(gist, alike=True)
+    assert close(output(joined(gist, parts)), output(parts[0]))
+
+
+def outside(gist: GIST, name: str) -> Iterator[Tensor]:
+    """The entries of a tensor that no part has."""
+    features, tensor = gist.theta.place.slices.features, values(gist.theta)[name]
+    mask = torch.ones_like(tensor, dtype=torch.bool)
+    for blocks in gist.blocks(0):
+        rows = [torch.tensor(held_positions(dim, blocks, features)) for dim in gist.layout.dims[name]]
+        mask[torch.meshgrid(*rows, indexing="ij")] = False
+    yield tensor[mask]
+
+
+@pytest.mark.parametrize("kind", ["memory", "host", "disk"])
+def test_joined_parts_take_the_place_of_any_theta(kind: str, tmp_path: Path) -> None:
+    """After other rounds, in every store: weights between parts are zero, and the model goes on in rounds."""
+
+    def make(kind: str = "memory") -> GIST:
+        return GIST(lambda w: OURS["gcn"](w, norm="batch"), (8, 12), 4, seed=3, store=store(kind, tmp_path))
+
+    gist, expected = make(kind), make()
+    shaken(gist, 3)
+    parts = parts_of(gist)
+    for each in (gist, expected):
+        joined(each, parts)
+    assert same(values(gist.theta), values(expected.theta))
+    assert gist.next_round == gist.theta.place.round == 1
+    [weights] = outside(gist, "convs.1.weight")
+    assert len(weights) == 8 * 12 - 4 * 2 * 3
+    assert not weights.count_nonzero()
+    assert same(tensors(gist.theta.full_model(gist._spec, best=True)), tensors(gist.model()))
+    for each in (gist, expected):
+        shaken(each, 2)
+    assert same(values(gist.theta), values(expected.theta))
+    assert gist.model()(GRAPH.x, GRAPH.edge_index).shape == (GRAPH.num_nodes, C)

@@ -184,7 +184,7 @@ def test_settings_survive_json_as_names() -> None:
     names = [record[name] for name in ("optimizer", "schedule", "loss", "metric")]
     assert names == ["NAdam", "<lambda>", "CrossEntropyLoss", "rates"]
     with refused("'CrossEntropyLoss', expected one of cross-entropy"):  # a function is not saved with a run
-        Training.from_dict(record)
+        Training(**record)
     plain = Training(3)
     assert not plain.as_dict().keys() & {"loss", "metric", "class_weights", "label_smoothing"}
-    assert Training.from_dict(plain.as_dict()) == plain
+    assert Training(**plain.as_dict()) == plain

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gistgnn import GIST, Metric, Phase, Result, Saving, Training, load_run
+from gistgnn import GIST, Metric, Parts, Result, Saving, Training, load_run
 from gistgnn.baselines import Ensemble
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import load
@@ -28,10 +28,12 @@ result: Result = gist.fit(
     graph, epochs=40, lr=0.02, schedule="cosine", runner="fused", saving=Saving(Path("checkpoints"))
 )
 accuracy: float = result.test["accuracy"]
-gist.fit(graph, Training(phases=[Phase(2, 4)], optimizer="sgd", momentum=0.9), evaluation=Evaluation("layers"))
+gist.fit(graph, Training(epochs=8, optimizer="sgd", momentum=0.9), evaluation=Evaluation("layers"))
 gist.fit(graph, epochs=4, loss=nn.CrossEntropyLoss(), class_weights=None, metric=Metric(error_rate, "errors", False))
 gist.fit(graph, epochs=4, optimizer=torch.optim.RAdam, schedule=lambda progress: 1 - progress, metric="roc_auc")
 gist.fit(graph, epochs=4, schedule=torch.optim.lr_scheduler.CosineAnnealingLR, max_seconds=60, init=result.model)
+parts = Parts(build, (64, 64), 4, seed=1).fit(graph, epochs=4, max_seconds=60)
+within = gist.fit(graph, budget=60.0)
 ensemble = Ensemble(build, (64, 64), 4, seed=1).fit(graph, "each", epochs=4)
 again = load_run(result.save("runs/mine"), build)
 for round in gist.rounds(2):
@@ -50,5 +52,5 @@ GIST(build, widths=(64, 64), subgcns=4)  # call-arg
 GIST(build, widths=(64, 64), store="memroy")  # arg-type
 Ensemble(build, (64, 64), 4, sed=1)  # call-arg
 Training(epochs=1, precision="fp16")  # arg-type
-Phase(4)  # call-arg
+Parts(build, (64, 64), 4, sed=1)  # call-arg
 print(gist.fit(graph, epochs=1).tests)  # attr-defined

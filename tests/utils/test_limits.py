@@ -175,14 +175,14 @@ def test_a_limit_decides_what_fits_and_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_theta_that_is_replaced_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     gist = GIST(gcn(), (8, 7), 1)
-    needed = theta_bytes(gist._full_spec)
+    needed = theta_bytes(gist.full_spec)
     monkeypatch.setattr(process_memory, "smallest_limit", lambda: MemoryLimit(GIB, needed - 1))
     with refused("are free of the limit"):
         _ = gist.theta
     monkeypatch.setattr(process_memory, "smallest_limit", lambda: MemoryLimit(GIB, needed))
     _ = gist.theta
     monkeypatch.setattr(process_memory, "smallest_limit", lambda: MemoryLimit(GIB, 0))
-    gist._make_theta(gist._full_spec, anew=True)
+    gist._make_theta(gist.full_spec, anew=True)
 
 
 def test_a_second_run_gives_up_the_earlier_theta_only_where_both_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_a_second_run_gives_up_the_earlier_theta_only_where_both_do_not_fit(monk
         alive: list[bool] = []
         with monkeypatch.context() as patch:
             patch.setattr(Theta, "make", look_at(weakref.ref(gist.theta), alive))
-            left = theta_bytes(gist._full_spec) - (not fits_beside)
+            left = theta_bytes(gist.full_spec) - (not fits_beside)
             patch.setattr(costs, "available_bytes", lambda device, left=left: left)
             with pytest.raises(InputError, match="metric"):
                 one_round(gist, metric=lambda logits, targets: float("nan"))

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn import GIST, InputError, Loop, Phase, Saving, Training
+from gistgnn import GIST, InputError, Loop, Saving, Training
 from gistgnn.baselines import DataParallel, LocalSGD
 from gistgnn.evaluation import Evaluation
 from gistgnn.runs.config import ModelConfig, RunConfig
@@ -80,7 +80,6 @@ def test_a_run_of_numpy_s_numbers_is_that_of_python_s() -> None:
 
 def test_other_arguments(tmp_path: Any) -> None:
     i = np.int64
-    assert json.dumps(asdict(Phase(i(2), np.float32(2.5), lr=np.float32(0.5), redraw_every=i(1), copies=i(0))))
     assert json.dumps(asdict(Evaluation("parts", parts=i(4), sample=i(2))))
     assert json.dumps(
         [describe(NeighborSampling(fanouts=i(3), batch_size=i(5))), describe(NeighborSampling((i(3), 2)))]

@@ -28,7 +28,7 @@ from gistgnn.utils.process_memory import available_bytes, of_the_limit
 SPARSE = 12  # multiply-adds of a dense product in the time of one of a sparse product
 STEP = 2e7  # multiply-adds in the time that a step takes where it computes next to nothing
 SHARE = 0.06  # of the multiply-adds of training, which evaluation may take: up to a tenth of the time
-LITTLE = 5e10  # multiply-adds of all evaluations of a phase, about a second: then there is one after every round
+LITTLE = 5e10  # multiply-adds of all evaluations of a run, about a second: then there is one after every round
 
 
 def theta_bytes(spec: ModelSpec) -> int:
@@ -142,21 +142,35 @@ class Operations:
         # The share of the graph that an evaluation runs on.
         self._scored = evaluation.sample / evaluation.parts if evaluation.sample and evaluation.parts else 1.0
 
-    def evaluate_every(self, sub_gcns: int | None, *, copies: int, steps: int, rounds: int) -> int:
-        """After how many rounds the model is evaluated; the aim is less than a tenth of the time of training."""
-        # At least once in a phase, at its end, whatever that takes; after every round where all take about a second
-        # together. `steps` are those of all sub-GCNs in a round; in a phase of copies those that train are evaluated.
-        partition = self._partition if sub_gcns is None else self._partition.split_into(sub_gcns)
-        sub = replace(self._spec, widths=self._spec.layout.widths(partition.sizes(0)[0]))
-        scored = self._spec
-        if copies:
-            scored = replace(scored, widths=scored.layout.widths([copies * count for count in partition.sizes(0)[0]]))
-        evaluation = self._scored * forward_operations(scored, self._graph.nodes, self._graph.edges)
-        if evaluation * rounds <= LITTLE:
+    def evaluate_every(self, *, steps: int, rounds: int) -> int:
+        """After how many rounds the model is evaluated; the aim is less than a tenth of the time of training.
+
+        Args:
+            steps: those of all sub-GCNs in a round.
+            rounds: T.
+        """
+        # At least once in a run, at its end, whatever that takes; after every round where all take about a second
+        # together.
+        if self._evaluation * rounds <= LITTLE:
             return 1
-        step = STEP + 3 * forward_operations(sub, self.batch.nodes[0], self.batch.edges[0])  # backward: twice as much
-        affordable = int(SHARE * rounds * steps * step / evaluation)
+        affordable = int(SHARE * rounds * steps * self._step / self._evaluation)
         return math.ceil(rounds / max(affordable, 1))
+
+    @property
+    def evaluation_in_steps(self) -> float:
+        """How many steps of a sub-GCN take about as long as an evaluation."""
+        return self._evaluation / self._step
+
+    @property
+    def _evaluation(self) -> float:
+        """Multiply-adds of a pass of the full model over the graph, or over the sample of it."""
+        return self._scored * forward_operations(self._spec, self._graph.nodes, self._graph.edges)
+
+    @property
+    def _step(self) -> float:
+        """Multiply-adds of a step of a sub-GCN; backward takes twice as many as forward."""
+        sub_gcn = replace(self._spec, widths=self._spec.layout.widths(self._partition.sizes(0)[0]))
+        return STEP + 3 * forward_operations(sub_gcn, self.batch.nodes[0], self.batch.edges[0])
 
 
 def forward_operations(spec: ModelSpec, nodes: float, edges: float) -> float:

@@ -56,7 +56,7 @@ class DataParallel(GIST):
         super().__init__(build, widths, 1, **options)
         runner = partial(EveryStep, self._workers, self.ranks)  # there is one model, whichever runner is asked for
         self._variant = Variant(
-            phased=False, independent=True, runner=runner, traffic=lambda costs: {"bytes_per_step": costs.local_sgd}
+            independent=True, runner=runner, traffic=lambda costs: {"bytes_per_step": costs.local_sgd}
         )
 
     @property
@@ -67,7 +67,7 @@ class DataParallel(GIST):
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         theta = super()._make_theta(spec, anew=anew)
         if isinstance(self.ranks, Ranks):
-            buffers = [name for name, _ in self._full_spec.on_meta().named_buffers()]
+            buffers = [name for name, _ in self.full_spec.on_meta().named_buffers()]
             theta.exchange = Mirror(self.ranks, self.workers, buffers)
         return theta
 

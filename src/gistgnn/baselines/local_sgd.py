@@ -24,7 +24,7 @@ class LocalSGD(GIST):
     """
 
     method = "local-sgd"
-    _variant = Variant(phased=False, independent=True)
+    _variant = Variant(independent=True)
 
     def __init__(
         self, build: Build, widths: int | Sequence[int], workers: int, **options: Unpack[WorkerOptions]

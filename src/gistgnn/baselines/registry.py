@@ -10,6 +10,7 @@ from gistgnn.utils.lazy import Registry
 METHODS: Registry[Any] = Registry(
     {
         "gist": "gistgnn.gist:GIST",
+        "parts": "gistgnn.baselines.parts:Parts",
         "data-parallel": "gistgnn.baselines.data_parallel:DataParallel",
         "local-sgd": "gistgnn.baselines.local_sgd:LocalSGD",
         "ensemble": "gistgnn.baselines.ensemble:Ensemble",

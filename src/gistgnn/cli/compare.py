@@ -63,8 +63,6 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     args.seed, sub_gcns = 0, args.sub_gcns or SUB_GCNS
     if not args.budget:  # as many for every m
         args.epochs = EPOCHS if args.epochs is None else args.epochs
-    if args.phases:
-        raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
     if args.sampler == AUTO and not set(args.methods).isdisjoint(UNSPLIT):
         args.sampler = "clusters"  # which `auto` takes for workers with batches of their own: the same for all rows
     base = given.config_from_args(args, 1, title=given.title_of(args))

@@ -1,4 +1,4 @@
-"""`gistgnn plan`: what a run would take of memory, disk and time, for several m or phases; what a budget chooses."""
+"""`gistgnn plan`: what a run would take of memory, disk and time, for several m; what a budget would choose."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +16,10 @@ from gistgnn.utils.formats import duration, rough_duration, size
 
 if TYPE_CHECKING:
     from gistgnn.estimate import Option, Plan
+    from gistgnn.fit.budget import Trials
+    from gistgnn.graphs import Graph
 
 _TIMES = ("step", "round", "epoch", "evaluation", "total")
-_MEMORY = "memory (trained: with gradients and optimiser)"
 
 
 def add_parser(commands: Any) -> None:
@@ -53,24 +54,19 @@ def _run(args: argparse.Namespace) -> int:
         return _choose(args)
     for m in args.sub_gcns or ():
         check_workers(args.ranks, m, "--sub-gcns")
-    config = config_from_args(args, given_sub_gcns(args) if args.phases else 1)
+    config = config_from_args(args, 1)
     resources = Resources.here(config.device, args.out, args.memory, args.ranks, args.ranks, started=False)
-    sizes, timed = sizes_of(args), args.timed and args.ranks == 1
+    sizes = sizes_of(args)
+    epochs = partial(chosen_epochs, config.training) if args.epochs is None else None
+    timed = args.timed and args.ranks == 1
     with spinner("planning", shown=not args.json):
-        epochs = partial(chosen_epochs, config.training) if args.epochs is None and not args.phases else None
         plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, epochs, timed=timed)
     if args.json:
         return options.print_json(plan.as_dict())
-    graph, batch, there = plan.graph, plan.batch, plan.resources
-    print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
-    if graph.stored:
-        print(f"in files: {size(graph.stored)} of features and edges, {graph.clusters:,} clusters")
-    print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
-    print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
-    gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
-    print(f"available: {size(there.host)} of memory{there.host_limit}{gpu}, {size(there.disk)} on the disk")
-    _print_phases(plan) if plan.phased else _print_options(plan)
-    print(f"\n{plan.advice}\n{_batches(plan.sampler)}")
+    _print_sizes(plan)
+    _print_options(plan)
+    print(f"\n{plan.advice}")
+    print(_batches(plan.sampler))
     if plan.narrow:
         print(_first_try(plan.narrow, plan.options[0], config.model.hidden))
     return 0
@@ -78,56 +74,88 @@ def _run(args: argparse.Namespace) -> int:
 
 def _choose(args: argparse.Namespace) -> int:
     """Print what a run with a budget would choose, and nothing else."""
-    from gistgnn.fit.budget import choose
-    from gistgnn.fit.prepare import Setup, Variant, make_sampler
-    from gistgnn.sampling import chosen_sampling
+    import msgspec
+    import torch
+
+    from gistgnn.utils.denormals import denormals_as_zero
 
     given = {"memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
-    if unused := next((name for name, value in given.items() if value is not None), None):
-        raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
-    config, graph = config_from_args(args, given_sub_gcns(args)), graph_of(args)
-    gist = config.trainer(graph.num_features, graph.num_classes)
-    how = (config.sampler, config.runner, config.inductive, config.evaluation)
-    setup = Setup(gist, graph.to(gist.device), config.training, Variant(), *how, False, (), None, None, None, None)
-    sampler = make_sampler(gist, setup.graph, chosen_sampling(setup.sampling, graph.num_nodes), setup.inductive)
-    choice = choose(setup, sampler, args.budget)
+    for name, value in given.items():
+        if value is not None:
+            how = "which is planned by measuring steps"
+            raise InputError(f"{name} is given beside a budget, {how}: leave one out")
+    config = config_from_args(args, given_sub_gcns(args))
+    graph = graph_of(args)
+    with denormals_as_zero(), torch.inference_mode(False), torch.enable_grad():  # as in a run
+        choice = trials_of(config, graph, args.budget).choose()
     if args.json:
-        return options.print_json(choice)
-    training, copies = choice["training"], {0: "", 1: ",copies"}
-    phases = " ".join(
-        f"{each['sub_gcns']}:{each['epochs']:.4g}{copies.get(own := each['copies'], f',copies={own}')}"
-        for each in training["phases"]
-    )
-    print(f"{choice['reason']}\nphases: {phases}, schedule {training['schedule']}, lr {training['lr']:g}")
+        return options.print_json(msgspec.to_builtins(choice, str_keys=True))
+    print(choice.reason)
     return 0
 
 
+def trials_of(config: RunConfig, graph: "Graph", seconds: float) -> "Trials":
+    """Return the trials of a run with a budget.
+
+    Args:
+        config: the run.
+        graph: what it trains on.
+        seconds: the budget.
+    """
+    from gistgnn.fit.budget import Clock, Trials
+    from gistgnn.fit.narrow import NarrowRuns
+    from gistgnn.fit.prepare import Setup, Variant
+    from gistgnn.gist import run_to_end
+    from gistgnn.utils.process_memory import keep_freed_memory
+
+    clock = Clock(seconds)
+    keep_freed_memory()  # as a run does
+    setup = Setup(
+        gist=config.trainer(graph.num_features, graph.num_classes),
+        graph=graph,
+        given=config.training,
+        variant=Variant(),
+        sampling=config.sampler,
+        runner=config.runner,
+        inductive=config.inductive,
+        evaluation=config.evaluation,
+        progress=False,
+        callbacks=(),
+        saving=None,
+        init=None,
+        max_seconds=None,
+        standardise=config.standardise,
+    )
+    return Trials(NarrowRuns(setup, run_to_end), clock)
+
+
+def _print_sizes(plan: "Plan") -> None:
+    graph, batch, there = plan.graph, plan.batch, plan.resources
+    print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
+    if graph.stored:
+        print(f"in files: {size(graph.stored)} of features and edges, {graph.clusters:,} clusters")
+    print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
+    print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
+    gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
+    host = f"{size(there.host)} of memory{there.host_limit}"
+    print(f"available: {host}{gpu}, {size(there.disk)} on the disk")
+
+
 def _print_options(plan: "Plan") -> None:
-    memory, time, most = [], [], _most(plan)
-    for each in plan.options:
-        first = (f"{each.sub_gcns}", each.store)
-        memory.append((*first, *_held(each, each.slice, each.training, each.activations, each.evaluation)))
-        time += [(*first, *_times(each.seconds))] if each.seconds else []
-    _table(_MEMORY, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", *most), memory)
+    memory: list[list[str]] = []
+    time: list[list[str]] = []
+    for option in plan.options:
+        first = [f"{option.sub_gcns}", option.store]
+        memory.append([*first, *_held(option)])
+        if option.seconds:
+            time.append([*first, *_times(option.seconds)])
+    peaks = ["peak", "disk"]
+    if plan.resources.local > 1:
+        peaks.append(f"{plan.resources.local} ranks")
+    columns = ("m", "store", "", "sub-GCN", "trained", "step", "eval.", *peaks)
+    _table("memory (trained: with gradients and optimiser)", columns, memory)
     if time:
         _table("time, an estimate", ("m", "store", *_TIMES[:-1], "whole run"), time)
-
-
-def _print_phases(plan: "Plan") -> None:
-    memory, time, most = [], [], _most(plan)
-    for total in plan.totals:
-        for each in (option for option in plan.options if option.store == total.store):
-            first = (f"{each.number}", f"{each.sub_gcns}", "yes" if each.copies else "", each.store)
-            memory.append((*first, *_held(each, each.slice, each.training)))
-            time.append((*first, f"{each.rounds}", size(each.rounds * each.moved_by_all), *_times(each.seconds)))
-        every, (fits, *peaks) = ("all", "", "", total.store), _held(total)
-        memory.append((*every, fits, "", "", *peaks))
-        moved = sum(each.rounds * each.moved_by_all for each in plan.options if each.store == total.store)
-        time.append((*every, f"{total.rounds}", size(moved), *_times(total.seconds)))
-    first = ("phase", "m", "copies", "store")
-    _table(_MEMORY, (*first, "", "sub-GCN", "trained", *most), memory)
-    title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
-    _table(title, (*first, "rounds", "moves", *_TIMES), time)
 
 
 def _batches(sampler: Mapping[str, Any] | None) -> str:
@@ -142,32 +170,33 @@ def _first_try(narrow: "Option", wide: "Option", hidden: Sequence[int]) -> str:
     from gistgnn.fit.budget import NARROWEST, even_parts
 
     widths = " ".join(f"{min(width, NARROWEST)}" for width in hidden)
-    said, epoch = f"try a narrow model first: --hidden {widths} --sub-gcns 1", _TIMES.index("epoch")
-    own, other = _times(narrow.seconds)[epoch], _times(wide.seconds)[epoch]
-    said += f", {own} an epoch; the wide one with m = {wide.sub_gcns} takes {other}" if own else ""
-    budget = "\nin a given time: --budget TIME trains a narrow part, and copies it into the wide model"
-    return f"{said}{budget if len(even_parts(hidden)) > 1 else ''}"
+    said = f"try a narrow model first: --hidden {widths} --sub-gcns 1"
+    if narrow.seconds and wide.seconds:
+        epoch, other = _time(narrow.seconds["epoch"]), _time(wide.seconds["epoch"])
+        said += f", {epoch} an epoch; the wide one with m = {wide.sub_gcns} takes {other}"
+    if len(even_parts(hidden)) > 1:
+        said += "\nin a given time: --budget TIME trains a narrow part, and copies it into the wide model"
+    return said
 
 
-def _times(seconds: Mapping[str, float] | None) -> list[str]:
-    """Format estimates with two digits at most; what is not estimated is left empty."""
-    known = [(seconds or {}).get(name) for name in _TIMES]
-    return ["" if s is None else rough_duration(s) if s >= 99.5 else duration(float(f"{s:.2g}")) for s in known]
+def _times(seconds: Mapping[str, float]) -> list[str]:
+    return [_time(seconds[name]) for name in _TIMES]
 
 
-def _held(planned: "Option", *sizes: int) -> list[str]:
-    """Return whether it fits, some sizes, and the most that memory, the disk and the host's memory hold."""
-    peaks = (*sizes, planned.memory, planned.peaks["disk"], planned.machine)
-    return ["fits" if planned.fits else "too large", *map(size, peaks)]
+def _time(seconds: float) -> str:
+    """Format an estimate with two digits at most."""
+    return rough_duration(seconds) if seconds >= 99.5 else duration(float(f"{seconds:.2g}"))
 
 
-def _most(plan: "Plan") -> tuple[str, ...]:
-    """The columns of peaks; what several ranks hold of the host's memory together is one more."""
-    return ("peak", "disk", *([f"{plan.resources.local} ranks"] * (plan.resources.local > 1)))
+def _held(option: "Option") -> list[str]:
+    """Return whether it fits, the sizes of its parts, and the most that every place holds."""
+    parts = (option.slice, option.training, option.activations, option.evaluation)
+    peaks = (option.memory, option.peaks["disk"], option.machine)
+    return ["fits" if option.fits else "too large", *map(size, (*parts, *peaks))]
 
 
-def _table(title: str, columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> None:
+def _table(title: str, columns: tuple[str, ...], rows: Iterable[Sequence[str]]) -> None:
     from gistgnn.utils.console import print_table
 
     print()
-    print_table(title, columns, [list(row)[: len(columns)] for row in rows], left=["store"])
+    print_table(title, columns, [list(row[: len(columns)]) for row in rows], left=["store"])

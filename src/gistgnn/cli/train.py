@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
@@ -105,13 +104,12 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     callbacks, settings = list[Any](), plain(config.as_dict())
     ranks.lead(lambda: callbacks.extend(start_logger(name, out, settings, folder) for name in args.log))
     stop = folder.enter_context(stopping(args.grace))
-    split = "" if args.budget or args.phases else f", m = {config.sub_gcns}"
+    split = "" if args.budget else f", m = {config.sub_gcns}"
     if split and args.sub_gcns is None and config.sub_gcns == 1:
         split += " (ordinary training; --sub-gcns splits the layers)"
     split += f", parameters in {PLACES[config.store]}"
     said = f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to {out}"
-    prepared = SimpleNamespace(on_fit_begin=lambda run: say(said))  # nothing is refused any more
-    callbacks += [prepared, InterruptWhen(stop)]
+    callbacks += [_SayOnce(said), InterruptWhen(stop)]
     hooks |= {"callbacks": callbacks, "progress": first}
     try:
         result, diverged = _fit(config, gist, graph, max_seconds=args.max_seconds, **hooks)
@@ -132,6 +130,18 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
+
+
+class _SayOnce:
+    """A callback that says what is about to be trained, when nothing is refused any more."""
+
+    def __init__(self, said: str) -> None:
+        self._said: str | None = said
+
+    def on_fit_begin(self, run: Any) -> None:
+        if self._said is not None:  # a run may train several narrow models
+            say(self._said)
+        self._said = None
 
 
 def _further_settings(config: RunConfig) -> dict[str, Any]:

@@ -4,11 +4,13 @@ The options of the model and of training follow from the fields of `ModelConfig`
 """
 
 import argparse
+import json
 import logging
 import os
 import time
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import UNSPLIT
@@ -26,7 +28,7 @@ from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
-from gistgnn.settings import LONGEST_ROUND, LR, SHORTEST_ROUND, Phase, Training
+from gistgnn.settings import LONGEST_ROUND, LR, SHORTEST_ROUND, Training
 from gistgnn.theta.registry import SHARDED, STORES
 from gistgnn.training.names import CLASS_LOSSES, NAMES
 from gistgnn.utils.checks import described
@@ -50,7 +52,7 @@ def known_model(text: str) -> str:
 
 # Where the command line differs from the field, or chooses the value unless it is given.
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "epochs": dict(shown=f"{EPOCHS} for each sub-GCN; the phases'"),
+    "epochs": dict(shown=f"{EPOCHS} for each sub-GCN"),
     "local_steps": dict(shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"),
     "lr": dict(shown=f"{LR:g}"),
     "dropout": dict(default=None, shown=f"{DROPOUT:g}"),
@@ -66,11 +68,6 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     "class_weights": dict(nargs="+"),
     "metric": dict(shown="accuracy, or f1_micro with several labels"),
 }
-
-_PHASES = (
-    "a run in phases with different m: sub-GCNs and epochs, then what differs from the other options: copies (one "
-    "sub-GCN trains for all; copies=P: P do), lr=X, schedule=S, redraw=K; such as 8:20,copies 8:40 1:2,lr=0.0003"
-)
 
 # The settings of samplers, whose modules import torch. Several samplers may have a setting of the same name.
 _DRAWS = "output nodes of a batch (default: 512); saint-*: draws (default: 6000, 4000, 2000)"
@@ -103,11 +100,10 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
         of_gist.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
     else:
         add(of_gist, RunConfig, "sub_gcns", "method")
-    rounds = ("local_steps", "epochs", "training", "redraw_every", "cross_weights", "optimizer_state")
+    rounds = ("local_steps", "epochs", "training", "optimizer_state")
     add(of_gist, RunConfig.training, *rounds)
-    text = "for the run, such as 10min: m, phases and schedule are chosen by measuring steps"
+    text = "for the run, such as 10min: a narrow model is chosen by short trials, trained, and made as wide"
     of_gist.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
-    of_gist.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=_PHASES)
     add(of_gist, RunConfig, "partitioned", "runner", *(() if several else ("store", "share", "store_precision")))
     batches = group("batches")
     text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
@@ -128,32 +124,13 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     options.add_evaluation_options(parser, default="auto")
 
 
-def parse_phase(text: str) -> Phase:
-    """Return the phase that a value of --phases describes: M:EPOCHS[,copies[=P]][,lr=X][,schedule=S][,redraw=K]."""
-    numbers, *more = text.split(",")
-    kinds: dict[str, Any] = {"lr": float, "schedule": str, "redraw_every": int}
-    kinds["copies"] = lambda value: int(value) if value else True
-    try:
-        m, epochs = numbers.split(":")
-        given = (each.replace("redraw=", "redraw_every=").partition("=") for each in more)
-        return Phase(int(m), float(epochs), **{name: kinds[name](value) for name, _, value in given})
-    except InputError as error:
-        raise argparse.ArgumentTypeError(f"'{text}': {error}") from None
-    except (ValueError, KeyError):
-        expected = "M:EPOCHS, then copies, lr=X, schedule=S or redraw=K after commas, such as 8:20,copies"
-        raise argparse.ArgumentTypeError(f"'{text}' is not a phase: expected {expected}") from None
-
-
 def given_sub_gcns(args: argparse.Namespace) -> int | None:
-    """Return m: the option's, or the largest of the phases; the ranks where a budget chooses it; None: not given."""
-    if not (args.budget or args.phases):
+    """Return m of the options; the ranks where a budget chooses it; None: it is not given."""
+    if not args.budget:
         return None if args.sub_gcns is None else int(args.sub_gcns)
     if args.sub_gcns is not None:
-        there, advice = ("a budget is given, which chooses m", "leave one out")
-        if args.phases:
-            there, advice = ("phases are given, which say their m", "leave --sub-gcns out")
-        raise InputError(f"sub_gcns is {args.sub_gcns}, but {there}: {advice}")
-    return world_size() if args.budget else max(phase.sub_gcns for phase in args.phases)
+        raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")
+    return world_size()
 
 
 def title_of(args: argparse.Namespace) -> str:
@@ -236,11 +213,29 @@ def _model(args: argparse.Namespace, sub_gcns: int) -> ModelConfig:
         raise InputError(f"{name} is given, but the model is {args.model}: add --model gat or gatv2")
     # Merged blocks that have not learned together need the norm: GCNs without it lose up to 15 points.
     normed = args.model in ("graphsage", "gin") or (args.model == "gcn" and sub_gcns > 1)
-    norm = args.norm or ("layer" if normed else ModelConfig.norm)
+    begun_with = _model_of_run(getattr(args, "init", None))
+    norm = args.norm or begun_with.get("norm") or ("layer" if normed else ModelConfig.norm)
+    for name, value in (("norm", norm), ("activation", args.activation)):  # no tensor says which one a model has
+        if begun_with.get(name, value) != value:
+            had = f"the model of --init {args.init} has {begun_with[name]}"
+            raise InputError(f"{name} is {value}, but {had}: give --{name} {begun_with[name]}")
     heads = ModelConfig.heads if args.heads is None else args.heads
     dropout = DROPOUT if args.dropout is None else args.dropout
     more = args.activation, args.attention_dropout
     return ModelConfig(args.model, tuple(args.hidden), dropout, norm, heads, *more)
+
+
+def _model_of_run(folder: str | None) -> dict[str, Any]:
+    """Return the settings of one of our models that a run has trained; none where they cannot be read."""
+    if folder is None:
+        return {}
+    try:
+        model = json.loads((Path(folder) / "result.json").read_bytes())["config"]["model"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # which is refused when the model is read
+    if not isinstance(model, dict) or ":" in str(model.get("name")) or model.get("own"):
+        return {}
+    return {"norm": model.get("norm"), "activation": model.get("activation", "relu")}
 
 
 def _sampler(args: argparse.Namespace) -> "Sampling | None":

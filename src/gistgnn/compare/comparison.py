@@ -36,7 +36,7 @@ _NOT_NAMED = ("seed", "device", "evaluation", "store", "store_precision", "runne
 class Row:
     """One method with one m, over all seeds. Tuples hold one value per seed."""
 
-    method: str  # "gist", "phases", "budget", or one of `gistgnn.baselines`
+    method: str  # "gist", "budget", or one of `gistgnn.baselines`
     sub_gcns: int  # m, or the number of workers or members
     score: tuple[float, ...]  # in percent, at the best validation score; 0: diverged before the first score
     seconds: tuple[float, ...]  # training time, without evaluation

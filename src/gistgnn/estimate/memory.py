@@ -3,12 +3,12 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from gistgnn.accounting.costs import free_disk
-from gistgnn.estimate.shapes import PhaseShape, RunShape
+from gistgnn.estimate.shapes import RunShape
 from gistgnn.evaluation.budget import Budget, GraphShape, LayerCosts, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.inference import nodes_at_once
 from gistgnn.nn.gnn import as_gnn, row_wise
@@ -26,6 +26,14 @@ _WAITING = 2  # batches, or slices, that a thread prepares while a step runs
 _SCORED = 100  # bytes of a node while its prediction is compared with its label
 _PYG = 25 * 2**20  # bytes of PyG's code, which reads a data set
 
+STAGES = {
+    "loading": "while it reads the graph",
+    "training": "while it trains",
+    "evaluation": "while it is scored",
+    "saving": "while it is saved",
+}
+"""What a run does when it may hold most, in the words of messages."""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -41,20 +49,40 @@ class Resources:
 
     @classmethod
     def here(
-        cls, device: str, out: Path | None = None, memory: int | None = None, ranks: int = 1, local: int = 1,
-        *, started: bool = True,
-    ) -> "Resources":  # fmt: skip
-        """Return what this process can have now for a run in ``out``, with ``memory`` in place of what is free."""
-        # `started`: the other ranks run already, so what they hold is no longer free.
-        held, disk, where = held_bytes(), free_disk((out or Path()) / THETA), torch.device(device)
-        base, free, limit = held + _LOADED, available_bytes(torch.device("cpu")), limit_in_force()
+        cls,
+        device: str,
+        out: Path | None = None,
+        memory: int | None = None,
+        ranks: int = 1,
+        local: int = 1,
+        *,
+        started: bool = True,
+    ) -> "Resources":
+        """Return what this process can have now.
+
+        Args:
+            device: where the run trains.
+            out: its folder. Defaults to the one that the process is in.
+            memory: bytes of the device that it may take, in place of what is free.
+            ranks, local: see the fields.
+            started: the other ranks run already, so what they hold is no longer free.
+        """
+        where = torch.device(device)
+        held = held_bytes()
+        base = held + _LOADED
+        disk = free_disk((out or Path()) / THETA)
+        free = available_bytes(torch.device("cpu"))
+        limit = limit_in_force()
         host = free // local + held if started else (free + held) // local
-        if where.type != "cuda":
-            # Asking for more lifts no limit of the system; a plan without a run may be for another machine.
-            capped = memory is None or (started and limit is not None and memory > host)
-            return cls(host if capped else memory or host, None, disk, base, ranks, local, limit if capped else None)
-        gpu = available_bytes(where) // (1 if where.index is None else local)  # a GPU with a number serves all of them
-        return cls(host, memory or gpu, disk, base, ranks, local, limit)
+        if where.type == "cuda":
+            sharing = 1 if where.index is None else local  # a GPU with a number serves all of them
+            gpu = memory or available_bytes(where) // sharing
+            return cls(host, gpu, disk, base, ranks, local, limit)
+        # Asking for more lifts no limit of the system; a plan without a run may be for another machine.
+        is_beyond_limit = memory is not None and started and limit is not None and memory > host
+        if memory is None or is_beyond_limit:
+            return cls(host, None, disk, base, ranks, local, limit)
+        return cls(memory or host, None, disk, base, ranks, local)
 
     @property
     def host_limit(self) -> str:
@@ -68,152 +96,235 @@ class Resources:
 
     @property
     def limits(self) -> dict[str, int]:
-        return {"cpu": self.host, DISK: self.disk} | ({} if self.gpu is None else {"cuda": self.gpu})
+        """What every place may hold."""
+        limits = {"cpu": self.host, DISK: self.disk}
+        if self.gpu is not None:
+            limits["cuda"] = self.gpu
+        return limits
+
+
+class Scoring(NamedTuple):
+    """How the model is evaluated."""
+
+    method: str  # "whole", "layers" or "parts"
+    memory: int  # bytes on the device, beyond what stays
+    files: int = 0  # bytes of temporary files
 
 
 class Memory:
-    """What a phase of a run takes with Θ in one store, in bytes; ``stage`` is where the device holds most."""
+    """What a run takes with Θ in one store, in bytes.
 
-    def __init__(self, run: RunShape, phase: PhaseShape, store: str, resources: Resources) -> None:
-        self.run, self.phase, self.resources, self.store = run, phase, resources, store
-        self._device, self._streams = resources.device, STORES[store].streams
-        self.home = {"device": self._device, "host": "cpu"}.get(STORES[store].holds, DISK)  # the place of Θ
-        half = self.home == DISK and run.config.store_precision == "bf16"
-        self._theta = run.theta // 2 if half else run.theta
-        self._rows = resources.ranks if run.config.share == "rows" else 1  # shares of Θ
-        self._shares = 1 if self.home == DISK else self._rows  # files of all ranks may lie on one disk
-        several, runner = phase.trained > 1 and run.shares_batches, run.config.runner
-        on_gpu = self._device == "cuda" and not self._streams
-        gnn = as_gnn(phase.narrow)
-        # Steps that are recorded keep their memory until the run ends; also those of a single sub-GCN are recorded.
-        records = on_gpu and run.shares_batches and runner != "in-turn"
-        records = records and gnn is not None and gnn.norm in ("none", "layer")
-        self.fused = records or (several and (runner == "fused" or (runner == "auto" and on_gpu)))
-        # Whether all sub-GCNs take a step on a batch before the next batch.
-        self.together = self.fused or (several and runner == "auto" and not self._streams)
+    Args:
+        run: its sizes.
+        store: where Θ lies.
+        resources: what the run may take.
+
+    Attributes:
+        home: the place of Θ: "cpu", "cuda" or "disk".
+        fused: all sub-GCNs take a step in one pass.
+        activations: what a step takes beyond what stays; of all sub-GCNs where they are fused.
+        scoring: how the model is evaluated.
+        peaks: the most that every place holds.
+        stage: what the run does when the device holds most, of `STAGES`.
+        lacking: the places that have too little.
+    """
+
+    def __init__(self, run: RunShape, store: str, resources: Resources) -> None:
+        self.run = run
+        self.store = store
+        self.resources = resources
+        self._device = resources.device
+        self._streams = STORES[store].streams
+        self.home = {"device": self._device, "host": "cpu"}.get(STORES[store].holds, DISK)
+        is_halved = self.home == DISK and run.config.store_precision == "bf16"
+        self._theta = run.theta // 2 if is_halved else run.theta
+        self._row_shares = resources.ranks if run.config.share == "rows" else 1
+        self._shares = 1 if self.home == DISK else self._row_shares  # ranks may have one disk
+
+        is_on_gpu = self._device == "cuda" and not self._streams
+        runner = run.config.runner
+        gnn = as_gnn(run.narrow)
+        can_be_recorded = gnn is not None and gnn.norm in ("none", "layer")
+        # Recorded steps keep their memory until the run ends, also those of a single sub-GCN.
+        is_recorded = is_on_gpu and run.shares_batches and runner != "in-turn" and can_be_recorded
+        can_be_fused = len(run.subs) > 1 and run.shares_batches
+        is_chosen = runner == "fused" or (runner == "auto" and is_on_gpu)
+        self.fused = is_recorded or (can_be_fused and is_chosen)
+        by_batch = can_be_fused and runner == "auto" and not self._streams
+        self._together = self.fused or by_batch  # all take a step on a batch before the next batch
+
+        self.activations = self._step()
         graph, loading = self._graph()
         held = graph + self._batches() + self._parameters()
-        # Of a step: the activations, or, if they take more, the two parameters that Adam makes for a while.
-        subs, matrix = range(phase.trained if self.fused else 1), max(p.numel() for p in phase.narrow.parameters())
-        self.activations = max(sum(run.activations(phase, sub) for sub in subs), 8 * matrix * len(subs))
-        recorded = Counter({self._device: self.activations * records})
-        self.method = run.config.evaluation.method
-        self.evaluation, files = self._evaluation(held + recorded)
-        moved = run.theta if self._streams and self._device == "cuda" else 0  # the model, which is scored there
+        recorded = Counter({self._device: self.activations if is_recorded else 0})
+        self.scoring = self._scoring(held + recorded)
+        scored = self.scoring.memory
+        if self._streams and self._device == "cuda":
+            scored += run.theta  # the model, which is scored there
+        evaluated = Counter({self._device: scored, DISK: self.scoring.files})
         stages = {
             "loading": graph + Counter({self._device: loading}),
             "training": held + Counter({self._device: self.activations}),
-            "evaluation": held + recorded + Counter({self._device: self.evaluation + moved, DISK: files}),
+            "evaluation": held + recorded + evaluated,
             "saving": held + Counter({self.home: self._theta // self._shares}),
         }
         self.stage = max(stages, key=lambda stage: stages[stage][self._device])
-        most = {place: max(each[place] for each in stages.values()) for place in resources.limits}
-        self.peaks = {**most, "cpu": most["cpu"] + resources.base}
-        self.lacking = tuple(place for place, limit in resources.limits.items() if self.peaks[place] > limit)
+        limits = resources.limits
+        self.peaks = {place: max(each[place] for each in stages.values()) for place in limits}
+        self.peaks["cpu"] += resources.base
+        self.lacking = tuple(place for place in limits if self.peaks[place] > limits[place])
+
+    def _step(self) -> int:
+        """Return what a step takes for a while.
+
+        These are the activations or, if they take more, two parameters that Adam makes.
+        """
+        run = self.run
+        stepping = run.subs if self.fused else run.subs[:1]
+        activations = sum(run.activations(sub) for sub in stepping)
+        largest = max(parameter.numel() for parameter in run.narrow.parameters())
+        return max(activations, 8 * largest * len(stepping))
 
     def _graph(self) -> tuple[Held, int]:
         """Return what the graph takes, and the bytes that reading it takes for a while."""
         run, sizes = self.run, self.run.sizes
         if sizes.stored:
-            sample = 8 * sizes.features * min(sizes.nodes, 2**17)
-            scaled = (8 * sizes.train + 24 * sizes.features * min(sizes.train, 2**16)) * run.standardised
-            return Counter({"cpu": 3 * sizes.nodes + 16 * sizes.train}), max(sample, scaled)
-        x, edges = 4 * sizes.nodes * sizes.features, 4 * (sizes.nodes + sizes.edges)
+            held = Counter({"cpu": 3 * sizes.nodes + 16 * sizes.train})
+            loading = 8 * sizes.features * min(sizes.nodes, 2**17)
+            if run.standardised:
+                scaled = 8 * sizes.train + 24 * sizes.features * min(sizes.train, 2**16)
+                loading = max(loading, scaled)
+            return held, loading
+        x = 4 * sizes.nodes * sizes.features
+        edges = 4 * (sizes.nodes + sizes.edges)
         labels = 4 * sizes.nodes * sizes.classes if sizes.multi_label else 8 * sizes.nodes
         graph = x + edges + labels + 3 * sizes.nodes
-        held = Counter({"cpu": graph}) | Counter({self._device: graph})
+        held = Counter({"cpu": graph, self._device: graph})
         if sizes.reader == "pyg":  # the arrays that it has parsed, which Python frees late
             held["cpu"] += _PYG + x + edges
-        return held, x * run.standardised
+        return held, x if run.standardised else 0
 
     def _batches(self) -> Held:
         """Return what the sampler, the operators and the batches that wait take."""
-        run, seen, sampler, batch = self.run, self.run.seen, self.run.config.sampler, self.run.expected
-        sizes, features, own = run.sizes, run.sizes.features, run.factors
+        run, seen, batch, own = self.run, self.run.seen, self.run.expected, self.run.factors
+        features = run.sizes.features
         product = round(4 * own.product * features)  # of each node, for Ā x
-        held, host = 0, 0
+        held = 0
         if run.sparse:  # their entries, by row and by column
-            held += round(16 * sizes.nonzero * sizes.nodes * features)
+            held += round(16 * run.sizes.nonzero * run.sizes.nodes * features)
         if run.config.inductive:
             held += 16 * seen.edges + 4 * seen.nodes * features
-        if sampler is None:
-            return Counter({self._device: held + own.entry * (seen.edges + seen.nodes) + product * seen.nodes})
-        if not seen.stored:  # a copy of the graph in another order, or its edges by target
-            held += 0 if batch.sampled else (4 * features + 24) * seen.nodes
+        if run.config.sampler is None:
+            held += own.entry * (seen.edges + seen.nodes) + product * seen.nodes
+            return Counter({self._device: held})
+        host = 0
+        if not seen.stored:
             host = 5 * seen.edges + 4 * seen.nodes
-            if self._device == "cuda" and not batch.sampled:  # the edges, of which batches are made
+            if not batch.sampled:  # a copy of the graph in another order, or its edges by target
+                held += (4 * features + 24) * seen.nodes
+            if not batch.sampled and self._device == "cuda":  # the edges of which batches are made
                 held += 4 * seen.edges + 8 * seen.nodes
+            if batch.precomputed and own.product:
+                held += 4 * features * seen.nodes
         elif batch.sampled:
             host = seen.edges + 8 * seen.nodes
-        if batch.precomputed and not seen.stored and own.product:
-            held += 4 * features * seen.nodes
-        nodes, edges = batch.nodes[0], sum(batch.edges)
-        held += (_WAITING + 1) * (nodes * 4 * features * (1 + batch.precomputed) + 4 * edges)
-        return Counter({self._device: held + own.entry * (edges + nodes)}) + Counter({"cpu": host})
+        nodes = batch.nodes[0]
+        edges = sum(batch.edges)
+        matrices = 2 if batch.precomputed else 1  # of features
+        held += (_WAITING + 1) * (nodes * 4 * features * matrices + 4 * edges)
+        held += own.entry * (edges + nodes)
+        return Counter({self._device: held}) + Counter({"cpu": host})
 
     def _parameters(self) -> Held:
-        """Return what Θ, the best Θ, moments, the model that is scored and the sub-GCNs with gradients take."""
-        phase, ranks, rows = self.phase, self.resources.ranks, self._rows
-        moments = 4 * self.run.full * phase.moments * (sum(phase.carried) > 0)
+        """Return what Θ, the best Θ, moments, the scored model and training sub-GCNs take."""
+        run, ranks = self.run, self.resources.ranks
+        own = run.subs[::ranks]  # of the first rank
+        slices = [sub.slice for sub in own]
+        states = [4 * (1 + run.moments) * sub.parameters for sub in own]  # gradients and moments
+        carried = [sub.carried for sub in own]
+        moments = 4 * run.full * run.moments if any(sub.carried for sub in run.subs) else 0
         held = Counter({self.home: (2 * self._theta + moments) // self._shares})
-        slices, carried = phase.slices[: phase.trained : ranks], phase.carried[: phase.trained : ranks]
-        states = [4 * (1 + phase.moments) * count for count in phase.parameters[: phase.trained : ranks]]
         if self.fused:
             training = 2 * sum(slices) + sum(states) + sum(carried)
-        elif self.together:
+        elif self._together:
             training = sum(slices) + sum(states)
         elif self._streams:
             training = max(slices) + max(states)
             held["cpu"] += sum(slices[1 : 1 + _WAITING])
         else:
             training = sum(slices) + max(states) + sum(carried) - max(carried)
-        held[self._device] += training + (0 if self._streams else self.run.theta)
-        waiting = sum(phase.slices) + sum(phase.carried)  # trained slices wait where Θ is
-        own = waiting if self._streams else waiting - waiting // ranks
-        ahead = _WAITING * (max(phase.slices) + max(phase.carried)) if self._streams else waiting
-        taken = min(waiting // rows, ahead)
-        held[self.home] += own if rows == 1 else taken + 2 * waiting // rows  # taken, trained, and received
+        held[self._device] += training if self._streams else training + run.theta
+        held[self.home] += self._trained_slices()
         if self.home != DISK:
             held[DISK] += _CHECKPOINTS * (2 * self._theta + moments)
         return held
 
-    def _evaluation(self, held: Held) -> tuple[int, int]:
-        """Choose the evaluation as `Evaluation.prepare` does; return its bytes, in memory and in files."""
-        run, phase, sizes, limits = self.run, self.phase, self.run.sizes, self.resources.limits
+    def _trained_slices(self) -> int:
+        """Return the bytes of slices and moments that wait where Θ is until the round ends."""
+        subs, ranks, rows = self.run.subs, self.resources.ranks, self._row_shares
+        waiting = sum(sub.slice + sub.carried for sub in subs)
+        if rows == 1:
+            return waiting if self._streams else waiting - waiting // ranks
+        taken = waiting // rows
+        if self._streams:
+            largest = max(sub.slice for sub in subs) + max(sub.carried for sub in subs)
+            taken = min(taken, _WAITING * largest)
+        return taken + 2 * waiting // rows  # taken, trained, and received
+
+    def _scoring(self, held: Held) -> Scoring:
+        """Choose the evaluation as `Evaluation.prepare` does.
+
+        Args:
+            held: what stays meanwhile.
+        """
+        run, sizes, limits = self.run, self.run.sizes, self.resources.limits
         wanted, stored = run.config.evaluation, bool(sizes.stored)
-        model = phase.narrow if phase.first.copies == 1 else run.model
-        gnn = row_wise(model)
-        shape = GraphShape(sizes.nodes, sizes.edges, sizes.features, sparse=run.sparse, stored=stored)
-        scored = sizes.nodes - sizes.train if sizes.scored is None else sizes.scored
-        scores = _SCORED * (scored if stored else sizes.nodes)
+        gnn = row_wise(run.model)
+        graph = sizes.nodes, sizes.edges, sizes.features
+        shape = GraphShape(*graph, sparse=run.sparse, stored=stored)
+        scored = sizes.nodes
+        if stored:
+            scored = sizes.nodes - sizes.train if sizes.scored is None else sizes.scored
+        scores = _SCORED * scored
+        least = 0
+        if gnn is not None:
+            least = max(LayerCosts(gnn, shape, cached).least for cached in (0, 2**62))
+        left = [limits["cpu"] - held["cpu"] - self.resources.base]
+        if self._device != "cpu":
+            left.append(limits[self._device] - held[self._device])
         # Where less is left than the least, the run does not fit.
-        least = max(LayerCosts(gnn, shape, cached).least for cached in (0, 2**62)) if gnn else 0
-        places = dict.fromkeys(("cpu", self._device))
-        left = [limits[place] - held[place] - self.resources.base * (place == "cpu") for place in places]
         budget = Budget(*(wanted.memory or max(room // 2, least) for room in left))
         if wanted.parts is not None:
-            return scores + self._parts(model, shape, budget, left[-1]), 0
-        fits = gnn and not stored and self._whole(model, shape) <= budget.compute
-        if gnn is None or wanted.method == "whole" or (wanted.method == "auto" and fits):
-            self.method = "whole"
-            computed = run.config.sampler is None and not run.config.inductive  # by training
-            return scores + self._whole(model, replace(shape, computed=computed)), 0
-        self.method = "layers"
-        plan, costs = plan_layers(gnn, shape, budget), LayerCosts(gnn, shape, budget.compute // 4)
+            return Scoring(wanted.method, scores + self._parts(shape, budget, left[-1]))
+        is_whole = wanted.method == "whole" or gnn is None
+        if wanted.method == "auto" and not stored:
+            is_whole = is_whole or self._whole(shape) <= budget.compute
+        if gnn is None or is_whole:
+            by_training = run.config.sampler is None and not run.config.inductive
+            return Scoring("whole", scores + self._whole(replace(shape, computed=by_training)))
+        plan = plan_layers(gnn, shape, budget)
+        costs = LayerCosts(gnn, shape, budget.compute // 4)
         features = costs.column(plan.columns) if plan.in_file else costs.features(plan.columns)
         taken = max(costs.preparing, costs.resident + plan.work + features)
-        return scores + max(taken, 2 * least * (left[-1] < 2 * least and wanted.memory is None)), plan.disk
+        if wanted.memory is None and left[-1] < 2 * least:
+            taken = max(taken, 2 * least)
+        return Scoring("layers", scores + taken, plan.disk)
 
-    def _parts(self, model: nn.Module, shape: GraphShape, budget: Budget, left: int) -> int:
-        """Return what an evaluation of parts of the graph takes: some at once, and all batches where they fit."""
-        parts, sample = self.run.config.evaluation.parts or 1, self.run.config.evaluation.sample
-        nodes = max(min(nodes_at_once(model, shape, budget), shape.nodes), -(-shape.nodes // parts))
+    def _parts(self, shape: GraphShape, budget: Budget, left: int) -> int:
+        """Return what an evaluation by parts takes: some at once, and all batches if they fit."""
+        wanted = self.run.config.evaluation
+        parts = wanted.parts or 1
+        at_once = min(nodes_at_once(self.run.model, shape, budget), shape.nodes)
+        nodes = max(at_once, -(-shape.nodes // parts))
         part = replace(shape, nodes=nodes, edges=shape.edges * nodes // shape.nodes, stored=False)
-        kept = (sample or parts) * (8 * shape.nodes * shape.features + 40 * shape.edges) // parts
-        return self._whole(model, part) + kept * (kept < left // 4)
+        batches = 8 * shape.nodes * shape.features + 40 * shape.edges  # of all parts
+        kept = (wanted.sample or parts) * batches // parts
+        return self._whole(part) + (kept if kept < left // 4 else 0)
 
-    def _whole(self, model: nn.Module, shape: GraphShape) -> int:
-        """Return what a pass takes; of a user's own model as three hidden layers of all sub-GCNs."""
-        if gnn := as_gnn(model):
+    def _whole(self, shape: GraphShape) -> int:
+        """Return what a pass takes; a user's own model counts as three hidden layers."""
+        gnn = as_gnn(self.run.model)
+        if gnn is not None:
             return whole_graph_bytes(gnn, shape)
-        return 12 * shape.nodes * max(map(max, self.phase.hidden)) * len(self.phase.slices)
+        widest = max(max(sub.hidden) for sub in self.run.subs)
+        return 12 * shape.nodes * widest * len(self.run.subs)

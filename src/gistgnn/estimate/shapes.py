@@ -1,9 +1,7 @@
-"""What a run trains, by sizes alone: its phases, their sub-GCNs, and the batches that these see."""
+"""What a run trains, by sizes alone: its sub-GCNs, its rounds, and the batches that they see."""
 
-import itertools
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
 from typing import NamedTuple
 
 from torch import nn
@@ -13,7 +11,7 @@ from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import chosen_sampling, expected_batch
 from gistgnn.sampling.batch import SPARSE_BELOW
-from gistgnn.schedule import RoundPlan, Schedule, check_phases
+from gistgnn.schedule import Schedule
 
 
 class Factors(NamedTuple):
@@ -37,93 +35,136 @@ FACTORS = {
 """By the model's name. A model of the user's own counts as a GCN."""
 
 
-class PhaseShape(NamedTuple):
-    """A phase of a run; a run without phases has one."""
+class SubShape(NamedTuple):
+    """The sizes of one sub-GCN."""
 
-    number: int  # from 1
-    first: RoundPlan  # of its first round
-    rounds: range
-    epochs: float
-    evaluations: int
-    slices: list[int]  # bytes of every sub-GCN's parameters and buffers
-    parameters: list[int]  # how many numbers they have
-    hidden: list[tuple[int, ...]]  # features of their hidden layers
-    narrow: nn.Module  # the first sub-GCN, without values
-    trained: int  # how many sub-GCNs train: one where the others are copies of it
-    moments: int  # of each parameter that the optimiser keeps
-    carried: list[int]  # bytes of every sub-GCN's moments that stay with Θ
+    slice: int  # bytes of its parameters and buffers
+    parameters: int  # how many numbers are trained
+    hidden: tuple[int, ...]  # features of its hidden layers
+    carried: int  # bytes of its moments that stay with Θ between rounds
 
 
 class RunShape:
-    """A run of the method "gist" on a graph of given sizes; an m, phase or setting out of range is an InputError.
+    """A run of the method "gist" on a graph of given sizes.
 
-    `other`: the same run with another m, whose model has been checked already.
+    Args:
+        config: the run.
+        sizes: of the graph.
+        other: the same run with another m, whose model has been checked already.
+
+    Attributes:
+        config: the run, with the sampler that it takes.
+        theta: bytes of Θ.
+        model: the full model, without values.
+        full: how many numbers the full model trains.
+        hidden: features of its hidden layers.
+        subs: the sub-GCNs of the first round.
+        moments: how many the optimiser keeps of each parameter.
+        schedule: the rounds.
+        evaluations: how often the model is scored.
+        seen: the graph that is trained on.
+        expected: the batch of a step.
+        factors: of this kind of model.
+        standardised: the features are scaled.
+        sparse: the features are multiplied as a sparse matrix.
+        shares_batches: all sub-GCNs see the same batches.
+
+    Raises:
+        InputError: an m or a setting is out of range.
     """
 
     def __init__(self, config: RunConfig, sizes: GraphSizes, other: "RunShape | None" = None) -> None:
         config = replace(config, sampler=chosen_sampling(config.sampler, sizes.nodes))
-        self.config, self.sizes = config, sizes
+        self.config = config
+        self.sizes = sizes
         if other is None:
             alike = replace(config, store="memory", share="whole", store_precision="float32", device="cpu")
             self._gist = alike.trainer(sizes.features, sizes.classes)
         else:
             self._gist = copy(other._gist)
             self._gist.partition = other._gist.partition.split_into(config.sub_gcns)
-        gist = self._gist
-        self._spec = spec = gist._full_spec
-        self.theta, self.model = theta_bytes(spec), spec.on_meta()
-        self.full = _count(self.model)  # numbers in all parameters
-        self.seen = sizes.training() if config.inductive else sizes  # by training
-        self.expected = expected_batch(config.sampler, self.seen, config.model.layers)
+        self._spec = self._gist.full_spec
+        self.theta = theta_bytes(self._spec)
+        self.model = self._spec.on_meta()
+        self.full = _count(self.model)
         self.factors = FACTORS.get(config.model.name, FACTORS["gcn"])
-        self.heads = config.model.heads if self.factors.attending else 0  # 0: the model does not attend
-        self.hidden = tuple(max(self.heads, 1) * width for width in config.model.hidden)
-        self.standardised = sizes.nonzero >= SPARSE_BELOW if config.standardise is None else config.standardise
-        self.sparse = sizes.nonzero < SPARSE_BELOW and not self.standardised  # features are multiplied as such a matrix
-        independent = config.sampler is not None and config.sampler.batches == "independent"
-        self.shares_batches = not independent and gist.input_axis is None  # all sub-GCNs see the same batches
-        check_phases(config.training.phases, gist.partition)
-        counted = (spec, gist.partition, sizes, config.sampler, config.evaluation)
-        operations = Operations(*counted, inductive=config.inductive)
-        self.schedule = Schedule(config.training, self.expected.steps, gist.workers, operations)
+        self._heads = config.model.heads if self.factors.attending else 0  # 0: it does not attend
+        self.hidden = self._features(config.model.hidden)
 
-    @cached_property
-    def phases(self) -> list[PhaseShape]:
-        epochs = [phase.epochs for phase in self.config.training.phases] or [self.config.training.all_epochs]
-        return [self._phase(*each) for each in zip(itertools.count(1), self.schedule.phases, epochs)]
+        self.seen = sizes.training() if config.inductive else sizes
+        self.expected = expected_batch(config.sampler, self.seen, config.model.layers)
+        is_dense = sizes.nonzero >= SPARSE_BELOW
+        self.standardised = is_dense if config.standardise is None else config.standardise
+        self.sparse = not is_dense and not self.standardised
+        has_own_batches = config.sampler is not None and config.sampler.batches == "independent"
+        self.shares_batches = not has_own_batches and self._gist.input_axis is None
 
-    def activations(self, phase: PhaseShape, sub: int = 0) -> int:
-        """Bytes that a step of a sub-GCN holds, beside parameters: features for the gradient, and the gradient."""
+        self.moments = moments_of(config.training)
+        self.subs = self._sub_shapes()
+        self.schedule = self._make_schedule()
+        self.evaluations = -(-self.schedule.rounds // self.schedule.evaluate_every)
+
+    @property
+    def narrow(self) -> nn.Module:
+        """The first sub-GCN, without values."""
+        widths = self._gist.layout.widths(self._gist.partition.sizes(0)[0])
+        return replace(self._spec, widths=widths).on_meta()
+
+    def activations(self, sub: SubShape) -> int:
+        """Return the bytes that a step of a sub-GCN holds, beside its parameters.
+
+        These are the features that its gradient needs, and the gradient.
+        """
         # Layer l keeps a·n·d_l numbers; while the gradient passes it, it takes b·n·d_l more.
-        own, model, batch = self.factors, self.config.model, self.expected
-        kept, most = 0.0, 0.0
-        for layer, width in enumerate(phase.hidden[sub]):
-            nodes = batch.nodes[min(layer + 1, len(batch.nodes) - 1)] * width
-            kept += (own.kept + own.norm * (model.norm != "none")) * nodes
-            most = max(most, kept + own.passing * nodes)
-        edges = sum(batch.edges) if len(batch.edges) > 1 else batch.edges[0] * model.layers
-        attending = own.attending * self.heads * (edges + batch.nodes[0] * model.layers)
-        first = 0.0 if self.config.sampler is None or batch.precomputed else own.product * batch.nodes[0]
+        own = self.factors
+        batch = self.expected
+        layers = self.config.model.layers
+        each = own.kept
+        if self.config.model.norm != "none":
+            each += own.norm
+        kept = most = 0.0
+        for layer, width in enumerate(sub.hidden, start=1):
+            features = width * batch.nodes[min(layer, len(batch.nodes) - 1)]
+            kept += each * features
+            most = max(most, kept + own.passing * features)
+        edges = sum(batch.edges) if len(batch.edges) > 1 else layers * batch.edges[0]
+        attending = own.attending * self._heads * (edges + layers * batch.nodes[0])
+        product = 0.0
+        if self.config.sampler is not None and not batch.precomputed:
+            product = own.product * batch.nodes[0] * self.sizes.features
         outputs = 3 * batch.nodes[-1] * self.sizes.classes
-        return round(4 * (most + attending + first * self.sizes.features + outputs))
+        return round(4 * (most + attending + product + outputs))
 
-    def _phase(self, number: int, rounds: range, epochs: float) -> PhaseShape:
-        gist, first = self._gist, self.schedule.plan(rounds.start)
-        counts = gist._partition_of(first).sizes(first.draw)
-        widths = [gist.layout.widths(each) for each in counts]
-        models = {each: replace(self._spec, widths=each).on_meta() for each in {*widths}}
-        parameters = [_count(models[each]) for each in widths]
-        hidden = [tuple(max(self.heads, 1) * d for d in each[gist.input_axis is not None :]) for each in widths]
-        keeps = first.training.keeps_moments or len(counts) == 1
-        moments, every = moments_of(first.training), first.evaluate_every
-        # The phase ends with one.
-        evaluations = rounds.stop // every - rounds.start // every + bool(rounds.stop % every)
-        return PhaseShape(
-            number, first, rounds, epochs, evaluations, slice_bytes(self._spec, counts), parameters, hidden,
-            narrow=models[widths[0]], trained=first.copies or len(counts), moments=moments,
-            carried=[4 * keeps * moments * count for count in parameters],
-        )  # fmt: skip
+    def _sub_shapes(self) -> list[SubShape]:
+        gist = self._gist
+        counts = gist.partition.sizes(0)
+        widths = [gist.layout.widths(own) for own in counts]
+        numbers = {own: _count(replace(self._spec, widths=own).on_meta()) for own in set(widths)}
+        is_kept = self.config.training.keeps_moments or len(counts) == 1
+        first_hidden = 0 if gist.input_axis is None else 1
+        shapes = []
+        for own, held in zip(widths, slice_bytes(self._spec, counts), strict=True):
+            carried = 4 * self.moments * numbers[own] if is_kept else 0
+            hidden = self._features(own[first_hidden:])
+            shapes.append(SubShape(held, numbers[own], hidden, carried))
+        return shapes
+
+    def _make_schedule(self) -> Schedule:
+        config, gist = self.config, self._gist
+        operations = Operations(
+            self._spec,
+            gist.partition,
+            self.sizes,
+            config.sampler,
+            config.evaluation,
+            inductive=config.inductive,
+        )
+        return Schedule(config.training, self.expected.steps, gist.workers, operations)
+
+    def _features(self, widths: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the features of hidden layers by their widths, which are those of a head."""
+        return tuple(max(self._heads, 1) * width for width in widths)
 
 
 def _count(model: nn.Module) -> int:
-    return sum(each.numel() for each in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -3,18 +3,17 @@
 import logging
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from gistgnn.accounting.costs import SPARSE
 from gistgnn.estimate.memory import DISK, Memory
-from gistgnn.estimate.shapes import PhaseShape, RunShape
+from gistgnn.estimate.shapes import RunShape, SubShape
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling.clusters import METIS_INSIDE
-from gistgnn.settings import Phase
 
 # Multiply-adds of a forward pass of all sub-GCNs that is timed, at most. Fewer would give smaller tensors, which take
 # less time for each entry: glibc keeps the memory of tensors of up to 32 MiB, and caches are small.
@@ -25,6 +24,12 @@ _ROUNDS, _STEPS = 3, 5  # that are trained, with fewer steps where each takes lo
 _FILES = 1e9  # bytes a second of an ordinary disk, for Θ; it is not measured
 
 
+class _Seconds(NamedTuple):
+    step: float  # of all sub-GCNs
+    exchange: float  # taking all sub-GCNs out of Θ in memory, and merging them
+    evaluation: float
+
+
 class Speed:
     """How long the parts of a run take on this machine.
 
@@ -33,98 +38,147 @@ class Speed:
     """
 
     def __init__(self) -> None:
-        self._timed: dict[Any, tuple[float, float, float]] = {}
+        self._timed: dict[Any, _Seconds] = {}
 
     def seconds(self, memory: Memory, moved: int) -> dict[str, float]:
-        """Seconds by name: of a step, a round (which moves `moved` bytes), an epoch, an evaluation and the phase."""
-        run, phase = memory.run, memory.phase
-        steps, key = phase.first.steps, (len(phase.slices), phase.number, run.config.model.hidden)
+        """Return the seconds of a step, a round, an epoch, an evaluation, and the total of a run.
+
+        Args:
+            memory: what the run takes.
+            moved: bytes that a round moves from and to Θ.
+        """
+        run, schedule = memory.run, memory.run.schedule
+        m = len(run.subs)
+        key = m, run.config.model.hidden
         if key not in self._timed:
             self._timed[key] = _time(memory)
-        every, exchange, evaluation = self._timed[key]
-        exchange = moved / _FILES if memory.home == DISK else exchange
-        epoch = (steps.total * every + steps.total / steps.count * exchange) / phase.epochs
+        timed = self._timed[key]
+        exchange = moved / _FILES if memory.home == DISK else timed.exchange
+        steps_in_round = min(schedule.local_steps, schedule.steps)
+        rounds = schedule.steps / steps_in_round
+        training = schedule.steps * timed.step + rounds * exchange
         return {
-            "step": every if memory.fused else every / phase.trained,
-            "round": steps.count * every + exchange,
-            "epoch": epoch,
-            "evaluation": evaluation,
-            "phase": phase.epochs * epoch,
-            "total": phase.epochs * epoch + phase.evaluations * evaluation,
+            "step": timed.step if memory.fused else timed.step / m,
+            "round": steps_in_round * timed.step + exchange,
+            "epoch": training / run.config.training.all_epochs,
+            "evaluation": timed.evaluation,
+            "total": training + run.evaluations * timed.evaluation,
         }
 
 
-def _time(memory: Memory) -> tuple[float, float, float]:
-    """Return the seconds of a step of all sub-GCNs of a phase, of taking and merging them, and of an evaluation."""
-    run, phase, wanted = memory.run, memory.phase, memory.run.config.evaluation
-    nodes, edges, features = run.expected.nodes[0], max(run.expected.edges), min(run.sizes.features, _FEATURES)
+def _time(memory: Memory) -> _Seconds:
+    """Train some rounds like those of a run, perhaps smaller, and return what the run's take."""
+    run, wanted = memory.run, memory.run.config.evaluation
+    nodes = run.expected.nodes[0]
+    edges = max(run.expected.edges)
+    degree = edges / nodes
+    features = min(run.sizes.features, _FEATURES)
     sizes = replace(run.sizes, nodes=nodes, edges=round(edges), features=features, stored=0)
-    small = RunShape(_small(run.config, phase), sizes)
-    [timed] = small.phases
-    each = phase.trained * _trained(timed, 1, edges / nodes)  # multiply-adds of a node
-    held = 12 * features + small.activations(timed) * (phase.trained if memory.fused else 1) / nodes  # its bytes
-    device, operations = memory.resources.device, _OPERATIONS[memory.resources.device]
-    most = min(operations / each, min(_MEMORY, memory.resources.limits[device] // 4) / held)
-    count = min(max(round(most), _LEAST), nodes)
-    steps = min(max(round(operations / 4 / (each * count)), 1), _STEPS)
-    config = _small(run.config, phase, steps)
-    rounds = _train(config, replace(sizes, nodes=count, edges=round(edges * count / nodes)))
-    larger = edges / nodes * count
-    step = rounds["train"] / steps * _trained(phase, nodes, edges) / _trained(timed, count, larger)
-    exchange = (rounds["take"] + rounds["merge"]) * sum(phase.slices) / sum(timed.slices)
-    share = (wanted.sample or wanted.parts) / wanted.parts if wanted.parts else 1.0
-    inside = share * METIS_INSIDE if wanted.parts else 1.0  # edges between parts are left out
-    evaluation = rounds["evaluate"] * _scored(run, phase, share * run.sizes.nodes, inside * run.sizes.edges)
-    return step, exchange, evaluation / _scored(small, timed, count, larger)
+    small = RunShape(_small(run.config), sizes)
+    first, timed = run.subs[0], small.subs[0]
+
+    together = len(run.subs) if memory.fused else 1  # sub-GCNs whose activations there are at once
+    bytes_of_node = 12 * features + small.activations(timed) * together / nodes
+    operations_of_node = len(run.subs) * _trained(timed, 1, degree)
+    device = memory.resources.device
+    room = min(_MEMORY, memory.resources.limits[device] // 4)
+    most = min(_OPERATIONS[device] / operations_of_node, room / bytes_of_node)
+    count = min(max(round(most), _LEAST), nodes)  # nodes of the graph on which it trains
+    steps = round(_OPERATIONS[device] / 4 / (operations_of_node * count))
+    steps = min(max(steps, 1), _STEPS)
+    fewer = replace(sizes, nodes=count, edges=round(edges * count / nodes))
+    rounds = _train(_small(run.config, steps), fewer)
+
+    step = rounds["train"] / steps
+    step *= _trained(first, nodes, edges) / _trained(timed, count, degree * count)
+    exchange = rounds["take"] + rounds["merge"]
+    exchange *= _bytes_of_slices(run) / _bytes_of_slices(small)
+    share = inside = 1.0  # of the nodes and of the edges that an evaluation sees
+    if wanted.parts:
+        share = (wanted.sample or wanted.parts) / wanted.parts
+        inside = share * METIS_INSIDE  # edges between parts are left out
+    evaluation = rounds["evaluate"]
+    evaluation *= _scored(run, share * run.sizes.nodes, inside * run.sizes.edges)
+    evaluation /= _scored(small, count, degree * count)
+    return _Seconds(step, exchange, evaluation)
 
 
-def _trained(phase: PhaseShape, nodes: float, edges: float) -> float:
-    """Multiply-adds of a forward pass of a sub-GCN, where one of a sparse product counts as `SPARSE` dense ones."""
-    return nodes * phase.parameters[0] + SPARSE * edges * sum(phase.hidden[0])
+def _trained(sub: SubShape, nodes: float, edges: float) -> float:
+    """Return the multiply-adds of a forward pass of a sub-GCN.
+
+    One of a sparse product counts as `SPARSE` dense ones.
+    """
+    return nodes * sub.parameters + SPARSE * edges * sum(sub.hidden)
 
 
-def _scored(run: RunShape, phase: PhaseShape, nodes: float, edges: float) -> float:
-    """Multiply-adds of an evaluation: of the sub-GCNs that train in a phase of copies, otherwise of the full model."""
-    return (
-        phase.first.copies * _trained(phase, nodes, edges)
-        if phase.first.copies
-        else nodes * run.full + SPARSE * edges * sum(run.hidden)
-    )
+def _scored(run: RunShape, nodes: float, edges: float) -> float:
+    """Return the multiply-adds of an evaluation of the full model, counted in the same way."""
+    return nodes * run.full + SPARSE * edges * sum(run.hidden)
 
 
-def _small(config: RunConfig, phase: PhaseShape, steps: int = _STEPS) -> RunConfig:
-    """Return a run of rounds of some steps like those of a phase; its width is limited."""
-    m, epochs, copies = len(phase.slices), _ROUNDS * steps, phase.first.copies
+def _bytes_of_slices(run: RunShape) -> int:
+    return sum(sub.slice for sub in run.subs)
+
+
+def _small(config: RunConfig, steps: int = _STEPS) -> RunConfig:
+    """Return a run of rounds of some steps like those of another run; its width is limited."""
+    m = config.sub_gcns
     training = replace(
-        config.training, phases=(Phase(m, epochs, copies=copies),) if copies else (), epochs=epochs,
-        training="each", local_steps=steps, evaluate_every=1, budget=None, patience=None, loss=None, metric=None,
-        class_weights=None, label_smoothing=0.0,
-    )  # fmt: skip
-    hidden = tuple(min(width, max(_WIDEST // m, 1) * m) for width in config.model.hidden)
+        config.training,
+        epochs=_ROUNDS * steps,
+        training="each",
+        local_steps=steps,
+        evaluate_every=1,
+        budget=None,
+        patience=None,
+        loss=None,
+        metric=None,
+        class_weights=None,
+        label_smoothing=0.0,
+    )
+    widest = max(_WIDEST // m, 1) * m
+    hidden = tuple(min(width, widest) for width in config.model.hidden)
     return replace(
-        config, model=replace(config.model, hidden=hidden), sub_gcns=m, method="gist", training=training, sampler=None,
-        inductive=False, store="memory", store_precision="float32", evaluation=Evaluation("whole"),
-    )  # fmt: skip
+        config,
+        model=replace(config.model, hidden=hidden),
+        method="gist",
+        training=training,
+        sampler=None,
+        inductive=False,
+        store="memory",
+        store_precision="float32",
+        evaluation=Evaluation("whole"),
+    )
 
 
 def _train(config: RunConfig, sizes: GraphSizes) -> dict[str, float]:
     """Train on a random graph; return the mean seconds of every activity in the rounds after the first."""
-    rng, shape = torch.Generator().manual_seed(0), (sizes.nodes, sizes.features)
-    x = torch.randn(shape, generator=rng) * (torch.rand(shape, generator=rng) < sizes.nonzero)
-    y = torch.randint(max(sizes.classes, 1), (sizes.nodes,), generator=rng)
-    y = torch.nn.functional.one_hot(y, sizes.classes).float() if sizes.multi_label else y
-    edges, train = torch.randint(sizes.nodes, (2, sizes.edges), generator=rng), torch.arange(2, sizes.nodes)
-    graph = Graph.build(x, edges, y, train=train, val=[0], test=[1], num_classes=sizes.classes)
+    graph = _random_graph(sizes)
+    gist = config.trainer(sizes.features, sizes.classes)
     first: dict[str, float] = {}
 
     def on_round_end(run: Any, loss: float) -> None:
         if not first:
             first.update(run.progress.seconds)
 
-    gist, callbacks = config.trainer(sizes.features, sizes.classes), [SimpleNamespace(on_round_end=on_round_end)]
+    callback = SimpleNamespace(on_round_end=on_round_end)
     logging.disable(logging.WARNING)  # such as the note that most parameters are not trained
     try:
-        found = config.fit(gist, graph, progress=False, callbacks=callbacks).progress.seconds
+        result = config.fit(gist, graph, progress=False, callbacks=[callback])
     finally:
         logging.disable(logging.NOTSET)
-    return {name: (found[name] - first[name]) / (_ROUNDS - 1) for name in ("take", "train", "merge", "evaluate")}
+    found = result.progress.seconds
+    activities = ("take", "train", "merge", "evaluate")
+    return {name: (found[name] - first[name]) / (_ROUNDS - 1) for name in activities}
+
+
+def _random_graph(sizes: GraphSizes) -> Graph:
+    rng = torch.Generator().manual_seed(0)
+    shape = sizes.nodes, sizes.features
+    x = torch.randn(shape, generator=rng) * (torch.rand(shape, generator=rng) < sizes.nonzero)
+    y = torch.randint(max(sizes.classes, 1), (sizes.nodes,), generator=rng)
+    if sizes.multi_label:
+        y = torch.nn.functional.one_hot(y, sizes.classes).float()
+    edges = torch.randint(sizes.nodes, (2, sizes.edges), generator=rng)
+    train = torch.arange(2, sizes.nodes)
+    return Graph.build(x, edges, y, train=train, val=[0], test=[1], num_classes=sizes.classes)

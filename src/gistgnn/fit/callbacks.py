@@ -1,13 +1,13 @@
 """Callbacks of `GIST.fit`: objects that are told how a run goes on, and may end it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any
 
 from torch import nn
 
-from gistgnn.accounting.coverage import coverage_of
+from gistgnn.accounting.coverage import never_trained
 from gistgnn.errors import InputError, reason
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
@@ -33,7 +33,7 @@ class Run:
 
     @property
     def rounds(self) -> int:
-        """How many rounds there are; with a budget, as far as it is known."""
+        """How many rounds there are."""
         return self.schedule.rounds
 
     @property
@@ -142,13 +142,14 @@ class Log(Callback):
 class ProgressBar(Callback):
     """A bar on a terminal; in a log, a line for each evaluation. `close` ends it."""
 
-    def __init__(self) -> None:
-        self._meter, self._scores = Meter("training"), list[str]()
+    def __init__(self, part: str = "") -> None:
+        self._title = f"training {part}".rstrip()
+        self._meter, self._scores = Meter(self._title), list[str]()
         self.close = self._meter.close
 
     def on_fit_begin(self, run: Run) -> None:
         self._meter.begin(run.round, run.rounds)
-        self._meter.log(f"training: {run.round:,} of {plural(run.rounds, 'round')} done")
+        self._meter.log(f"{self._title}: {run.round:,} of {plural(run.rounds, 'round')} done")
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
         self.on_round_end(run, entry["loss"])
@@ -173,16 +174,14 @@ class Notes:
         if run.progress.rounds < schedule.rounds and (share := self._untrained(run, schedule.rounds)) > MOST_UNTRAINED:
             rounds = "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds"
             said = f"{100 * share:.1f} % of the parameters will never be trained: they lie between blocks in {rounds}; "
-            log.warning("%sraise --epochs, lower --local-steps, or end with a phase of one sub-GCN", said)
+            log.warning("%sraise --epochs or lower --local-steps", said)
 
     def _untrained(self, run: Run, rounds: int) -> float:
         """Return the share of the parameters that some rounds are expected to leave untrained, if they are used."""
-        gist, schedule = run.gist, run.schedule
-        zero = schedule.plan(0).training.cross_weights == "zero"  # then nothing untrained is in the model
-        if zero or not self._setup.variant.merges or not gist.ranks.leads:
+        gist = run.gist
+        if not self._setup.variant.merges or not gist.ranks.leads:
             return 0.0
-        counts = coverage_of(gist._full_spec, gist.partition, schedule.draws(rounds))["counts"]
-        return float(counts.get("0", 0.0))
+        return never_trained(gist.full_spec, gist.partition, rounds)
 
     def on_fit_end(self, run: Run, result: Result) -> None:
         progress, metric, names = run.progress, self._setup.metric, self._setup.graph.class_names
@@ -203,14 +202,21 @@ class Notes:
                     "the run, and is %.4g: train longer, by more epochs or a budget",
                     metric.name, best, last,
                 )  # fmt: skip
-        nodes = {number: each["nodes"] for number, each in enumerate(progress.classes)}
-        missed = [number for number in nodes if nodes[number] and not progress.classes[number]["f1"]]
-        if missed:
-            share = 100 * sum(map(nodes.__getitem__, missed)) / sum(nodes.values())
-            which = ", ".join(names[number] if names else str(number) for number in missed[:5])
-            which = f"class{'es' * (len(missed) > 1)} {which}" + ", ..." * (len(missed) > 5)
-            log.warning(
-                "no node of %s is found (%.1f %% of the nodes scored): train longer, or give class_weights="
-                '"balanced" and metric="f1_macro" (--class-weights balanced --metric f1_macro)',
-                which, share,
-            )  # fmt: skip
+        note_missed_classes(progress, names)
+
+
+def note_missed_classes(progress: Progress, class_names: Sequence[str]) -> None:
+    """Say which classes the best model of a run never predicts, if there are some."""
+    nodes = {number: each["nodes"] for number, each in enumerate(progress.classes)}
+    missed = [number for number in nodes if nodes[number] and not progress.classes[number]["f1"]]
+    if not missed:
+        return
+    share = 100 * sum(map(nodes.__getitem__, missed)) / sum(nodes.values())
+    which = ", ".join(class_names[number] if class_names else str(number) for number in missed[:5])
+    which = f"class{'es' * (len(missed) > 1)} {which}" + ", ..." * (len(missed) > 5)
+    log.warning(
+        "no node of %s is found (%.1f %% of the nodes scored): train longer, or give class_weights="
+        '"balanced" and metric="f1_macro" (--class-weights balanced --metric f1_macro)',
+        which,
+        share,
+    )

@@ -15,18 +15,16 @@ from gistgnn.accounting.costs import Operations, memory_of, slice_bytes, state_b
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError, RankLostError
-from gistgnn.fit.budget import Clock, choose
 from gistgnn.fit.callbacks import Notes, ProgressBar, Run
 from gistgnn.fit.identity import describe_graph, fingerprint_of, require_same_training, settings_of
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
-from gistgnn.fit.scorer import Running
+from gistgnn.fit.scorer import Running, Scorer
 from gistgnn.graphs.doubts import note_doubts, note_homophily
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runners.registry import make_runner
-from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.schedule import Schedule
 from gistgnn.training.loss import Criterion
 from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
@@ -46,47 +44,47 @@ class Fit(Run):
         self._longest_round = self._longest_evaluation = 0.0  # seconds
         self.gist, self.progress = setup.gist, Progress()
         self.gist.scaling = setup.scaling
-        self._setup, self._training, self._ranks = setup, setup.training, setup.gist.ranks
-        self._callbacks: list[Any] = [Notes(setup), *setup.callbacks]
+        self.training = setup.training
+        self._setup, self._ranks = setup, setup.gist.ranks
+        self._callbacks: list[Any] = [*setup.callbacks]
+        if not setup.part:
+            self._callbacks.insert(0, Notes(setup))
         self._saver: Saver | None = None
-        self._clock: Clock | None = None  # of a budget
         self._before: Progress | None = None  # the progress before the round that is being recorded
         self.runner = make_runner(setup.runner)
         if setup.variant.runner:
             self.runner = setup.variant.runner()
         keep_freed_memory()
         self._fingerprint = fingerprint_of(setup)
-        if self._ranks.leads:
+        if self._ranks.leads and not setup.part:
             note_doubts(setup.graph)
-            if type(setup.gist._full_spec.on_meta()).__name__ in ("GCN", "GAT", "GATv2"):
+            if type(setup.gist.full_spec.on_meta()).__name__ in ("GCN", "GAT", "GATv2"):
                 note_homophily(setup.graph)
         if self._ranks.count > 1:
             require_same_training(setup, self._fingerprint)
-        task = "choosing settings for the budget" if setup.given.budget else "preparing the run"
-        with self.seconds("prepare"), spinner(task, shown=True) if setup.progress else nullcontext():
+        shows = setup.progress and not setup.part
+        with self.seconds("prepare"), spinner("preparing the run", shown=True) if shows else nullcontext():
             self._prepare()
 
     def _prepare(self) -> None:
         """Make the batches, the rounds, Θ, and what scores it; try the model, the loss and the metric on a batch."""
         setup, gist, graph = self._setup, self.gist, self._setup.graph
         setup.require_step_fits()
-        self.sampler = make_sampler(gist, graph, setup.sampling, setup.inductive)
-        if setup.given.budget:
-            self.progress.chosen = self._choose(setup.given.budget)
+        self.sampler = setup.sampler or make_sampler(gist, graph, setup.sampling, setup.inductive)
         sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
-        counted = (gist._full_spec, gist.partition, sizes, setup.sampling, setup.evaluation)
+        counted = (gist.full_spec, gist.partition, sizes, setup.sampling, setup.evaluation)
         self._operations = Operations(*counted, inductive=setup.inductive)
-        self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, gist.workers, self._operations)
+        self.schedule = Schedule(self.training, self.sampler.steps_per_epoch, gist.workers, self._operations)
         resumed = (saving := setup.saving) is not None and self._ranks.lead(lambda: saving.resumes)
-        gist._begin_run(self._training, self.schedule.plan(0), resumed=resumed, init=setup.init)
+        gist._begin_run(averages=setup.averages, resumed=resumed, init=setup.init)
         self._running, classes = Running(gist.theta, gist._spec), None if setup.any_outputs else graph.num_classes
         with closing(self.sampler.batches(0, 1)) as batches:
             first = next(batches)
             evaluation = partial(setup.evaluation.prepare, seed=gist.seed)
-            self._scorer = setup.variant.scorer(self._running, graph, setup.metric, evaluation, first, classes)
+            self._scorer = Scorer(self._running, graph, setup.metric, evaluation, first, classes)
         if setup.any_outputs:
             return
-        loss = self._training.loss
+        loss = self.training.loss
         if isinstance(loss, Criterion) and first.loss_nodes.numel():
             loss.check(graph.num_classes, first.y[first.loss_nodes], first.loss_weights)
 
@@ -94,7 +92,7 @@ class Fit(Run):
         """Stand at the round to begin with, and tell the callbacks."""
         with ExitStack() as stack:
             if self._setup.progress:
-                self._callbacks.insert(0, stack.enter_context(closing(ProgressBar())))
+                self._callbacks.insert(0, stack.enter_context(closing(ProgressBar(self._setup.part))))
             if self._setup.saving:
                 self._saver = Saver(self.gist.theta, self._ranks, self._setup.saving, self._fingerprint)
                 stack.callback(self._saver.close)
@@ -102,7 +100,7 @@ class Fit(Run):
             self._round_begun = time.perf_counter()
             self._call("on_fit_begin")
             if self.gist.theta.place.round > self.progress.rounds:  # it was killed before it recorded the last round
-                self.after_round(self.schedule.plan(self.progress.rounds), self.gist.theta.place.loss)
+                self.after_round(self.gist.theta.place.loss)
             self.gist.next_round = self.progress.rounds
             self._open = stack.pop_all()
         return self
@@ -128,8 +126,8 @@ class Fit(Run):
         with suppress(Exception):  # the error that is raised is the other one
             gist = self.gist
             widths = gist.layout.widths(map(len, gist.blocks(0)[0]))
-            untrained = replace(gist._full_spec, widths=widths).from_seed().to(gist.device)
-            steps = self.schedule.plan(error.round_number).steps
+            untrained = replace(gist.full_spec, widths=widths).from_seed().to(gist.device)
+            steps = self.schedule.steps_of(error.round_number)
             with closing(self.sampler.batches(steps.first, min(steps.count, MOST_BATCHES))) as batches:
                 nodes = self._scorer.nodes_without_output(untrained, batches)
             if nodes:
@@ -171,24 +169,22 @@ class Fit(Run):
             seconds = self.progress.seconds
             seconds[activity] = seconds.get(activity, 0.0) + time.perf_counter() - begun
 
-    def after_round(self, plan: RoundPlan, loss: float) -> None:
+    def after_round(self, loss: float) -> None:
         """Record a finished round, with the mean loss of its sub-GCNs: score, tell the callbacks, save the state."""
         self._before = copy.copy(self.progress)  # until the round is recorded; see `_save_after`
         self._before.history, self._before.seconds = [*self.progress.history], {**self.progress.seconds}
-        self._before.chosen = self.progress.chosen and {**self.progress.chosen}
-        plan = self._keep_to_budget(self._clock, plan) if self._clock else plan
-        progress, now, patience = self.progress, time.perf_counter(), self._training.patience
+        progress, now, patience = self.progress, time.perf_counter(), self.training.patience
         progress.train_seconds += now - self._round_begun
+        progress.steps += self.schedule.steps_of(progress.rounds).count * self.gist.workers
         progress.rounds += 1
-        progress.steps += plan.steps.count * plan.workers
         if self._saver:
             self._saver.round_is_over(progress.rounds)
         finished = progress.rounds >= self.schedule.rounds
         self._longest_round = max(self._longest_round, now - self._round_begun)
-        needed = self._longest_round + 2 * self._longest_evaluation  # for one more round and its evaluation
+        needed = self._longest_round + 2 * self._evaluation_seconds  # for one more round and its evaluation
         late = self._end is not None and self._ranks.any(now + needed > self._end) and not finished
-        if progress.rounds % plan.evaluate_every == 0 or plan.last or late:
-            self._evaluate(plan, loss)
+        if self.schedule.is_scored_after(progress.rounds) or late:
+            self._evaluate(loss)
         self._call("on_round_end", loss)
         stopped, interrupted = map(any, zip(*self._ranks.gather([self.stopped, self.interrupted]), strict=True))
         progress.stopped_by = None
@@ -200,13 +196,21 @@ class Fit(Run):
             progress.stopped_by = "callback"
         progress.stopped_early = progress.stopped_by is not None
         if progress.stopped_early and not progress.history:
-            self._evaluate(plan, loss)
+            self._evaluate(loss)
         self.interrupted = interrupted and not finished
         self._before = None
         if self._saver:
             with self.seconds("save"):
                 self._saver.save(progress, last=self.is_over, over=not self.interrupted)
         self._round_begun = time.perf_counter()
+
+    @property
+    def _evaluation_seconds(self) -> float:
+        """The seconds of an evaluation; before the first one those of the steps that take about as long."""
+        if self.progress.history:
+            return self._longest_evaluation
+        seconds_per_step = self.progress.train_seconds / max(self.progress.steps, 1)
+        return self._operations.evaluation_in_steps * seconds_per_step
 
     def end(self) -> Result:
         result = self._result()
@@ -220,29 +224,28 @@ class Fit(Run):
 
     def _result(self) -> Result:
         gist, setup, progress, metric = self.gist, self._setup, self.progress, self._setup.metric
-        plan = self.schedule.plan(max(progress.rounds - 1, 0))
-        partition = gist._partition_of(plan)
-        theta, slices = theta_bytes(gist._spec), slice_bytes(gist._full_spec, partition.sizes(plan.draw))
-        workers = gist.workers
+        last_round = max(progress.rounds - 1, 0)
+        sizes = gist.partition.sizes(last_round)
+        theta, slices = theta_bytes(gist._spec), slice_bytes(gist.full_spec, sizes)
+        workers, local_steps = gist.workers, self.schedule.local_steps
         carried = 0  # bytes of the moments that travel with the sub-GCNs
-        if plan.training.keeps_moments and gist.sub_gcns > 1:
-            carried = state_bytes(gist._full_spec, partition.sizes(plan.draw), plan.training)
-        sent = costs(theta, sum(slices) + carried, workers, plan.local_steps)
+        if self.training.keeps_moments and gist.sub_gcns > 1:
+            carried = state_bytes(gist.full_spec, sizes, self.training)
+        sent = costs(theta, sum(slices) + carried, workers, local_steps)
         return Result(
             model=gist._scaled(self._running.best()),
             progress=progress,
             interrupted=self.interrupted,
             peak_memory_bytes=peak_memory_bytes(gist.device),
             evaluation=self._scorer.description,
-            communication=gist.theta.exchange.communication(gist.theta.place, theta, plan.local_steps),
+            communication=gist.theta.exchange.communication(gist.theta.place, theta, local_steps),
             inference_seconds=statistics.median(passes) if (passes := self._scorer.passes) else None,
             traffic={"workers": workers, **setup.variant.traffic(sent)},
-            memory=memory_of(setup.graph, plan.training, gist.store, gist.device, gist.ranks, theta, slices),
-            partition=partition.describe(plan.draw),
-            coverage=coverage_of(gist._full_spec, gist.partition, self.schedule.draws(progress.rounds)),
+            memory=memory_of(setup.graph, self.training, gist.store, gist.device, gist.ranks, theta, slices),
+            partition=gist.partition.describe(last_round),
+            coverage=coverage_of(gist.full_spec, gist.partition, progress.rounds),
             batches=self.sampler.facts,
-            budget=progress.chosen,
-            local_steps=self.schedule.local_steps,
+            local_steps=local_steps,
             metric={"name": metric.name, "higher_is_better": metric.higher_is_better, "percent": metric.percent},
             standardised=setup.scaling is not None,
             config=settings_of(setup),
@@ -256,31 +259,32 @@ class Fit(Run):
             if callable(own := getattr(callback, hook, None)):
                 own(self, *given)
 
-    def _evaluate(self, plan: RoundPlan, loss: float) -> None:
+    def _evaluate(self, loss: float) -> None:
         progress, metric, begun = self.progress, self._setup.metric, time.perf_counter()
+        steps = self.schedule.steps_of(progress.rounds - 1)
         with self.seconds("evaluate"):
-            progress.last = self._scorer(self.gist._stand_in(plan) if plan.copies else None, copies=plan.copies > 0)
+            progress.last = self._scorer()
             score = progress.last["validation"][metric.name]
             progress.evaluations_since_best += score is not None  # no score says nothing of the model
             better = metric.better(score, progress.best_score)
             if better:
                 progress.best_score, progress.evaluations_since_best = score, 0
             # As long as there is no score, the latest model counts.
-            if better or self._scorer.latest_counts or progress.best_score is None:
+            if better or progress.best_score is None:
                 progress.best, progress.best_round = progress.last, progress.rounds
                 progress.classes, progress.temperature = self._scorer.classes, self._scorer.temperature
                 self.gist.theta.place.keep_best()
             entry: dict[str, Any] = {
                 "round": progress.rounds,
-                "epoch": plan.epoch,
-                "step": plan.steps.first + plan.steps.count,
+                "epoch": self.schedule.epochs_after(progress.rounds),
+                "step": steps.first + steps.count,
                 "loss": loss,
-                "lr": plan.steps.rate(plan.training, plan.steps.count - 1),
+                "lr": steps.rate(self.training, steps.count - 1),
                 "validation": score,
                 "test": progress.last.get("test", {}).get(metric.name),
                 "train_seconds": progress.train_seconds,
             }
-            if self._training.metric is not None:
+            if self.training.metric is not None:
                 entry["metric"] = metric.name
             progress.history.append(entry)
             self._longest_evaluation = max(self._longest_evaluation, time.perf_counter() - begun)
@@ -290,37 +294,7 @@ class Fit(Run):
         prepared = self.progress
         if (progress := saver.begin()) is None:
             return
-        self.progress, progress.chosen = progress, prepared.chosen
+        self.progress = progress
         progress.seconds["prepare"] = progress.seconds.get("prepare", 0.0) + prepared.seconds["prepare"]
         if progress.stopped_by == "max_seconds":  # a resumed run has more time
             progress.stopped_early, progress.stopped_by = False, None
-
-    def _choose(self, budget: float) -> dict[str, Any]:
-        """Choose the settings of a run with a budget, or read those that an interrupted run has chosen."""
-        saving, ranks = self._setup.saving, self._ranks
-
-        def read() -> tuple[float, dict[str, Any] | None]:
-            state = Checkpoints(saving.path).newest_state(Progress) if saving and saving.resumes else None
-            return (sum(state.seconds.values()), state.chosen) if state else (0.0, None)
-
-        used, chosen = ranks.lead(read)
-        end = self._begun + budget - used
-        if chosen is None:
-            left = max(end - time.perf_counter(), 0.0)
-            chosen = ranks.lead(lambda: choose(self._setup, self.sampler, left))
-            log.info("%s", chosen["reason"])
-        self._training = self._training.like(chosen["training"])
-        if any(phase.sub_gcns > 1 and phase.copies != 1 for phase in self._training.phases):  # parts that never meet
-            self.sampler = self.sampler.apart()
-        self._clock = Clock(max(end - time.perf_counter() - chosen.get("evaluation_seconds", 0.0), 0.0))
-        return chosen
-
-    def _keep_to_budget(self, clock: Clock, plan: RoundPlan) -> RoundPlan:
-        """Adjust the phases to the time that is left; return the plan of the round that has ended anew."""
-        steps = self.sampler.steps_per_epoch
-        adjusted = self._ranks.lead(lambda: clock.adjusted(self._training, plan, self.schedule, steps).as_dict())
-        self._training = self._training.like(adjusted)
-        self.schedule = Schedule(self._training, steps, self.gist.workers, self._operations)
-        assert self.progress.chosen is not None
-        self.progress.chosen["training"] = adjusted
-        return self.schedule.plan(self.progress.rounds)

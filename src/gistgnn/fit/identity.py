@@ -41,7 +41,7 @@ _DEPTH = 4  # of lists and objects in the attribute of a module
 def settings_of(setup: Setup) -> dict[str, Any]:
     """Return the entry "config" of result.json for a run from Python; the command line has its own."""
     gist = setup.gist
-    model = type(gist._full_spec.on_meta()).__name__
+    model = type(gist.full_spec.on_meta()).__name__
     return {
         "dataset": setup.graph.name,
         "model": {"name": model, "hidden": list(gist.widths), "shared": gist.shared, "own": True},
@@ -120,7 +120,7 @@ def fingerprint_of_model(gist: GlobalModel, saving: Saving | None, settings: Map
         **settings,
         **(saving.config if saving else {}),
     }
-    return {"settings": plain(settings), "model": plain(model_facts(gist._full_spec))}
+    return {"settings": plain(settings), "model": plain(model_facts(gist.full_spec))}
 
 
 def require_same_training(setup: Setup, fingerprint: Fingerprint) -> None:

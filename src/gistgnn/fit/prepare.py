@@ -13,7 +13,6 @@ from gistgnn.distributed import Costs
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.saving import Saving
-from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.standardise import sample_of
@@ -21,8 +20,7 @@ from gistgnn.layout.instance import small_instance
 from gistgnn.nn.scaling import saved_state
 from gistgnn.runners.registry import Runner
 from gistgnn.sampling import FullGraph, Sampler, Sampling, chosen_sampling, training_subgraph, whole_graph
-from gistgnn.schedule import check_phases
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 from gistgnn.theta.model_spec import values_of
 from gistgnn.training.loss import make_criterion, task_of
 from gistgnn.training.metric import NAMED, as_metric
@@ -41,12 +39,10 @@ HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")  # of a 
 class Variant:
     """How a run of a baseline differs from a run of GIST."""
 
-    phased: bool = True  # a run may have phases, and blocks that last
     merges: bool = True  # the sub-GCNs are merged, so weights between blocks are meant to be trained
     independent: bool = False  # every worker has batches of its own; a run without a sampler is refused
     settings: Mapping[str, Any] = field(default_factory=dict)  # of `Training`, which the method fixes
     runner: Callable[[], Runner] | None = None  # makes what trains every round; None: the runner that the user names
-    scorer: type[Scorer] = Scorer  # scores Θ between rounds
     # The bytes that a worker sends, as result.json holds them.
     traffic: Callable[[Costs], dict[str, float]] = lambda costs: {"bytes_per_round": costs.gist}
 
@@ -69,6 +65,8 @@ class Setup:
     init: Any  # a model or its tensors; then the values that Θ begins with; None: the seed decides them
     max_seconds: float | None
     standardise: Standardisation | bool | None  # how the caller has scaled the features, or whether to do so
+    part: str = ""  # which narrow model it trains of a run that joins several, in words; "": it is a run by itself
+    sampler: Sampler | None = None  # whose batches it takes; None: it makes them of the graph
     scaling: Standardisation | None = None  # of the features; None: they are as they were given
 
     def __post_init__(self) -> None:
@@ -77,9 +75,9 @@ class Setup:
         training = replace(self.given, **variant.settings)
         imported = training.imported()
         if training.optimizer not in NAMES["optimizer"]:
-            check_optimizer(imported, gist._full_spec.on_meta())
+            check_optimizer(imported, gist.full_spec.on_meta())
         check_schedule(imported)
-        if gist.width_scaling is not None and update_rule(imported) is None:
+        if gist.width_scaling is not None and update_rule(imported) is None and not self.part:
             log.warning(
                 "the learning rates do not follow the widths: a step of the optimizer %s is neither proportional to "
                 "the gradient nor independent of its scale, entry by entry",
@@ -93,11 +91,11 @@ class Setup:
         self.graph = graph = graph.to(gist.device)
         self.sampling = chosen_sampling(self.sampling, graph.num_nodes)
         several = gist.method == "gist" and gist.workers > 1 and gist.partition.split
-        if graph.regression and several and not (training.averages or training.budget):
+        self.averages = bool(graph.regression and several)  # the full model is the mean of its sub-GCNs
+        if self.averages:
             # The full model's output is the sum of m outputs, each of which has learned the target. The largest class
-            # stays the largest; a number becomes m times as large. One phase makes Θ the mean.
+            # stays the largest; a number becomes m times as large.
             log.info("the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum")
-            training = replace(training, phases=(Phase(gist.workers, training.all_epochs),))
         loss = make_criterion(
             training.loss,
             graph.y[graph.train],
@@ -133,13 +131,8 @@ class Setup:
             self.max_seconds = check_number("max_seconds", seconds, above=True, below=LONGEST)
             if self.given.budget is not None:
                 raise InputError(f"max_seconds is {seconds:g}, but a budget limits the time as well: leave one out")
-        gist, given = self.gist, self.given
-        for name in () if self.variant.phased else ("phases", "redraw_every", "cross_weights", "budget"):
-            if getattr(given, name) != getattr(Training, name):
-                raise InputError(f"{name} is given, but the method is {gist.method}: use gist")
-        if given.phases:
-            check_phases(given.phases, gist.partition, gist.input_axis)
-            gist.store.check_ranks(gist.ranks, max(phase.sub_gcns for phase in given.phases), "sub_gcns")
+        if self.given.budget is not None and self.gist.method != "gist":
+            raise InputError(f"budget is given, but the method is {self.gist.method}: use gist")
 
     def _load(self, training: Training) -> Graph:
         """Return the graph to train on: a PyG one converted, with scaled features unless the caller has done so."""
@@ -160,7 +153,7 @@ class Setup:
             return graph
         init = saved_state(self.init) if isinstance(self.init, (nn.Module, Mapping)) else None
         wanted = self.standardise
-        if wanted is None and init is None and _looks_up(self.gist._full_spec.on_meta(), graph.x):
+        if wanted is None and init is None and _looks_up(self.gist.full_spec.on_meta(), graph.x):
             log.warning("the features stay as they are, as the model has an nn.Embedding: standardise=True scales them")
             wanted = False
         self.scaling = Standardisation.choose(wanted, graph, init)
@@ -168,11 +161,9 @@ class Setup:
 
     def require_step_fits(self) -> None:
         """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget chooses what fits."""
-        gist, graph, partition, spec = self.gist, self.graph, self.gist.partition, self.gist._full_spec
+        gist, graph, partition, spec = self.gist, self.graph, self.gist.partition, self.gist.full_spec
         if self.training.budget:
             return
-        if self.training.phases:
-            partition = partition.split_into(min(phase.sub_gcns for phase in self.training.phases))
         nodes = 0  # a sampler's batch may be of any size
         if self.sampling is None:
             nodes = int(graph.train.sum()) if self.inductive else graph.num_nodes
@@ -223,7 +214,7 @@ def make_sampler(gist: GlobalModel, graph: Graph, sampling: Sampling | None, ind
     batch = training_subgraph(graph) if inductive else whole_graph(graph)
     if sampling is None:
         return FullGraph(batch)
-    layers = getattr(gist._full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
+    layers = getattr(gist.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
     return sampling.sampler(batch, gist.seed, layers)
 
 
@@ -237,9 +228,8 @@ def independent(sampling: Sampling | None, method: str) -> Sampling:
 def _initial_values(
     gist: GlobalModel, variant: Variant, training: Training, given: nn.Module | Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    if training.cross_weights == "zero" or training.budget:
-        setting = "a budget" if training.budget else "cross_weights='zero'"
-        raise InputError(f"init is given beside {setting}, which begins with narrow models: leave one out")
+    if training.budget:
+        raise InputError("init is given beside a budget, which begins with narrow models: leave one out")
     if not variant.merges:
         raise InputError(f"init is given, but the method is {gist.method}: use gist")
-    return values_of(given, gist._full_spec)
+    return values_of(given, gist.full_spec)

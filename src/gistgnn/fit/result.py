@@ -41,7 +41,6 @@ class Progress:
     stopped_early: bool = False  # the run ended before its last round, and is finished all the same
     stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"
     first_round: int = 0  # of a `Loop`: the rounds that its model had been through before it
-    chosen: dict[str, Any] | None = None  # for a budget: the settings in use, the reason, and times of steps
     pending_loss: float | None = None  # the loss of one more round, which Θ has been through and nothing has scored yet
 
 
@@ -55,7 +54,8 @@ class Result:
         interrupted: the run was ended by `Run.interrupt`, a signal or an error, and can be resumed.
         peak_memory_bytes: the most memory the process held.
         evaluation: how the model was scored: "method", "exact" or not, and the method's own values.
-        communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks.
+        communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks,
+            and of parts and ensembles, which exchange nothing between rounds.
         inference_seconds: the median time of one pass of the model over the whole graph; None: there was no pass.
         traffic: "workers", the number of workers that could train at the same time; "bytes_per_round" or
             "bytes_per_step", the bytes that each would send, by formula.
@@ -63,9 +63,10 @@ class Result:
         partition: the axes, their features and blocks.
         batches: how clusters were chosen: "clusters", "clusters_per_batch", and "label_entropy", that of a batch's
             labels as a share of that of as many random nodes; None: there are none.
-        budget: for a run with a budget, the settings that were chosen, why, and the times of steps; else None.
-        local_steps: ζ of every phase, also where it was chosen.
-        coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
+        budget: for a run with a budget: m, which was chosen, why, the times of steps and the scores of trials; else
+            None.
+        local_steps: ζ, also where it was chosen; with a budget, of the last cycle.
+        coverage: "never_trained", the expected share of the "parameters" that no sub-GCN held in any of the "rounds".
         metric: the score that selected the model: "name", "higher_is_better", and "percent" if it is a share.
         standardised: the model scales the features that it is called with.
         config: the settings of the run.
@@ -89,7 +90,7 @@ class Result:
     coverage: dict[str, Any] = field(default_factory=dict)
     batches: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
-    local_steps: list[int] = field(default_factory=list)
+    local_steps: int = 1
     metric: dict[str, Any] = field(default_factory=dict)
     standardised: bool = False
     config: dict[str, Any] = field(default_factory=dict)

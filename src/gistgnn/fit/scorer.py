@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Inference
 from gistgnn.evaluation.scores import (
@@ -56,6 +57,16 @@ class Running:
         return self.theta.full_model(self.spec, best=True)
 
 
+class Fixed:
+    """A model on rank 0 that does not train any more, in place of `Running`."""
+
+    def __init__(self, module: nn.Module, spec: ModelSpec, ranks: World) -> None:
+        self.module, self.spec, self.ranks = module, spec, ranks
+
+    def refresh(self) -> None:
+        """Do nothing: the model stays as it is."""
+
+
 class Scorer:
     """Runs the full model on the whole graph, on rank 0, and scores its output; `metric` chooses the best Θ.
 
@@ -63,14 +74,17 @@ class Scorer:
     None: any number.
     """
 
-    latest_counts = False  # the result is the model at the end of the run, not at its best validation score
-
     def __init__(
-        self, running: Running, graph: Graph, metric: Metric, prepare: Prepare, first: Batch, classes: int | None
+        self,
+        running: Running | Fixed,
+        graph: Graph,
+        metric: Metric,
+        prepare: Prepare,
+        first: Batch,
+        classes: int | None,
     ) -> None:
         self._running, self._graph, self.metric = running, graph, metric
         self._inference: Inference  # on rank 0
-        self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
         self.passes: list[float] = []  # the seconds of each pass over the whole graph
         self.classes: list[dict[str, int | float]] = []  # the scores of the classes, at the last call
         self.temperature: float | None = None  # at the last call (see `fitted_temperature`)
@@ -143,28 +157,19 @@ class Scorer:
             self._noted.add(kind)
             log.warning(text)
 
-    def __call__(self, stand_in: nn.Module | None = None, *, copies: bool = False) -> ScoreTable:
+    def __call__(self) -> ScoreTable:
         """Return the scores on validation nodes and, if there are any, on test nodes; on every rank."""
-        # `stand_in` is, on rank 0 after a round of copies, a narrow model that has the output of the full model.
-        if not copies:
-            self._running.refresh()
-        table, self.classes, self.temperature = self._running.ranks.lead(partial(self._score, stand_in))
+        self._running.refresh()
+        table, self.classes, self.temperature = self._running.ranks.lead(self._score)
         return table
 
-    def _score(self, stand_in: nn.Module | None) -> Scored:
-        inference, begun = self._inference, time.perf_counter()
-        model = self._running.module if stand_in is None else stand_in
-        if stand_in is not None:
-            shapes = [parameter.shape for parameter in stand_in.parameters()]
-            if self._narrow is None or self._narrow[0] != shapes:
-                self._narrow = shapes, self._prepare(stand_in)
-            inference = self._narrow[1]
+    def _score(self) -> Scored:
+        model, begun = self._running.module, time.perf_counter()
         with evaluation_mode(model):
-            found = Predictions.of(inference.outputs(model), self._graph, self.metric, self._fitting)
+            found = Predictions.of(self._inference.outputs(model), self._graph, self.metric, self._fitting)
         if self._graph.y.is_cuda:
             torch.cuda.synchronize(self._graph.y.device)
-        if stand_in is None:
-            self.passes.append(time.perf_counter() - begun)
+        self.passes.append(time.perf_counter() - begun)
         return self._table(found)
 
     def _table(self, found: Predictions) -> Scored:

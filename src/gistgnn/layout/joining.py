@@ -123,11 +123,7 @@ def side_by_side(
     joined = tuple(map(sum, zip(*features, strict=True)))
     readout: Collection[str] = ()
     if len(models) > 1:
-        if layout.refusal is not None:
-            raise InputError(f"the model's features cannot be told apart by its widths ({layout.refusal})")
-        (readout,) = find_readouts(
-            build, layout.widths(joined), layout, shared=shared, splits=[range(len(joined))], by_entries=True
-        )
+        readout = readout_of(build, layout, layout.widths(joined), shared=shared)
     wide = {}
     for name, dims in layout.dims.items():
         first = models[0][name].detach()
@@ -140,14 +136,41 @@ def side_by_side(
             value = tensors[name].detach().cpu()
             if target.is_floating_point():
                 along = _along_axes(dims, own)
-                # What no axis reaches, such as the output's bias, is the mean of all models.
-                factors = torch.where(along, 1.0 if name not in readout else 1 / len(models), 1 / len(models))
+                factors = torch.full(along.shape, 1 / len(models), dtype=_precise(value))
+                if name not in readout:  # what no axis reaches, such as the output's bias, is the mean of all models
+                    factors[along] = 1.0
                 target[index] += (value * factors).to(target.dtype)
             else:
                 target[index] = value
             start = tuple(begin + n for begin, n in zip(start, own, strict=True))
         wide[name] = target
     return wide
+
+
+def readout_of(build: Build, layout: Layout, widths: Widths, *, shared: bool) -> Collection[str]:
+    """Return the parameters of a wide model that are divided by the number of the models that stand side by side."""
+    if layout.refusal is not None:
+        raise InputError(f"the model's features cannot be told apart by its widths ({layout.refusal})")
+    every_axis = range(len(layout.units))
+    (readout,) = find_readouts(build, widths, layout, shared=shared, splits=[every_axis], by_entries=True)
+    return readout
+
+
+def as_part(layout: Layout, tensors: Mapping[str, Tensor], readout: Collection[str], count: int) -> dict[str, Tensor]:
+    """Return the tensors of one of so many models as they stand in the wide one: its readout is divided."""
+    features = features_of(layout, tensors)
+    found = dict(tensors)
+    for name in readout:
+        along = _along_axes(layout.dims[name], features)
+        factors = torch.ones(along.shape, dtype=_precise(tensors[name]))
+        factors[along] = 1 / count
+        found[name] = tensors[name] * factors.to(tensors[name].device)
+    return found
+
+
+def _precise(tensor: Tensor) -> torch.dtype:
+    """Return the type of what a tensor is multiplied by: its own, float32 at least."""
+    return torch.promote_types(tensor.dtype, torch.float32)
 
 
 def _size(dim: Dim, features: Sequence[int]) -> int:

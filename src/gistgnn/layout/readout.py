@@ -76,7 +76,7 @@ def _readout(
     raise InputError(
         f"{type(model).__name__}, the model of build({widths[0] if shared else widths}), cannot be "
         "merged as the mean of its sub-GCNs: no choice of parameters to divide by m gives m copies of a narrow model "
-        "side by side the output of one; train it with sub_gcns=1, or classes with cross_weights 'random' and no phases"
+        "side by side the output of one; train it with sub_gcns=1"
     )
 
 

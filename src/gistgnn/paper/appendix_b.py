@@ -1,4 +1,4 @@
-"""Tables 6 and 7 (appendix B): GIST against local SGD, and against ensembles of sub-GCNs, on the same batches."""
+"""Tables 6 and 7 (appendix B): GIST against local SGD, and against ensembles of sub-GCNs, on batches of one kind."""
 
 import statistics
 import time
@@ -28,7 +28,7 @@ SAME_TIME = 1.25  # times of a few passes that differ by less count as equal
 
 @dataclass(frozen=True)
 class AppendixB(GroupedExperiment):
-    """GIST against the `rival` method on the same batches; see `Experiment`. Epochs are split over the workers."""
+    """GIST against the `rival` method on batches of the same kind; see `Experiment`. Workers share the epochs."""
 
     local_steps: int = 100
     clusters: int | None = None
@@ -64,7 +64,7 @@ class AppendixB(GroupedExperiment):
         return verdicts
 
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
-        # In turn, because local SGD's workers draw different batches and cannot be fused.
+        # In turn, because workers of the other methods draw different batches and cannot be fused.
         settings: dict[str, Any] = {"clusters": self.clusters, "clusters_per_batch": self.clusters_per_batch}
         settings |= {"local_steps": self.local_steps, "device": self.device, "runner": "in-turn"}
         found: dict[GroupKey, list[RunConfig]] = {}

@@ -47,7 +47,7 @@ def render(template: str, **context: Any) -> str:
 def _environment() -> Environment:
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, **blocks)
-    for name in ("duration", "mean_sd", "number", "percent", "plural", "size", "times"):
+    for name in ("duration", "mean_sd", "percent", "plural", "size", "times"):
         environment.filters[name] = getattr(formats, name)
     environment.filters["share"] = lambda part: f"< 1{formats.NBSP}%" if part < 0.005 else formats.percent(part, 0)
     environment.filters["count"] = "{:,}".format

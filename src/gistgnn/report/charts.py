@@ -12,7 +12,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from gistgnn.utils.formats import finite_or_nan, number
 
@@ -59,7 +59,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over common axes, or stems from 0; a dotted line at `mark`."""
+    """Lines over common axes; a dotted line at `mark`."""
 
     title: str
     xlabel: str
@@ -68,7 +68,6 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     mark: float | None = None
-    stems: bool = False
 
     def image(self) -> str:
         """Draw the chart, without its title, and return it as the address of an image, with all of its data."""
@@ -108,11 +107,8 @@ def _draw(axes: Axes, chart: Chart) -> None:
         points = line.points(_POINTS)
         style: dict[str, Any] = {"color": PALETTE[line.colour % len(PALETTE)], "label": line.label}
         x, y = zip(*points, strict=True) if points else ((), ())
-        if chart.stems:
-            axes.vlines(x, 0, y, **style)
-        else:
-            marker = "o" if len(points) <= _MARKED else None
-            axes.plot(x, y, linestyle="--" if line.dashed else "-", marker=marker, markersize=3.5, **style)
+        marker = "o" if len(points) <= _MARKED else None
+        axes.plot(x, y, linestyle="--" if line.dashed else "-", marker=marker, markersize=3.5, **style)
     if chart.mark is not None:
         axes.axvline(chart.mark, color=_GREY, linestyle=":", linewidth=1.2)
     axes.set(xlabel=chart.xlabel, ylabel=chart.ylabel)
@@ -131,8 +127,6 @@ def _set_ticks(axes: Axes, chart: Chart) -> None:
         axes.set_xscale("log")
         apart = len(x) <= 8 and all(high >= 1.3 * low for low, high in itertools.pairwise(x))
         axes.xaxis.set_major_locator(FixedLocator(x) if apart else LogLocator())
-    elif chart.stems:  # of numbers of rounds
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))

@@ -1,14 +1,13 @@
 """What reports and tables call things; a run in a few words, from its record, for the terminal and for notebooks."""
 
-import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gistgnn.utils.formats import duration, percent, plural, size
 
 _METHODS = {
-    "gist": "GIST", "phases": "GIST in phases", "budget": "GIST with a budget", "data-parallel": "data parallel",
-    "local-sgd": "local SGD", "ensemble": "ensemble",
+    "gist": "GIST", "budget": "a budget", "parts": "parts", "data-parallel": "data parallel", "local-sgd": "local SGD",
+    "ensemble": "ensemble",
 }  # fmt: skip
 ONE_DEVICE = "one device"
 _MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT", "gatv2": "GATv2", "gin": "GIN"}
@@ -41,25 +40,19 @@ def score_keys(rows: Iterable[Mapping[str, float | None]]) -> list[str]:
 
 def method_name(method: str, m: int) -> str:
     """Return the name of a training method; with one sub-GCN, worker or member it is ordinary training."""
-    return ONE_DEVICE if m == 1 and method not in ("phases", "budget") else _METHODS.get(method, method)
+    return ONE_DEVICE if m == 1 and method != "budget" else _METHODS.get(method, method)
 
 
 def method_of(record: dict[str, Any]) -> str:
-    """Return how a run is trained: "phases", "budget", otherwise the method of its configuration."""
+    """Return how a run is trained: "budget", otherwise the method of its configuration."""
     config = record["config"]
-    special = [name for name in ("phases", "budget") if config["training"].get(name)]
-    return special[0] if special else str(config.get("method", "gist"))
+    return "budget" if config["training"].get("budget") else str(config.get("method", "gist"))
 
 
-def sub_gcns_name(record: dict[str, Any]) -> str:
-    """Return m of a run, such as "m = 8"; of every phase, if there are phases: "m = 8 (copies), 8, 1"."""
-    config = record["config"]
-    phases = ((record.get("budget") or config)["training"].get("phases")) or [config]
-    copies = {0: "", 1: " (copies)"}
-    names = [
-        f"{phase['sub_gcns']}{copies.get(own := phase.get('copies', 0), f' (copies of {own})')}" for phase in phases
-    ]
-    return f"m = {', '.join(name for name, _ in itertools.groupby(names))}"
+def sub_gcns_of(record: dict[str, Any]) -> int:
+    """Return m of a run, also where a budget has chosen it."""
+    budget = record.get("budget") or {}
+    return int(budget.get("sub_gcns", record["config"]["sub_gcns"]))
 
 
 def settings_used(record: dict[str, Any]) -> dict[str, Any]:
@@ -69,30 +62,34 @@ def settings_used(record: dict[str, Any]) -> dict[str, Any]:
         batches = record.get("batches") or {}
         counts = {name: batches[name] for name in ("clusters", "clusters_per_batch") if name in batches}
         sampler = {**sampler, "name": "clusters" if counts else "full", **counts}
-    chosen = (record.get("budget") or config)["training"]
-    training = {**config["training"], **chosen, "local_steps": _one_or_all(record["local_steps"])}
-    every = [phase["sub_gcns"] for phase in training.get("phases") or [config]]
+    training = {**config["training"], "local_steps": local_steps_of(record)}
     used = {"sampler": sampler, "standardise": record.get("standardised", config.get("standardise"))}
-    return {**config, "sub_gcns": _one_or_all(every), "training": training, **used}
+    return {**config, "sub_gcns": sub_gcns_of(record), "training": training, **used}
 
 
-def _one_or_all(values: list[int]) -> int | list[int]:
-    return values[0] if len(set(values)) == 1 else values
+def local_steps_of(record: dict[str, Any]) -> int:
+    """Return ζ of a run; of one of an earlier version that had several, the first."""
+    steps = record["local_steps"]
+    return int(steps[0] if isinstance(steps, list) else steps)
 
 
 def rate_name(record: dict[str, Any]) -> str:
-    """Return the learning rate and its schedule, of every phase if they differ: "0.005, cosine"."""
-    training = settings_used(record)["training"]
-    rates = [
-        f"{phase.get('lr') or training['lr']:g}, {phase.get('schedule') or training['schedule']}"
-        for phase in training.get("phases") or [{}]
-    ]
-    return "; ".join(dict.fromkeys(rates))
+    """Return the learning rate and its schedule: "0.005, cosine"."""
+    training = record["config"]["training"]
+    return f"{training['lr']:g}, {training['schedule']}"
 
 
-def is_zero_between_blocks(record: dict[str, Any]) -> bool:
-    """Whether weights between different blocks are zero until they are trained: Θ begins as models side by side."""
-    return bool(settings_used(record)["training"].get("cross_weights") == "zero")
+def is_joined(record: dict[str, Any]) -> bool:
+    """Whether the model is narrow models side by side, with weights of zero between them."""
+    return method_of(record) in ("parts", "budget")
+
+
+def never_trained(record: dict[str, Any]) -> float:
+    """Return the share of the parameters that was never trained."""
+    coverage = record["coverage"]
+    if "counts" in coverage:  # an older record, with the share of every number of rounds
+        return float(coverage["counts"].get("0", 0.0))
+    return float(coverage["never_trained"])
 
 
 def main_score(record: dict[str, Any]) -> str:
@@ -132,10 +129,9 @@ def bytes_sent(record: dict[str, Any], rounds: int, steps: int) -> float:
 
 def method_label(record: dict[str, Any]) -> str:
     """Return how a run trains, in words."""
-    config, split = record["config"], sub_gcns_name(record)
-    whole = split == "m = 1"
-    method = method_name(config.get("method", "gist"), 1 if whole else max(config.get("sub_gcns", 1), 2))
-    return method if whole else f"{method}, {split}"
+    m = sub_gcns_of(record)
+    method = method_name(method_of(record), m)
+    return method if m == 1 else f"{method}, m = {m}"
 
 
 STOPPED = {
@@ -180,14 +176,14 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
         found.append(("batches", text))
     if budget := record.get("budget"):
         found.append(("chosen", budget["reason"]))
-    zeta = ", ".join(str(each) for each, _ in itertools.groupby(record["local_steps"]))  # of every phase
+    zeta = local_steps_of(record)
     rounds = f"{plural(record['rounds'], 'round')} (ζ = {zeta}), {plural(record['steps'], 'step')}"
     found.append(("training", f"{rounds}, learning rate {rate_name(record)}, {with_times(record)}"))
     if seconds := record["inference_seconds"]:
         found.append(("inference", f"{duration(seconds)} for one pass over the graph"))
     found.append(("peak memory", size(record["peak_memory_bytes"])))
-    if never := record["coverage"]["counts"].get("0"):
-        name = "zero between blocks" if is_zero_between_blocks(record) else "never trained"
+    if never := never_trained(record):
+        name = "zero between blocks" if is_joined(record) else "never trained"
         found.append((name, f"{percent(never)} of the parameters"))
     if record["stopped_early"]:
         found.append(("ended early", STOPPED[record["stopped_by"] or "patience"]))

@@ -32,7 +32,7 @@ def run_page(record: dict[str, Any]) -> str:
 def curves(record: dict[str, Any]) -> Figure:
     """Draw loss and scores against epochs, from the content of result.json."""
     key = names.main_score(record)
-    title = f"{record['graph']['name']}, {names.model_title(record['config'])}, {names.sub_gcns_name(record)}"
+    title = f"{record['graph']['name']}, {names.model_title(record['config'])}, m = {names.sub_gcns_of(record)}"
     if scores := record[split := names.scored_split(record)]:
         title += f": {split} {names.score_text(record, key, scores[key])}"
     return draw_charts(_charts(record)[:2], title)
@@ -91,20 +91,13 @@ def _scaled(score: float | None, scale: float) -> float | None:
 
 
 def _coverage(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page shows of the coverage; weights that are zero between blocks are counted apart."""
-    shares = {int(n): float(share) for n, share in record["coverage"]["counts"].items()}
-    never, zero = shares.get(0, 0.0), names.is_zero_between_blocks(record)
-    if zero and never < 1:
-        shares = {n: share / (1 - never) for n, share in shares.items() if n}
-    half, covered = sum(shares.values()) / 2 - 1e-12, itertools.accumulate(shares.values())
-    line = Series("share of Θ", list(shares), [100 * share for share in shares.values()], colour=2)
+    """Return what the page shows of the coverage; weights that are zero between blocks are not called untrained."""
+    never = names.never_trained(record)
     return {
+        "all": never == 0,
         "never": f"< 0.01{NBSP}%" if 0 < never < 5e-5 else percent(never),
-        "zero": zero,
-        "several": len(shares) > 1,
-        "median": next(n for n, share in zip(shares, covered, strict=True) if share >= half),
-        "mean": sum(n * share for n, share in shares.items()),
-        "chart": Chart("Θ by rounds trained", "rounds trained", "% of the parameters", [line], stems=True),
+        "zero": names.is_joined(record),
+        "expected": 0 < never < 1 and record["config"].get("method") != "ensemble",
     }
 
 

@@ -113,8 +113,9 @@ class RunConfig:
     method: Annotated[
         str,
         Setting(
-            "gist, or what it is compared with, on M workers: data parallel (gradients averaged at every step), local "
-            "SGD (full models averaged after N steps), an ensemble of M sub-GCNs that are never merged",
+            "gist; parts: M narrow models that train by themselves, joined at the end; or what these are compared "
+            "with, on M workers: data parallel (gradients averaged at every step), local SGD (full models averaged "
+            "after N steps), an ensemble of M narrow models",
             choices=METHODS,
         ),
     ] = "gist"
@@ -182,7 +183,7 @@ class RunConfig:
         return {
             **asdict(self),
             "model": self.model.as_dict(),
-            "training": self._effective_training.as_dict(),
+            "training": self.training.as_dict(),
             "sampler": describe(self.sampler),
         }
 
@@ -202,21 +203,19 @@ class RunConfig:
     def planned(self) -> "RunConfig":
         """The run of GIST that takes as much memory as this one; with a budget, the least that may be chosen."""
         if self.training.budget:
-            from gistgnn.fit.budget import even_parts, with_cycles
+            from gistgnn.fit.budget import even_parts
 
-            split = [width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims]
-            m = even_parts(split)[-1]
-            return replace(self, sub_gcns=m, training=with_cycles(self.training, m, [1], 1))
+            m = even_parts(self.model.hidden)[-1]
+            narrow = replace(self.model, hidden=tuple(width // m for width in self.model.hidden))
+            return replace(self, model=narrow, sub_gcns=1, training=replace(self.training, budget=None, epochs=1))
         if self.method == "data-parallel":
             return replace(self, sub_gcns=1, method="gist")
         if self.method == "local-sgd":
             return replace(self, partitioned=(), method="gist")
-        return replace(self, training=self._effective_training, method="gist")
-
-    @property
-    def _effective_training(self) -> Training:
-        """The settings in use: the members of an ensemble always keep their moments."""
-        return replace(self.training, optimizer_state="carry") if self.method == "ensemble" else self.training
+        # An upper bound for parts and for an ensemble, which train one narrow model at a time. On a GPU, where GIST
+        # takes a step of all sub-GCNs at once, it may be far above what they take. With Θ in files it is a little
+        # below: the trained parts of a rank wait in memory for the end.
+        return replace(self, method="gist")
 
     def trainer(self, features: int, classes: int, out: Path | None = None, ranks: "World | None" = None) -> "GIST":
         """Return the `GIST` or the baseline that trains this run; a Θ on disk lies in the run folder `out`."""

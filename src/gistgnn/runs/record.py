@@ -49,8 +49,7 @@ def _list(kind: Any) -> Any:
 
 # fmt: off
 _MODEL = _entries({"name": str, "hidden": Annotated[list[Count], Meta(min_length=1)]}, shared=bool, own=bool)
-_PHASE = _entries({"sub_gcns": Count}, copies=bool | Count, lr=float | None, schedule=str | None)
-_TRAINING = _entries({"lr": float, "schedule": str}, phases=_list(_PHASE))
+_TRAINING = _entries({"lr": float, "schedule": str})
 _CONFIG = _entries(
     {"dataset": str, "model": _MODEL, "training": _TRAINING, "sub_gcns": Positive, "seed": Count,
      "evaluation": dict[str, Any]},
@@ -60,19 +59,20 @@ _GRAPH = _entries(
     {"name": Name, "nodes": Count, "edges": Count, "features": Count, "classes": Count, "multi_label": bool},
     regression=bool, class_names=list[Name],
 )
+_COVERAGE = _entries({}, never_trained=Annotated[float, Meta(ge=0, le=1)], counts=dict[str, float])  # older: counts
 _RECORD = _entries(
     {
         "version": Literal[1], "run": str, "config": _CONFIG, "graph": _GRAPH, "files": dict[str, str],
         "history": list[_Evaluated], "test": Scores | None, "validation": Scores | None, "last": dict[str, Scores],
         "metric": _entries({"name": Name}, higher_is_better=bool, percent=bool),
         "evaluation": _entries({"exact": bool, "method": str}, parts=Count | None, sample=Count),
-        "rounds": Count, "steps": Count, "best_round": int, "local_steps": list[Count], "train_seconds": Cost,
+        "rounds": Count, "steps": Count, "best_round": int, "local_steps": Count | list[Count], "train_seconds": Cost,
         "seconds": dict[str, Cost], "peak_memory_bytes": Cost, "inference_seconds": Cost | None,
         "traffic": _entries({"workers": Positive}, bytes_per_round=Cost, bytes_per_step=Cost),
         "memory": dict[str, Any], "partition": list[dict[str, Any]],
-        "coverage": _entries({"counts": dict[str, float]}), "stopped_early": bool,
+        "coverage": _COVERAGE, "stopped_early": bool,
     },
-    stopped_by=str | None, budget=_entries({"training": _TRAINING, "reason": str}) | None,
+    stopped_by=str | None, budget=_entries({"reason": str}, sub_gcns=Positive) | None,
     communication=dict[str, Any] | None, interrupted=bool, diverged=str, standardised=bool, data_root=str,
     provenance=_entries({}, date=str | None, machine=str | None) | None,
     fingerprint=dict[str, dict[str, Any]],
@@ -86,5 +86,7 @@ def check_record(record: dict[str, Any]) -> None:
     graph = msgspec.convert(record, _RECORD).graph
     if graph.class_names and len(graph.class_names) != graph.classes:
         raise ValueError(f"the graph has {graph.classes} classes and {len(graph.class_names)} names")
+    if not {"never_trained", "counts"} & record["coverage"].keys():
+        raise ValueError("coverage has no never_trained")
     if missing := [name for name in ("test", "validation") if record[name] and main_score(record) not in record[name]]:
         raise ValueError(f"{missing[0]} has no {main_score(record)}, the score of the run")

@@ -33,6 +33,7 @@ from gistgnn.utils.formats import plural
 from gistgnn.utils.machine import provenance, usable_device
 
 CHECKPOINTS = "checkpoints"
+_GONE = ("phases", "redraw_every", "cross_weights")  # settings of training that runs had before version 0.1.0
 
 log = logging.getLogger(__name__)
 
@@ -154,11 +155,16 @@ def config_of(record: dict[str, Any]) -> RunConfig:
         return RunConfig(fields["dataset"], own, seed=fields["seed"], evaluation=evaluation)
     return RunConfig(
         model=ModelConfig(**model),
-        training=Training.from_dict(fields.pop("training")),
+        training=training_of(fields.pop("training")),
         sampler=from_description(fields.pop("sampler", None)),
         evaluation=evaluation,
         **fields,
     )
+
+
+def training_of(values: dict[str, Any]) -> Training:
+    """Return the settings of training in a result.json; those of earlier versions that are gone are left out."""
+    return Training(**{name: value for name, value in values.items() if name not in _GONE})
 
 
 def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
@@ -245,6 +251,6 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
     best = {split: record[split] for split in ("validation", "test") if record.get(split)}
     score = best.get("validation", {}).get(record.get("metric", {}).get("name")) if best else None
     known = {kind: {f.name: record[f.name] for f in fields(kind) if f.name in record} for kind in (Progress, Result)}
-    progress = Progress(**known[Progress], best=best, best_score=score, chosen=record.get("budget"))
+    progress = Progress(**known[Progress], best=best, best_score=score)
     own = {"interrupted": False, **known[Result], "model": model, "progress": progress}
     return Result(**own)

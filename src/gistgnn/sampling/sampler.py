@@ -155,7 +155,9 @@ class RandomBatches(Sampler):
         return self._changed(_columns=columns)
 
     def for_sub_gcn(self, i: int) -> Self:
-        return self._changed(_stream=(i,)) if self._independent else self
+        if not self._independent:
+            return self
+        return self._changed(_stream=(i,), _independent=False)  # its batches stay its own, whoever takes them
 
     def apart(self) -> Self:
         return self._changed(_independent=True)

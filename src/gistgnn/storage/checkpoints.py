@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 KEPT = 2  # checkpoints of a run that are kept: the last ones
 VERSION = 5  # of a checkpoint's form
+NARROW = r"(part|stage)-\d+"  # folders of the checkpoints of narrow models, which a run trains one after another
 _STATE = "state.json"
 
 
@@ -119,9 +120,13 @@ class Checkpoints:
             _remove(path)
 
     def remove(self) -> None:
-        """Remove all checkpoints, and the folder if nothing else is in it."""
+        """Remove all checkpoints, those of narrow models too, and the folder if nothing else is in it."""
         for path in sorted(self._all()):
             _remove(path)
+        folders = self.folder.iterdir() if self.folder.is_dir() else ()
+        for path in sorted(folders):
+            if re.fullmatch(NARROW, path.name) and path.is_dir() and not path.is_symlink():
+                Checkpoints(path).remove()
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 

@@ -37,8 +37,7 @@ class ModelSpec:
     shared: bool  # `build` takes a single width
     seed: int  # the initial parameters follow from it
     device: torch.device  # where the model trains
-    gains: Mapping[str, float] = field(default_factory=dict)  # by name: initial values in Θ are multiplied by it
-    stream: tuple[int, ...] = ()  # a further key of the initial parameters' random stream
+    initial_factors: Mapping[str, float] = field(default_factory=dict)  # of initial values in Θ, by name
     init: Mapping[str, Tensor] | None = None  # initial parameters and buffers by name, in place of those of the seed
     input_axis: int | None = None  # the axis of the input features, if they are one
     merges: bool = False  # Θ is put together from slices, so a model's derived buffers are computed again
@@ -46,7 +45,7 @@ class ModelSpec:
 
     def from_seed(self) -> nn.Module:
         """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
-        with Stream(self.seed, "parameters", *self.stream):
+        with Stream(self.seed, "parameters"):
             model = construct(self.build, self.widths, shared=self.shared)
         return model if self.width_scaling is None else self.width_scaling.scale(model)
 
@@ -55,8 +54,8 @@ class ModelSpec:
         if self.init is not None:
             return {name: tensor.detach().cpu() for name, tensor in self.init.items()}
         tensors = {name: tensor.detach() for name, tensor in named_tensors(self.from_seed()).items()}
-        for name, gain in self.gains.items():
-            tensors[name] *= gain
+        for name, factor in self.initial_factors.items():
+            tensors[name] *= factor
         return tensors
 
     def on_meta(self) -> nn.Module:

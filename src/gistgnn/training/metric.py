@@ -83,7 +83,12 @@ def as_metric(metric: "Metric | Callable[[Tensor, Tensor], Any] | str") -> Metri
 
 def has_output(logits: Tensor) -> Tensor:
     """Return the mask [N] of the nodes whose outputs, [N, C], are all finite. The others have no prediction."""
-    return logits.isfinite().all(dim=1)
+    # A sum is finite only if all its terms are; a mask of all outputs would be as large as a quarter of them.
+    finite = logits.sum(dim=1).isfinite()
+    if not bool(finite.all()):  # a sum of finite numbers may overflow
+        doubtful = ~finite
+        finite[doubtful] = logits[doubtful].isfinite().all(dim=1)
+    return finite
 
 
 def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
@@ -92,7 +97,9 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
     A node with an output that is not finite has no prediction: -1, in all columns.
     """
     labels = (logits > 0).long() if multi_label else logits.argmax(dim=1)
-    labels[~has_output(logits)] = -1
+    finite = has_output(logits)
+    if not bool(finite.all()):
+        labels[~finite] = -1
     return labels
 
 

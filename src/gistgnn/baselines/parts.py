@@ -1,0 +1,243 @@
+"""Parts: m narrow models that train by themselves, and stand side by side in one wide model at the end."""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any, Unpack
+
+from torch import Tensor
+
+from gistgnn.accounting.costs import memory_of, require_theta_fits, slice_bytes, theta_bytes
+from gistgnn.accounting.coverage import coverage_of
+from gistgnn.errors import DivergedError, InputError
+from gistgnn.fit.callbacks import note_missed_classes
+from gistgnn.fit.identity import fingerprint_of, require_same_training, settings_of
+from gistgnn.fit.narrow import NarrowRuns, RecipeState, drop_narrow_result, values_of
+from gistgnn.fit.prepare import Setup, Variant
+from gistgnn.fit.result import Progress, Result
+from gistgnn.fit.scorer import Fixed, Running, Scorer
+from gistgnn.gist import GIST, run_to_end
+from gistgnn.global_model import TrainerOptions
+from gistgnn.layout.axes import Build
+from gistgnn.settings import Training
+from gistgnn.utils.process_memory import peak_memory_bytes
+from gistgnn.utils.tensors import digest_of
+
+LAST_SECONDS = 0.05  # of the time of a run that is limited, for putting the parts together and scoring them
+
+
+class Parts(GIST):
+    """Trains m narrow models, each on batches of its own, and puts them side by side into one wide model.
+
+    Nothing is exchanged before the end. Part i trains on rank i mod W, and each is kept at its own best validation
+    score. Weights between the parts are zero, so the wide model's output is the mean of theirs (see `gistgnn.join`).
+    With m workers this is the best that we know. Split training gives every part E/m epochs.
+
+    Callbacks are told of every part's run, one after another. `max_seconds` is shared by the parts of a rank.
+
+    Args:
+        build, widths: see `GIST`.
+        sub_gcns: m.
+        options: the other arguments of `GIST`, but for `input_axis` and `whole`: a part is narrow in all hidden layers.
+    """
+
+    method = "parts"
+    _variant = Variant(merges=False, traffic=lambda _: {})
+
+    def __init__(
+        self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Unpack[TrainerOptions]
+    ) -> None:
+        if options.get("input_axis") is not None:
+            raise InputError("the input features are partitioned, but every part sees all: leave their axis out")
+        super().__init__(build, widths, sub_gcns, **options)
+        if self.partition.whole and sub_gcns > 1:
+            raise InputError(
+                f"axis {min(self.partition.whole)} is whole, but parts are narrow in all axes: leave it out"
+            )
+
+    def _train(self, setup: Setup) -> Result:
+        begun = time.perf_counter()
+        self.scaling = setup.scaling
+        setup.require_step_fits()
+        require_theta_fits(self.full_spec, self.store, self.ranks.count)
+        fingerprint = fingerprint_of(setup)
+        if self.ranks.count > 1:
+            require_same_training(setup, fingerprint)
+        with RecipeState(setup, fingerprint) as state:
+            runs = NarrowRuns(setup, run_to_end)
+            if state.saved is None:
+                state.save(0, {}, {})
+            results: dict[int, Result] = {}
+            try:
+                self.ranks.together(lambda: self._train_parts(runs, begun, results))
+            except DivergedError as error:
+                error.result = self._joined(runs, results, fingerprint, is_complete=False)
+                error.result.diverged = str(error)
+                raise
+            except Exception as error:
+                drop_narrow_result(error)
+                raise
+        interrupted = self.ranks.any(any(result.interrupted for result in results.values()))
+        joined = self._joined(runs, results, fingerprint, is_complete=not interrupted)
+        if self.ranks.leads:
+            note_missed_classes(joined.progress, setup.graph.class_names)
+        return replace(joined, interrupted=interrupted)
+
+    def _train_parts(self, runs: NarrowRuns, begun: float, results: dict[int, Result]) -> None:
+        """Train the parts of this rank, and add their results, also of one that was interrupted or has diverged."""
+        setup = runs.setup
+        training = self._settings_of_a_part(setup.given)
+        own_parts = range(self.ranks.rank, self.sub_gcns, self.ranks.count)
+        for number, part in enumerate(own_parts):
+            seconds = None
+            if setup.max_seconds is not None:
+                left = (1 - LAST_SECONDS) * setup.max_seconds - (time.perf_counter() - begun)
+                seconds = max(left, 1e-3) / (len(own_parts) - number)
+            widths = self.layout.widths(map(len, self.blocks(0)[part]))
+            try:
+                results[part] = runs.train(
+                    runs.model(widths, runs.seed_of(part)),
+                    training,
+                    title=f"part {part + 1} of {self.sub_gcns}",
+                    sampler=runs.batches_of(part),
+                    folder=f"part-{part}",
+                    max_seconds=seconds,
+                )
+            except DivergedError as error:
+                results[part] = error.result
+                raise
+            if results[part].interrupted:
+                return
+
+    def _settings_of_a_part(self, training: Training) -> Training:
+        epochs = training.all_epochs
+        if training.training == "split":
+            epochs = epochs / self.sub_gcns
+        return replace(training, epochs=epochs, training="split")
+
+    def _joined(
+        self,
+        runs: NarrowRuns,
+        results: Mapping[int, Result],
+        fingerprint: dict[str, dict[str, Any]],
+        *,
+        is_complete: bool,
+    ) -> Result:
+        """Return the result of the whole run: its model is made of the parts, and scored.
+
+        `is_complete`: all parts have been trained to their end.
+        """
+        setup, metric = runs.setup, runs.setup.metric
+        first = next(iter(results.values()))
+        progress = self._progress(list(results.values()), setup.given)
+        values = {part: values_of(result.model) for part, result in results.items() if result.history}
+        shared: dict[str, Any] = {
+            "progress": progress,
+            "interrupted": False,
+            "diverged": None,
+            "coverage": coverage_of(self.full_spec, self.partition, 1),
+            "config": settings_of(setup),
+            "run": digest_of(fingerprint),
+            "fingerprint": fingerprint,
+        }
+        if not is_complete and not self._fill_up(values):
+            progress.history = []
+            return replace(first, model=self.model(), **shared)
+        running = self._combine(values)
+        classes = None if setup.any_outputs else setup.graph.num_classes
+        with closing(runs.sampler.batches(0, 1)) as batches:
+            evaluation = partial(setup.evaluation.prepare, seed=self.seed)
+            scorer = Scorer(running, setup.graph, metric, evaluation, next(batches), classes)
+        begun = time.perf_counter()
+        progress.best = progress.last = scorer()
+        progress.seconds["evaluate"] = progress.seconds.get("evaluate", 0.0) + time.perf_counter() - begun
+        progress.best_score = progress.best["validation"][metric.name]
+        progress.best_round = progress.rounds
+        progress.classes, progress.temperature = scorer.classes, scorer.temperature
+        last = {**progress.history[-1], "round": progress.rounds, "validation": progress.best_score}
+        last["test"] = progress.best.get("test", {}).get(metric.name)
+        progress.history = [entry for entry in progress.history if entry["round"] != progress.rounds] + [last]
+        sizes = self.partition.sizes(0)
+        theta, slices = theta_bytes(self.full_spec), slice_bytes(self.full_spec, sizes)
+        return replace(
+            first,
+            model=self._scaled(running.module if isinstance(running, Fixed) else running.best()),
+            peak_memory_bytes=peak_memory_bytes(self.device),
+            evaluation=scorer.description,
+            inference_seconds=statistics.median(scorer.passes) if scorer.passes else None,
+            traffic={"workers": self.workers},
+            memory=memory_of(setup.graph, setup.training, self.store, self.device, self.ranks, theta, slices),
+            partition=self.partition.describe(0),
+            **shared,
+        )
+
+    def _fill_up(self, values: dict[int, dict[str, Tensor]]) -> bool:
+        """Let parts that have not been trained yet be copies of those that have; False: some rank cannot do so."""
+        sizes = self.partition.sizes(0)
+        missing = [i for i in range(self.ranks.rank, self.sub_gcns, self.ranks.count) if i not in values]
+        trained = list(values)
+        for number, part in enumerate(missing):
+            same = [other for other in trained if sizes[other] == sizes[part]]
+            if same:
+                values[part] = values[same[number % len(same)]]
+        return not self.ranks.any(any(part not in values for part in missing))
+
+    def _combine(self, values: Mapping[int, Mapping[str, Tensor]]) -> Running | Fixed:
+        """Return the wide model, of the trained values of this rank's parts."""
+        self.join_parts(values.__getitem__, self.sub_gcns)
+        return Running(self.theta, self._spec)
+
+    def _progress(self, results: Sequence[Result], training: Training) -> Progress:
+        """Return how far the run has come: means over all parts, and the time of the slowest rank."""
+        own = [result.progress for result in results]
+        progress = Progress(rounds=max(each.rounds for each in own), steps=sum(each.steps for each in own))
+        progress.train_seconds = sum(each.train_seconds for each in own)
+        for each in own:
+            for activity, seconds in each.seconds.items():
+                progress.seconds[activity] = progress.seconds.get(activity, 0.0) + seconds
+        every = self.ranks.gather(
+            [progress.rounds, progress.steps, progress.train_seconds, [each.history for each in own]]
+        )
+        progress.rounds = max(rounds for rounds, *_ in every)
+        progress.steps = sum(steps for _, steps, *_ in every)
+        progress.train_seconds = max(seconds for _, _, seconds, _ in every)
+        progress.history = _mean_history([histories for *_, histories in every])
+        for entry in progress.history:
+            entry["epoch"] *= training.all_epochs / self._settings_of_a_part(training).all_epochs
+        stopped = [each.stopped_by for each in own if each.stopped_by is not None]
+        progress.stopped_by = stopped[0] if stopped else None
+        progress.stopped_early = progress.stopped_by is not None
+        return progress
+
+
+def _mean_history(by_rank: Sequence[Sequence[Sequence[dict[str, Any]]]]) -> list[dict[str, Any]]:
+    """Return an entry for every round after which all parts were scored, and for their ends: the means of theirs.
+
+    Args:
+        by_rank: of each rank the histories of its parts; those without a score do not count.
+    """
+    scored = [[history for history in histories if history] for histories in by_rank]
+    by_round = [[{entry["round"]: entry for entry in history} for history in histories] for histories in scored]
+    parts = [part for rank in by_round for part in rank]
+    if not parts:
+        return []
+    common = set.intersection(*(set(part) for part in parts))
+    rows = [[[part[number] for part in rank] for rank in by_round] for number in sorted(common)]
+    ends = [[history[-1] for history in histories] for histories in scored]
+    if ends not in rows:  # the parts have stopped after different rounds
+        rows.append(ends)
+    return list(map(_mean_entry, rows))
+
+
+def _mean_entry(by_rank: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return the mean of an entry of every part; its time is that of the slowest rank."""
+    parts = [entry for rank in by_rank for entry in rank]
+    found = dict(max(parts, key=lambda entry: entry["round"]))
+    for name in ("loss", "validation", "test"):
+        values = [part[name] for part in parts]
+        found[name] = None if None in values else statistics.fmean(values)
+    found["train_seconds"] = max(sum(entry["train_seconds"] for entry in rank) for rank in by_rank)
+    return found
