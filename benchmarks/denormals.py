@@ -139,7 +139,7 @@ def main() -> None:
     gist = GIST(build, (options.width, options.width), 1)
     sampling = ClusterSampling(options.clusters, options.clusters_per_batch)
     sampler = make_sampler(gist, graph, sampling, False)
-    models = {name: gist._full_spec.from_seed().train() for name in ("kept", "zero")}
+    models = {name: gist.full_spec.from_seed().train() for name in ("kept", "zero")}
     adam = {"lr": options.lr, "fused": not options.plain_adam}
     optimizers = {name: torch.optim.Adam(model.parameters(), **adam) for name, model in models.items()}
     seconds: dict[str, list[list[float]]] = {name: [] for name in models}

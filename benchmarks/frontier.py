@@ -1,11 +1,11 @@
-"""The best score that a time buys: ordinary training, the paper's GIST, recipes of phases, and budgets.
+"""The best score that a time buys: ordinary training, the paper's GIST, parts, and budgets.
 
-    python -m benchmarks.frontier --out runs/frontier --ordinary 5 10 20 --narrow 8 --paper 120 --budget 10 20 \\
-        --recipe "8:4,copies 8:8,copies" -- --dataset amazon-computers --clusters 150 --hidden 1024 1024 --standardise
+    python -m benchmarks.frontier --out runs/frontier --ordinary 5 10 20 --narrow 8 --paper 120 --parts 20 80 \\
+        --budget 10 20 -- --dataset amazon-computers --clusters 150 --hidden 1024 1024 --standardise
 
 Ordinary training has runs of several lengths and rates; its frontier at a time is the best of these runs. Options of
 `gistgnn train` that all runs share come last. All have a cosine schedule and the fused runner, and are scored at their
-end; recipes also after every phase. Settings run in a random order for each seed. Finished runs stay in ``--out``; the
+end; budgets also after every cycle. Settings run in a random order for each seed. Finished runs stay in ``--out``; the
 same command goes on where it was stopped.
 """
 
@@ -26,12 +26,12 @@ from benchmarks.tables import number, table
 MODEL = ("--model", "graphsage", "--norm", "layer", "--dropout", "0.2", "--sampler", "clusters")
 SAME = (*MODEL, "--runner", "fused", "--evaluate-every", "1000000", "--schedule", "cosine")
 NEAR = 0.2  # points below the best score
-OURS = ("recipe", "budget")
+OURS = ("parts", "budget")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One kind of run: "ordinary", "narrow", "paper", "recipe" or "budget"; its name; and its options."""
+    """One kind of run: "ordinary", "narrow", "paper", "parts" or "budget"; its name; and its options."""
 
     kind: str
     name: str
@@ -55,7 +55,7 @@ class Point:
 
 def settings(options: argparse.Namespace) -> list[Setting]:
     """Return all settings that the options ask for."""
-    whole = (*SAME, "--local-steps", "1000000000")  # a run or a phase is one round
+    whole = (*SAME, "--local-steps", "1000000000")  # a run is one round
     found = []
     for epochs in options.ordinary:
         for lr in options.lr:
@@ -69,9 +69,10 @@ def settings(options: argparse.Namespace) -> list[Setting]:
         words = (*SAME, "--sub-gcns", "8", "--lr", "0.01", "--optimizer-state", "carry")
         more = ("--epochs", str(epochs), "--local-steps", str(options.local_steps))
         found.append(Setting("paper", f"GIST, {epochs} epochs", (*words, *more)))
-    for phases in options.recipe:
-        words = (*whole, "--cross-weights", "zero", "--phases", *phases.split())
-        found.append(Setting("recipe", f"`{phases}`", words))
+    for epochs in options.parts:
+        m = str(options.sub_gcns)
+        words = (*whole, "--method", "parts", "--sub-gcns", m, "--epochs", str(epochs), "--lr", "0.01")
+        found.append(Setting("parts", f"{m} parts, {epochs} epochs", words))
     found += [Setting("budget", f"budget of {s:g} s", (*MODEL, "--budget", f"{s:g}s")) for s in options.budget]
     return found
 
@@ -160,7 +161,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--narrow", type=int, nargs="*", default=[], metavar="M", help="models of width d/M as well")
     add("--paper", type=int, nargs="*", default=[], metavar="EPOCHS", help="GIST with m = 8")
     add("--local-steps", type=int, default=15, help="ζ of the paper's GIST")
-    add("--recipe", action="append", default=[], metavar="PHASES", help="as --phases of gistgnn train, in quotes")
+    add("--parts", type=int, nargs="*", default=[], metavar="EPOCHS", help="narrow models, joined at the end")
+    add("--sub-gcns", type=int, default=4, metavar="M", help="how many parts")
     add("--budget", type=float, nargs="*", default=[], metavar="SECONDS")
     add("--seeds", type=int, nargs="+", default=[0])
     add("--out", type=Path, default=Path("runs/frontier"), help="the folder of finished runs")

@@ -48,13 +48,13 @@ def peak_of(*command: str) -> int:
 
 
 def compare(m: int, options: list[str]) -> tuple[int, int, str]:
-    """Return the planned and the measured peak in bytes, and the phase of the planned one."""
+    """Return the planned and the measured peak in bytes, and the stage of the planned one."""
     store = () if "--store" in options else ("--store", "memory")
     plan = json_of("plan", *options, "--sub-gcns", str(m), *store, "--no-measure")
     option = plan["options"][0]
     with tempfile.TemporaryDirectory() as out:
         measured = peak_of("train", *options, "--sub-gcns", str(m), "--out", f"{out}/run")
-    return option["peaks"]["cpu"], measured, option["phase"]
+    return option["peaks"]["cpu"], measured, option["stage"]
 
 
 def main() -> None:
@@ -62,12 +62,12 @@ def main() -> None:
     parser.add_argument("--data-root", default="data")
     parser.add_argument("--only", type=int, nargs="+", help="numbers of cases, from 1")
     args = parser.parse_args()
-    print("| memory filled by | m | planned, MiB | in its phase | measured, MiB | ratio |")
+    print("| memory filled by | m | planned, MiB | at its stage | measured, MiB | ratio |")
     print("| --- | --- | --- | --- | --- | --- |")
     for number, (name, (m, options)) in enumerate(CASES.items(), start=1):
         if args.only is None or number in args.only:
-            planned, measured, phase = compare(m, [*options.split(), "--data-root", args.data_root])
-            cells = (name, m, f"{planned / 2**20:,.0f}", phase, f"{measured / 2**20:,.0f}", f"{planned / measured:.2f}")
+            planned, measured, stage = compare(m, [*options.split(), "--data-root", args.data_root])
+            cells = (name, m, f"{planned / 2**20:,.0f}", stage, f"{measured / 2**20:,.0f}", f"{planned / measured:.2f}")
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 

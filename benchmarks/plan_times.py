@@ -20,10 +20,9 @@ from sklearn.datasets import make_classification
 from sklearn.neighbors import kneighbors_graph
 
 from gistgnn.cli.main import make_parser
+from gistgnn.cli.plan import trials_of
 from gistgnn.cli.training_options import config_from_args
 from gistgnn.estimate import Resources, make_plan
-from gistgnn.fit.budget import step_seconds
-from gistgnn.fit.prepare import make_sampler
 from gistgnn.graphs import Graph, load
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
@@ -74,9 +73,7 @@ def turn(config: RunConfig, graph: Graph) -> list[float]:
     sizes, m = GraphSizes.of_graph(graph), config.sub_gcns
     planned = make_plan(config, sizes, Resources.here("cpu"), [m], ["memory"]).options[0].seconds or {}
     step, evaluation = seconds_of_run(config, graph)
-    gist = config.trainer(graph.num_features, graph.num_classes)
-    sampler = make_sampler(gist, graph, config.sampler, config.inductive)
-    budget = float("nan") if config.runner == "fused" else step_seconds(gist, sampler, config.training, m)
+    budget = float("nan") if config.runner == "fused" else trials_of(config, graph, 1.0)._step_seconds(m)
     return [planned["step"], budget, step, planned["evaluation"], evaluation]
 
 

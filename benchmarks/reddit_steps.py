@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.command import trained_once
+from gistgnn.report.names import never_trained
 
 # By source: steps of ordinary training (80 epochs of the whole graph), its clusters, and how many are in a batch.
 SOURCES = {"text": (120_000, 15_000, 10), "code": (6_000, 1_500, 20)}
@@ -47,7 +48,7 @@ def main() -> None:
     for share, zeta, lr, m in rows:
         steps = round(SOURCES[args.source][0] * share)
         record = trained_once(options(args.source, args.scale, steps, m, zeta, lr), args.results)
-        never = 100 * record["coverage"]["counts"].get("0", 0.0)
+        never = 100 * never_trained(record)
         scores = [100 * scores["f1_micro"] for scores in (record["test"], record["last"]["test"])]
         values = [record["rounds"], f"{lr:g}", *(f"{score:.2f}" for score in scores), f"{never:.1f}"]
         cells = [args.source, steps, m, zeta, *values, f"{record['train_seconds']:.0f}"]

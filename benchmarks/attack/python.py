@@ -13,14 +13,14 @@ import torch
 
 from benchmarks.attack.case import Outcome, Place, Report, run
 from benchmarks.attack.valid import arrays
-from gistgnn import GIST, Loop
+from gistgnn import GIST, Loop, Parts
 from gistgnn.errors import GistError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.saving import Saving
 from gistgnn.graphs import Graph
 from gistgnn.nn import GCN
 from gistgnn.sampling import SAMPLERS
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 from gistgnn.theta.registry import Store
 from gistgnn.utils.console import show_log
 
@@ -39,7 +39,7 @@ Target = tuple[Callable[..., Any], dict[str, Any], Callable[..., Any]]
 
 def python(rng: Random, place: Place) -> Report:
     """Call something of the public API with one to three odd arguments."""
-    name = rng.choice(["GIST", "fit", "fit", "fit", "fit", "Loop", "rounds", "settings", "settings", "build"])
+    name = rng.choice(["GIST", "Parts", "fit", "fit", "fit", "Loop", "rounds", "settings", "settings", "build"])
     target, valid, call = _settings(rng) if name == "settings" else _TARGETS[name]
     if name == "fit":
         valid = rng.choice([{"epochs": 2}, {"epochs": 2}, {"budget": 0.2}, {"epochs": 2, "sampler": "neighbor"}])
@@ -97,6 +97,11 @@ def _fit(**options: Any) -> None:
     _gist().fit(**{"graph": Graph.build(**arrays()), "progress": False, **options})
 
 
+def _parts(**options: Any) -> None:
+    valid = {"build": lambda widths: GCN(3, widths, 3), "widths": (8, 8), "sub_gcns": 2}
+    Parts(**{**valid, **options}).fit(Graph.build(**arrays()), epochs=2, progress=False)
+
+
 def _loop(**options: Any) -> None:
     for _ in islice(Loop(**{"gist": _gist(), "rounds": 2, "validate": lambda _: 0.5, **options}), 5):
         pass
@@ -113,7 +118,6 @@ def _settings(rng: Random) -> Target:
     kinds: list[tuple[Any, dict[str, Any], str]] = [
         (Training, {"epochs": 2}, "training"),
         (Training, {"epochs": 2}, "training"),
-        (Phase, {"sub_gcns": 2, "epochs": 1}, "phases"),
         (Evaluation, {}, "evaluation"),
         (Store, {}, "store"),
         (Saving, {"path": "saved"}, "saving"),
@@ -127,8 +131,8 @@ def _settings(rng: Random) -> Target:
         if argument == "store":
             _gist(store=made).fit(graph, epochs=1, progress=False)
         else:
-            epochs = {} if argument in ("training", "phases") else {"epochs": 1}
-            _gist().fit(graph, progress=False, **{argument: [made] if argument == "phases" else made}, **epochs)
+            epochs = {} if argument == "training" else {"epochs": 1}
+            _gist().fit(graph, progress=False, **{argument: made}, **epochs)
 
     return kind, valid, call
 
@@ -136,6 +140,7 @@ def _settings(rng: Random) -> Target:
 _TARGETS: dict[str, Target] = {
     "GIST": (GIST.__init__, {}, _make),
     "fit": (GIST.fit, {}, _fit),
+    "Parts": (GIST.__init__, {}, _parts),
     "Loop": (Loop.__init__, {}, _loop),
     "rounds": (GIST.rounds, {"count": 2}, _rounds),
     "build": (Graph.build, arrays(), Graph.build),

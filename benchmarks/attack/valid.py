@@ -21,8 +21,10 @@ RUNS = {  # options by the name of a run's folder
     "gat": "--model gat --heads 2 --sampler neighbor --fanout 2",
     "stopped": "--optimizer-state carry",
     "stopped-disk": "--store disk --optimizer-state carry",
+    "stopped-parts": "--method parts",
 }
-STOPPED = ("stopped", "stopped-disk")  # the runs that are there as a signal has left them, with a checkpoint
+# The runs that are there as a signal has left them, with a checkpoint.
+STOPPED = ("stopped", "stopped-disk", "stopped-parts")
 GRAPHS = {"graph": "convert own.npz graph"}
 CLUSTERS = {
     "clusters": "partition --dataset graph --clusters 5 --method random --out clusters",

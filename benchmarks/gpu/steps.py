@@ -96,7 +96,7 @@ class Rounds:
         """Train a round; return the milliseconds of a step of one sub-GCN."""
         clock = self._clock
         begun = clock.mark()
-        round_ = self._gist.begin_round()
+        round_ = self._gist.take_round(keeps_moments=False)  # a new optimiser in every round
         taken = clock.mark()
         steps = StepRange(self._rounds * STEPS, STEPS, ENDLESS)
         losses = self._run(round_, self._sampler, self._training, steps, 0)

@@ -5,10 +5,11 @@
         --workers 4 --widths 256 --seconds 37 --lr 0.02
 
 `--time` measures an epoch of each width; use it with nothing beside it. A worker of width w then trains for as many
-epochs as fit into the seconds, whatever else the machine does: "ordinary" is one worker, "parts" are m sub-GCNs that
-keep their blocks, "gist" are m that are drawn anew after ζ steps, "ensemble" are m models, the others have one model on
-all workers. One process trains them all. The exchange is by formula: bytes that a worker sends, over the rate. Every
-learning rate is tried, and the best validation score counts. Finished runs stay in ``--runs``.
+epochs as fit into the seconds, whatever else the machine does: "ordinary" is one worker, "parts" are m narrow models
+that are joined at the end, an "ensemble" averages their outputs, "gist" are m sub-GCNs that are drawn anew after ζ
+steps, the others have one model on all workers. One process trains them all. The exchange between rounds is by formula:
+bytes that a worker sends, over the rate. Every learning rate is tried, and the best validation score counts. Finished
+runs stay in ``--runs``.
 """
 
 import argparse
@@ -21,14 +22,20 @@ from typing import Any
 
 from benchmarks.tables import number, table
 from gistgnn import GIST
-from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
+from gistgnn.baselines import DataParallel, Ensemble, LocalSGD, Parts
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import GCN
 from gistgnn.sampling import ClusterSampling
 from gistgnn.storage.json_files import write_json
 
-METHODS: dict[str, type[GIST]] = dict.fromkeys(("ordinary", "parts", "gist"), GIST)
-METHODS |= {"ensemble": Ensemble, "local-sgd": LocalSGD, "data-parallel": DataParallel}
+METHODS: dict[str, type[GIST]] = {
+    "ordinary": GIST,
+    "gist": GIST,
+    "parts": Parts,
+    "ensemble": Ensemble,
+    "local-sgd": LocalSGD,
+    "data-parallel": DataParallel,
+}
 WHOLE = ("local-sgd", "data-parallel")  # methods of which every worker trains the full model
 TIMED, TIMINGS = 2, (1003, 1002, 1001)  # epochs of a timed run, and the seeds of three
 TOGETHER = 10  # clusters in a batch: random ones, so that batches differ from epoch to epoch
@@ -46,11 +53,10 @@ def trained(graph: Graph, options: argparse.Namespace, run: dict[str, Any]) -> d
     )  # fmt: skip
     clusters = options.clusters * TOGETHER
     sampling = ClusterSampling(clusters, TOGETHER, "random", batches="independent" if m > 1 else "shared")
-    kept: dict[str, Any] = {"redraw_every": 0, "cross_weights": "zero"} if method == "parts" else {}
     result = gist.fit(
         graph, "each", sampler=sampling, inductive=True, progress=False,
         epochs=run["epochs"], lr=run["lr"], schedule="cosine", optimizer_state="carry", evaluate_every=LONG,
-        local_steps=options.local_steps if method in ("gist", "local-sgd") else LONG, **kept,
+        local_steps=options.local_steps if method in ("gist", "local-sgd") else LONG,
     )  # fmt: skip
     sent = result.traffic.get("bytes_per_round", 0) * result.progress.rounds
     sent += result.traffic.get("bytes_per_step", 0) * result.progress.steps / m

@@ -17,7 +17,7 @@ from benchmarks.width.clocks import TIMED, TIMINGS
 GRAPH = "places_sign.npz"
 PLACE = Path("docs/images/where-width-pays.json")  # the picture has the same name
 LINES = {  # method, workers, width: name, colour, line
-    ("parts", 4, 256): ("4 workers: parts of 256, kept", "first", "-"),
+    ("parts", 4, 256): ("4 workers: parts of 256", "first", "-"),
     ("data-parallel", 4, 256): ("4 workers: data parallel, 256", "second", "-"),
     ("local-sgd", 4, 256): ("4 workers: local SGD, 256", "third", "-"),
     ("ordinary", 1, 512): ("1 worker: width 512", "ink", "--"),
