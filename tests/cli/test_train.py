@@ -201,7 +201,7 @@ def test_weights_that_no_round_trains_are_announced(cli: Cli, own_graph: Path) -
         assert done.returncode == 0, done.stderr
         told = [line for line in done.stderr.splitlines() if "of the parameters will never be trained" in line]
         assert bool(told) == said, options
-        assert all(line.endswith("raise --epochs, or lower --local-steps") for line in told)
+        assert all(line.endswith("raise --epochs or lower --local-steps") for line in told)
 
 
 def test_a_run_ends_in_time(as_json: Json, own_graph: Path) -> None:
