@@ -23,6 +23,7 @@ from gistgnn.cli.main import make_parser
 from gistgnn.cli.plan import trials_of
 from gistgnn.cli.training_options import config_from_args
 from gistgnn.estimate import Resources, make_plan
+from gistgnn.fit.trials import widths_of_part
 from gistgnn.graphs import Graph, load
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
@@ -68,12 +69,19 @@ def seconds_of_run(config: RunConfig, graph: Graph) -> tuple[float, float]:
     return train / (config.training.local_steps or 1) / (1 if config.runner == "fused" else config.sub_gcns), evaluate
 
 
+def measured_by_budget(config: RunConfig, graph: Graph, m: int) -> float:
+    """Return the seconds of a step of one of m parts, as a run with a budget measures them."""
+    trials = trials_of(config, graph, 1.0)
+    gist = trials.runs.setup.gist
+    return trials.step_seconds(trials.runs.model(widths_of_part(gist, m), gist.seed))
+
+
 def turn(config: RunConfig, graph: Graph) -> list[float]:
     """Return seconds: a step planned, as a budget measures it, and of a run; an evaluation planned, and of a run."""
     sizes, m = GraphSizes.of_graph(graph), config.sub_gcns
     planned = make_plan(config, sizes, Resources.here("cpu"), [m], ["memory"]).options[0].seconds or {}
     step, evaluation = seconds_of_run(config, graph)
-    budget = float("nan") if config.runner == "fused" else trials_of(config, graph, 1.0)._step_seconds(m)
+    budget = float("nan") if config.runner == "fused" else measured_by_budget(config, graph, m)
     return [planned["step"], budget, step, planned["evaluation"], evaluation]
 
 

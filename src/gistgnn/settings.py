@@ -148,7 +148,7 @@ class Training:
         for name in ("local_steps", "evaluate_every"):
             if getattr(self, name) != getattr(Training, name):
                 raise InputError(f"{name} is given beside a budget, which chooses it: leave one out")
-        if self.schedule not in ("constant", "cosine"):
+        if self.schedule != "cosine":
             raise InputError(f"schedule is {named_as(self.schedule)!r}, but a budget trains by cosine cycles: leave it")
 
     @property

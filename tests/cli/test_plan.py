@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gistgnn.estimate import Resources
-from gistgnn.fit import budget
+from gistgnn.fit import trials
 from gistgnn.utils.process_memory import held_bytes
 
 from .conftest import Cli, Json
@@ -126,12 +126,12 @@ def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -
 def test_a_budget_is_planned_by_trials(
     own_graph: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "NARROWEST", 4)
+    monkeypatch.setattr(trials, "NARROWEST", 4)
     words = ("plan", "--dataset", own_graph, "--hidden", 8, "--budget", "20s")
     chosen = planned(capsys, *words[1:])
     assert chosen["scores"].keys() == {"1", "2"} == chosen["step_seconds"].keys()
     assert run(*words) == 0
     said = capsys.readouterr().out
     assert re.fullmatch(r"(a part|the full model) .* are left, for about .*; a step takes width 4: .*\n", said)
-    for option in ("--memory 1", "--out run", "--no-measure"):
+    for option in ("--memory 1", "--out run", "--no-measure", "--ranks 2", "--store disk"):
         refused(capsys, "is given beside a budget", *words, *option.split())

@@ -10,7 +10,7 @@ from torch import Tensor
 from gistgnn import GIST, InputError, Parts
 from gistgnn.baselines import Ensemble
 from gistgnn.distributed import Ranks
-from gistgnn.fit import budget
+from gistgnn.fit import trials
 from gistgnn.fit.saving import Saving
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn.scaling import plain_model
@@ -85,7 +85,7 @@ def test_an_interruption_of_one_rank_is_one_of_all(tmp_path: Path) -> None:
 
 
 def within_a_budget(ranks: Ranks, folder: Path) -> dict[str, Any]:
-    budget.NARROWEST = 8
+    trials.NARROWEST = 8
     gist = GIST(build, (32, 32), 4, ranks=ranks)
     saving = Saving(folder / "c", every=1)
     result = gist.fit(GRAPH, budget=3.0, progress=False, saving=saving)
@@ -107,7 +107,7 @@ def test_every_rank_trains_a_part_of_its_own_within_a_budget(tmp_path: Path) -> 
 
 
 def resume_with_another_number(ranks: Ranks, folder: Path) -> str:
-    budget.NARROWEST = 8
+    trials.NARROWEST = 8
     gist = GIST(build, (32, 32), 4, ranks=ranks)
     try:
         gist.fit(GRAPH, budget=3.0, progress=False, saving=Saving(folder / "c", every=1, resume=True))

@@ -37,18 +37,17 @@ class Ensemble(Parts):
     def _spec(self) -> ModelSpec:
         return replace(self.full_spec, build=self._build_members, merges=False, width_scaling=None)
 
-    def _build_members(self, _: object) -> nn.Module:
+    def _build_members(self, _: object) -> EnsembleModel:
         widths = [self.layout.widths(map(len, blocks)) for blocks in self.blocks(0)]
         return EnsembleModel([construct(self.build, own, shared=self.shared) for own in widths])
 
     def _combine(self, values: Mapping[int, Mapping[str, Tensor]]) -> Fixed:
-        widths = [self.layout.widths(map(len, blocks)) for blocks in self.blocks(0)]
-        members = [construct(self.build, own, shared=self.shared) for own in widths]
-        for i, member in enumerate(members):
+        model = self._build_members(None)
+        for i, member in enumerate(model.members):
             tensors = self._sent_to_leader(i, member, values.get(i, {}))
             if self.ranks.leads:
                 fill(member, tensors)
-        model = EnsembleModel(members).to(self.device).eval()
+        model = model.to(self.device).eval()
         spec = replace(self._spec, init=named_tensors(model))
         self._theta = self._make_theta(spec, anew=self._theta is not None)
         return Fixed(model, self._spec, self.ranks)

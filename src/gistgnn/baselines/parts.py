@@ -3,9 +3,7 @@
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import Any, Unpack
 
 from torch import Tensor
@@ -15,10 +13,10 @@ from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import note_missed_classes
 from gistgnn.fit.identity import fingerprint_of, require_same_training, settings_of
-from gistgnn.fit.narrow import NarrowRuns, RecipeState, drop_narrow_result, values_of
+from gistgnn.fit.narrow import NarrowRuns, RecipeState, score_wide_model, values_of
 from gistgnn.fit.prepare import Setup, Variant
 from gistgnn.fit.result import Progress, Result
-from gistgnn.fit.scorer import Fixed, Running, Scorer
+from gistgnn.fit.scorer import Fixed, Running
 from gistgnn.gist import GIST, run_to_end
 from gistgnn.global_model import TrainerOptions
 from gistgnn.layout.axes import Build
@@ -45,7 +43,7 @@ class Parts(GIST):
     """
 
     method = "parts"
-    _variant = Variant(merges=False, traffic=lambda _: {})
+    _variant = Variant(merges=False)
 
     def __init__(
         self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Unpack[TrainerOptions]
@@ -76,9 +74,6 @@ class Parts(GIST):
             except DivergedError as error:
                 error.result = self._joined(runs, results, fingerprint, is_complete=False)
                 error.result.diverged = str(error)
-                raise
-            except Exception as error:
-                drop_narrow_result(error)
                 raise
         interrupted = self.ranks.any(any(result.interrupted for result in results.values()))
         joined = self._joined(runs, results, fingerprint, is_complete=not interrupted)
@@ -130,7 +125,7 @@ class Parts(GIST):
 
         `is_complete`: all parts have been trained to their end.
         """
-        setup, metric = runs.setup, runs.setup.metric
+        setup = runs.setup
         first = next(iter(results.values()))
         progress = self._progress(list(results.values()), setup.given)
         values = {part: values_of(result.model) for part, result in results.items() if result.history}
@@ -147,19 +142,7 @@ class Parts(GIST):
             progress.history = []
             return replace(first, model=self.model(), **shared)
         running = self._combine(values)
-        classes = None if setup.any_outputs else setup.graph.num_classes
-        with closing(runs.sampler.batches(0, 1)) as batches:
-            evaluation = partial(setup.evaluation.prepare, seed=self.seed)
-            scorer = Scorer(running, setup.graph, metric, evaluation, next(batches), classes)
-        begun = time.perf_counter()
-        progress.best = progress.last = scorer()
-        progress.seconds["evaluate"] = progress.seconds.get("evaluate", 0.0) + time.perf_counter() - begun
-        progress.best_score = progress.best["validation"][metric.name]
-        progress.best_round = progress.rounds
-        progress.classes, progress.temperature = scorer.classes, scorer.temperature
-        last = {**progress.history[-1], "round": progress.rounds, "validation": progress.best_score}
-        last["test"] = progress.best.get("test", {}).get(metric.name)
-        progress.history = [entry for entry in progress.history if entry["round"] != progress.rounds] + [last]
+        scorer = score_wide_model(setup, running, runs.sampler, progress)
         sizes = self.partition.sizes(0)
         theta, slices = theta_bytes(self.full_spec), slice_bytes(self.full_spec, sizes)
         return replace(
@@ -196,8 +179,7 @@ class Parts(GIST):
         progress = Progress(rounds=max(each.rounds for each in own), steps=sum(each.steps for each in own))
         progress.train_seconds = sum(each.train_seconds for each in own)
         for each in own:
-            for activity, seconds in each.seconds.items():
-                progress.seconds[activity] = progress.seconds.get(activity, 0.0) + seconds
+            progress.add_seconds(each)
         every = self.ranks.gather(
             [progress.rounds, progress.steps, progress.train_seconds, [each.history for each in own]]
         )

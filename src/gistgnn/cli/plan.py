@@ -16,9 +16,10 @@ from gistgnn.utils.formats import duration, rough_duration, size
 
 if TYPE_CHECKING:
     from gistgnn.estimate import Option, Plan
-    from gistgnn.fit.budget import Trials
+    from gistgnn.fit.trials import Trials
     from gistgnn.graphs import Graph
 
+PLANNED_STORES = ["memory", "disk"]
 _TIMES = ("step", "round", "epoch", "evaluation", "total")
 
 
@@ -34,8 +35,8 @@ def add_parser(commands: Any) -> None:
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     group = parser.add_argument_group("plan")
     add = group.add_argument
-    default, text = ["memory", "disk"], "where the parameters lie (default: memory disk)"
-    add("--store", choices=list(STORES), nargs="+", default=default, help=text)
+    text = f"where the parameters lie (default: {' '.join(PLANNED_STORES)})"
+    add("--store", choices=list(STORES), nargs="+", default=PLANNED_STORES, help=text)
     text = "plan for W ranks of torchrun on one machine; sizes are a rank's, and there are no times"
     add("--ranks", type=options.count, default=1, metavar="W", help=text)
     options.add_shared(group, "--memory")
@@ -80,6 +81,8 @@ def _choose(args: argparse.Namespace) -> int:
     from gistgnn.utils.denormals import denormals_as_zero
 
     given = {"memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
+    given |= {"ranks": None if args.ranks == 1 else args.ranks}
+    given |= {"store": None if args.store == PLANNED_STORES else args.store}
     for name, value in given.items():
         if value is not None:
             how = "which is planned by measuring steps"
@@ -102,9 +105,9 @@ def trials_of(config: RunConfig, graph: "Graph", seconds: float) -> "Trials":
         graph: what it trains on.
         seconds: the budget.
     """
-    from gistgnn.fit.budget import Clock, Trials
     from gistgnn.fit.narrow import NarrowRuns
     from gistgnn.fit.prepare import Setup, Variant
+    from gistgnn.fit.trials import Clock, Trials
     from gistgnn.gist import run_to_end
     from gistgnn.utils.process_memory import keep_freed_memory
 
@@ -167,7 +170,7 @@ def _batches(sampler: Mapping[str, Any] | None) -> str:
 
 def _first_try(narrow: "Option", wide: "Option", hidden: Sequence[int]) -> str:
     """Name the narrow model to try before a wide one, with the time of an epoch of both."""
-    from gistgnn.fit.budget import NARROWEST, even_parts
+    from gistgnn.fit.trials import NARROWEST, even_parts
 
     widths = " ".join(f"{min(width, NARROWEST)}" for width in hidden)
     said = f"try a narrow model first: --hidden {widths} --sub-gcns 1"

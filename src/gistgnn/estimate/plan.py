@@ -14,7 +14,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import DISK, STAGES, Memory, Resources
 from gistgnn.estimate.shapes import RunShape
 from gistgnn.estimate.time import Speed
-from gistgnn.fit.budget import NARROWEST
+from gistgnn.fit.trials import NARROWEST
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling, chosen_sampling, describe

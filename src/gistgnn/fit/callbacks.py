@@ -179,7 +179,7 @@ class Notes:
     def _untrained(self, run: Run, rounds: int) -> float:
         """Return the share of the parameters that some rounds are expected to leave untrained, if they are used."""
         gist = run.gist
-        if not self._setup.variant.merges or not gist.ranks.leads:
+        if not gist.ranks.leads:
             return 0.0
         return never_trained(gist.full_spec, gist.partition, rounds)
 

@@ -145,7 +145,7 @@ class Fit(Run):
                 recorded = self._before or self.progress
                 pending = theta.place.round > recorded.rounds
                 error.add_note(self._saver.save_after_error(recorded, pending=pending))
-        if isinstance(error, Exception) and alone:
+        if isinstance(error, Exception) and alone and not self._setup.part:  # that of a part is none of the whole run
             with suppress(Exception):  # such as one more MemoryError
                 result = self._result()
                 result.interrupted = True
@@ -217,8 +217,9 @@ class Fit(Run):
         try:
             self._call("on_fit_end", result)
         except Exception as error:
-            error.result = result  # type: ignore[attr-defined]
-            error.add_note("the run is over, and its result is the error's attribute `result`")
+            if not self._setup.part:
+                error.result = result  # type: ignore[attr-defined]
+                error.add_note("the run is over, and its result is the error's attribute `result`")
             raise
         return result
 

@@ -1,7 +1,10 @@
 """Runs that train narrow models by themselves, of which a run puts its wide model together."""
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,6 +14,7 @@ from gistgnn.fit.identity import Fingerprint
 from gistgnn.fit.prepare import Setup, Variant, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saving
+from gistgnn.fit.scorer import Fixed, Running, Scorer
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.layout.axes import Widths, named_tensors
@@ -213,10 +217,36 @@ class RecipeState:
         return 0.0 if state is None else sum(state.seconds.values())
 
 
-def drop_narrow_result(error: Exception) -> None:
-    """Take the result of a narrow run from an error: it is not the result of the whole run."""
-    if hasattr(error, "result"):
-        error.result = None
+def score_wide_model(setup: Setup, running: Running | Fixed, sampler: Sampler, progress: Progress) -> Scorer:
+    """Score a wide model that was put together; its scores are those of the run, in one more entry of the history.
+
+    Args:
+        setup: of the whole run.
+        running: the wide model.
+        sampler: has a batch on which the model is tried.
+        progress: of the whole run. It has a history.
+
+    Returns:
+        What has scored the model.
+    """
+    metric, begun = setup.metric, time.perf_counter()
+    prepare = partial(setup.evaluation.prepare, seed=setup.gist.seed)
+    classes = None if setup.any_outputs else setup.graph.num_classes
+    with closing(sampler.batches(0, 1)) as batches:
+        scorer = Scorer(running, setup.graph, metric, prepare, next(batches), classes)
+    progress.best = progress.last = scorer()
+    progress.best_score = progress.best["validation"][metric.name]
+    progress.best_round = progress.rounds
+    progress.classes, progress.temperature = scorer.classes, scorer.temperature
+    test = progress.best.get("test", {}).get(metric.name)
+    before = progress.history[-1]
+    if before["round"] == progress.rounds:  # the mean of the parts' scores gives way to that of the whole
+        progress.history.pop()
+    whole = {"round": progress.rounds, "validation": progress.best_score, "test": test}
+    progress.history.append({**before, **whole})
+    seconds = time.perf_counter() - begun
+    progress.seconds["evaluate"] = progress.seconds.get("evaluate", 0.0) + seconds
+    return scorer
 
 
 def values_of(model: nn.Module) -> dict[str, Tensor]:

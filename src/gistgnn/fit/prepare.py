@@ -39,7 +39,7 @@ HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")  # of a 
 class Variant:
     """How a run of a baseline differs from a run of GIST."""
 
-    merges: bool = True  # the sub-GCNs are merged, so weights between blocks are meant to be trained
+    merges: bool = True  # the sub-GCNs are merged in every round, so that Θ may begin with a trained model
     independent: bool = False  # every worker has batches of its own; a run without a sampler is refused
     settings: Mapping[str, Any] = field(default_factory=dict)  # of `Training`, which the method fixes
     runner: Callable[[], Runner] | None = None  # makes what trains every round; None: the runner that the user names

@@ -43,6 +43,11 @@ class Progress:
     first_round: int = 0  # of a `Loop`: the rounds that its model had been through before it
     pending_loss: float | None = None  # the loss of one more round, which Θ has been through and nothing has scored yet
 
+    def add_seconds(self, other: "Progress") -> None:
+        """Add the seconds of another run's activities to this one's."""
+        for activity, seconds in other.seconds.items():
+            self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
+
 
 @dataclass(repr=False)
 class Result:

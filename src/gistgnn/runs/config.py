@@ -203,7 +203,7 @@ class RunConfig:
     def planned(self) -> "RunConfig":
         """The run of GIST that takes as much memory as this one; with a budget, the least that may be chosen."""
         if self.training.budget:
-            from gistgnn.fit.budget import even_parts
+            from gistgnn.fit.trials import even_parts
 
             m = even_parts(self.model.hidden)[-1]
             narrow = replace(self.model, hidden=tuple(width // m for width in self.model.hidden))

@@ -1,0 +1,240 @@
+"""Choose the width of a narrow model within a budget of time, by short trainings of parts of several widths."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import torch
+
+from gistgnn.accounting.costs import theta_bytes
+from gistgnn.errors import DivergedError, InputError
+from gistgnn.fit.narrow import NarrowRuns
+from gistgnn.fit.result import Result
+from gistgnn.global_model import GlobalModel
+from gistgnn.layout.axes import Widths
+from gistgnn.layout.joining import readout_of
+from gistgnn.layout.width_scaling import rate_factors
+from gistgnn.schedule import StepRange
+from gistgnn.settings import Training
+from gistgnn.subtrain import subtrain
+from gistgnn.utils.formats import duration
+from gistgnn.utils.process_memory import available_bytes
+
+NARROWEST = 128  # features of a part; narrower ones learn worse, and are not faster by much
+TRIAL = 0.025  # of the time, for the steps of a trial
+LEAST_STEPS = 20  # of a trial
+SLOWER = 3  # times as long as planned: a trial that takes longer ends
+NEAR = 0.1  # of a score: a wider part that is so much worse after a trial is as good in the end
+ENOUGH_EPOCHS = 7  # with fewer, or with fewer steps than the next line says, a part learns less than a narrower one
+ENOUGH_STEPS = 300
+TIMED_STEPS = 3
+SPARED = 0.02  # of the time, for what comes after the last round
+AFTERWARDS = 0.5  # seconds more, in which the model and the report are written
+ROUNDS_OF_A_TRIAL = 2
+
+
+class Clock:
+    """How much of a budget is left.
+
+    Attributes:
+        seconds: the budget.
+        used: the seconds that an earlier process has had of it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.used = 0.0
+        self._begun = time.perf_counter()
+
+    @property
+    def passed(self) -> float:
+        """The seconds that are over."""
+        return self.used + time.perf_counter() - self._begun
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left for training; a few are spared for what comes after it."""
+        return max((1 - SPARED) * self.seconds - AFTERWARDS - self.passed, 0.0)
+
+
+class Choice(msgspec.Struct):
+    """The width that was chosen: that of one of m parts of the full model."""
+
+    sub_gcns: int  # m
+    reason: str
+    step_seconds: dict[int, float]  # of a step of one of m parts, by m
+    scores: dict[int, float]  # on validation nodes after a trial, by m; more is better
+
+
+@dataclass
+class Trials:
+    """Short trainings of parts of several widths, for about the same time each.
+
+    Attributes:
+        timed: the seconds of a step of one of m parts, by m.
+        results: of the trials, by m.
+    """
+
+    runs: NarrowRuns
+    clock: Clock
+    timed: dict[int, float] = field(default_factory=dict)
+    results: dict[int, Result] = field(default_factory=dict)
+
+    def choose(self) -> Choice:
+        """Try parts, the narrowest first, and choose one.
+
+        It is the part with the best score, or a wider one whose score is near: it gains more from a longer training. A
+        part is not made wider without a trial: on a slow or a busy machine the narrowest trains.
+        """
+        gist = self.runs.setup.gist
+        possible = candidates(gist)
+        narrowest = possible[0]
+        for m in possible:
+            part = self.runs.model(widths_of_part(gist, m), gist.seed)
+            self.timed[m] = self.step_seconds(part)
+            has_time = self.clock.left / self.timed[m] >= self._enough_steps
+            if m != narrowest and not has_time:
+                break
+            steps = int(TRIAL * self.clock.seconds / self.timed[m])
+            if steps < LEAST_STEPS or self.runs.evaluation_in_steps(part) > steps:
+                break  # there is no time for a trial, or its score would take longer
+            try:
+                self.results[m] = self._train(part, m, steps)
+            except DivergedError:
+                break  # if the part that is chosen diverges as well, its cycle says so
+            if self.results[m].interrupted or not self._is_near(m):
+                break  # a wider one is slower still
+        m = self._chosen(narrowest)
+        scores = {tried: self.score(tried) for tried in self.results if math.isfinite(self.score(tried))}
+        return Choice(m, self._reason(m, scores), dict(self.timed), scores)
+
+    def step_seconds(self, model: GlobalModel) -> float:
+        """Measure the time of a step of a part, with its batch."""
+        training, spec = self.runs.setup.training, model.full_spec
+        part = spec.from_seed().to(model.device).train()
+        optimizer = training.make_optimizer(part.parameters(), rate_factors(spec.width_scaling, part, training))
+
+        def now() -> float:
+            if model.device.type == "cuda":
+                torch.cuda.synchronize(model.device)
+            return time.perf_counter()
+
+        with closing(self.runs.sampler.batches(0, 1 + TIMED_STEPS)) as batches:
+            steps = StepRange(0, 1 + TIMED_STEPS, 1 + TIMED_STEPS)
+            subtrain(part, optimizer, [next(batches)], training, steps)  # the first one warms up
+            begun = now()
+            subtrain(part, optimizer, batches, training, steps)
+            return (now() - begun) / TIMED_STEPS
+
+    def score(self, m: int) -> float:
+        """Return the validation score after the trial of one of m parts, where more is better."""
+        score = self.results[m].progress.best_score
+        if score is None:
+            return -math.inf
+        return score if self.runs.setup.metric.higher_is_better else -score
+
+    def _chosen(self, narrowest: int) -> int:
+        near = [m for m in self.results if self._is_near(m)]
+        m = min(near, default=narrowest)
+        ranks = self.runs.setup.gist.ranks.count
+        for_all_ranks = [tried for tried in near if tried >= ranks]
+        if m < ranks and for_all_ranks:
+            m = min(for_all_ranks)  # that every rank trains one of its own costs no time
+        return m
+
+    @property
+    def _enough_steps(self) -> int:
+        """The steps that a part needs for a good score."""
+        return max(ENOUGH_EPOCHS * self.runs.sampler.steps_per_epoch, ENOUGH_STEPS)
+
+    def _is_near(self, m: int) -> bool:
+        """Whether one of m parts is in the end as good as the best, if it is wider."""
+        best = max(map(self.score, self.results))
+        if math.isinf(best):
+            return False
+        return self.score(m) >= best - NEAR * abs(best)
+
+    def _train(self, part: GlobalModel, m: int, steps: int) -> Result:
+        """Train one of m parts for some steps, with a rate that falls to zero."""
+        return self.runs.train(
+            part,
+            settings_of_steps(self.runs, steps, ROUNDS_OF_A_TRIAL),
+            title=f"trial of width {width_in_words(self.runs.setup.gist, m)}",
+            sampler=self.runs.sampler,
+            max_seconds=max(min(SLOWER * TRIAL * self.clock.seconds, self.clock.left), 1e-3),
+        )
+
+    def _reason(self, m: int, scores: Mapping[int, float]) -> str:
+        """Say what was chosen and why, in one line."""
+        gist, left = self.runs.setup.gist, self.clock.left
+        if m == 1:
+            what = "the full model trains"
+        elif gist.ranks.count > 1:
+            what = f"every rank trains a part of width {width_in_words(gist, m)}"
+        else:
+            what = f"a part of width {width_in_words(gist, m)} trains, and its copies are the full model"
+        steps = left / self.timed[m]
+        epochs = math.floor(steps / self.runs.sampler.steps_per_epoch * 10) / 10
+        time_left = f"{duration(left)} are left, for about {epochs:g} epoch{'s' * (epochs != 1)}"
+        if steps < self._enough_steps:
+            time_left += ", fewer than a part needs: give more time"
+        tried = []
+        for parts, seconds in self.timed.items():
+            score = f", {abs(scores[parts]):.3g} in a trial" if parts in scores else ""
+            tried.append(f"width {width_in_words(gist, parts)}: {duration(seconds)}{score}")
+        return f"{what}: {time_left}; a step takes {'; '.join(tried)}"
+
+
+def candidates(gist: GlobalModel) -> list[int]:
+    """Return every m that may be chosen, the largest first."""
+    partition = gist.partition
+    possible = even_parts([partition.features[axis] for axis in partition.split])
+    is_whole = len(partition.split) < len(partition.features)
+    if is_whole or gist.input_axis is not None or partition.kind != "balanced":
+        possible = [1]  # equal parts are narrow in all hidden layers
+    elif len(possible) > 1:
+        try:
+            readout_of(gist.build, gist.layout, gist.widths, shared=gist.shared)
+        except InputError:  # copies of this model cannot stand side by side
+            possible = [1]
+    available = available_bytes(gist.device)
+    fitting = [
+        m for m in possible if 6 * theta_bytes(replace(gist.full_spec, widths=widths_of_part(gist, m))) < available
+    ]
+    return sorted(fitting or possible[-1:], reverse=True)
+
+
+def even_parts(widths: Sequence[int]) -> list[int]:
+    """Return every power of 2 that divides some widths into parts that are not narrower than `NARROWEST`; 1 always."""
+    possible, m = [1], 2
+    while widths and all(width % m == 0 and width // m >= NARROWEST for width in widths):
+        possible.append(m)
+        m *= 2
+    return possible
+
+
+def widths_of_part(gist: GlobalModel, m: int) -> Widths:
+    """Return the widths of one of m equal parts of a model."""
+    return gist.layout.widths(gist.partition.split_into(m).sizes(0)[0])
+
+
+def width_in_words(gist: GlobalModel, m: int) -> str:
+    """Return the widths of one of m parts as messages show them."""
+    widths = dict.fromkeys(gist.partition.features[axis] // m for axis in gist.partition.split)
+    return " and ".join(map(str, widths))
+
+
+def settings_of_steps(runs: NarrowRuns, steps: int, rounds: int) -> Training:
+    """Return the settings of a narrow run of some steps, in which the learning rate falls to zero."""
+    return replace(
+        runs.setup.given,
+        budget=None,
+        epochs=steps / runs.sampler.steps_per_epoch,
+        local_steps=max(math.ceil(steps / rounds), 1),
+        schedule="cosine",
+        training="split",
+        evaluate_every="auto",
+    )
