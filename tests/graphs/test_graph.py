@@ -37,7 +37,7 @@ def put(tensor: torch.Tensor, index: Any, value: float) -> torch.Tensor:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x": torch.ones(6)}, "x has shape [6]; expected [nodes, features]"),
     ({"x": np.array([["a", "b"]] * 6)}, "x has dtype <U1; expected a dense array of real numbers"),
-    ({"x": csr_matrix(np.eye(6))}, "x is a csr_matrix, which is sparse; expected a dense array: call .toarray() on it"),
+    ({"x": csr_matrix(np.eye(6) * 1j)}, "x has dtype complex128; expected real numbers"),
     (
         {"edge_index": coo_matrix(np.eye(6))},
         "edge_index is a coo_matrix, which is sparse; expected a dense array: give",

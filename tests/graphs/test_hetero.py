@@ -101,7 +101,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [  # a store, and its changed a
     ("author", {"y": torch.zeros(8), "train_mask": torch.ones(8)}, "y on the node types ['author', 'paper']; expected"),
     ("paper", {"y": torch.zeros(5)}, "'paper': y has shape [5]; expected a row for each of 24 nodes"),
     ("paper", {"val_mask": torch.ones(5).bool()}, "'paper': val is a mask of length 5; expected 24"),
-    ("author", {"x": torch.eye(8).to_sparse()}, "'author': x is a sparse tensor"),
+    ("author", {"x": (torch.eye(8) * 1j).to_sparse()}, "'author': x has dtype complex64; expected real numbers"),
     ("author", {"num_nodes": 7}, "'author': x has 8 rows, and num_nodes is 7"),
     ("place", {"num_nodes": None}, "'place': num_nodes is None; expected x, or num_nodes"),
     (CITES, {"edge_index": None}, "('paper', 'cites', 'paper'): it has no edge_index"),

@@ -195,14 +195,14 @@ class Memory:
                 scaled = 8 * sizes.train + 24 * sizes.features * min(sizes.train, 2**16)
                 loading = max(loading, scaled)
             return held, loading
-        x = 4 * sizes.nodes * sizes.features
+        x = sizes.feature_bytes
         edges = 4 * (sizes.nodes + sizes.edges)
         labels = 4 * sizes.nodes * sizes.classes if sizes.multi_label else 8 * sizes.nodes
         graph = x + edges + labels + 3 * sizes.nodes
         held = Counter({"cpu": graph, self._device: graph})
         if sizes.reader == "pyg":  # the arrays that it has parsed, which Python frees late
             held["cpu"] += _PYG + x + edges
-        return held, x if run.standardised else 0
+        return held, 4 * sizes.nodes * sizes.features if run.standardised else 0
 
     def _batches(self) -> Held:
         """Return what the sampler, the operators and the batches that wait take."""
@@ -213,7 +213,7 @@ class Memory:
         if run.sparse:  # their entries, by row and by column
             held += round(16 * run.sizes.nonzero * run.sizes.nodes * features)
         if run.config.inductive:
-            held += 16 * seen.edges + 4 * seen.nodes * features
+            held += 16 * seen.edges + seen.feature_bytes
         if run.config.sampler is None:
             held += own.entry * (seen.edges + seen.nodes) + product * seen.nodes
             return Counter({self._device: held})
@@ -221,7 +221,7 @@ class Memory:
         if not seen.stored:
             host = 5 * seen.edges + 4 * seen.nodes
             if not batch.sampled:  # a copy of the graph in another order, or its edges by target
-                held += (4 * features + 24) * seen.nodes
+                held += 24 * seen.nodes + (seen.sparse_bytes if run.sparse else 4 * features * seen.nodes)
             if not batch.sampled and self._device == "cuda":  # the edges of which batches are made
                 held += 4 * seen.edges + 8 * seen.nodes
             if batch.precomputed and own.product:
@@ -231,7 +231,10 @@ class Memory:
         nodes = batch.nodes[0]
         edges = sum(batch.edges)
         matrices = 2 if batch.precomputed else 1  # of features
-        held += (_WAITING + 1) * (nodes * 4 * features * matrices + 4 * edges)
+        own_features = 4 * nodes * features * matrices
+        if run.sparse and not seen.stored:
+            own_features = round(seen.sparse_bytes * nodes / seen.nodes)
+        held += (_WAITING + 1) * (own_features + 4 * edges)
         held += own.entry * (edges + nodes)
         return Counter({self._device: held}) + Counter({"cpu": host})
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from torch import nn
 
 from gistgnn.accounting.costs import Operations, moments_of, slice_bytes, theta_bytes
+from gistgnn.graphs.features import SPARSE_BELOW
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import chosen_sampling, expected_batch
-from gistgnn.sampling.batch import SPARSE_BELOW
 from gistgnn.schedule import Schedule
 
 
@@ -96,6 +96,8 @@ class RunShape:
         is_dense = sizes.nonzero >= SPARSE_BELOW
         self.standardised = is_dense if config.standardise is None else config.standardise
         self.sparse = not is_dense and not self.standardised
+        if self.sparse:  # they are multiplied by the weights first
+            self.expected = replace(self.expected, precomputed=False)
         has_own_batches = config.sampler is not None and config.sampler.batches == "independent"
         self.shares_batches = not has_own_batches and self._gist.input_axis is None
 
@@ -130,7 +132,7 @@ class RunShape:
         edges = sum(batch.edges) if len(batch.edges) > 1 else layers * batch.edges[0]
         attending = own.attending * self._heads * (edges + layers * batch.nodes[0])
         product = 0.0
-        if self.config.sampler is not None and not batch.precomputed:
+        if self.config.sampler is not None and not batch.precomputed and not self.sparse:
             product = own.product * batch.nodes[0] * self.sizes.features
         outputs = 3 * batch.nodes[-1] * self.sizes.classes
         return round(4 * (most + attending + product + outputs))

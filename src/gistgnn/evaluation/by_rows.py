@@ -19,6 +19,7 @@ from gistgnn.evaluation.budget import Budget, LayerPlan
 from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, Pass, RequiredNodes, required_nodes
 from gistgnn.evaluation.inference import Inference, WholeGraph
 from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.features import rows_of
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.pyg_layers import layers_on_rows, normalises
 from gistgnn.nn.scaling import plain_model, scaled
@@ -240,7 +241,8 @@ def _whole_bytes(model: nn.Module, batch: Batch) -> int:
         with PeakBytes() as counted:
             forward(model, probe)
         peaks.append(counted.peak)
-    copied = batch.x.numel() * batch.dtype.itemsize * (batch.is_stored and batch.x.dtype != batch.dtype)
+    is_copied = batch.is_csr or (batch.is_stored and batch.x.dtype != batch.dtype)
+    copied = batch.x.numel() * batch.dtype.itemsize * is_copied
     return _rates(*peaks).bytes(len(batch.x), batch.adj.num_edges) + copied
 
 
@@ -268,7 +270,7 @@ def small_batch(batch: Batch, nodes: int = 24, edges: int = 72) -> Batch:
     """Return a small random graph with nodes and edge data of a graph."""
     rng = torch.Generator().manual_seed(0)
     chosen = torch.randint(len(batch.x), (nodes,), generator=rng)
-    x = batch.dense[chosen.to(batch.dense.device)].to(batch.device, batch.dtype)
+    x = rows_of(batch.x, chosen.to(batch.x.device)).to_dense().to(batch.device, batch.dtype)
     edge_index = torch.randint(nodes, (2, edges * bool(batch.adj.num_edges)), generator=rng)
     entries = torch.randint(max(batch.adj.num_edges, 1), (edge_index.shape[1],), generator=rng)
     data = {name: value[entries.to(value.device)].to(batch.device) for name, value in batch.edge_data.items()}

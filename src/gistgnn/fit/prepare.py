@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gistgnn.accounting.costs import slice_bytes, too_large
@@ -15,7 +16,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
-from gistgnn.graphs.standardise import sample_of
+from gistgnn.graphs.features import sample_of
 from gistgnn.layout.instance import small_instance
 from gistgnn.nn.scaling import saved_state
 from gistgnn.runners.registry import Runner
@@ -177,6 +178,8 @@ class Setup:
 
 def _looks_up(model: nn.Module, x: Tensor) -> bool:
     """Whether the model has a table of vectors, and x a column of whole numbers, which may be places in it."""
+    if x.layout is not torch.strided:
+        return False
     has_table = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules())
     return has_table and bool((sample_of(x) % 1 == 0).all(dim=0).any())
 

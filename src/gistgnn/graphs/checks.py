@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, printable
-from gistgnn.graphs.columns import Rounding, counting_columns, note_columns
+from gistgnn.graphs.columns import Rounding, counting_columns, note_columns, suspects
+from gistgnn.graphs.features import SPARSE_BELOW, columns_of, csr_of, is_sparse_matrix, nonzero_share, places_of
 from gistgnn.utils.checks import check_count, check_name
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes, of_the_limit
@@ -92,9 +93,16 @@ def _plain(value: Tensor, name: str) -> Tensor:
 def check_features(value: ArrayLike, first: int | None = None, name: str = "x") -> Tensor:
     """Return ``x`` as [N, F] float32, finite, and note columns that float32 rounds, or that number the rows.
 
+    A sparse matrix stays one, as a CSR tensor, if few of its entries are not 0; others become dense.
+
     ``first`` is the number of the first node of a block of a graph's rows: messages count from it, and the caller notes
     what is odd in the columns. ``name`` stands for ``x`` in notes.
     """
+    if is_sparse_matrix(value):
+        sparse = csr_of(value)
+        if 0 not in sparse.shape and nonzero_share(sparse) < SPARSE_BELOW:
+            return _check_sparse_features(sparse, name)
+        value = dense(sparse)
     x = to_tensor(value, "x")
     if x.ndim != 2 or 0 in x.shape:
         expected = "[nodes, features]" if x.ndim != 2 else "at least one node and one feature"
@@ -110,6 +118,34 @@ def check_features(value: ArrayLike, first: int | None = None, name: str = "x") 
         hint = f"clean or impute the features of node {node} (the first such row)"
         raise InputError(f"x[{node}, {column}] is {x[row, column].item()}; expected finite float32 values: {hint}")
     return x
+
+
+def _check_sparse_features(x: Tensor, name: str) -> Tensor:
+    """Return a CSR tensor as float32, finite; notes are as for `check_features`."""
+    places, odd = places_of(x), suspects(x)
+    if odd.numel():
+        columns = columns_of(x, odd)
+        rounding = Rounding()
+        rounding.add(columns)
+        losses = {int(odd[place]): loss for place, loss in rounding.losses().items()}
+        counting = [int(odd[place]) for place in counting_columns(columns)]
+        note_columns(losses, counting, name=name)
+    values = x.values().to(torch.float32)
+    wrong = (~torch.isfinite(values)).nonzero()
+    if len(wrong):
+        entry = int(wrong[0])
+        node, column = int(places.row[entry]), int(places.col[entry])
+        hint = f"clean or impute the features of node {node} (the first such row)"
+        raise InputError(f"x[{node}, {column}] is {values[entry].item()}; expected finite float32 values: {hint}")
+    return places.with_values(values)
+
+
+def dense(x: Tensor) -> Tensor:
+    """Return features as a dense tensor: [N, F]. An InputError says that there is no memory for it."""
+    if x.layout is torch.strided:
+        return x
+    check_room(x.numel() * x.element_size(), f"x as a dense matrix {list(x.shape)}")
+    return x.to_dense()
 
 
 def edges_of_adj_t(adj_t: Any) -> tuple[Tensor, Tensor]:

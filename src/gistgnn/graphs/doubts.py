@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from gistgnn.graphs.csr import CSR, check_sources
+from gistgnn.graphs.features import sample_of
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.standardise import sample_of
 
 log = logging.getLogger(__name__)
 

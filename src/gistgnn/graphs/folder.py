@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import EDGE_DATA, check_classes, check_table
+from gistgnn.graphs.checks import EDGE_DATA, check_classes, check_table, dense
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import SPLITS, Graph, masks_of
 from gistgnn.storage.folder_lock import FolderLock
@@ -219,7 +219,7 @@ def write_graph(graph: Graph, folder: Path) -> None:
     split = sum(number * getattr(graph, name).numpy().astype(np.uint8) for name, number in SPLITS.items())
     tensors = {"rowptr": graph.edges.rowptr.long(), "col": graph.edges.col.int(), **graph.edge_data}
     values = {name: tensor.numpy() for name, tensor in tensors.items()}
-    values |= {"x": graph.x.numpy(), "y": graph.y.numpy(), "split": split}
+    values |= {"x": dense(graph.x).numpy(), "y": graph.y.numpy(), "split": split}
     arrays = {name: write_array(folder, name, value) for name, value in values.items()}
     task: Task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
     sizes = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes

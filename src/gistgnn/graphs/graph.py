@@ -13,6 +13,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import checks
 from gistgnn.graphs.checks import EDGE_DATA, ArrayLike
 from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.features import bytes_of
 from gistgnn.utils.checks import check_flag, check_name
 from gistgnn.utils.tensors import Array, tensor_digest
 
@@ -27,7 +28,7 @@ class Graph:
     The constructor checks nothing. Use `Graph.build` or `Graph.from_pyg` for unchecked data.
 
     Attributes:
-        x: [N, F] float32, the features.
+        x: [N, F] float32, the features; a CSR tensor where they were given as a sparse matrix of few entries.
         edges: the sources of the edges into each node, ascending, without duplicates. Self-loops are kept. An
             undirected edge is stored in both directions. With edge data there may be duplicates.
         y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels; or [N, K]
@@ -84,7 +85,8 @@ class Graph:
         """Check tensors, arrays or lists and build a graph on the device of ``x``.
 
         Args:
-            x: [N, F] finite numbers. A contiguous float32 tensor or array is not copied.
+            x: [N, F] finite numbers, or a sparse matrix of torch, SciPy or torch_sparse, which is kept sparse if less
+                than a tenth of its entries are not 0. A contiguous float32 tensor or array is not copied.
             edge_index: [2, E] integers, sources and targets, in any order. Duplicates are dropped, unless there is
                 edge data.
             y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N] texts, which are numbered in sorted
@@ -169,7 +171,7 @@ class Graph:
     def held_bytes(self) -> int:
         """Bytes of the tensors in memory: all of them, or those that are not mapped from a folder."""
         held: Any = (self.y, self.train, self.val, self.test) if self.folder else (*self.tensors.values(), self.edges)
-        return sum(each.nbytes for each in held)
+        return sum(bytes_of(each) if isinstance(each, Tensor) else each.nbytes for each in held)
 
     @property
     def multi_label(self) -> bool:

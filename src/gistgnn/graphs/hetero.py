@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import check_features, check_mask, check_room, edges_of_adj_t, naming, to_tensor
+from gistgnn.graphs.checks import check_features, check_mask, check_room, dense, edges_of_adj_t, naming, to_tensor
 from gistgnn.graphs.standardise import Standardisation
 from gistgnn.utils.checks import as_integer
 
@@ -68,7 +68,7 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
         ones = torch.ones(count, 1)
         if x is None:
             return ones
-        x = check_features(x, name=f"x of the HeteroData's {kind!r}")
+        x = dense(check_features(x, name=f"x of the HeteroData's {kind!r}"))
         if len(x) != count:
             raise InputError(f"x has {len(x)} rows, and num_nodes is {count}; expected them to be equal")
         if Standardisation.suits(x) if standardise is None else standardise:

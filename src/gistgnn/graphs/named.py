@@ -9,10 +9,10 @@ from typing import Literal
 import torch
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.features import nonzero_share
 from gistgnn.graphs.files import SUFFIXES, load_file
 from gistgnn.graphs.folder import MANIFEST, load_folder
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.standardise import sample_of
 
 # Fewest nodes per class in a fraction of a synthetic graph: with fewer there are no communities, and splits are empty.
 _NODES_PER_CLASS = 20
@@ -36,6 +36,7 @@ class DatasetInfo:
     reader: str = "pyg"  # the module of `gistgnn.graphs` that reads it; "bundled": a file beside this one
     nonzero: float = 1.0  # share of the features that are not 0; 1 if unknown
     source: tuple[str, ...] = ()  # the class of PyG and its ``name`` argument, or the name in OGB
+    sparse: bool = False  # the features are read as a sparse matrix
 
 
 _PUBLIC = "public (20 training nodes per class, 500 val, 1,000 test)"
@@ -64,10 +65,10 @@ _ALL = (
     DatasetInfo(
         "coauthor-cs", "joint papers in computer science, by field of the author; keywords (Shchur et al., 2018)",
         nodes=18_333, edges=163_788, features=6_805, classes=15, train=11_000, split=_DRAWN,
-        source=("Coauthor", "CS"), row_normalised=True, nonzero=0.0088, standardise=False),
+        source=("Coauthor", "CS"), row_normalised=True, nonzero=0.0088, standardise=False, sparse=True),
     DatasetInfo("coauthor-physics", "joint papers in physics, by field of the author; keywords (Shchur et al., 2018)",
         nodes=34_493, edges=495_924, features=8_415, classes=5, train=20_696, split=_DRAWN,
-        source=("Coauthor", "Physics"), row_normalised=True, nonzero=0.0039, standardise=False),
+        source=("Coauthor", "Physics"), row_normalised=True, nonzero=0.0039, standardise=False, sparse=True),
     DatasetInfo("reddit", "posts with a commenter in common, by community; raw text features (GraphSAGE)",
         nodes=232_965, edges=114_615_892, features=602, classes=41, train=153_431, split="public (by day of the post)",
         source=("Reddit",)),
@@ -194,6 +195,7 @@ class GraphSizes:
     classes: int = 0  # C, or labels per node
     multi_label: bool = False
     nonzero: float = 1.0  # share of the features that are not 0
+    sparse: bool = False  # the features are a sparse matrix
     reader: str = "file"  # the module that reads a named data set; "file" for a user's graph
     scored: int | None = None  # validation and test nodes; None: all nodes that are not training nodes
     stored: int = 0  # bytes of features, edges and their data in a folder of clusters; 0: the graph is in memory
@@ -201,13 +203,14 @@ class GraphSizes:
 
     @classmethod
     def of_graph(cls, graph: Graph) -> "GraphSizes":
-        sample, stored, clusters = sample_of(graph.x), 0, 0
+        stored, clusters = 0, 0
         if graph.folder is not None and graph.cluster_ptr is not None:
             stored = sum(tensor.nbytes for tensor in (graph.x, graph.edges.col, *graph.edge_data.values()))
             clusters = len(graph.cluster_ptr) - 1
         return cls(
             graph.num_nodes, graph.num_edges, int(graph.train.sum()), graph.name, graph.num_features,
-            graph.num_classes, graph.multi_label, nonzero=int(torch.count_nonzero(sample)) / sample.numel(),
+            graph.num_classes, graph.multi_label,
+            nonzero=nonzero_share(graph.x), sparse=graph.x.layout is not torch.strided,
             scored=int(graph.val.sum()) + int(graph.test.sum()), stored=stored, clusters=clusters,
         )  # fmt: skip
 
@@ -215,7 +218,17 @@ class GraphSizes:
     def of_dataset(cls, info: DatasetInfo) -> "GraphSizes":
         several = info.task == "multi-label"
         sizes = cls(info.nodes, info.edges, info.train, info.name, info.features, info.classes, several)
-        return replace(sizes, nonzero=info.nonzero, reader=info.reader)
+        return replace(sizes, nonzero=info.nonzero, sparse=info.sparse, reader=info.reader)
+
+    @property
+    def feature_bytes(self) -> int:
+        """The bytes of the features in memory."""
+        return self.sparse_bytes if self.sparse else 4 * self.nodes * self.features
+
+    @property
+    def sparse_bytes(self) -> int:
+        """The bytes of the features as a sparse matrix: of its values, their columns, and where rows begin."""
+        return round(8 * self.nonzero * self.nodes * self.features) + 4 * self.nodes
 
     @property
     def degree(self) -> float:

@@ -10,25 +10,13 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.cache import derived
+from gistgnn.graphs.checks import dense
+from gistgnn.graphs.features import SPARSE_BELOW, nonzero_share, sample_of
 from gistgnn.graphs.graph import Graph
-from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.tensors import digest_of, tensor_digest
 
 MEAN, STD = "feature_mean", "feature_std"  # the names of a model's buffers with which it scales its features
-_WORDS_BELOW = 0.1  # share of features that are not 0
-_ROWS = _SAMPLE = 2**16  # nodes that are read at once, or looked at
-_RUN = 2**10  # neighbouring nodes of a sample: single rows of a mapped file would read all of it
-
-
-def sample_of(x: Tensor) -> Tensor:
-    """Return the features of about 2^16 nodes, in evenly spaced runs of nodes; all features of a small graph."""
-    apart = len(x) // _SAMPLE
-    if apart < 2:
-        return x
-    ranges = [(start, min(start + _RUN, len(x))) for start in range(0, len(x), _RUN * apart)]
-    if x.device.type == "cpu":
-        read_ahead(x, ranges)
-    return torch.cat([x[start:stop] for start, stop in ranges])
+_ROWS = 2**16  # nodes that are read at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +28,7 @@ class Standardisation:
 
     @classmethod
     def of(cls, graph: Graph) -> "Standardisation":
-        return cls.over(graph.x, graph.train.nonzero().squeeze(1))
+        return cls.over(dense(graph.x), graph.train.nonzero().squeeze(1))
 
     @classmethod
     def over(cls, x: Tensor, nodes: Tensor) -> "Standardisation":
@@ -69,9 +57,13 @@ class Standardisation:
 
     @staticmethod
     def suits(x: Tensor) -> bool:
-        """Whether features, [N, F], should be scaled: all but words, which are few in each row and never negative."""
-        x = sample_of(x)
-        return int(torch.count_nonzero(x)) >= _WORDS_BELOW * x.numel() or float(x.min()) < 0
+        """Whether features, [N, F], should be scaled: all but words, which are few in each row and never negative.
+
+        A sparse matrix stays as it is: scaled, it would be dense.
+        """
+        if x.layout is not torch.strided:
+            return False
+        return nonzero_share(x) >= SPARSE_BELOW or float(sample_of(x).min()) < 0
 
     def features(self, x: Tensor) -> Tensor:
         """Return scaled features: [N, F]; another number of features is an `InputError`."""
@@ -82,7 +74,7 @@ class Standardisation:
     def graph(self, graph: Graph) -> Graph:
         """Return the graph with scaled features. Of a graph in a folder, a file in the folder keeps them."""
         if graph.folder is None or graph.x.device.type != "cpu":
-            return replace(graph, x=self.features(graph.x))
+            return replace(graph, x=self.features(dense(graph.x)))
 
         def fill(array: npt.NDArray[np.float32]) -> None:
             for start in range(0, len(array), _ROWS):

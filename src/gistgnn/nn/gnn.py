@@ -172,10 +172,12 @@ class GNN(nn.Module):
         """Return the scores of every node: [N, out_features]; for a batch sampled by layers, of its output nodes.
 
         Args:
-            x: [N, in_features], dense or sparse.
+            x: [N, in_features], dense, a CSR tensor or a `SparseMatrix`.
             adj: the graph of N nodes, or its edge_index: [2, E]. An Adjacency keeps its operators between calls.
         """
         self.check_input(x)
+        if isinstance(x, Tensor) and x.layout is torch.sparse_csr:
+            x = SparseMatrix.from_csr(x)
         if isinstance(adj, Tensor):
             adj = Adjacency(adj, x.shape[0], x.dtype)
         if adj.num_nodes != x.shape[0]:

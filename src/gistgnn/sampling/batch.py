@@ -13,9 +13,9 @@ from torch import Tensor
 
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.cache import derived
-from gistgnn.graphs.checks import check_room
+from gistgnn.graphs.checks import check_room, dense
 from gistgnn.graphs.csr import check_sources
-from gistgnn.graphs.standardise import sample_of
+from gistgnn.graphs.features import SPARSE_BELOW, nonzero_share, rows_of
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pyg_layers import Products
@@ -26,7 +26,6 @@ from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.tensors import column_blocks, copied, tensor_digest
 
 _PIECE = 2**22  # edges
-SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class Batch:
     """A graph or a part of one, with its labels.
 
     Args:
-        x: node features, [N, F]; a CSR tensor where a sampler has gathered rows of a sparse matrix.
+        x: node features, [N, F]; a CSR tensor where they are a sparse matrix.
         edges: a CSR [N, N] of entries (target, source), or sampled edges. An edge_index [2, E] becomes a CSR.
         y: labels, [N] class indices or [N, K] multi-label targets; only of the output nodes, which come first, where a
             batch is sampled by layers.
@@ -125,29 +124,29 @@ class Batch:
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
         """`x`, as a sparse matrix where few entries are non-zero and this is faster (bags of words)."""
-        if self._is_csr:
+        if self.is_csr:
             return SparseMatrix.from_csr(self.x)
         return SparseMatrix.from_dense(self.x) if self.is_sparse and not self.is_stored else self.x
 
     @cached_property
     def dense(self) -> Tensor:
         """`x` as a dense tensor, for models that are not of `gistgnn.nn`."""
-        return self.x.to_dense() if self._is_csr else self.x
+        return dense(self.x)
 
     @cached_property
     def is_sparse(self) -> bool:
-        if self.sparse is not None or self._is_csr:
+        if self.sparse is not None or self.is_csr:
             return self.sparse is not False
-        sample = sample_of(self.x)
-        return int(torch.count_nonzero(sample)) < SPARSE_BELOW * sample.numel()
+        return nonzero_share(self.x) < SPARSE_BELOW
 
     @property
-    def _is_csr(self) -> bool:
+    def is_csr(self) -> bool:
+        """Whether `x` is a CSR tensor."""
         return self.x.layout is torch.sparse_csr
 
     def select_columns(self, columns: Tensor) -> "Batch":
         """Return the batch with the input features `columns` alone; the prepared structure is shared."""
-        if self._is_csr:
+        if self.is_csr:
             return replace(self, x=SparseMatrix.from_csr(self.x).select_columns(columns).csr)
         columns = columns.to(self.x.device)
         x = self.x.index_select(1, columns)
@@ -221,7 +220,7 @@ def training_subgraph(graph: Graph) -> Batch:
         cols.append(number[piece.col[inside]].to(edges.col.dtype))
         degrees += torch.bincount(piece.row[inside], minlength=len(train))
     rowptr = torch.cat([degrees.new_zeros(1), degrees[train].cumsum(0)]).to(edges.rowptr.dtype)
-    x, kept = graph.x[train.nonzero().squeeze(1)].to(device), torch.cat(insides)
+    x, kept = rows_of(graph.x, train.nonzero().squeeze(1)).to(device), torch.cat(insides)
     data = {name: value[kept].to(device) for name, value in graph.edge_data.items()}
     inner = CSR(rowptr.to(device), torch.cat(cols).to(device))
     return Batch(x, inner, graph.y[graph.train], torch.arange(len(x), device=device), edge_data=data)

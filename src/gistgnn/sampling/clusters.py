@@ -14,8 +14,10 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import CSR, clustering
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster, entropy_share, first_batch, first_cut
 from gistgnn.graphs.csr import check_sources, index_dtype
+from gistgnn.graphs.features import rows_of
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.adjacency import Adjacency, Operator
+from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, expected_batch
 from gistgnn.storage.tensors import read_ahead
@@ -207,14 +209,22 @@ class ClusterBatches(RandomBatches):
                 read_ahead(array, ranges)
         pattern, data = self._induced(group, ranges)
         return Batch(
-            self._features(self._whole.x, ranges),
+            self._own_features(ranges),
             pattern.to(self._device),
             joined(self._whole.y, ranges),
             to_device(joined(self._train, ranges).nonzero().squeeze(1), self._device),
-            self._products(ranges) if self._precompute else None,
+            self._products(ranges) if self._precompute and not self._whole.is_csr else None,
             self._whole.is_sparse,
             edge_data={name: to_device(value, self._device) for name, value in data.items()},
         )
+
+    def _own_features(self, ranges: Ranges) -> Tensor:
+        """Return the features of some ranges of nodes: [n, F], a CSR tensor where they are sparse."""
+        x = self._whole.x
+        if x.layout is torch.strided:
+            return self._features(x, ranges)
+        nodes = torch.cat([torch.arange(start, stop) for start, stop in ranges])
+        return rows_of(x, to_device(nodes, x.device))
 
     def _features(self, x: Tensor, ranges: Ranges) -> Tensor:
         return to_device(joined(x, ranges), self._device)
@@ -392,7 +402,9 @@ def _renumbered(whole: Batch, clusters: Clusters) -> Batch:
     place[numbers] = np.arange(len(numbers))
     edges = CSR(torch.from_numpy(rows.indptr), torch.from_numpy(place[rows.indices]))
     data = {name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()}
-    x, y = whole.x.index_select(0, order), whole.y.index_select(0, order)
+    # Sparse rows are gathered once here, and not searched for in every dense batch.
+    x = rows_of(whole.features.csr if isinstance(whole.features, SparseMatrix) else whole.x, order)
+    y = whole.y.index_select(0, order)
     nodes = train.index_select(0, order).cpu().nonzero().squeeze(1)
     return Batch(x, edges, y, nodes, sparse=whole.is_sparse, edge_data=data)
 

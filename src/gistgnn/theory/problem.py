@@ -67,7 +67,7 @@ class Problem:
             if graph.multi_label or graph.num_classes < 2 or bool((graph.y < 0).any()):
                 raise InputError("the labels are not one of several classes for every node: give y, [n] numbers")
             y = 2.0 * graph.y.double() / (graph.num_classes - 1) - 1.0
-        return cls(graph.x.double().cpu(), graph.edge_index.cpu(), y.double().cpu())
+        return cls(graph.x.to_dense().double().cpu(), graph.edge_index.cpu(), y.double().cpu())
 
     @property
     def n(self) -> int:
