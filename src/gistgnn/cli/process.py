@@ -152,14 +152,21 @@ def _end(number: int) -> NoReturn:
     os._exit(128 + number)
 
 
+seconds_of_loading: dict[str, float] = {}
+"""The seconds that this process took to import a module, by its name: they show how busy the machine is."""
+
+
 def load_torch(module: str = "torch", title: str = "") -> None:
     """Import torch, or a module that needs it, which takes seconds; a terminal shows that something happens."""
     # A log has as its first line, before that, the `title`: what is about to be trained, in a few words.
     from gistgnn.utils.console import spinner
 
     task, slow = f"starting: {title}" if title else "starting", "torch" not in sys.modules
+    begun = time.perf_counter()
     with spinner(task, shown=leads(), logged=bool(title) and slow), ending_at_once():
         import_module(module)
+    if slow:
+        seconds_of_loading["torch"] = time.perf_counter() - begun
     # PyG imports torch._dynamo, which takes as long as torch, for a check of compiled models.
     sys.modules.setdefault("torch._dynamo", Later("torch._dynamo"))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import UNSPLIT
 from gistgnn.cli import options
-from gistgnn.cli.process import leads, load_torch, world_size
+from gistgnn.cli.process import leads, load_torch, seconds_of_loading, world_size
 from gistgnn.defaults import (
     DROPOUT,
     EPOCHS,
@@ -255,7 +255,14 @@ def _sampler(args: argparse.Namespace) -> "Sampling | None":
 
 
 def seconds_left(limit: float | None) -> float | None:
-    """Return what is left of a time that began with the process; None: there is no limit."""
+    """Return what is left for training of a time that began with the process; None: there is no limit.
+
+    To write the model and the report takes about as long as it took to load torch: both are longer on a busy machine.
+    """
     import psutil
 
-    return None if limit is None else max(limit - (time.time() - psutil.Process().create_time()), 1e-3)
+    if limit is None:
+        return None
+    passed = time.time() - psutil.Process().create_time()
+    afterwards = min(seconds_of_loading.get("torch", 0.0), limit / 10)
+    return max(limit - passed - afterwards, 1e-3)
