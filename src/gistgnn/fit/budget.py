@@ -22,7 +22,7 @@ from gistgnn.utils.tensors import digest_of
 log = logging.getLogger(__name__)
 
 FIRST_EPOCHS = 12  # of the first cycle
-FIRST_STEPS = (60, 1000)  # the limits of its steps
+FIRST_STEPS = (60, 1000)  # the limits of its steps, on batches of the usual size
 ROUNDS = 20  # of a cycle; the time is checked after each
 CAREFUL = 0.95  # of the steps that there seems to be time for, the last cycle plans
 WORTH_IT = 0.05  # of the time: with less left there is no other cycle
@@ -110,6 +110,7 @@ class _Recipe:
         choice = msgspec.convert(chosen, Choice, strict=False)
         log.info("%s", choice.reason)
         standing.choice, standing.best_m = choice, choice.sub_gcns
+        self._use_batches(choice)
         standing.step_seconds = choice.step_seconds[choice.sub_gcns]
         part = self._runs.model(widths_of_part(self._gist, choice.sub_gcns), self._gist.seed)
         standing.evaluating = self._runs.evaluation_in_steps(part) * standing.step_seconds
@@ -121,6 +122,13 @@ class _Recipe:
             for m, result in trials.results.items():
                 if self._setup.metric.better(result.progress.best_score, standing.progress.best_score):
                     self._keep_best(result, m, rounds_before=0)
+
+    def _use_batches(self, choice: Choice) -> None:
+        """Train on batches of the size that was chosen."""
+        if choice.smaller_batches > 1:
+            smaller = self._runs.with_smaller_batches(choice.smaller_batches)
+            assert smaller is not None
+            self._runs = smaller
 
     def _plan_cycle(self) -> bool:
         """Choose the steps of the next cycle, unless it has begun; False: there is no time for one more."""
@@ -136,7 +144,8 @@ class _Recipe:
         if standing.cycles > 0 and left < WORTH_IT * self._clock.seconds:
             return None
         possible = max(left, 0.0) / standing.step_seconds
-        least, most = FIRST_STEPS
+        assert standing.choice is not None
+        least, most = (standing.choice.smaller_batches * limit for limit in FIRST_STEPS)
         first = min(max(FIRST_EPOCHS * self._runs.sampler.steps_per_epoch, least), most)
         steps = first * 2**standing.cycles
         if possible < 3 * steps:  # there is no room for this one and the next
@@ -298,6 +307,8 @@ class _Recipe:
                 "part of its own: start as many"
             )
         self._standing = msgspec.convert(every_rank[self._ranks.rank], _Standing, strict=False)
+        if self._standing.choice is not None:
+            self._use_batches(self._standing.choice)
         self._clock.used = self._standing.used + self._state.seconds_of(self._folder)
         for key, tensor in self._state.tensors.items():
             kind, _, name = key.partition("/")

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from gistgnn.global_model import GlobalModel
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.layout.axes import Widths, named_tensors
 from gistgnn.nn.scaling import plain_model
-from gistgnn.sampling import Sampler
+from gistgnn.sampling import ClusterSampling, Sampler
 from gistgnn.settings import BASE_WIDTH, Training
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints, Part
 from gistgnn.storage.folder_lock import FolderLock
@@ -43,8 +44,21 @@ class NarrowRuns:
 
     def __init__(self, setup: Setup, train: Train) -> None:
         self.setup = setup
+        self.sampling = setup.sampling
         self.sampler = make_sampler(setup.gist, setup.graph, setup.sampling, setup.inductive)
         self._train = train
+
+    def with_smaller_batches(self, times: int) -> "NarrowRuns | None":
+        """Return the same with batches of about 1 / `times` of the nodes; None: they cannot be smaller."""
+        sampler = self.sampler.with_smaller_batches(times)
+        if sampler is None or sampler.facts is None:
+            return None
+        assert isinstance(self.sampling, ClusterSampling)
+        counts = {name: sampler.facts[name] for name in ("clusters", "clusters_per_batch")}
+        other = copy(self)
+        other.sampler = sampler
+        other.sampling = replace(self.sampling, **counts)
+        return other
 
     def seed_of(self, part: int) -> int:
         """Return the seed of a part; the first one has the run's."""
@@ -75,7 +89,7 @@ class NarrowRuns:
         setup, graph = self.setup, self.setup.graph
         sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
         operations = Operations(
-            model.full_spec, model.partition, sizes, setup.sampling, setup.evaluation, inductive=setup.inductive
+            model.full_spec, model.partition, sizes, self.sampling, setup.evaluation, inductive=setup.inductive
         )
         return operations.evaluation_in_steps
 
@@ -112,7 +126,7 @@ class NarrowRuns:
                 graph=setup.graph,
                 given=training,
                 variant=Variant(),
-                sampling=setup.sampling,
+                sampling=self.sampling,
                 runner=setup.runner,
                 inductive=setup.inductive,
                 evaluation=setup.evaluation,

@@ -31,6 +31,9 @@ NEAR = 0.1  # of a score: a wider part that is so much worse after a trial is as
 ENOUGH_EPOCHS = 7  # with fewer, or with fewer steps than the next line says, a part learns less than a narrower one
 ENOUGH_STEPS = 300
 TIMED_STEPS = 3
+FEW_EPOCHS = 40  # with fewer, smaller batches are tried
+SMALLER = 4  # times
+MOST_COST = 1.6  # of an epoch in smaller batches, in epochs of usual ones
 SPARED = 0.02  # of the time, for what comes after the last round
 AFTERWARDS = 0.5  # seconds more, in which the model and the report are written
 ROUNDS_OF_A_TRIAL = 2
@@ -65,6 +68,7 @@ class Choice(msgspec.Struct):
 
     sub_gcns: int  # m
     reason: str
+    smaller_batches: int  # batches have about 1 / this number of the usual nodes
     step_seconds: dict[int, float]  # of a step of one of m parts, by m
     scores: dict[int, float]  # on validation nodes after a trial, by m; more is better
 
@@ -80,6 +84,7 @@ class Trials:
 
     runs: NarrowRuns
     clock: Clock
+    smaller_batches: int = 1
     timed: dict[int, float] = field(default_factory=dict)
     results: dict[int, Result] = field(default_factory=dict)
 
@@ -95,6 +100,8 @@ class Trials:
         for m in possible:
             part = self.runs.model(widths_of_part(gist, m), gist.seed)
             self.timed[m] = self.step_seconds(part)
+            if m == narrowest:
+                self._try_smaller_batches(part, m)
             has_time = self.clock.left / self.timed[m] >= self._enough_steps
             if m != narrowest and not has_time:
                 break
@@ -109,7 +116,27 @@ class Trials:
                 break  # a wider one is slower still
         m = self._chosen(narrowest)
         scores = {tried: self.score(tried) for tried in self.results if math.isfinite(self.score(tried))}
-        return Choice(m, self._reason(m, scores), dict(self.timed), scores)
+        return Choice(m, self._reason(m, scores), self.smaller_batches, dict(self.timed), scores)
+
+    def _try_smaller_batches(self, part: GlobalModel, m: int) -> None:
+        """Take smaller batches if there is time for few epochs: as many nodes in more steps then teach more.
+
+        They are not taken where a step of a smaller batch takes nearly as long.
+        """
+        usual, usual_seconds = self.runs, self.timed[m]
+        epochs = self.clock.left / usual_seconds / usual.sampler.steps_per_epoch
+        if epochs > FEW_EPOCHS:
+            return
+        smaller = usual.with_smaller_batches(SMALLER)
+        if smaller is None:
+            return
+        self.runs = smaller
+        seconds = self.step_seconds(part)
+        if seconds * SMALLER > MOST_COST * usual_seconds:
+            self.runs = usual
+            return
+        self.smaller_batches = SMALLER
+        self.timed[m] = seconds
 
     def step_seconds(self, model: GlobalModel) -> float:
         """Measure the time of a step of a part, with its batch."""

@@ -72,6 +72,7 @@ class ClusterSampling(Sampling):
         options = {"independent": self.batches == "independent", "precompute": self.precompute}
         made = ClusterBatches(whole, clusters, q, seed, **options)
         made.facts = {"clusters": there, "clusters_per_batch": q, "label_entropy": entropy}
+        made.has_given_size = self.clusters_per_batch is not None
         if entropy is not None and entropy < clustering.POOR:
             self._note_poor(entropy, there, q, whole)
         return made
@@ -175,6 +176,7 @@ class ClusterBatches(RandomBatches):
     ) -> None:
         per_batch = check_count("clusters_per_batch", per_batch)
         super().__init__(seed, independent=independent)
+        self.has_given_size = True  # the user's own; else it was chosen for the graph
         ptr = cast(Tensor, whole.cluster_ptr)
         if clusters is not None:
             if (nodes := clusters.order.numel()) != len(whole.x):
@@ -196,6 +198,15 @@ class ClusterBatches(RandomBatches):
         self._train[whole.loss_nodes.cpu()] = True
         self._aggregated: dict[Operator, Tensor] = {}
         self.steps_per_epoch = -(-self._clusters // per_batch)
+
+    def with_smaller_batches(self, times: int) -> "ClusterBatches | None":
+        per_batch = self._per_batch // times
+        is_on_gpu = self._on_gpu is not None  # where a smaller batch takes as long
+        if self.has_given_size or is_on_gpu or per_batch < 1:
+            return None
+        facts = None if self.facts is None else {**self.facts, "clusters_per_batch": per_batch}
+        steps_per_epoch = -(-self._clusters // per_batch)
+        return self._changed(_per_batch=per_batch, steps_per_epoch=steps_per_epoch, facts=facts)
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[Array]:
         """Yield the clusters of every batch, ascending."""

@@ -81,6 +81,13 @@ class Sampler(ABC):
         """Return the same sampler with independent batches, if its batches are random."""
         return self
 
+    def with_smaller_batches(self, times: int) -> "Sampler | None":
+        """Return the same sampler with batches of about 1 / `times` of the nodes, and as many more steps in an epoch.
+
+        None: the user has given the size of a batch, or it cannot be changed.
+        """
+        return None
+
 
 class FullGraph(Sampler):
     """Full-batch training (c = 1 in Algorithm 1): every step sees the whole graph, and an epoch is one step."""
