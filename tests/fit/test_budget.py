@@ -4,6 +4,7 @@ The clock of these tests is simulated.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from gistgnn.fit.trials import Clock, Trials
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
-from gistgnn.sampling import FullGraph, whole_graph
+from gistgnn.sampling import ClusterSampling, FullGraph, whole_graph
 from gistgnn.settings import LR
 from gistgnn.training.metric import NAMED
 from tests.helpers.models import OURS, C, tiny_graph
@@ -232,3 +233,45 @@ def test_what_a_budget_chooses_cannot_be_given(given: dict[str, Any]) -> None:
         given = {"init": gist.model()}
     with pytest.raises(InputError, match="budget"):
         gist.fit(GRAPH, budget=1.0, progress=False, **given)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cost_of_a_node", "sampler", "expected"),
+    [
+        (10.0, 1.0, ClusterSampling(), 4),  # few epochs: as many nodes in more steps
+        (10.0, 0.0, ClusterSampling(), 1),  # a step takes as long with fewer nodes
+        (300.0, 1.0, ClusterSampling(), 1),  # there is time for many epochs
+        (10.0, 1.0, ClusterSampling(20, 8), 1),  # the size is the user's
+        (10.0, 1.0, None, 1),  # a step sees the whole graph
+    ],
+)
+def test_batches_are_smaller_where_there_is_time_for_few_epochs(
+    machine: MakeMachine,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    seconds: float,
+    cost_of_a_node: float,
+    sampler: ClusterSampling | None,
+    expected: int,
+) -> None:
+    machine(lambda m, _: 0.4 / m)
+    usual: list[int] = []
+
+    def step_seconds(trials: Trials, part: Any) -> float:
+        per_batch = (trials.runs.sampler.facts or {}).get("clusters_per_batch", 1)
+        usual.append(per_batch)
+        share = per_batch / usual[0]
+        return 0.4 * (cost_of_a_node * share + 1 - cost_of_a_node)
+
+    monkeypatch.setattr(Trials, "step_seconds", step_seconds)
+    options: dict[str, Any] = {"budget": seconds, "sampler": sampler, "progress": False}
+    saving = Saving(tmp_path / "c", every=1)
+    cut = make(NARROW).fit(GRAPH, **options, saving=saving, callbacks=after(3) if seconds == 10 else ())
+    assert cut.budget is not None
+    assert cut.budget["smaller_batches"] == expected
+    if sampler is not None:
+        assert cut.batches is not None
+        assert cut.batches["clusters_per_batch"] == usual[0] // expected
+    if seconds == 10:
+        rest = make(NARROW).fit(GRAPH, **options, saving=replace(saving, resume=True))
+        assert rest.batches == cut.batches, "a resumed run has the same batches"

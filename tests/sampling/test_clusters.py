@@ -35,6 +35,21 @@ def test_a_batch_has_whole_clusters(q: int) -> None:
         assert torch.equal(nodes.sort().values, inside.nonzero().squeeze(1))
 
 
+def test_smaller_batches_are_of_the_same_clusters() -> None:
+    usual = ClusterSampling(method="random").sampler(WHOLE, seed=0)
+    smaller = usual.with_smaller_batches(4)
+    assert smaller is not None
+    assert usual.facts is not None
+    expected = ClusterSampling(usual.facts["clusters"], usual.facts["clusters_per_batch"] // 4, "random")
+    given = expected.sampler(WHOLE, seed=0)
+    assert smaller.steps_per_epoch == given.steps_per_epoch > usual.steps_per_epoch
+    for one, other in zip(smaller.batches(0, 9), given.batches(0, 9), strict=True):
+        assert torch.equal(one.x, other.x)
+        assert torch.equal(one.edge_index, other.edge_index)
+    assert given.with_smaller_batches(2) is None, "the user has chosen"
+    assert usual.with_smaller_batches(100) is None, "of less than one cluster"
+
+
 def test_refused() -> None:
     with refused("clusters are of 41 nodes, the graph has 40"):
         ClusterBatches(WHOLE, cluster(GRAPH.edge_index, 41, 5, "random"), 2)
