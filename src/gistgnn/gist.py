@@ -12,7 +12,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.fit.budget import fit_within
 from gistgnn.fit.fit import Fit
 from gistgnn.fit.identity import Fingerprint, fingerprint_of
-from gistgnn.fit.prepare import Setup, Variant
+from gistgnn.fit.prepare import FitArguments, Setup, Variant, prepare
 from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
@@ -168,28 +168,35 @@ class GIST(GlobalModel):
         """
         require_usual_torch()
         check_kind("training", training, (Training, str), "a Training, 'split' or 'each'", none=True)
-        sampling = named_sampling(sampler)
-        chosen = self._choose(training, settings)
-        given = (self, graph, chosen, self._variant, sampling, runner, inductive)
-        evaluation = Evaluation() if evaluation is None else evaluation
+        complete_settings = self._choose(training, settings)
         # Also where the caller has turned gradients off.
         with denormals_as_zero(), torch.inference_mode(False), torch.enable_grad(), self._run():
-            setup = Setup(*given, evaluation, progress, callbacks, saving, init, max_seconds, standardise)
-            return self._train(setup)
+            arguments = FitArguments(
+                sampling=named_sampling(sampler),
+                runner=runner,
+                inductive=inductive,
+                evaluation=Evaluation() if evaluation is None else evaluation,
+                progress=progress,
+                callbacks=callbacks,
+                saving=saving,
+                init=init,
+                max_seconds=max_seconds,
+                standardise=standardise,
+            )
+            return self._train(prepare(self, self._variant, graph, complete_settings, arguments))
 
     def _train(self, setup: Setup) -> Result:
         """Train as a setup says, and return the result; methods that do not follow Algorithm 1 have another."""
-        if setup.given.budget is not None:
+        if setup.settings.budget is not None:
             return fit_within(setup, run_to_end)
         return run_to_end(setup)
 
     def fingerprint(self, graph: Graph, training: Training, **options: Any) -> Fingerprint:
         """Return the fingerprint of the run that `fit` would make; `options` are arguments of `fit`."""
-        options = {"sampler": "auto", "runner": "auto", "inductive": False, "evaluation": None, **options}
-        given = (self, graph, training, self._variant, named_sampling(options["sampler"]), options["runner"])
-        evaluation = options["evaluation"] or Evaluation()
-        kept = (False, (), options.get("saving"), options.get("init"), None, options.get("standardise"))
-        return fingerprint_of(Setup(*given, options["inductive"], evaluation, *kept))
+        sampling = named_sampling(options.pop("sampler", "auto"))
+        evaluation = options.pop("evaluation", None) or Evaluation()
+        arguments = FitArguments(sampling=sampling, evaluation=evaluation, **options)
+        return fingerprint_of(prepare(self, self._variant, graph, training, arguments))
 
     def _choose(self, training: Training | str | None, settings: Mapping[str, Any]) -> Training:
         """Return the settings that were given as a whole, or one by one, where None stands for the default."""

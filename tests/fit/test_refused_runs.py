@@ -140,7 +140,7 @@ def test_a_refused_fit_leaves_how_the_model_is_made() -> None:
         refuse(gist, name)
         assert not gist.full_spec.merges
     with pytest.raises(ValueError, match="no such score"):  # a budget may make it of several narrow models
-        fit(gist, metric=fails, budget=9, epochs=None, local_steps=None)
+        fit(gist, metric=fails, budget=9, epochs=None, local_steps=None, schedule="cosine")
     assert not gist.full_spec.merges
 
 

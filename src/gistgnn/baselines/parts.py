@@ -84,12 +84,12 @@ class Parts(GIST):
     def _train_parts(self, runs: NarrowRuns, begun: float, results: dict[int, Result]) -> None:
         """Train the parts of this rank, and add their results, also of one that was interrupted or has diverged."""
         setup = runs.setup
-        training = self._settings_of_a_part(setup.given)
+        training = self._settings_of_a_part(setup.settings)
         own_parts = range(self.ranks.rank, self.sub_gcns, self.ranks.count)
         for number, part in enumerate(own_parts):
             seconds = None
-            if setup.max_seconds is not None:
-                left = (1 - LAST_SECONDS) * setup.max_seconds - (time.perf_counter() - begun)
+            if setup.arguments.max_seconds is not None:
+                left = (1 - LAST_SECONDS) * setup.arguments.max_seconds - (time.perf_counter() - begun)
                 seconds = max(left, 1e-3) / (len(own_parts) - number)
             widths = self.layout.widths(map(len, self.blocks(0)[part]))
             try:
@@ -127,7 +127,7 @@ class Parts(GIST):
         """
         setup = runs.setup
         first = next(iter(results.values()))
-        progress = self._progress(list(results.values()), setup.given)
+        progress = self._progress(list(results.values()), setup.settings)
         values = {part: values_of(result.model) for part, result in results.items() if result.history}
         shared: dict[str, Any] = {
             "progress": progress,

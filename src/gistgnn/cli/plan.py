@@ -106,29 +106,22 @@ def trials_of(config: RunConfig, graph: "Graph", seconds: float) -> "Trials":
         seconds: the budget.
     """
     from gistgnn.fit.narrow import NarrowRuns
-    from gistgnn.fit.prepare import Setup, Variant
+    from gistgnn.fit.prepare import FitArguments, Variant, prepare
     from gistgnn.fit.trials import Clock, Trials
     from gistgnn.gist import run_to_end
     from gistgnn.utils.process_memory import keep_freed_memory
 
     clock = Clock(seconds)
     keep_freed_memory()  # as a run does
-    setup = Setup(
-        gist=config.trainer(graph.num_features, graph.num_classes),
-        graph=graph,
-        given=config.training,
-        variant=Variant(),
+    gist = config.trainer(graph.num_features, graph.num_classes)
+    arguments = FitArguments(
         sampling=config.sampler,
         runner=config.runner,
         inductive=config.inductive,
         evaluation=config.evaluation,
-        progress=False,
-        callbacks=(),
-        saving=None,
-        init=None,
-        max_seconds=None,
         standardise=config.standardise,
     )
+    setup = prepare(gist, Variant(), graph, config.training, arguments)
     return Trials(NarrowRuns(setup, run_to_end), clock)
 
 

@@ -39,8 +39,8 @@ def fit_within(setup: Setup, train: Train) -> Result:
         setup: of the whole run.
         train: trains as a setup says, by Algorithm 1.
     """
-    assert setup.given.budget is not None
-    clock = Clock(setup.given.budget)
+    assert setup.settings.budget is not None
+    clock = Clock(setup.settings.budget)
     keep_freed_memory()  # as a run does
     require_theta_fits(setup.gist.full_spec, setup.gist.store, setup.gist.ranks.count)
     setup.gist.scaling = setup.scaling

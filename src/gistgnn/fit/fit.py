@@ -40,18 +40,18 @@ class Fit(Run):
 
     def __init__(self, setup: Setup) -> None:
         self._begun = self._round_begun = time.perf_counter()
-        self._end = None if setup.max_seconds is None else self._begun + setup.max_seconds
+        self._end = None if setup.arguments.max_seconds is None else self._begun + setup.arguments.max_seconds
         self._longest_round = self._longest_evaluation = 0.0  # seconds
         self.gist, self.progress = setup.gist, Progress()
         self.gist.scaling = setup.scaling
         self.training = setup.training
         self._setup, self._ranks = setup, setup.gist.ranks
-        self._callbacks: list[Any] = [*setup.callbacks]
+        self._callbacks: list[Any] = [*setup.arguments.callbacks]
         if not setup.part:
             self._callbacks.insert(0, Notes(setup))
         self._saver: Saver | None = None
         self._before: Progress | None = None  # the progress before the round that is being recorded
-        self.runner = make_runner(setup.runner)
+        self.runner = make_runner(setup.arguments.runner)
         if setup.variant.runner:
             self.runner = setup.variant.runner()
         keep_freed_memory()
@@ -62,7 +62,7 @@ class Fit(Run):
                 note_homophily(setup.graph)
         if self._ranks.count > 1:
             require_same_training(setup, self._fingerprint)
-        shows = setup.progress and not setup.part
+        shows = setup.arguments.progress and not setup.part
         with self.seconds("prepare"), spinner("preparing the run", shown=True) if shows else nullcontext():
             self._prepare()
 
@@ -70,17 +70,17 @@ class Fit(Run):
         """Make the batches, the rounds, Θ, and what scores it; try the model, the loss and the metric on a batch."""
         setup, gist, graph = self._setup, self.gist, self._setup.graph
         setup.require_step_fits()
-        self.sampler = setup.sampler or make_sampler(gist, graph, setup.sampling, setup.inductive)
+        self.sampler = setup.sampler or make_sampler(gist, graph, setup.sampling, setup.arguments.inductive)
         sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
-        counted = (gist.full_spec, gist.partition, sizes, setup.sampling, setup.evaluation)
-        self._operations = Operations(*counted, inductive=setup.inductive)
+        counted = (gist.full_spec, gist.partition, sizes, setup.sampling, setup.arguments.evaluation)
+        self._operations = Operations(*counted, inductive=setup.arguments.inductive)
         self.schedule = Schedule(self.training, self.sampler.steps_per_epoch, gist.workers, self._operations)
-        resumed = (saving := setup.saving) is not None and self._ranks.lead(lambda: saving.resumes)
+        resumed = (saving := setup.arguments.saving) is not None and self._ranks.lead(lambda: saving.resumes)
         gist._begin_run(averages=setup.averages, resumed=resumed, init=setup.init)
         self._running, classes = Running(gist.theta, gist._spec), None if setup.any_outputs else graph.num_classes
         with closing(self.sampler.batches(0, 1)) as batches:
             first = next(batches)
-            evaluation = partial(setup.evaluation.prepare, seed=gist.seed)
+            evaluation = partial(setup.arguments.evaluation.prepare, seed=gist.seed)
             self._scorer = Scorer(self._running, graph, setup.metric, evaluation, first, classes)
         if setup.any_outputs:
             return
@@ -91,10 +91,10 @@ class Fit(Run):
     def __enter__(self) -> "Fit":
         """Stand at the round to begin with, and tell the callbacks."""
         with ExitStack() as stack:
-            if self._setup.progress:
+            if self._setup.arguments.progress:
                 self._callbacks.insert(0, stack.enter_context(closing(ProgressBar(self._setup.part))))
-            if self._setup.saving:
-                self._saver = Saver(self.gist.theta, self._ranks, self._setup.saving, self._fingerprint)
+            if self._setup.arguments.saving:
+                self._saver = Saver(self.gist.theta, self._ranks, self._setup.arguments.saving, self._fingerprint)
                 stack.callback(self._saver.close)
                 self._restore(self._saver)
             self._round_begun = time.perf_counter()

@@ -51,12 +51,12 @@ def settings_of(setup: Setup) -> dict[str, Any]:
         **width_settings(gist),
         "seed": gist.seed,
         "device": str(gist.device),
-        "training": setup.given.as_dict(),
+        "training": setup.settings.as_dict(),
         "sampler": describe(setup.sampling),
-        "runner": setup.runner,
-        "inductive": setup.inductive,
+        "runner": setup.arguments.runner,
+        "inductive": setup.arguments.inductive,
         "standardise": setup.scaling is not None,
-        "evaluation": asdict(setup.evaluation),
+        "evaluation": asdict(setup.arguments.evaluation),
         "store": gist.store.kind,
         "share": gist.store.share,
     }
@@ -82,18 +82,18 @@ def describe_graph(graph: Graph) -> dict[str, Any]:
 def fingerprint_of(setup: Setup) -> Fingerprint:
     """Return the fingerprint of a run of `GIST.fit`, as JSON holds it."""
     gist = setup.gist
-    training = setup.given.as_dict()
+    training = setup.settings.as_dict()
     for name in NAMES:
-        if callable(value := getattr(setup.given, name)) and not hasattr(value, "record"):
+        if callable(value := getattr(setup.settings, name)) and not hasattr(value, "record"):
             training[name] = name_of_function(value)
-    if setup.given.budget:  # a resumed run has the rest of it
+    if setup.settings.budget:  # a resumed run has the rest of it
         del training["budget"]
     settings = {
         **training,
         "method": gist.method,
         "sampler": describe(setup.sampling),
-        "inductive": setup.inductive,
-        "evaluation": setup.evaluation.approximation,
+        "inductive": setup.arguments.inductive,
+        "evaluation": setup.arguments.evaluation.approximation,
         "standardise": setup.scaling is not None,
         "values of init": None if setup.init is None else digest_of_tensors(setup.init),
     }
@@ -102,7 +102,7 @@ def fingerprint_of(setup: Setup) -> Fingerprint:
     graph = plain(graph_facts(setup.graph))
     if setup.scaling is not None:
         graph["means and deviations of the graph's features"] = setup.scaling.digest()
-    return fingerprint_of_model(gist, setup.saving, settings) | {"graph": graph}
+    return fingerprint_of_model(gist, setup.arguments.saving, settings) | {"graph": graph}
 
 
 def fingerprint_of_model(gist: GlobalModel, saving: Saving | None, settings: Mapping[str, Any]) -> Fingerprint:
@@ -125,10 +125,10 @@ def fingerprint_of_model(gist: GlobalModel, saving: Saving | None, settings: Map
 
 def require_same_training(setup: Setup, fingerprint: Fingerprint) -> None:
     """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this."""
-    own = {"runner": setup.runner, "evaluation": asdict(setup.evaluation)}
-    for name, value in (("budget", setup.given.budget), ("max_seconds", setup.max_seconds)):
+    own = {"runner": setup.arguments.runner, "evaluation": asdict(setup.arguments.evaluation)}
+    for name, value in (("budget", setup.settings.budget), ("max_seconds", setup.arguments.max_seconds)):
         own[name] = "missing" if value is None else "given"  # what is left of it differs
-    require_same_ranks(setup.gist, setup.saving, fingerprint, own)
+    require_same_ranks(setup.gist, setup.arguments.saving, fingerprint, own)
 
 
 def require_same_ranks(

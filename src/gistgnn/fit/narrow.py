@@ -45,7 +45,7 @@ class NarrowRuns:
     def __init__(self, setup: Setup, train: Train) -> None:
         self.setup = setup
         self.sampling = setup.sampling
-        self.sampler = make_sampler(setup.gist, setup.graph, setup.sampling, setup.inductive)
+        self.sampler = make_sampler(setup.gist, setup.graph, setup.sampling, setup.arguments.inductive)
         self._train = train
 
     def with_smaller_batches(self, times: int) -> "NarrowRuns | None":
@@ -89,7 +89,12 @@ class NarrowRuns:
         setup, graph = self.setup, self.setup.graph
         sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
         operations = Operations(
-            model.full_spec, model.partition, sizes, self.sampling, setup.evaluation, inductive=setup.inductive
+            model.full_spec,
+            model.partition,
+            sizes,
+            self.sampling,
+            setup.arguments.evaluation,
+            inductive=setup.arguments.inductive,
         )
         return operations.evaluation_in_steps
 
@@ -118,24 +123,17 @@ class NarrowRuns:
         """
         setup = self.setup
         saving = None
-        if setup.saving is not None and folder is not None:
-            saving = replace(setup.saving, path=setup.saving.path / folder)
+        if setup.arguments.saving is not None and folder is not None:
+            saving = replace(setup.arguments.saving, path=setup.arguments.saving.path / folder)
         return self._train(
-            Setup(
+            replace(
+                setup,
                 gist=model,
-                graph=setup.graph,
-                given=training,
                 variant=Variant(),
+                arguments=replace(setup.arguments, saving=saving, max_seconds=max_seconds),
+                settings=training,
                 sampling=self.sampling,
-                runner=setup.runner,
-                inductive=setup.inductive,
-                evaluation=setup.evaluation,
-                progress=setup.progress,
-                callbacks=setup.callbacks,
-                saving=saving,
-                init=init,
-                max_seconds=max_seconds,
-                standardise=setup.scaling or False,
+                init=None if init is None else dict(init),
                 part=title,
                 sampler=sampler,
             )
@@ -154,7 +152,7 @@ class RecipeState:
     """
 
     def __init__(self, setup: Setup, fingerprint: Fingerprint) -> None:
-        self._saving: Saving | None = setup.saving
+        self._saving: Saving | None = setup.arguments.saving
         self._fingerprint = fingerprint
         self._ranks = setup.gist.ranks
         self._lock: FolderLock | None = None
@@ -244,7 +242,7 @@ def score_wide_model(setup: Setup, running: Running | Fixed, sampler: Sampler, p
         What has scored the model.
     """
     metric, begun = setup.metric, time.perf_counter()
-    prepare = partial(setup.evaluation.prepare, seed=setup.gist.seed)
+    prepare = partial(setup.arguments.evaluation.prepare, seed=setup.gist.seed)
     classes = None if setup.any_outputs else setup.graph.num_classes
     with closing(sampler.batches(0, 1)) as batches:
         scorer = Scorer(running, setup.graph, metric, prepare, next(batches), classes)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from gistgnn.sampling import FullGraph, Sampler, Sampling, chosen_sampling, trai
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import values_of
 from gistgnn.training.loss import make_criterion, task_of
-from gistgnn.training.metric import NAMED, as_metric
+from gistgnn.training.metric import NAMED, Metric, as_metric
 from gistgnn.training.names import NAMES, named_as
 from gistgnn.training.optimizer import check_optimizer, check_schedule, update_rule
 from gistgnn.utils.checks import LONGEST, check_flag, check_kind, check_number
@@ -48,74 +48,28 @@ class Variant:
     traffic: Callable[[Costs], dict[str, float]] = lambda costs: {"bytes_per_round": costs.gist}
 
 
-@dataclass
-class Setup:
-    """The arguments of `GIST.fit`, checked, and what follows from them and the graph; for the arguments see there."""
+@dataclass(frozen=True, kw_only=True)
+class FitArguments:
+    """The arguments of `GIST.fit`, as they were given but for the graph and the settings of training; see there.
 
-    gist: GlobalModel
-    graph: Any  # as the user gave it; then a `Graph` on the device that trains
-    given: Training  # as records hold them
-    variant: Variant
-    sampling: Sampling | None
-    runner: str
-    inductive: bool
-    evaluation: Evaluation
-    progress: bool
-    callbacks: Sequence[object]
-    saving: Saving | None
-    init: Any  # a model or its tensors; then the values that Θ begins with; None: the seed decides them
-    max_seconds: float | None
-    standardise: Standardisation | bool | None  # how the caller has scaled the features, or whether to do so
-    part: str = ""  # which narrow model it trains of a run that joins several, in words; "": it is a run by itself
-    sampler: Sampler | None = None  # whose batches it takes; None: it makes them of the graph
-    scaling: Standardisation | None = None  # of the features; None: they are as they were given
+    The constructor checks types and ranges.
+
+    Raises:
+        InputError: a value is of a wrong type, or out of range.
+    """
+
+    sampling: Sampling | None = None  # None: every step sees the whole graph
+    runner: str = "auto"
+    inductive: bool = False
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    progress: bool = False
+    callbacks: Sequence[object] = ()
+    saving: Saving | None = None
+    init: nn.Module | Mapping[str, Tensor] | None = None
+    max_seconds: float | None = None
+    standardise: Standardisation | bool | None = None  # how the caller has scaled the features, or whether to do so
 
     def __post_init__(self) -> None:
-        self._check()
-        gist, variant = self.gist, self.variant
-        training = replace(self.given, **variant.settings)
-        imported = training.imported()
-        if training.optimizer not in NAMES["optimizer"]:
-            check_optimizer(imported, gist.full_spec.on_meta())
-        check_schedule(imported)
-        if gist.width_scaling is not None and update_rule(imported) is None and not self.part:
-            log.warning(
-                "the learning rates do not follow the widths: a step of the optimizer %s is neither proportional to "
-                "the gradient nor independent of its scale, entry by entry",
-                named_as(training.optimizer),
-            )
-        if variant.independent:
-            self.sampling = independent(self.sampling, gist.method)
-        graph = gist.ranks.load(partial(self._load, training))
-        if self.init is not None:
-            self.init = _initial_values(gist, variant, training, self.init)
-        self.graph = graph = graph.to(gist.device)
-        self.sampling = chosen_sampling(self.sampling, graph.num_nodes)
-        several = gist.method == "gist" and gist.workers > 1 and gist.partition.split
-        self.averages = bool(graph.regression and several)  # the full model is the mean of its sub-GCNs
-        if self.averages:
-            # The full model's output is the sum of m outputs, each of which has learned the target. The largest class
-            # stays the largest; a number becomes m times as large.
-            log.info("the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum")
-        loss = make_criterion(
-            training.loss,
-            graph.y[graph.train],
-            graph.num_classes,
-            class_weights=training.class_weights,
-            label_smoothing=training.label_smoothing,
-            regression=graph.regression,
-        )
-        self.given = training
-        # What runners use: the loss is a `Criterion`, or None for the plain cross-entropy.
-        self.training = replace(training.imported(), loss=loss, class_weights=None, label_smoothing=0.0)
-        labels = graph.multi_label and graph.num_classes > 1
-        usual = "r2" if graph.regression else "f1_micro" if labels else "accuracy"
-        self.metric = NAMED[usual] if training.metric is None else as_metric(training.metric)  # selects the model
-        # The model may have any number of outputs where loss and metric are the user's own.
-        self.any_outputs = callable(training.loss) and callable(training.metric)
-
-    def _check(self) -> None:
-        """Refuse arguments of a wrong type, or out of range, or that do not go together."""
         check_flag("inductive", self.inductive)
         check_flag("progress", self.progress)
         check_kind("standardise", self.standardise, (bool, Standardisation), "True, False or None", none=True)
@@ -128,52 +82,169 @@ class Setup:
                 raise InputError(f"callbacks[{place}] is the class {callback.__name__}, expected an object: add ()")
             if not any(callable(getattr(callback, hook, None)) for hook in HOOKS):
                 raise InputError(f"callbacks[{place}] is a {type(callback).__name__} without {' or '.join(HOOKS)}")
-        if (seconds := self.max_seconds) is not None:
-            self.max_seconds = check_number("max_seconds", seconds, above=True, below=LONGEST)
-            if self.given.budget is not None:
-                raise InputError(f"max_seconds is {seconds:g}, but a budget limits the time as well: leave one out")
-        if self.given.budget is not None and self.gist.method != "gist":
-            raise InputError(f"budget is given, but the method is {self.gist.method}: use gist")
+        if self.max_seconds is not None:
+            check_number("max_seconds", self.max_seconds, above=True, below=LONGEST)
 
-    def _load(self, training: Training) -> Graph:
-        """Return the graph to train on: a PyG one converted, with scaled features unless the caller has done so."""
-        graph = self.graph
-        if type(graph).__name__ == "HeteroData":
-            if self.inductive:
-                raise InputError("inductive is True, but the training nodes of a HeteroData are of one type: leave it")
-            wanted = self.standardise if isinstance(self.standardise, bool) else None
-            graph = from_hetero(graph, standardise=wanted)
-        if not isinstance(graph, Graph):
-            graph = Graph.from_pyg(graph, regression=_is_regression(getattr(graph, "y", None), training))
-        graph = _as_the_loss_says(graph, training, self.gist)
-        for name in ("train", "val"):
-            if not getattr(graph, name).any():
-                raise InputError(f"{graph.name} has no {name} nodes: to train, give some to both of train and val")
-        if isinstance(self.standardise, Standardisation):
-            self.scaling = self.standardise
-            return graph
-        init = saved_state(self.init) if isinstance(self.init, (nn.Module, Mapping)) else None
-        wanted = self.standardise
-        if wanted is None and init is None and _looks_up(self.gist.full_spec.on_meta(), graph.x):
-            log.warning("the features stay as they are, as the model has an nn.Embedding: standardise=True scales them")
-            wanted = False
-        self.scaling = Standardisation.choose(wanted, graph, init)
-        return self.scaling.graph(graph) if self.scaling else graph
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a run trains, on what, and how. `prepare` makes it; nothing changes it later.
+
+    Attributes:
+        gist: the model.
+        variant: how its method differs from GIST.
+        arguments: of `fit`.
+        settings: of training, with those that the method fixes, as records hold them.
+        graph: on the device that trains, with scaled features.
+        scaling: of the features. None: they are as they were given.
+        sampling: the settings of the sampler for this graph. None: every step sees the whole graph.
+        init: the values with which Θ begins. None: the seed decides them.
+        part: which narrow model it trains of a run that joins several, in words. Empty for a run by itself.
+        sampler: has the batches. None: the run makes it.
+    """
+
+    gist: GlobalModel
+    variant: Variant
+    arguments: FitArguments
+    settings: Training
+    graph: Graph
+    scaling: Standardisation | None
+    sampling: Sampling | None
+    init: dict[str, Tensor] | None
+    part: str = ""
+    sampler: Sampler | None = None
+
+    @cached_property
+    def training(self) -> Training:
+        """The settings as runners use them: the loss is a `Criterion`, or None for the plain cross-entropy."""
+        graph, settings = self.graph, self.settings
+        loss = make_criterion(
+            settings.loss,
+            graph.y[graph.train],
+            graph.num_classes,
+            class_weights=settings.class_weights,
+            label_smoothing=settings.label_smoothing,
+            regression=graph.regression,
+        )
+        return replace(settings.imported(), loss=loss, class_weights=None, label_smoothing=0.0)
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The score that selects the best model."""
+        if self.settings.metric is not None:
+            return as_metric(self.settings.metric)
+        if self.graph.regression:
+            return NAMED["r2"]
+        has_several_labels = self.graph.multi_label and self.graph.num_classes > 1
+        return NAMED["f1_micro" if has_several_labels else "accuracy"]
+
+    @property
+    def any_outputs(self) -> bool:
+        """Whether the model may have any number of outputs: loss and metric are the user's own."""
+        return callable(self.settings.loss) and callable(self.settings.metric)
+
+    @property
+    def averages(self) -> bool:
+        """Whether the full model is the mean of its sub-GCNs, not their sum.
+
+        The sum is m outputs, each of which has learned the target. The largest class stays the largest; a number
+        becomes m times as large.
+        """
+        gist = self.gist
+        is_split = gist.method == "gist" and gist.workers > 1 and bool(gist.partition.split)
+        return self.graph.regression and is_split
 
     def require_step_fits(self) -> None:
         """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget chooses what fits."""
         gist, graph, partition, spec = self.gist, self.graph, self.gist.partition, self.gist.full_spec
-        if self.training.budget:
+        if self.settings.budget:
             return
         nodes = 0  # a sampler's batch may be of any size
         if self.sampling is None:
-            nodes = int(graph.train.sum()) if self.inductive else graph.num_nodes
+            nodes = int(graph.train.sum()) if self.arguments.inductive else graph.num_nodes
         counts = partition.sizes(0)[0]
         features = sum(counts) - (0 if gist.input_axis is None else counts[gist.input_axis])  # the input is there
         needed, there = slice_bytes(spec, [counts])[0] + 4 * nodes * features, available_bytes(gist.device)
         if needed > there:
             what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
             raise too_large(what, needed, gist.device, there, "make the widths smaller, or raise sub_gcns")
+
+
+def prepare(gist: GlobalModel, variant: Variant, graph: Any, settings: Training, arguments: FitArguments) -> Setup:
+    """Check what `GIST.fit` was given, and return what follows from it.
+
+    Args:
+        gist: the model.
+        variant: how its method differs from GIST.
+        graph: a `Graph`, or a `Data` or `HeteroData` of PyG.
+        settings: of training, complete.
+        arguments: all others of `fit`.
+
+    Raises:
+        InputError: they do not go together, or the graph is unusable.
+    """
+    if settings.budget is not None and arguments.max_seconds is not None:
+        seconds = f"{arguments.max_seconds:g}"
+        raise InputError(f"max_seconds is {seconds}, but a budget limits the time as well: leave one out")
+    if settings.budget is not None and gist.method != "gist":
+        raise InputError(f"budget is given, but the method is {gist.method}: use gist")
+    settings = replace(settings, **variant.settings)
+    imported = settings.imported()
+    if settings.optimizer not in NAMES["optimizer"]:
+        check_optimizer(imported, gist.full_spec.on_meta())
+    check_schedule(imported)
+    if gist.width_scaling is not None and update_rule(imported) is None:
+        log.warning(
+            "the learning rates do not follow the widths: a step of the optimizer %s is neither proportional to "
+            "the gradient nor independent of its scale, entry by entry",
+            named_as(settings.optimizer),
+        )
+    sampling = arguments.sampling
+    if variant.independent:
+        sampling = independent(sampling, gist.method)
+    checked, scaling = gist.ranks.load(partial(_load, gist, graph, settings, arguments))
+    init = None
+    if arguments.init is not None:
+        init = _initial_values(gist, variant, settings, arguments.init)
+    setup = Setup(
+        gist=gist,
+        variant=variant,
+        arguments=arguments,
+        settings=settings,
+        graph=checked.to(gist.device),
+        scaling=scaling,
+        sampling=chosen_sampling(sampling, checked.num_nodes),
+        init=init,
+    )
+    if setup.averages:
+        log.info("the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum")
+    _ = setup.training, setup.metric  # a wrong loss or metric is refused here
+    return setup
+
+
+def _load(
+    gist: GlobalModel, graph: Any, settings: Training, arguments: FitArguments
+) -> tuple[Graph, Standardisation | None]:
+    """Return the graph to train on, and how its features were scaled; one of PyG is converted."""
+    standardise = arguments.standardise
+    if type(graph).__name__ == "HeteroData":
+        if arguments.inductive:
+            raise InputError("inductive is True, but the training nodes of a HeteroData are of one type: leave it")
+        graph = from_hetero(graph, standardise=standardise if isinstance(standardise, bool) else None)
+    if not isinstance(graph, Graph):
+        graph = Graph.from_pyg(graph, regression=_is_regression(getattr(graph, "y", None), settings))
+    graph = _as_the_loss_says(graph, settings, gist)
+    for name in ("train", "val"):
+        if not getattr(graph, name).any():
+            raise InputError(f"{graph.name} has no {name} nodes: to train, give some to both of train and val")
+    if isinstance(standardise, Standardisation):
+        return graph, standardise
+    init = saved_state(arguments.init) if isinstance(arguments.init, (nn.Module, Mapping)) else None
+    if standardise is None and init is None and _looks_up(gist.full_spec.on_meta(), graph.x):
+        log.warning("the features stay as they are, as the model has an nn.Embedding: standardise=True scales them")
+        standardise = False
+    scaling = Standardisation.choose(standardise, graph, init)
+    return (scaling.graph(graph) if scaling else graph), scaling
 
 
 def _looks_up(model: nn.Module, x: Tensor) -> bool:

@@ -31,9 +31,9 @@ NEAR = 0.1  # of a score: a wider part that is so much worse after a trial is as
 ENOUGH_EPOCHS = 7  # with fewer, or with fewer steps than the next line says, a part learns less than a narrower one
 ENOUGH_STEPS = 300
 TIMED_STEPS = 3
-FEW_EPOCHS = 40  # with fewer, smaller batches are tried
+FEW_EPOCHS = 30  # with fewer, smaller batches are tried
 SMALLER = 4  # times
-MOST_COST = 1.6  # of an epoch in smaller batches, in epochs of usual ones
+MOST_COST = 1.5  # of an epoch in smaller batches, in epochs of usual ones
 SPARED = 0.02  # of the time, for what comes after the last round
 AFTERWARDS = 0.5  # seconds more, in which the model and the report are written
 ROUNDS_OF_A_TRIAL = 2
@@ -257,7 +257,7 @@ def width_in_words(gist: GlobalModel, m: int) -> str:
 def settings_of_steps(runs: NarrowRuns, steps: int, rounds: int) -> Training:
     """Return the settings of a narrow run of some steps, in which the learning rate falls to zero."""
     return replace(
-        runs.setup.given,
+        runs.setup.settings,
         budget=None,
         epochs=steps / runs.sampler.steps_per_epoch,
         local_steps=max(math.ceil(steps / rounds), 1),
