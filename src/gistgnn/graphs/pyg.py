@@ -9,30 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch_geometric import datasets
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.transforms import NormalizeFeatures
-from torch_geometric.utils import remove_self_loops, to_undirected
 
 from gistgnn.errors import InputError, reason
-from gistgnn.graphs.features import csr_of, places_of
 from gistgnn.graphs.files import reading_raw
-from gistgnn.graphs.graph import Graph, draw_split
+from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.named import DatasetInfo
-
-_CSR_PARTS = ("data", "indices", "indptr")
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
     """Read a data set from PyG's raw files, such as ``data_root/Planetoid/Cora/raw``; missing ones are downloaded.
 
     PyG's processed files are not read, because they may hold pickled objects, and not written. The raw files of
-    Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them: take them from a source that you trust. Data
-    sets without a split (amazon-*, coauthor-*) get a random one with a fixed seed: 60 % train, 20 % val and 20 % test.
-    The 24 graphs of PPI become one block-diagonal graph.
+    Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them: take them from a source that you trust. The
+    24 graphs of PPI become one block-diagonal graph.
     """
     kind, *arguments = info.source
     graphs: list[list[Data]] = []  # a list for each processed file that PyG would write
@@ -41,37 +34,18 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
         type(kind, (_FromRaw, getattr(datasets, kind)), fields)(str((data_root / kind).absolute()), *arguments)
     with reading_raw(info.name, data_root / kind):
         data = _join(graphs) if info.name == "ppi" else graphs[0][0]
-        if info.row_normalised and not info.sparse:
+        if info.row_normalised:
             data = NormalizeFeatures()(data)
-        if "train_mask" not in data:
-            nodes = data.num_nodes
-            split = draw_split(nodes, train=round(0.6 * nodes), val=round(0.2 * nodes))
-            data.train_mask, data.val_mask, data.test_mask = split
         return Graph.from_pyg(data, name=info.name)
 
 
-def _read_words(path: Path) -> Data:
-    """Read a graph of Shchur et al. as PyG's `read_npz` and `NormalizeFeatures` do, with features as a CSR tensor.
-
-    PyG makes them dense: for coauthor-physics 1.1 GiB, of which 0.4 % are not zero.
-    """
-    with np.load(path) as arrays:  # nothing is unpickled
-        parts = {
-            name: sp.csr_matrix(tuple(arrays[f"{name}_{part}"] for part in _CSR_PARTS), arrays[f"{name}_shape"])
-            for name in ("attr", "adj")
-        }
-        labels = torch.from_numpy(arrays["labels"]).long()
-    for matrix in parts.values():
-        matrix.check_format(full_check=True)  # the file may be damaged
-    words = csr_of(parts["attr"] > 0)
-    places = places_of(words)
-    counts = places.rowptr.diff().clamp(min=1)
-    x = places.with_values(places.repeated(1 / counts.float()))
-    row, col = parts["adj"].nonzero()
-    edge_index = torch.from_numpy(np.stack([row, col])).long()
-    edge_index, _ = remove_self_loops(edge_index)
-    edge_index = to_undirected(edge_index, num_nodes=len(labels))
-    return Data(x=x, edge_index=edge_index, y=labels)
+def raw_files(info: DatasetInfo, data_root: Path) -> list[Path]:
+    """Return the raw files of a data set that has another reader; missing ones are downloaded, as `load` does."""
+    kind, *arguments = info.source
+    with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
+        fields = {"info": info, "processed_dir": scratch, "process": lambda self: None}
+        made = type(kind, (_FromRaw, getattr(datasets, kind)), fields)(str((data_root / kind).absolute()), *arguments)
+    return list(map(Path, made.raw_paths))
 
 
 def _join(splits: Sequence[list[Data]]) -> Data:
@@ -99,10 +73,7 @@ class _FromRaw(InMemoryDataset):
         with reading_raw(self.info.name, Path(self.raw_dir)):
             if odd := [path for path in map(Path, self.raw_paths) if not path.is_file()]:  # a pipe would be waited for
                 raise InputError(f"{odd[0].name} is no regular file")
-            if self.info.sparse:
-                self.graphs.append([_read_words(Path(self.raw_paths[0]))])
-            else:
-                super().process()
+            super().process()
 
     def _process(self) -> None:
         self.log = False  # PyG's "Processing..."
