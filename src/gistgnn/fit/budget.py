@@ -26,6 +26,7 @@ FIRST_STEPS = (60, 1000)  # the limits of its steps, on batches of the usual siz
 ROUNDS = 20  # of a cycle; the time is checked after each
 CAREFUL = 0.95  # of the steps that there seems to be time for, the last cycle plans
 WORTH_IT = 0.05  # of the time: with less left there is no other cycle
+AT_LEAST = 0.1  # of the time, for the first cycle, also where a slow machine has needed all of it before
 
 
 def fit_within(setup: Setup, train: Train) -> Result:
@@ -140,7 +141,7 @@ class _Recipe:
         standing = self._standing
         if standing.progress.stopped_by in ("patience", "callback"):
             return None
-        left = self._clock.left - standing.preparing - standing.evaluating - self._seconds_of_scores
+        left = self._seconds_of_training - standing.preparing - standing.evaluating
         if standing.cycles > 0 and left < WORTH_IT * self._clock.seconds:
             return None
         possible = max(left, 0.0) / standing.step_seconds
@@ -153,9 +154,16 @@ class _Recipe:
         return max(steps, 1)
 
     @property
-    def _seconds_of_scores(self) -> float:
-        """Seconds that scoring the wide model takes; with one part the scores are those of the narrow model."""
-        return 0.0 if self._ranks.count == 1 else self._ranks.count * self._standing.evaluating
+    def _seconds_of_training(self) -> float:
+        """The seconds that are left for cycles, without those of the last scores.
+
+        With one part, the scores of the wide model are those of the narrow one.
+        """
+        standing, parts = self._standing, self._ranks.count
+        left = self._clock.left - (parts * standing.evaluating if parts > 1 else 0.0)
+        if standing.cycles == 0:
+            return max(left, AT_LEAST * self._clock.seconds + standing.evaluating)
+        return max(left, 1e-3)
 
     def _train_cycle(self) -> None:
         """Train the chosen part from where it is, for the steps that were planned."""
@@ -190,7 +198,7 @@ class _Recipe:
                 sampler=self._runs.sampler if self._ranks.count == 1 else self._runs.batches_of(rank),
                 folder=self._folder,
                 init=self._latest or None,
-                max_seconds=max(self._clock.left - self._seconds_of_scores, 1e-3),
+                max_seconds=self._seconds_of_training,
             )
         except DivergedError as error:
             self._last = error.result
