@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
-from gistgnn.nn.functional import cross_entropy, rows
+from gistgnn.nn.functional import cross_entropy
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
 from gistgnn.schedule import StepRange
@@ -21,21 +21,22 @@ log = logging.getLogger(__name__)
 
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
-    """Return the batch's loss: the settings' `Criterion`, or else cross-entropy, binary for multi-label graphs."""
-    # The mean over the batch's training nodes, or the sum with the batch's weights: one number for logits [N, C], one
-    # for each sub-GCN, [m], for logits [m, N, C].
+    """Return the batch's loss, given the logits of its loss nodes: [n, C], or [m, n, C] of m sub-GCNs.
+
+    It is the settings' `Criterion`, or else cross-entropy, binary for multi-label graphs: the mean over the nodes, or
+    the sum with the batch's weights. It is one number, or one for each sub-GCN: [m].
+    """
     targets = batch.y[batch.loss_nodes]
-    chosen = rows(logits, batch.loss_nodes)
-    chosen = chosen.float() if chosen.dtype == torch.bfloat16 else chosen
+    logits = logits.float() if logits.dtype == torch.bfloat16 else logits
     if training is not None and isinstance(training.loss, Criterion):  # a loop of the user's own has none
-        return training.loss(chosen, targets, batch.loss_weights)
+        return training.loss(logits, targets, batch.loss_weights)
     if targets.dim() == 1 and logits.dim() == 3:
-        return cross_entropy(chosen, targets, batch.loss_weights)
+        return cross_entropy(logits, targets, batch.loss_weights)
     # torch's own, so that a user's loop gives the same bits.
     loss = F.cross_entropy if targets.dim() == 1 else F.binary_cross_entropy_with_logits
     if logits.dim() == 2 and batch.loss_weights is None:
-        return loss(chosen, targets)
-    each = loss(chosen, targets if targets.dim() == 1 else targets.expand_as(chosen), reduction="none")
+        return loss(logits, targets)
+    each = loss(logits, targets if targets.dim() == 1 else targets.expand_as(logits), reduction="none")
     each = each if targets.dim() == 1 else each.mean(dim=-1)
     return each.mean(dim=-1) if batch.loss_weights is None else each @ batch.loss_weights
 
@@ -118,7 +119,7 @@ class MeanLoss:
 def backward(sub: nn.Module, batch: Batch, training: Training) -> Tensor:
     """Compute the gradient of a batch's loss, clipped; return the loss."""
     with training.autocast(batch.x.device):
-        loss = loss_of(forward(sub, batch), batch, training)
+        loss = loss_of(forward(sub, batch, nodes=batch.loss_nodes), batch, training)
     loss.backward()
     if training.clip_norm is not None:
         nn.utils.clip_grad_norm_(sub.parameters(), training.clip_norm)

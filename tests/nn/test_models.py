@@ -92,6 +92,63 @@ def test_sparse_features_edge_index_and_cached_products_change_nothing(name: str
         torch.testing.assert_close(torch.autograd.grad(out.square().sum(), list(model.parameters())), gradients)
 
 
+FEW = torch.tensor([5, 0, 3])
+SOME = {"few": FEW, "none": FEW[:0], "most": torch.arange(8), "all": torch.arange(9), "in any order": torch.randperm(9)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("norm", ["none", "layer", "batch", "whole"])
+@pytest.mark.parametrize(("width", "classes"), [(6, 3), (6, 60), (80, 60)])
+@pytest.mark.parametrize("kind", SOME)
+def test_the_scores_of_some_nodes_are_rows_of_all_scores(
+    name: str, norm: str, width: int, classes: int, kind: str
+) -> None:
+    adj, nodes = Adjacency(random_graph(9, 30, 3), 9, torch.float64), SOME[kind]
+    model = randomise(MODELS[name](4, [8, width], classes, norm=norm, dropout=0.4))
+    x = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
+    torch.manual_seed(1)
+    every = model(x, adj)
+    expected = [every[nodes], *torch.autograd.grad(every[nodes].square().sum(), [x, *model.parameters()])]
+    expected.append(torch.rand(3))  # dropout has drawn as much
+    torch.manual_seed(1)
+    out = model(x, adj, nodes)
+    found = [out, *torch.autograd.grad(out.square().sum(), [x, *model.parameters()]), torch.rand(3)]
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+
+
+class Twice(SAGELayer):
+    """A step of the user's own."""
+
+    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
+        return 2 * super().update(x, a)
+
+
+class OfTheUser(GNN):
+    layer = Twice
+
+
+@pytest.mark.parametrize(
+    ("model", "updated"),
+    [
+        *((MODELS[name](4, [6], 60), 3) for name in ("gcn", "graphsage", "gin")),
+        (MODELS["gin"](4, [60], 3, norm="layer"), 3),  # its MLP follows the sum
+        (MODELS["gin"](4, [6], 60, norm="batch"), 9),  # there its mean over all nodes is needed
+        (MODELS["gcn"](4, [80], 60), 3),  # summed first, although there are fewer classes than features
+        (MODELS["gcn"](4, [6], 3), 9),
+        (MODELS["gat"](4, [6], 60), 9),
+        (OfTheUser(4, [6], 60), 9),
+    ],
+)
+def test_the_output_layer_leaves_out_the_other_nodes_where_that_saves_time(
+    model: GNN, updated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adj, last, sizes = Adjacency(random_graph(9, 30, 3), 9), model.convs[-1], list[int]()
+    update = last.update
+    monkeypatch.setattr(last, "update", lambda x, a: sizes.append(len(a)) or update(x, a))
+    assert model(torch.randn(9, 4), adj, FEW).shape == (3, last.out_features)
+    assert sizes == [updated]
+
+
 @pytest.mark.parametrize("step", ["message", "aggregate", "update"])
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_subclass_of_sage_keeps_each_step_of_its_own(step: str, kept: bool) -> None:

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from gistgnn import GIST
 from gistgnn.graphs.clustering import cluster
+from gistgnn.nn import MODELS
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, NeighborSampling, Sampler, whole_graph
@@ -119,6 +120,14 @@ OTHERS: list[tuple[Case, dict[str, Any]]] = [
 @pytest.mark.parametrize(("case", "options"), OTHERS)
 def test_it_equals_the_in_turn_runner_for_other_models(case: Case, options: dict[str, Any]) -> None:
     assert runners_agree(case, 3, SAMPLERS["full"], Training(9, lr=0.05, **options)) == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+def test_it_equals_the_in_turn_runner_where_classes_are_many(name: str, norm: str) -> None:
+    """The output layer then leaves out nodes without a loss."""
+    case: Case = lambda widths: MODELS[name](F, widths, 60, norm=norm), (8, 6)
+    assert runners_agree(case, 2, SAMPLERS["clusters"], SGD) == []
 
 
 class Branching(Plain):

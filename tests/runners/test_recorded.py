@@ -126,7 +126,7 @@ def test_spare_nodes_and_edges_change_nothing(name: str, spare: tuple[int, int])
 
 
 def gradients(net: nn.Module, batch: Batch) -> list[Tensor]:
-    loss = loss_of(net(batch.x, batch.adj), batch)
+    loss = loss_of(net(batch.x, batch.adj)[batch.loss_nodes], batch)
     return [loss.detach(), *torch.autograd.grad(loss, list(net.parameters()))]
 
 

@@ -2,29 +2,42 @@
 
 import gc
 from collections.abc import Generator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch import nn
 
 from gistgnn import GIST, DivergedError
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
+from gistgnn.nn import MODELS
+from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.runners.in_turn import BatchByBatch, InTurn
 from gistgnn.runners.registry import RUNNERS, make_runner
-from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, forward
+from gistgnn.sampling import (
+    Batch,
+    ClusterBatches,
+    FullGraph,
+    NeighborSampling,
+    SaintNodeSampling,
+    Sampler,
+    forward,
+    training_subgraph,
+)
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
-from gistgnn.subtrain import loss_of, subtrain
+from gistgnn.subtrain import backward, loss_of, subtrain
 from gistgnn.theta import Store
 from gistgnn.utils.random_streams import Stream
-from tests.helpers.models import OURS, PYG, Case, F, some_models
+from tests.helpers.models import OURS, PYG, Case, F, some_models, tiny_graph
 from tests.helpers.refusals import refused
 
-from .comparing import FULL, WHOLE, of_inputs, trained
+from .comparing import FULL, WHOLE, in_double, of_inputs, trained
 
 TRAINING = Training(9, local_steps=3, lr=0.05)
 PARTS = cluster(WHOLE.edge_index, 24, 6, "random")
@@ -139,11 +152,57 @@ def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
         optimizer = torch.optim.Adam(sub.parameters(), lr=TRAINING.lr)
         for _ in range(2):
             optimizer.zero_grad()
-            loss = loss_of(forward(sub, WHOLE), WHOLE)
+            loss = loss_of(forward(sub, WHOLE, nodes=WHOLE.loss_nodes), WHOLE)
             losses.append(float(loss))
             loss.backward()
             optimizer.step()
     assert found == pytest.approx(sum(losses) / len(losses), rel=1e-6)
+
+
+CLASSES = 60  # more than the last hidden layer has features
+
+
+def many_classes(name: str) -> Batch:
+    """A batch of float64 with scores for many classes, of which the loss is on some nodes."""
+    whole = replace(WHOLE, x=WHOLE.x.double(), y=torch.arange(24) % CLASSES, product=None)
+    if name in ("labels", "numbers"):
+        return replace(whole, y=torch.rand(24, CLASSES).round().double())
+    if name == "inductive":
+        return in_double(training_subgraph(tiny_graph(60)))
+    samplings = {"saint": SaintNodeSampling(batch_size=12), "neighbor": NeighborSampling(2, batch_size=8)}
+    if name == "clusters":
+        return next(iter(ClusterBatches(whole, PARTS, 3).batches(0, 1)))
+    return next(iter(samplings[name].sampler(whole, 0, layers=3).batches(0, 1))) if name in samplings else whole
+
+
+@pytest.mark.parametrize("batch", ["classes", "labels", "numbers", "inductive", "saint", "neighbor", "clusters"])
+@pytest.mark.parametrize("name", [*MODELS, "pyg"])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_a_step_computes_the_loss_of_the_output_of_all_nodes(batch: str, name: str, dropout: float) -> None:
+    if batch == "neighbor" and name == "pyg":
+        pytest.skip("PyG's model takes no batch by layers")
+    given = many_classes(batch)
+    training = Training(9, loss="mse" if batch == "numbers" else None)
+    if name == "pyg":
+        model: nn.Module = pyg.models.GCN(F, 8, 3, CLASSES, dropout=dropout).double()
+    else:
+        model = MODELS[name](F, (8, 6), CLASSES, dropout=dropout, norm="layer").double()
+    torch.manual_seed(4)
+    expected = loss_of(forward(model, given)[given.loss_nodes], given, training)
+    gradients = torch.autograd.grad(expected, list(model.parameters()))
+    drawn = torch.rand(3)
+    torch.manual_seed(4)
+    loss = backward(model, given, training)
+    assert torch.equal(torch.rand(3), drawn)
+    found = [loss, *(parameter.grad for parameter in model.parameters())]
+    torch.testing.assert_close(found, [expected.detach(), *gradients], rtol=1e-6, atol=1e-9)
+
+
+def test_an_ensemble_gives_the_output_of_some_nodes() -> None:
+    batch = many_classes("classes")
+    ensemble = EnsembleModel([MODELS["graphsage"](F, (8,), CLASSES).double() for _ in range(2)])
+    found = forward(ensemble, batch, nodes=batch.loss_nodes)
+    torch.testing.assert_close(found, forward(ensemble, batch)[batch.loss_nodes])
 
 
 @pytest.mark.parametrize("runner", RUNNERS)

@@ -126,7 +126,7 @@ def test_saint_s_loss_is_unbiased(name: str) -> None:
         if not batch.loss_nodes.numel():
             mean.add(torch.zeros(1))
             continue
-        own = logits[nodes_of(batch)]
+        own = logits[nodes_of(batch)][batch.loss_nodes]
         loss = loss_of(own, batch)
         mean.add(loss.double().view(1))
         together = loss_of(torch.stack([own, 2 * own]), batch)  # of two sub-GCNs at once

@@ -128,9 +128,9 @@ class EveryStep:
                 if single := norms_one_node(model, batch):
                     net.eval()
                 with training.autocast(batch.x.device):
-                    inputs = arguments(model, batch)
+                    inputs = arguments(model, batch, nodes=batch.loss_nodes)
                     with calling(model, batch, inputs):
-                        logits = net(*inputs.positional, **inputs.by_name)
+                        logits = inputs.chosen(net(*inputs.positional, **inputs.by_name))
                     loss = loss_of(logits, batch, training) if found else logits.sum() * 0.0
                 (loss * self._weight).backward()
                 if single:

@@ -60,10 +60,11 @@ class SAGELayer(Propagation):
         assert isinstance(x, Tensor)
         return project(torch.cat([x, a], dim=1), self.weight, self.bias)
 
-    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
+    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency, nodes: Tensor | None = None) -> Tensor:
         """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
-        if type(self) is not SAGELayer or not isinstance(x, Tensor):  # a subclass may have steps of its own
-            return super().forward(x, adj)
+        is_plain = type(self) is SAGELayer  # a subclass may have steps of its own
+        if nodes is not None or not is_plain or not isinstance(x, Tensor):
+            return super().forward(x, adj, nodes)
         if adj.is_constant(x):
             return linear(self.weight, self.bias, adj.joined(self.operator, x))
         if fits(self.weight):
@@ -96,6 +97,14 @@ class GINLayer(Propagation):
             bound = weight.shape[1] ** -0.5
             nn.init.uniform_(weight, -bound, bound)
             nn.init.uniform_(bias, -bound, bound)
+
+    def saves_time(self, count: int, x: Tensor | SparseMatrix, adj: Adjacency) -> bool:
+        treats_nodes_alone = isinstance(self.norm, nn.LayerNorm | nn.Identity)  # batch norm takes a mean over all nodes
+        return treats_nodes_alone and super().saves_time(count, x, adj)
+
+    @property
+    def columns_of_update(self) -> int:
+        return len(self.weight) + len(self.second_weight)
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
         h = a + self.bias if self.is_projected(x, a) else project(a, self.weight, self.bias)

@@ -53,8 +53,9 @@ class SampledAdjacency(Adjacency):
         above: "Sequence[SampledAdjacency]" = (),
         refuses: str | None = None,
     ) -> None:
-        self.pattern, self.degrees, self.weight = pattern, degrees, weight
+        self.pattern, self.degrees = pattern, degrees
         self.dtype, self.above, self._refuses = degrees.looped.dtype, tuple(above), refuses
+        self.weight = weight.to(self.dtype)  # a sampler's are float32
         self.layers = len(above) + 1 if above else None  # None: all layers share the edges
         self.cache_products(None)
 

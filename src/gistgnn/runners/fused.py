@@ -118,9 +118,9 @@ class Stack:
             for name, stacked in self.buffers.items():
                 stacked.copy_(torch.stack([sub.get_buffer(name) for sub in subs]))
 
-    def logits(self, batch: Batch) -> Tensor:
-        """Return the outputs of all modules, [k, N, C]. Dropout differs between modules."""
-        model, given = self.subs[0], arguments(self.subs[0], batch)
+    def logits(self, batch: Batch, nodes: Tensor | None = None) -> Tensor:
+        """Return the outputs of all modules, [k, N, C], or those of ``nodes``. Dropout differs between modules."""
+        model, given = self.subs[0], arguments(self.subs[0], batch, nodes=nodes)
 
         def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             state = {**parameters, **buffers}
@@ -130,7 +130,7 @@ class Stack:
         out: Tensor
         with calling(model, batch, given):
             out, self.buffers = vmap(one, randomness="different")(self.parameters, self.buffers)
-        return out
+        return given.chosen(out)
 
 
 class Group:
@@ -221,7 +221,7 @@ class Group:
     def _take_step(self, batch: Batch) -> Tensor:
         self._optimizer.zero_grad(set_to_none=True)
         with self._training.autocast(batch.x.device):
-            losses = loss_of(self._stack.logits(batch), batch, self._training)
+            losses = loss_of(self._stack.logits(batch, batch.loss_nodes), batch, self._training)
         losses.sum().backward()
         if self._training.clip_norm is not None:  # of every sub-GCN, as `nn.utils.clip_grad_norm_` does for one
             gradients = [p.grad for p in self._stack.parameters.values() if p.grad is not None]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.nn.adjacency import Operator
+from gistgnn.nn.functional import rows
 from gistgnn.nn.gnn import as_gnn, members_of, only_reads
 from gistgnn.nn.pyg_layers import Products, multiplies, sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
@@ -34,6 +35,11 @@ class Arguments(NamedTuple):
     structure: Any  # the edge_index or the `Adjacency` among them; None: the model takes none
     tensors: dict[str, AtVersion]  # among them, by the names "x", "edge_index" and those of edge data
     copies: frozenset[str]  # the names of the tensors that are the model's own
+    nodes: Tensor | None = None  # to take out of the model's output, which is that of every node; None: take all of it
+
+    def chosen(self, out: Tensor) -> Tensor:
+        """Return the output of the nodes that were asked for: [..., k, C], given what the model has returned."""
+        return out if self.nodes is None else rows(out, self.nodes)
 
 
 class Signature(NamedTuple):
@@ -135,7 +141,7 @@ def _refusal(model: nn.Module, why: str) -> InputError:
     return InputError(f"{type(model).__name__}.forward({', '.join(inspect.signature(model.forward).parameters)}) {why}")
 
 
-def arguments(model: nn.Module, batch: Batch, *, private: bool = False) -> Arguments:
+def arguments(model: nn.Module, batch: Batch, *, private: bool = False, nodes: Tensor | None = None) -> Arguments:
     """Return the arguments of a model's forward for a batch, chosen by their names.
 
     The first argument gets the features. An argument `edge_index`, `adj`, `adj_t` or `edges` gets the structure,
@@ -145,6 +151,9 @@ def arguments(model: nn.Module, batch: Batch, *, private: bool = False) -> Argum
     argument that needs a value is an InputError.
 
     A model may write into what it gets: then it gets copies. With ``private`` it gets copies of all tensors.
+
+    ``nodes``: [k] are those whose output is wanted; None: every node's. Models of `gistgnn.nn` compute no other, and
+    `Arguments.chosen` takes it out of what other models return.
     """
     takes = signature(model)
     values = dict[str, Any]()
@@ -170,7 +179,10 @@ def arguments(model: nn.Module, batch: Batch, *, private: bool = False) -> Argum
     by_name = {names.get(name) or name: value for name, value in values.items() if names.get(name, name)}
     positional = tuple(value for name, value in values.items() if names.get(name, name) is None)
     known = {name: AtVersion(values[name]) for name in tensors}
-    return Arguments(positional, by_name, values.get("edge_index"), known, copies)
+    if nodes is not None and as_gnn(model) is not None:
+        by_name["nodes"] = nodes
+        nodes = None
+    return Arguments(positional, by_name, values.get("edge_index"), known, copies, nodes)
 
 
 def _product_of(batch: Batch, operator: Operator) -> Tensor:
@@ -210,19 +222,24 @@ def calling(model: nn.Module, batch: Batch, inputs: Arguments) -> Iterator[None]
         )
 
 
-def forward(model: nn.Module, batch: Batch, *, private: bool = False) -> Tensor:
-    """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its first nodes."""
-    # `arguments` says how it is called. Anything but one tensor with a row for each node is an InputError.
-    inputs = arguments(model, batch, private=private)
+def forward(model: nn.Module, batch: Batch, *, private: bool = False, nodes: Tensor | None = None) -> Tensor:
+    """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its first nodes.
+
+    With ``nodes``: [k] it is the output of these, [k, C]; see `arguments`, which says how the model is called. Anything
+    but one tensor with a row for each node is an InputError.
+    """
+    inputs = arguments(model, batch, private=private, nodes=nodes)
     with calling(model, batch, inputs):
         out = model(*inputs.positional, **inputs.by_name)
-    nodes = batch.x.shape[0]
+    expected = batch.x.shape[0]
     if isinstance(inputs.structure, SampledAdjacency):
-        nodes = inputs.structure.num_outputs
-    if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != nodes:
+        expected = inputs.structure.num_outputs
+    if nodes is not None and inputs.nodes is None:
+        expected = len(nodes)
+    if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != expected:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        raise InputError(f"the model returned {got}, expected one tensor [{nodes} nodes, classes]")
-    return out
+        raise InputError(f"the model returned {got}, expected one tensor [{expected} nodes, classes]")
+    return inputs.chosen(out)
 
 
 def check_fits(
