@@ -44,7 +44,7 @@ class Machine:
         self.now, self.step = 0.0, step
         monkeypatch.setattr(short, "NARROWEST", NARROW // 4)
         monkeypatch.setattr(short.time, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(Trials, "step_seconds", lambda _, part: self.measured(NARROW // part.widths[0]))
+        monkeypatch.setattr(Trials, "step_seconds", lambda _, part, steps=0: self.measured(NARROW // part.widths[0]))
         record = Fit.after_round
 
         def after_round(run: Any, loss: float) -> None:
@@ -257,7 +257,7 @@ def test_batches_are_smaller_where_there_is_time_for_few_epochs(
     machine(lambda m, _: 0.4 / m)
     usual: list[int] = []
 
-    def step_seconds(trials: Trials, part: Any) -> float:
+    def step_seconds(trials: Trials, part: Any, steps: int = 0) -> float:
         per_batch = (trials.runs.sampler.facts or {}).get("clusters_per_batch", 1)
         usual.append(per_batch)
         share = per_batch / usual[0]

@@ -26,6 +26,7 @@ FIRST_STEPS = (60, 1000)  # the limits of its steps, on batches of the usual siz
 ROUNDS = 20  # of a cycle; the time is checked after each
 CAREFUL = 0.95  # of the steps that there seems to be time for, the last cycle plans
 WORTH_IT = 0.05  # of the time: with less left there is no other cycle
+EVALUATIONS = 0.1  # of the time of steps: the scores within the first cycle take at most about as much
 AT_LEAST = 0.1  # of the time, for the first cycle, also where a slow machine has needed all of it before
 
 
@@ -144,7 +145,10 @@ class _Recipe:
         left = self._seconds_of_training - standing.preparing - standing.evaluating
         if standing.cycles > 0 and left < WORTH_IT * self._clock.seconds:
             return None
-        possible = max(left, 0.0) / standing.step_seconds
+        step_seconds = standing.step_seconds
+        if standing.cycles == 0:  # no cycle has measured what the scores take
+            step_seconds *= 1 + EVALUATIONS
+        possible = max(left, 0.0) / step_seconds
         assert standing.choice is not None
         least, most = (standing.choice.smaller_batches * limit for limit in FIRST_STEPS)
         first = min(max(FIRST_EPOCHS * self._runs.sampler.steps_per_epoch, least), most)

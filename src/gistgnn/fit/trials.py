@@ -33,7 +33,7 @@ ENOUGH_STEPS = 300
 TIMED_STEPS = 3
 FEW_EPOCHS = 30  # with fewer, smaller batches are tried
 SMALLER = 4  # times
-MOST_COST = 1.5  # of an epoch in smaller batches, in epochs of usual ones
+MOST_COST = 2  # of an epoch in smaller batches, in epochs of usual ones; what is measured may be half of it
 SPARED = 0.02  # of the time, for what comes after the last round
 AFTERWARDS = 0.5  # seconds more, in which the model and the report are written
 ROUNDS_OF_A_TRIAL = 2
@@ -131,15 +131,15 @@ class Trials:
         if smaller is None:
             return
         self.runs = smaller
-        seconds = self.step_seconds(part)
+        seconds = self.step_seconds(part, SMALLER * TIMED_STEPS)
         if seconds * SMALLER > MOST_COST * usual_seconds:
             self.runs = usual
             return
         self.smaller_batches = SMALLER
         self.timed[m] = seconds
 
-    def step_seconds(self, model: GlobalModel) -> float:
-        """Measure the time of a step of a part, with its batch."""
+    def step_seconds(self, model: GlobalModel, steps: int = TIMED_STEPS) -> float:
+        """Measure the time of a step of a part, with its batch: the mean of some."""
         training, spec = self.runs.setup.training, model.full_spec
         part = spec.from_seed().to(model.device).train()
         optimizer = training.make_optimizer(part.parameters(), rate_factors(spec.width_scaling, part, training))
@@ -149,12 +149,12 @@ class Trials:
                 torch.cuda.synchronize(model.device)
             return time.perf_counter()
 
-        with closing(self.runs.sampler.batches(0, 1 + TIMED_STEPS)) as batches:
-            steps = StepRange(0, 1 + TIMED_STEPS, 1 + TIMED_STEPS)
-            subtrain(part, optimizer, [next(batches)], training, steps)  # the first one warms up
+        with closing(self.runs.sampler.batches(0, 1 + steps)) as batches:
+            of_run = StepRange(0, 1 + steps, 1 + steps)
+            subtrain(part, optimizer, [next(batches)], training, of_run)  # the first one warms up
             begun = now()
-            subtrain(part, optimizer, batches, training, steps)
-            return (now() - begun) / TIMED_STEPS
+            subtrain(part, optimizer, batches, training, of_run)
+            return (now() - begun) / steps
 
     def score(self, m: int) -> float:
         """Return the validation score after the trial of one of m parts, where more is better."""
