@@ -238,14 +238,14 @@ def test_what_a_budget_chooses_cannot_be_given(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("seconds", "cost_of_a_node", "sampler", "expected"),
     [
-        (10.0, 1.0, ClusterSampling(), 4),  # few epochs: as many nodes in more steps
+        (10.0, 1.0, ClusterSampling(), 4),  # few steps: as many nodes in more steps
         (10.0, 0.0, ClusterSampling(), 1),  # a step takes as long with fewer nodes
-        (300.0, 1.0, ClusterSampling(), 1),  # there is time for many epochs
+        (300.0, 1.0, ClusterSampling(), 1),  # there is time for many steps
         (10.0, 1.0, ClusterSampling(20, 8), 1),  # the size is the user's
         (10.0, 1.0, None, 1),  # a step sees the whole graph
     ],
 )
-def test_batches_are_smaller_where_there_is_time_for_few_epochs(
+def test_batches_are_smaller_where_there_is_time_for_few_steps(
     machine: MakeMachine,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

@@ -31,7 +31,7 @@ NEAR = 0.1  # of a score: a wider part that is so much worse after a trial is as
 ENOUGH_EPOCHS = 7  # with fewer, or with fewer steps than the next line says, a part learns less than a narrower one
 ENOUGH_STEPS = 300
 TIMED_STEPS = 3
-FEW_EPOCHS = 30  # with fewer, smaller batches are tried
+FEW_STEPS = 500  # with time for fewer, smaller batches are tried
 SMALLER = 4  # times
 MOST_COST = 2  # of an epoch in smaller batches, in epochs of usual ones; what is measured may be half of it
 SPARED = 0.02  # of the time, for what comes after the last round
@@ -119,13 +119,12 @@ class Trials:
         return Choice(m, self._reason(m, scores), self.smaller_batches, dict(self.timed), scores)
 
     def _try_smaller_batches(self, part: GlobalModel, m: int) -> None:
-        """Take smaller batches if there is time for few epochs: as many nodes in more steps then teach more.
+        """Take smaller batches if there is time for few steps: as many nodes in more steps then teach more.
 
         They are not taken where a step of a smaller batch takes nearly as long.
         """
         usual, usual_seconds = self.runs, self.timed[m]
-        epochs = self.clock.left / usual_seconds / usual.sampler.steps_per_epoch
-        if epochs > FEW_EPOCHS:
+        if self.clock.left / usual_seconds > FEW_STEPS:
             return
         smaller = usual.with_smaller_batches(SMALLER)
         if smaller is None:
