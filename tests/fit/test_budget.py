@@ -123,6 +123,7 @@ def test_the_best_part_of_short_trials_is_chosen(
         sampler=FullGraph(whole_graph(GRAPH)),
         model=lambda widths, seed: SimpleNamespace(widths=widths),
         evaluation_in_steps=lambda _: 1.0,
+        with_smaller_batches=lambda _: None,
     )
     choice = Trials(runs, Clock(seconds)).choose()
     assert list(steps_of_trials) == tried
