@@ -154,15 +154,20 @@ class GlobalModel:
         return self._theta
 
     @property
-    def _spec(self) -> ModelSpec:
+    def trained_spec(self) -> ModelSpec:
         """The model that is trained and returned: the full model."""
         return self.full_spec
+
+    @property
+    def averages(self) -> bool:
+        """Whether the full model is the mean of its sub-GCNs, as for numbers that are predicted, not their sum."""
+        return self._mean is not None
 
     def _initial_spec(self, init: Mapping[str, Tensor] | None) -> ModelSpec:
         """Return the model with which Θ begins: with the values `init`, or those of the seed."""
         if init is not None or self._mean is None:
-            return replace(self._spec, init=init)
-        return replace(self._spec, initial_factors=self._mean.initial_factors(self.sub_gcns))
+            return replace(self.trained_spec, init=init)
+        return replace(self.trained_spec, initial_factors=self._mean.initial_factors(self.sub_gcns))
 
     def resume(self) -> None:
         """Resume from the Θ that an earlier process has left in the store's folder, after its last round."""
@@ -172,7 +177,7 @@ class GlobalModel:
 
     def _reopen(self) -> bool:
         """Open the Θ that an earlier process has left; False: there is none."""
-        if found := Theta.reopen(self.store, self._spec, self.ranks):
+        if found := Theta.reopen(self.store, self.trained_spec, self.ranks):
             self._theta, self.next_round = found, found.place.round
             self._has_begun = self._was_resumed = True
         return found is not None
@@ -226,6 +231,18 @@ class GlobalModel:
             self._go_on()
         finally:
             self._before = None
+
+    @contextmanager
+    def beginning_loop(self, *, resumes: bool) -> Iterator[Theta]:
+        """Give the Θ of a `Loop`. If the block fails, the model is as it was.
+
+        Args:
+            resumes: a checkpoint fills Θ, if it does not lie in files.
+        """
+        with self._unchanged_if_refused():
+            if resumes and not self._reopen():
+                self._theta = self._make_theta(self.trained_spec, anew=True)
+            yield self.theta
 
     def _go_on(self) -> None:
         """Give up the Θ that was there before the run: the run goes on to its first round, or is over without one."""
@@ -284,13 +301,13 @@ class GlobalModel:
 
     def model(self) -> nn.Module:
         """Return the full model in evaluation mode, with a copy of Θ's parameters; large ones on disk are mapped."""
-        return self._scaled(self.theta.full_model(self._spec))
+        return self.with_scaling(self.theta.full_model(self.trained_spec))
 
-    def _scaled(self, model: nn.Module) -> nn.Module:
+    def with_scaling(self, model: nn.Module) -> nn.Module:
         """Put the scaling before the full model, if the features that it was trained on were scaled."""
         return scaled_model(model, self.scaling)
 
-    def _begin_run(self, *, averages: bool, resumed: bool = False, init: Mapping[str, Tensor] | None = None) -> None:
+    def begin_run(self, *, averages: bool, resumed: bool = False, init: Mapping[str, Tensor] | None = None) -> None:
         """Make Θ anew for a run, or open the Θ on disk of a resumed one.
 
         Args:
@@ -330,7 +347,7 @@ class GlobalModel:
         self._mean = None
         specs = self.full_spec.tensor_specs()
         zeros = {name: torch.zeros((), dtype=spec.dtype).expand(spec.shape) for name, spec in specs.items()}
-        self._theta = self._make_theta(replace(self._spec, init=zeros), anew=self._theta is not None)
+        self._theta = self._make_theta(replace(self.trained_spec, init=zeros), anew=self._theta is not None)
         self._was_resumed = False
         self._go_on()
         readout: Collection[str] = ()

@@ -3,6 +3,8 @@
 import json
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,15 +12,19 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gistgnn import Log, Result, Saving
+from gistgnn import GIST, Log, Parts, Result, Saving
 from gistgnn.fit.loggers import start_logger
 from tests.cli.in_process import refused as command_refused
 from tests.cli.in_process import run
 from tests.helpers.logs import logged
+from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, fit, make
 
 TRAIN = ("train", "--hidden", 8, "--sub-gcns", 2, "--epochs", 16, "--local-steps", 2, "--out", "run", "--resume")
+
+
+GRAPH = tiny_graph()
 
 
 class Recorder:
@@ -39,11 +45,36 @@ def test_a_logger_is_given_the_history_also_of_a_run_that_goes_on(tmp_path: Path
     assert later.entries == plain == history
     assert recorder.entries + goes_on.entries == history
     assert later.steps == [entry["step"] for entry in history]
-    other = SimpleNamespace(gist=SimpleNamespace(ranks=SimpleNamespace(leads=False)), history=history)
+    other = SimpleNamespace(gist=SimpleNamespace(ranks=SimpleNamespace(leads=False)), history=history, part="")
     Log(recorder).on_fit_begin(other)  # type: ignore[arg-type]
     assert len(recorder.steps) == 1
     with refused("logger is a dict, expected a function"):
         Log({})
+
+
+@pytest.mark.parametrize("method", ["budget", "parts"])
+def test_the_steps_of_narrow_models_follow_each_other(method: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"progress": False, "evaluate_every": 1, "epochs": 6, "local_steps": 1}
+    if method == "budget":
+        settings = {"progress": False, "budget": 2.0}
+    build = OURS["gcn"]
+    saving = Saving(tmp_path / "c", every=1)
+
+    def train(logger: Recorder, **options: Any) -> Result:
+        gist = GIST(build, (16,), 2) if method == "budget" else Parts(build, (16,), 2)
+        return gist.fit(GRAPH, callbacks=[*options.pop("callbacks", ()), Log(logger)], **settings, **options)
+
+    rounds_over = count(1)
+    stop = SimpleNamespace(on_round_end=lambda run, loss: next(rounds_over) == 5 and run.interrupt())
+    first = Recorder()
+    cut = train(first, saving=saving, callbacks=[stop])
+    assert cut.interrupted
+    goes_on = Recorder(step=first.steps[-1] + 1)
+    rest = train(goes_on, saving=replace(saving, resume=True))
+    steps = first.steps + goes_on.steps
+    assert steps == sorted(set(steps)), "loggers drop what goes back"
+    if method == "parts":
+        assert steps == list(range(1, rest.progress.steps + 1))
 
 
 def stopped_once(logger: str, folder: Path, config: dict[str, Any]) -> Result:

@@ -46,7 +46,7 @@ def begun(name: str, widths: Sequence[int], m: int, seed: int) -> GIST:
     """A model that begins as the mean of m sub-GCNs; `widths` are as many as a model may have."""
     gist = built(name, tuple(widths), m)
     gist.seed = gist.partition.seed = seed
-    gist._begin_run(averages=True)
+    gist.begin_run(averages=True)
     return gist
 
 
@@ -177,7 +177,7 @@ def test_a_round_of_a_mean_is_that_of_narrow_models_in_torch_alone() -> None:
     """Each trains as a model of its own; Θ has its values, those that sum over split features divided by m."""
     m = 4
     gist = GIST(one_output, (8, 12), m, width_scaling="none")
-    gist._begin_run(averages=True)
+    gist.begin_run(averages=True)
     before, scaled = theta(gist), {"convs.1.weight", "convs.2.weight"}
     blocks = gist.blocks(0)
     fit(gist, NUMBERS, epochs=2 * m, lr=0.02)  # one round
@@ -282,7 +282,7 @@ def test_joined_parts_take_the_place_of_any_theta(kind: str, tmp_path: Path) -> 
     [weights] = outside(gist, "convs.1.weight")
     assert len(weights) == 8 * 12 - 4 * 2 * 3
     assert not weights.count_nonzero()
-    assert same(tensors(gist.theta.full_model(gist._spec, best=True)), tensors(gist.model()))
+    assert same(tensors(gist.theta.full_model(gist.trained_spec, best=True)), tensors(gist.model()))
     for each in (gist, expected):
         shaken(each, 2)
     assert same(values(gist.theta), values(expected.theta))

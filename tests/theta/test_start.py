@@ -16,7 +16,7 @@ from tests.theta.stores import store, values
 
 
 def begun(gist: GIST, *, averages: bool = True) -> GIST:
-    gist._begin_run(averages=averages)
+    gist.begin_run(averages=averages)
     return gist
 
 

@@ -34,7 +34,7 @@ class Ensemble(Parts):
     _stores = ("memory",)
 
     @property
-    def _spec(self) -> ModelSpec:
+    def trained_spec(self) -> ModelSpec:
         return replace(self.full_spec, build=self._build_members, merges=False, width_scaling=None)
 
     def _build_members(self, _: object) -> EnsembleModel:
@@ -48,9 +48,9 @@ class Ensemble(Parts):
             if self.ranks.leads:
                 fill(member, tensors)
         model = model.to(self.device).eval()
-        spec = replace(self._spec, init=named_tensors(model))
+        spec = replace(self.trained_spec, init=named_tensors(model))
         self._theta = self._make_theta(spec, anew=self._theta is not None)
-        return Fixed(model, self._spec, self.ranks)
+        return Fixed(model, self.trained_spec, self.ranks)
 
     def _begin_round(self, make: Make, *, keeps_moments: bool = False) -> NoReturn:
         raise InputError("an ensemble has no rounds, as its members are never merged: train it by fit")

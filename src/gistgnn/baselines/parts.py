@@ -147,7 +147,7 @@ class Parts(GIST):
         theta, slices = theta_bytes(self.full_spec), slice_bytes(self.full_spec, sizes)
         return replace(
             first,
-            model=self._scaled(running.module if isinstance(running, Fixed) else running.best()),
+            model=self.with_scaling(running.module if isinstance(running, Fixed) else running.best()),
             peak_memory_bytes=peak_memory_bytes(self.device),
             evaluation=scorer.description,
             inference_seconds=statistics.median(scorer.passes) if scorer.passes else None,
@@ -171,7 +171,7 @@ class Parts(GIST):
     def _combine(self, values: Mapping[int, Mapping[str, Tensor]]) -> Running | Fixed:
         """Return the wide model, of the trained values of this rank's parts."""
         self.join_parts(values.__getitem__, self.sub_gcns)
-        return Running(self.theta, self._spec)
+        return Running(self.theta, self.trained_spec)
 
     def _progress(self, results: Sequence[Result], training: Training) -> Progress:
         """Return how far the run has come: means over all parts, and the time of the slowest rank."""

@@ -28,6 +28,7 @@ class Run:
     gist: GlobalModel
     schedule: Schedule
     progress: Progress
+    part: str = ""  # which narrow model it trains of a run that joins several, in words
     stopped: bool = False  # a callback has called `stop`
     interrupted: bool = False  # a callback has called `interrupt`
 
@@ -101,7 +102,8 @@ class Log(Callback):
         >>> GIST(build, 512).fit(graph, callbacks=[Log(wandb.init(project="mine"))])
 
     A run that is resumed writes its earlier entries too, but not those before `logger.step`, if the logger has that.
-    A logger that fails is not used again: a note says so, and training goes on.
+    Where a run trains several narrow models, the steps of each follow those of the one before: loggers drop entries
+    that go back. A logger that fails is not used again: a note says so, and training goes on.
 
     Args:
         logger: an object with `log(dict)` or `log(dict, step=)`, such as a run of Weights & Biases or of trackio; or
@@ -111,10 +113,18 @@ class Log(Callback):
     def __init__(self, logger: Any) -> None:
         if not callable(getattr(logger, "log", logger)):
             raise InputError(f"logger is a {type(logger).__name__}, expected a function, or an object with `log`")
-        self._logger, self._failed = logger, False
+        self._logger = logger
+        self._failed = False
+        self._steps_before = 0  # of the narrow models that were trained before this one
+        self._last_step = 0  # that was written
 
     def on_fit_begin(self, run: Run) -> None:
         written = getattr(self._logger, "step", 0)
+        if run.part:
+            already = run.history[-1]["step"] if run.history else 0  # of a narrow model that goes on
+            last = max(self._last_step, written - 1) if isinstance(written, int) else self._last_step
+            self._steps_before = last - already
+            return
         for entry in run.history:
             if not isinstance(written, int) or entry["step"] >= written:
                 self.on_evaluation(run, entry)
@@ -126,6 +136,8 @@ class Log(Callback):
     def _write(self, entry: dict[str, Any]) -> None:
         write = getattr(self._logger, "log", self._logger)
         numbers = {name: value for name, value in entry.items() if isinstance(value, (int, float))}
+        numbers["step"] += self._steps_before
+        self._last_step = int(numbers["step"])
         takes_step = "step" in signature(write).parameters
         write(numbers, **({"step": numbers.pop("step")} if takes_step else {}))
 

@@ -39,19 +39,25 @@ class Fit(Run):
     """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to `after_round`."""
 
     def __init__(self, setup: Setup) -> None:
-        self._begun = self._round_begun = time.perf_counter()
-        self._end = None if setup.arguments.max_seconds is None else self._begun + setup.arguments.max_seconds
-        self._longest_round = self._longest_evaluation = 0.0  # seconds
-        self.gist, self.progress = setup.gist, Progress()
+        arguments = setup.arguments
+        self.gist = setup.gist
         self.gist.scaling = setup.scaling
         self.training = setup.training
-        self._setup, self._ranks = setup, setup.gist.ranks
-        self._callbacks: list[Any] = [*setup.arguments.callbacks]
+        self.part = setup.part
+        self.progress = Progress()
+        self._setup = setup
+        self._ranks = setup.gist.ranks
+        self._begun = time.perf_counter()
+        self._round_begun = self._begun
+        self._end = None if arguments.max_seconds is None else self._begun + arguments.max_seconds
+        self._longest_round = 0.0  # seconds
+        self._longest_evaluation = 0.0  # seconds
+        self._callbacks: list[Any] = [*arguments.callbacks]
         if not setup.part:
             self._callbacks.insert(0, Notes(setup))
         self._saver: Saver | None = None
         self._before: Progress | None = None  # the progress before the round that is being recorded
-        self.runner = make_runner(setup.arguments.runner)
+        self.runner = make_runner(arguments.runner)
         if setup.variant.runner:
             self.runner = setup.variant.runner()
         keep_freed_memory()
@@ -62,22 +68,31 @@ class Fit(Run):
                 note_homophily(setup.graph)
         if self._ranks.count > 1:
             require_same_training(setup, self._fingerprint)
-        shows = setup.arguments.progress and not setup.part
+        shows = arguments.progress and not setup.part
         with self.seconds("prepare"), spinner("preparing the run", shown=True) if shows else nullcontext():
             self._prepare()
 
     def _prepare(self) -> None:
         """Make the batches, the rounds, Θ, and what scores it; try the model, the loss and the metric on a batch."""
-        setup, gist, graph = self._setup, self.gist, self._setup.graph
+        setup = self._setup
+        gist = self.gist
+        graph = setup.graph
+        saving = setup.arguments.saving
         setup.require_step_fits()
         self.sampler = setup.sampler or make_sampler(gist, graph, setup.sampling, setup.arguments.inductive)
-        sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
-        counted = (gist.full_spec, gist.partition, sizes, setup.sampling, setup.arguments.evaluation)
-        self._operations = Operations(*counted, inductive=setup.arguments.inductive)
+        self._operations = Operations(
+            gist.full_spec,
+            gist.partition,
+            GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum())),
+            setup.sampling,
+            setup.arguments.evaluation,
+            inductive=setup.arguments.inductive,
+        )
         self.schedule = Schedule(self.training, self.sampler.steps_per_epoch, gist.workers, self._operations)
-        resumed = (saving := setup.arguments.saving) is not None and self._ranks.lead(lambda: saving.resumes)
-        gist._begin_run(averages=setup.averages, resumed=resumed, init=setup.init)
-        self._running, classes = Running(gist.theta, gist._spec), None if setup.any_outputs else graph.num_classes
+        resumed = saving is not None and self._ranks.lead(lambda: saving.resumes)
+        gist.begin_run(averages=setup.averages, resumed=resumed, init=setup.init)
+        self._running = Running(gist.theta, gist.trained_spec)
+        classes = None if setup.any_outputs else graph.num_classes
         with closing(self.sampler.batches(0, 1)) as batches:
             first = next(batches)
             evaluation = partial(setup.arguments.evaluation.prepare, seed=gist.seed)
@@ -227,14 +242,14 @@ class Fit(Run):
         gist, setup, progress, metric = self.gist, self._setup, self.progress, self._setup.metric
         last_round = max(progress.rounds - 1, 0)
         sizes = gist.partition.sizes(last_round)
-        theta, slices = theta_bytes(gist._spec), slice_bytes(gist.full_spec, sizes)
+        theta, slices = theta_bytes(gist.trained_spec), slice_bytes(gist.full_spec, sizes)
         workers, local_steps = gist.workers, self.schedule.local_steps
         carried = 0  # bytes of the moments that travel with the sub-GCNs
         if self.training.keeps_moments and gist.sub_gcns > 1:
             carried = state_bytes(gist.full_spec, sizes, self.training)
         sent = costs(theta, sum(slices) + carried, workers, local_steps)
         return Result(
-            model=gist._scaled(self._running.best()),
+            model=gist.with_scaling(self._running.best()),
             progress=progress,
             interrupted=self.interrupted,
             peak_memory_bytes=peak_memory_bytes(gist.device),

@@ -95,17 +95,15 @@ class Loop:
         self._is_iterated = False
         self._recorded = replace(self.progress)  # what a checkpoint says of the last round that was scored, if due
         self._unscored = False  # an error has come before the last round in the checkpoint was scored
-        with gist._unchanged_if_refused():
-            if saving and gist.ranks.lead(lambda: saving.resumes) and not gist._reopen():
-                gist._theta = gist._make_theta(gist._spec, anew=True)  # which the checkpoint fills
-            self._theta = gist.theta
+        resumes = saving is not None and gist.ranks.lead(lambda: saving.resumes)
+        with gist.beginning_loop(resumes=resumes) as self._theta:
             if saving:
                 self._resume(saving)
 
     def _resume(self, saving: Saving) -> None:
         """Begin to save, and stand where the checkpoint does, if there is one to resume from."""
         gist = self._gist
-        scale = {} if gist._mean is None else {"regression": True}  # Θ has another scale
+        scale = {"regression": True} if gist.averages else {}  # Θ has another scale
         self._saver = Saver(gist.theta, gist.ranks, saving, fingerprint_of_model(gist, saving, scale))
         try:
             state = self._saver.begin()
@@ -125,7 +123,7 @@ class Loop:
 
         Later rounds do not change it.
         """
-        return self._theta.full_model(self._gist._spec, best=self.progress.best_round > 0)
+        return self._theta.full_model(self._gist.trained_spec, best=self.progress.best_round > 0)
 
     def __len__(self) -> int:
         """Return T."""
@@ -200,7 +198,7 @@ class Loop:
             self._saver.save(state, last=state.stopped_early or state.rounds >= self._rounds, over=True)
 
     def _score(self, validate: Callable[[nn.Module], Any], seconds: float) -> None:
-        model = self._theta.model_on_leader(self._gist._spec)
+        model = self._theta.model_on_leader(self._gist.trained_spec)
 
         def score_of_model() -> float | None:
             with evaluation_mode(model):

@@ -191,7 +191,7 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
                 return build(widths)
 
         if config.method == "ensemble" and not own:
-            found = config.trainer(features, classes)._spec.on_meta()
+            found = config.trainer(features, classes).trained_spec.on_meta()
         else:
             with torch.device("meta"):
                 found = construct(make, config.model.hidden, shared=model.get("shared", False))

@@ -144,6 +144,10 @@ class Batch:
         """Whether `x` is a CSR tensor."""
         return self.x.layout is torch.sparse_csr
 
+    def x_of(self, nodes: Tensor) -> Tensor:
+        """Return the features of some nodes, by number: [k, F], a CSR tensor where `x` is one."""
+        return rows_of(self.x, nodes)
+
     def select_columns(self, columns: Tensor) -> "Batch":
         """Return the batch with the input features `columns` alone; the prepared structure is shared."""
         if self.is_csr:
