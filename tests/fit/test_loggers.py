@@ -70,10 +70,14 @@ def test_the_steps_of_narrow_models_follow_each_other(method: str, tmp_path: Pat
     cut = train(first, saving=saving, callbacks=[stop])
     assert cut.interrupted
     goes_on = Recorder(step=first.steps[-1] + 1)
-    rest = train(goes_on, saving=replace(saving, resume=True))
+    again = list[Any]()  # a logger without steps of its own gets all that the checkpoints have
+    options = {"saving": replace(saving, resume=True), "callbacks": [Log(again.append)]}
+    rest = train(goes_on, **options)
     steps = first.steps + goes_on.steps
     assert steps == sorted(set(steps)), "loggers drop what goes back"
+    assert [entry["step"] for entry in again] == sorted({entry["step"] for entry in again})
     if method == "parts":
+        assert [entry["step"] for entry in again] == steps
         assert steps == list(range(1, rest.progress.steps + 1))
 
 

@@ -121,9 +121,10 @@ class Log(Callback):
     def on_fit_begin(self, run: Run) -> None:
         written = getattr(self._logger, "step", 0)
         if run.part:
+            self._steps_before = self._last_step
+        if run.part and isinstance(written, int) and written > self._last_step:
             already = run.history[-1]["step"] if run.history else 0  # of a narrow model that goes on
-            last = max(self._last_step, written - 1) if isinstance(written, int) else self._last_step
-            self._steps_before = last - already
+            self._steps_before = written - 1 - already
             return
         for entry in run.history:
             if not isinstance(written, int) or entry["step"] >= written:
