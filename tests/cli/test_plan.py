@@ -136,3 +136,12 @@ def test_a_budget_is_planned_by_trials(
     assert re.fullmatch(r"(a part|the full model) .* are left, for about .*; a step takes width 4: .*\n", said)
     for option in ("--memory 1", "--out run", "--no-measure", "--ranks 2", "--store disk"):
         refused(capsys, "is given beside a budget", *words, *option.split())
+
+
+def test_what_follows_from_m_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    """Several sub-GCNs of a GCN have a layer norm, and as many epochs each as one has."""
+    words = ("--model", "gcn", "--hidden", 64, 64, "--no-measure", "--sub-gcns", 4)
+    own, normed, plain = (planned(capsys, *words, *norm) for norm in ((), ("--norm", "layer"), ("--norm", "none")))
+    assert own["options"] == normed["options"]
+    assert own["options"][0]["activations"] > plain["options"][0]["activations"]
+    assert own["options"][0]["epochs"] == 4 * planned(capsys, *words[:-1], 1)["options"][0]["epochs"]

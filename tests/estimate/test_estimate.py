@@ -150,7 +150,15 @@ def test_rounds_and_evaluations_are_a_run_s(m: int, epochs: int, every: int, tra
 def test_times_add_up() -> None:
     run = config("graphsage", (64, 64), training={"epochs": 12})
     before = torch.random.get_rng_state()
-    found = make_plan(run, SIZES, AMPLE, [1, 4], ["memory"], lambda m: 12 * m)
+    training = run.training
+    found = make_plan(
+        run,
+        SIZES,
+        AMPLE,
+        [1, 4],
+        ["memory"],
+        lambda m: replace(run, sub_gcns=m, training=replace(training, epochs=12 * m)),
+    )
     assert torch.equal(torch.random.get_rng_state(), before)
     assert [each.epochs for each in found.options] == [12, 48]
     for each in found.options:

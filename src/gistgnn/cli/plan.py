@@ -2,13 +2,12 @@
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
 from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, graph_of, sizes_of
-from gistgnn.defaults import chosen_epochs
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
@@ -58,10 +57,14 @@ def _run(args: argparse.Namespace) -> int:
     config = config_from_args(args, 1)
     resources = Resources.here(config.device, args.out, args.memory, args.ranks, args.ranks, started=False)
     sizes = sizes_of(args)
-    epochs = partial(chosen_epochs, config.training) if args.epochs is None else None
+
+    def config_of(m: int) -> RunConfig:
+        """Return the run with m sub-GCNs, whose epochs and norm follow from m where they are not given."""
+        return replace(config_from_args(args, m), device=config.device)
+
     timed = args.timed and args.ranks == 1
     with spinner("planning", shown=not args.json):
-        plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, epochs, timed=timed)
+        plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, config_of, timed=timed)
     if args.json:
         return options.print_json(plan.as_dict())
     _print_sizes(plan)

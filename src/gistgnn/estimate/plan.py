@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -139,7 +140,7 @@ def make_plan(
     resources: Resources,
     sub_gcns: Sequence[int] | None = None,
     stores: Sequence[str] = PLANNED,
-    epochs: Callable[[int], float] | None = None,
+    config_of: Callable[[int], RunConfig] | None = None,
     *,
     timed: bool = True,
 ) -> Plan:
@@ -151,10 +152,13 @@ def make_plan(
         resources: what the run may take.
         sub_gcns: every m. Defaults to 1, 2, 4, 8 and 16, as far as widths and ranks allow.
         stores: where Θ lies.
-        epochs: returns the epochs of each m. Defaults to those of `config`.
+        config_of: returns the run with m sub-GCNs: its epochs and its norm may follow from m. Defaults to `config` with
+            this m.
         timed: train a few rounds of every m, for the times.
     """
-    runs = _shapes(config, sizes, resources.ranks, sub_gcns, epochs)
+    if config_of is None:
+        config_of = partial(_with_sub_gcns, config)
+    runs = _shapes(config_of, sizes, resources.ranks, sub_gcns)
     speed = Speed() if timed else None
     options = []
     for store, run in product(stores, runs):
@@ -181,23 +185,22 @@ def make_plan(
     )
 
 
+def _with_sub_gcns(config: RunConfig, m: int) -> RunConfig:
+    return replace(config, sub_gcns=m)
+
+
 def _shapes(
-    config: RunConfig,
+    config_of: Callable[[int], RunConfig],
     sizes: GraphSizes,
     ranks: int,
     sub_gcns: Sequence[int] | None,
-    epochs: Callable[[int], float] | None,
 ) -> list[RunShape]:
     """Return the run for every m; of the usual ones for those that are possible."""
     usual = sorted(m for m in {*_SUB_GCNS, ranks} if m >= ranks)
     runs: list[RunShape] = []
     for m in sub_gcns or usual:
-        training = config.training
-        if epochs is not None:
-            training = replace(training, epochs=epochs(m))
         try:
-            run = replace(config, sub_gcns=m, training=training)
-            runs.append(RunShape(run, sizes, runs[0] if runs else None))
+            runs.append(RunShape(config_of(m), sizes, runs[0] if runs else None))
         except InputError:
             if sub_gcns or not runs:
                 raise
