@@ -15,9 +15,12 @@ from gistgnn.baselines import DataParallel
 from gistgnn.baselines.registry import METHODS
 from gistgnn.evaluation.scores import Predictions, evaluate, score_predictions
 from gistgnn.layout.axes import named_tensors
+from gistgnn.nn import GraphSAGE
 from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.sampling import Batch, ClusterSampling, Sampler, forward, whole_graph
 from gistgnn.utils.random_streams import generator
+from tests.helpers.models import PLAIN
+from tests.helpers.models import F as F_IN
 
 from .cases import BATCHES, GRAPH, LOCAL, LR, STEPS, batches, build, fit
 from .cases import make as make_scaled
@@ -79,6 +82,22 @@ def test_data_parallel_steps_by_the_mean_of_all_gradients(workers: int) -> None:
     gist = make("data-parallel", workers)
     assert isinstance(gist, DataParallel)
     fit(gist)
+    close(gist.model(), model)
+
+
+def test_data_parallel_learns_many_classes_from_the_nodes_that_have_a_loss() -> None:
+    """Of so many classes, a step computes the output of the other nodes no more."""
+    classes = 60
+    graph = replace(GRAPH, num_classes=classes)
+    gist = DataParallel(lambda widths: GraphSAGE(F_IN, widths, classes), (8,), 2, seed=3, width_scaling="none")
+    model = deepcopy(gist.model()).train()
+    adam, seen = torch.optim.Adam(model.parameters(), LR), [batches(w) for w in range(2)]
+    for _ in range(STEPS):
+        adam.zero_grad()
+        torch.stack([loss(model, next(each)) for each in seen]).mean().backward()
+        adam.step()
+    settings = {**PLAIN, "epochs": STEPS // 2, "training": "each", "local_steps": LOCAL, "lr": LR}
+    gist.fit(graph, sampler=BATCHES, progress=False, **settings)
     close(gist.model(), model)
 
 
