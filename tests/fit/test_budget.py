@@ -15,6 +15,7 @@ import torch
 
 from gistgnn import GIST, InputError, Saving
 from gistgnn.evaluation import evaluate
+from gistgnn.fit import budget as recipe
 from gistgnn.fit import trials as short
 from gistgnn.fit.fit import Fit
 from gistgnn.fit.narrow import NarrowRuns
@@ -276,3 +277,32 @@ def test_batches_are_smaller_where_there_is_time_for_few_steps(
     if seconds == 10:
         rest = make(NARROW).fit(GRAPH, **options, saving=replace(saving, resume=True))
         assert rest.batches == cut.batches, "a resumed run has the same batches"
+
+
+@pytest.mark.parametrize(
+    ("seconds_of_an_edge", "sampler", "expected"),
+    [
+        (1.0, ClusterSampling(), "split"),
+        (0.0, ClusterSampling(), "metis"),
+        (1.0, ClusterSampling(20), "metis"),  # how many is the user's choice: one cut
+        (1.0, ClusterSampling(method="random"), "random"),
+    ],
+)
+def test_a_short_budget_cuts_clusters_in_less_time(
+    machine: MakeMachine,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    seconds_of_an_edge: float,
+    sampler: ClusterSampling,
+    expected: str,
+) -> None:
+    machine(lambda m, _: 0.01 / m)
+    monkeypatch.setattr(recipe, "CLUSTERING_SECONDS", seconds_of_an_edge)
+    saving = Saving(tmp_path / "c", every=1)
+    options: dict[str, Any] = {"budget": 5.0, "sampler": sampler, "progress": False}
+    cut = make(NARROW).fit(GRAPH, **options, saving=saving, callbacks=after(40))
+    assert cut.interrupted
+    assert cut.config["sampler"]["method"] == expected
+    monkeypatch.setattr(recipe, "CLUSTERING_SECONDS", 1.0 - seconds_of_an_edge)
+    rest = make(NARROW).fit(GRAPH, **options, saving=replace(saving, resume=True))
+    assert rest.config["sampler"]["method"] == expected, "a resumed run has the same clusters"

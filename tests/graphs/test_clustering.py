@@ -66,6 +66,9 @@ def test_every_node_is_in_one_cluster(quick_metis: None, data: st.DataObject) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(streaming, "_EDGES", (data.draw(st.integers(1, 8)), 8))
         streamed = cluster(graph, nodes, count, "stream", seed)
+    split = cluster(graph, nodes, count, "split", seed)
+    check(split, nodes)
+    assert len(split) <= count
     check(streamed, nodes)
     assert len(streamed) <= count
     assert streamed.sizes.max() <= max(-(-nodes // count), int(streaming.LARGEST * nodes / count))
@@ -78,6 +81,8 @@ def test_stream_cuts_about_as_few_edges_as_metis(monkeypatch: pytest.MonkeyPatch
         assert clusters.sizes.max() <= 1.1 * graph.num_nodes / count
         cuts[method] = 1 - clusters.kept_edges(graph.edges)
     assert cuts["stream"] < 1.2 * cuts["metis"] < cuts["random"] / 2
+    kept = {method: 1 - share for method, share in cuts.items()}
+    assert 10 * kept["random"] < 0.6 * kept["metis"] < kept["split"] < kept["metis"]
     monkeypatch.setattr(streaming, "PAIRS", 2000)  # there are more pairs of clusters than may be counted
     part = streaming.stream_clusters(graph.edges, count, 0)
     assert float((part[graph.edges.col] != part[graph.edges.targets()]).mean()) < 1.2 * cuts["metis"]
@@ -108,7 +113,7 @@ def test_bad_values_and_a_failure_of_metis_are_one_line(monkeypatch: pytest.Monk
     for count in (0, -1, 61, 2.5, True, "4"):
         with refused(f"clusters is {count!r}, expected an integer"):
             cluster(ring(), 60, count)  # type: ignore[arg-type]
-    with refused("method is 'louvain'", "metis, stream, random"):
+    with refused("method is 'louvain'", "metis, split, stream, random"):
         cluster(ring(), 60, 3, "louvain")
     with refused("seed is -1"):
         cluster(ring(), 60, 3, seed=-1)

@@ -106,7 +106,7 @@ def test_sub_gcns_share_their_batches_or_not_and_may_have_some_columns(sampling:
 
 BAD: list[tuple[type[Sampling], dict[str, Any], str]] = [
     (kinds.ClusterSampling, {"clusters": 5, "clusters_per_batch": 11}, "clusters_per_batch is 11, more than the 5"),
-    (kinds.ClusterSampling, {"clusters": 10, "method": "best"}, "expected one of metis, stream, random"),
+    (kinds.ClusterSampling, {"clusters": 10, "method": "best"}, "expected one of metis, split, stream, random"),
     (kinds.ClusterSampling, {"clusters": 10, "batches": "own"}, "expected one of shared, independent"),
     (kinds.ClusterSampling, {"clusters": 40, "precompute": "shared"}, "precompute is 'shared'"),
     (kinds.LadiesSampling, {"batch_size": 0}, "batch_size is 0"),

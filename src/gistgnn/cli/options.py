@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 BAD_INPUT = 2  # exit status
 # As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
 CLUSTER_METHODS = ("metis", "stream", "random")
+TRAINING_CLUSTER_METHODS = ("metis", "split", "stream", "random")
 EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 MOST_USED = (
     "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--sampler", "--clusters", "--device",

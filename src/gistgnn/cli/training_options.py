@@ -77,7 +77,7 @@ _PRECOMPUTE = "clusters: the first layer sums over the batch's edges, not over a
 _SAMPLING: dict[str, dict[str, Any]] = {
     "clusters": {"metavar": "C", "help": "c, number of clusters that the graph is cut into (default: by the graph)"},
     "clusters_per_batch": {"metavar": "Q", "help": "(default: about 2,000 nodes)"},
-    "method": {"flag": "--cluster-method", "choices": options.CLUSTER_METHODS, "help": "(default: metis)"},
+    "method": {"flag": "--cluster-method", "choices": options.TRAINING_CLUSTER_METHODS, "help": "(default: metis)"},
     "precompute": {"flag": "--no-precompute", "action": "store_false", "default": None, "help": _PRECOMPUTE},
     "batch_size": {"metavar": "B", "help": _DRAWS},
     "nodes_per_layer": {"metavar": "S", "nargs": "+", "help": _NODES},

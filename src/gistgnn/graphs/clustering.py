@@ -31,13 +31,14 @@ from gistgnn.utils.random_streams import check_seed, generator
 
 Part = npt.NDArray[np.integer]
 
-METHODS = ("metis", "stream", "random")
+METHODS = ("metis", "split", "stream", "random")
 
 _VERSION = 5  # part of the cache's key: raise it when the same graph gets other clusters, or files get another form
 
 NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the first cut
 PER_BATCH = 10  # clusters of the first cut
 FEWEST_NODES = 20  # of a cluster
+PIECES = 3  # at least, into which a cluster is split
 FINER = (1, 10 / 3, 10)  # times as many clusters as in the first cut, and as many times more in a batch
 LARGER = (1, 2, 4)  # times as many clusters in a batch, where the clusters are given
 ENOUGH = 0.95  # of the entropy of random nodes
@@ -77,9 +78,12 @@ class Clusters:
 def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
     """Partition N nodes into at most `count` clusters of about equal size by one of `METHODS`; empty ones are dropped.
 
-    "metis" cuts few edges, taken in both directions, without self-loops. "stream" (`stream_clusters`) cuts about as
-    few, in less time and memory on large graphs. "random" has sizes that differ by at most one; the others' results are
-    cached. `edges`: by target, or [2, E], row 0 the sources. A value out of range, or METIS failing, is an InputError.
+    "metis" cuts few edges, taken in both directions, without self-loops. "split" splits the clusters of a first cut by
+    METIS, in a fraction of the time of more clusters by METIS, and cuts somewhat more edges. "stream"
+    (`stream_clusters`) cuts about as few as METIS, in less time and memory on large graphs. "random" has sizes that
+    differ by at most one; the others' results are cached.
+
+    `edges`: by target, or [2, E], row 0 the sources. A value out of range, or METIS failing, is an InputError.
     """
     check_choice("the clustering method", method, METHODS)
     count = check_count("clusters", count, most=num_nodes)
@@ -93,9 +97,56 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
         keys = torch.unique(target * num_nodes + source)
         edges = CSR.of(torch.stack([keys % num_nodes, keys // num_nodes]), num_nodes)
     edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(torch.int32 if num_nodes < 2**31 else torch.int64))
+    if method == "split" and count > first_cut(num_nodes):
+        fewest = max(count // PIECES, 1)  # with fewer pieces of each cluster, their sizes would differ much
+        coarse = cluster(edges, num_nodes, min(first_cut(num_nodes), fewest), "metis", seed)
+        return clusters_of_parts(_split(edges, coarse, count), count)
+    if method == "split":
+        method = "metis"
     cut = partial(_by_metis if method == "metis" else stream_clusters, edges, count, seed)
     part, path = _kept(edges, [_VERSION, method, count, seed], num_nodes, count, cut)
     return clusters_of_parts(part, count, path)
+
+
+def _split(edges: CSR, coarse: Clusters, count: int) -> Part:
+    """Split clusters into `count` ones of about equal size, and return the part of every node: [N].
+
+    The nodes of a cluster are in the order of reverse Cuthill and McKee, a breadth-first search, so that neighbours are
+    near to each other; runs of them are the parts.
+    """
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    nodes = edges.num_nodes
+    cluster_of = coarse.assignment.numpy()
+    source, target = edges.col.numpy(), edges.targets().numpy()
+    is_inside = cluster_of[source] == cluster_of[target]
+    ones = np.ones(int(is_inside.sum()), np.int8)
+    inside = sp.csr_matrix((ones, (target[is_inside], source[is_inside])), (nodes, nodes))
+    order = reverse_cuthill_mckee((inside + inside.T).tocsr(), symmetric_mode=True)
+    place = np.empty(nodes, np.int64)
+    place[order] = np.arange(nodes)
+    sorted_nodes = np.lexsort((place, cluster_of))
+
+    sizes = coarse.sizes.numpy()
+    pieces = _shares(sizes, count)
+    first_node = np.concatenate([[0], sizes.cumsum()[:-1]]).repeat(sizes)
+    first_piece = np.concatenate([[0], pieces.cumsum()[:-1]]).repeat(sizes)
+    piece = (np.arange(nodes) - first_node) * pieces.repeat(sizes) // sizes.repeat(sizes)
+    part = np.empty(nodes, np.int64)
+    part[sorted_nodes] = first_piece + piece
+    return part
+
+
+def _shares(sizes: Part, count: int) -> Part:
+    """Return into how many pieces each cluster is split, at least one, so that `count` have about equal sizes."""
+    wanted = count * sizes / sizes.sum()
+    pieces = np.maximum(np.floor(wanted), 1).astype(np.int64)
+    while (rest := count - int(pieces.sum())) != 0:
+        if rest > 0:  # to those that lack most
+            pieces[np.argsort(pieces - wanted, kind="stable")[:rest]] += 1
+        else:
+            pieces[np.argmax(pieces)] -= 1
+    return pieces
 
 
 def _by_metis(edges: CSR, count: int, seed: int) -> Part:

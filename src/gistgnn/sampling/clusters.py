@@ -42,7 +42,8 @@ class ClusterSampling(Sampling):
         clusters: c, the number of clusters. None: those of the graph's folder, or as many as batches of about 2,000
             nodes need to show about the classes that random nodes do (see `gistgnn.graphs.clustering`).
         clusters_per_batch: q; None: about 2,000 nodes, or more where c is given and batches show few classes.
-        method: "metis", which cuts few edges; "stream", which cuts about as few, in less time and memory on large
+        method: "metis", which cuts few edges; "split", which splits the clusters of a coarse cut by METIS: it cuts
+            more edges, in a fraction of the time; "stream", which cuts about as few, in less time and memory on large
             graphs; or "random", for comparison.
         precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is computed once, as
             in Cluster-GCN. In the paper a batch sees its own edges alone (section 2.2). Only models of

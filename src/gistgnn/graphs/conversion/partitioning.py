@@ -12,7 +12,7 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.checks import EDGE_DATA
-from gistgnn.graphs.clustering import METHODS, Clusters, choose_clusters, cluster, clusters_of_parts, entropy_share
+from gistgnn.graphs.clustering import Clusters, choose_clusters, cluster, clusters_of_parts, entropy_share
 from gistgnn.graphs.conversion.converting import room_within
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest, load_folder, open_arrays, whole_folder, write_array
@@ -25,7 +25,7 @@ from gistgnn.utils.tensors import Array
 
 Ints = npt.NDArray[np.int64]
 
-FOLDER_METHODS = ("auto", *METHODS)
+FOLDER_METHODS = ("auto", "metis", "stream", "random")
 
 _NODE, _EDGE = 24, 17  # bytes of this process beside METIS's: the edges, and their copies without loops
 _RENUMBERED = 24  # bytes of a node while nodes get new numbers
