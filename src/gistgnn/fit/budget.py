@@ -63,7 +63,7 @@ def _quick_sampling(setup: Setup, clock: Clock, state: RecipeState) -> Sampling 
     if not isinstance(sampling, ClusterSampling) or sampling.clusters is not None or sampling.method != "metis":
         return sampling
     if state.saved is not None:
-        method = str(state.saved["cluster_method"])
+        method = str(state.saved.get("cluster_method", "metis"))
     else:
         seconds = CLUSTERING_SECONDS * setup.graph.num_edges
         is_quick = setup.gist.ranks.lead(lambda: seconds > CLUSTERING * clock.seconds)

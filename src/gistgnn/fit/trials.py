@@ -33,7 +33,7 @@ ENOUGH_STEPS = 300
 TIMED_STEPS = 3
 FEW_STEPS = 150  # with time for fewer, smaller batches are tried
 SMALLER = 4  # times
-MOST_COST = 2  # of an epoch in smaller batches, in epochs of usual ones; what is measured may be half of it
+MOST_COST = 2  # of an epoch in smaller batches, in epochs of usual ones; a few timed steps tell it roughly
 SPARED = 0.02  # of the time, for what comes after the last round
 AFTERWARDS = 0.5  # seconds more, in which the model and the report are written
 ROUNDS_OF_A_TRIAL = 2
@@ -78,6 +78,9 @@ class Trials:
     """Short trainings of parts of several widths, for about the same time each.
 
     Attributes:
+        runs: trains the parts, on batches of the size that was chosen.
+        clock: how much time is left.
+        smaller_batches: batches have about 1 / this number of the usual nodes.
         timed: the seconds of a step of one of m parts, by m.
         results: of the trials, by m.
     """
