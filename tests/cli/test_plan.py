@@ -119,7 +119,7 @@ def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -
     assert record["config"]["training"]["budget"] == 3
     assert set(record["budget"]["step_seconds"]) <= {"1", "2"}
     chosen = as_json("plan", *train[1:-2])
-    chosen_facts = {"sub_gcns", "reason", "smaller_batches", "step_seconds", "scores"}
+    chosen_facts = {"sub_gcns", "reason", "batch_divisor", "step_seconds", "scores"}
     assert chosen.keys() == chosen_facts < record["budget"].keys()
     assert str(chosen["sub_gcns"]) in chosen["step_seconds"]
 
@@ -142,6 +142,9 @@ def test_what_follows_from_m_is_planned(capsys: pytest.CaptureFixture[str]) -> N
     """Several sub-GCNs of a GCN have a layer norm, and as many epochs each as one has."""
     words = ("--model", "gcn", "--hidden", 64, 64, "--no-measure", "--sub-gcns", 4)
     own, normed, plain = (planned(capsys, *words, *norm) for norm in ((), ("--norm", "layer"), ("--norm", "none")))
-    assert own["options"] == normed["options"]
+    for plan in (own, normed, plain):
+        for name in ("peaks", "machine"):  # this process takes more or less from call to call
+            del plan["options"][0][name]
+    assert own["options"][0] == normed["options"][0]
     assert own["options"][0]["activations"] > plain["options"][0]["activations"]
     assert own["options"][0]["epochs"] == 4 * planned(capsys, *words[:-1], 1)["options"][0]["epochs"]

@@ -15,7 +15,6 @@ import torch
 
 from gistgnn import GIST, InputError, Saving
 from gistgnn.evaluation import evaluate
-from gistgnn.fit import budget as recipe
 from gistgnn.fit import trials as short
 from gistgnn.fit.fit import Fit
 from gistgnn.fit.narrow import NarrowRuns
@@ -270,7 +269,7 @@ def test_batches_are_smaller_where_there_is_time_for_few_steps(
     saving = Saving(tmp_path / "c", every=1)
     cut = make(NARROW).fit(GRAPH, **options, saving=saving, callbacks=after(3) if seconds == 10 else ())
     assert cut.budget is not None
-    assert cut.budget["smaller_batches"] == expected
+    assert cut.budget["batch_divisor"] == expected
     if sampler is not None:
         assert cut.batches is not None
         assert cut.batches["clusters_per_batch"] == usual[0] // expected
@@ -297,12 +296,12 @@ def test_a_short_budget_cuts_clusters_in_less_time(
     expected: str,
 ) -> None:
     machine(lambda m, _: 0.01 / m)
-    monkeypatch.setattr(recipe, "CLUSTERING_SECONDS", seconds_of_an_edge)
+    monkeypatch.setattr(short, "CLUSTERING_SECONDS", seconds_of_an_edge)
     saving = Saving(tmp_path / "c", every=1)
     options: dict[str, Any] = {"budget": 5.0, "sampler": sampler, "progress": False}
     cut = make(NARROW).fit(GRAPH, **options, saving=saving, callbacks=after(40))
     assert cut.interrupted
     assert cut.config["sampler"]["method"] == expected
-    monkeypatch.setattr(recipe, "CLUSTERING_SECONDS", 1.0 - seconds_of_an_edge)
+    monkeypatch.setattr(short, "CLUSTERING_SECONDS", 1.0 - seconds_of_an_edge)
     rest = make(NARROW).fit(GRAPH, **options, saving=replace(saving, resume=True))
     assert rest.config["sampler"]["method"] == expected, "a resumed run has the same clusters"

@@ -195,14 +195,15 @@ class Memory:
                 scaled = 8 * sizes.train + 24 * sizes.features * min(sizes.train, 2**16)
                 loading = max(loading, scaled)
             return held, loading
-        x = sizes.feature_bytes
+        dense = 4 * sizes.nodes * sizes.features
+        x = dense if run.standardised else sizes.feature_bytes
         edges = 4 * (sizes.nodes + sizes.edges)
         labels = 4 * sizes.nodes * sizes.classes if sizes.multi_label else 8 * sizes.nodes
         graph = x + edges + labels + 3 * sizes.nodes
         held = Counter({"cpu": graph, self._device: graph})
         if sizes.reader == "pyg":  # the arrays that it has parsed, which Python frees late
             held["cpu"] += _PYG + x + edges
-        return held, 4 * sizes.nodes * sizes.features if run.standardised else 0
+        return held, dense if run.standardised else 0
 
     def _batches(self) -> Held:
         """Return what the sampler, the operators and the batches that wait take."""
@@ -213,7 +214,8 @@ class Memory:
         if run.sparse:  # their entries, by row and by column
             held += round(16 * run.sizes.nonzero * run.sizes.nodes * features)
         if run.config.inductive:
-            held += 16 * seen.edges + seen.feature_bytes
+            held += 16 * seen.edges
+            held += 4 * seen.nodes * features if run.standardised else seen.feature_bytes
         if run.config.sampler is None:
             held += own.entry * (seen.edges + seen.nodes) + product * seen.nodes
             return Counter({self._device: held})

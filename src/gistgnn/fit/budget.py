@@ -15,8 +15,16 @@ from gistgnn.fit.narrow import NarrowRuns, RecipeState, Train, score_wide_model,
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.scorer import Running
-from gistgnn.fit.trials import Choice, Clock, Trials, settings_of_steps, width_in_words, widths_of_part
-from gistgnn.sampling import ClusterSampling, Sampling
+from gistgnn.fit.trials import (
+    Choice,
+    Clock,
+    Trials,
+    cluster_method_within,
+    settings_of_steps,
+    width_in_words,
+    widths_of_part,
+    with_cluster_method,
+)
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 from gistgnn.utils.tensors import digest_of
 
@@ -27,8 +35,6 @@ FIRST_STEPS = (60, 1000)  # the limits of its steps, on batches of the usual siz
 ROUNDS = 20  # of a cycle; the time is checked after each
 CAREFUL = 0.95  # of the steps that there seems to be time for, the last cycle plans
 WORTH_IT = 0.05  # of the time: with less left there is no other cycle
-CLUSTERING_SECONDS = 4e-6  # of METIS, for each edge in both directions, in up to three cuts
-CLUSTERING = 0.05  # of the time: METIS may take so much
 EVALUATIONS = 0.1  # of the time of steps: the scores within the first cycle take at most about as much
 AT_LEAST = 0.1  # of the time, for the first cycle, also where a slow machine has needed all of it before
 
@@ -53,22 +59,12 @@ def fit_within(setup: Setup, train: Train) -> Result:
     if setup.gist.ranks.count > 1:
         require_same_training(setup, fingerprint)
     with RecipeState(setup, fingerprint) as state:
-        setup = replace(setup, sampling=_quick_sampling(setup, clock, state))
+        if state.saved is None:
+            method = setup.gist.ranks.lead(lambda: cluster_method_within(setup, clock.seconds))
+        else:  # the clusters are those that the run had
+            method = state.saved["cluster_method"]
+        setup = with_cluster_method(setup, method)
         return _Recipe(setup, NarrowRuns(setup, train), clock, state, fingerprint).run()
-
-
-def _quick_sampling(setup: Setup, clock: Clock, state: RecipeState) -> Sampling | None:
-    """Let clusters be cut by METIS once and then split, if more cuts would take much of the time."""
-    sampling = setup.sampling
-    if not isinstance(sampling, ClusterSampling) or sampling.clusters is not None or sampling.method != "metis":
-        return sampling
-    if state.saved is not None:
-        method = str(state.saved.get("cluster_method", "metis"))
-    else:
-        seconds = CLUSTERING_SECONDS * setup.graph.num_edges
-        is_quick = setup.gist.ranks.lead(lambda: seconds > CLUSTERING * clock.seconds)
-        method = "split" if is_quick else "metis"
-    return replace(sampling, method=method)
 
 
 class _Standing(msgspec.Struct):
@@ -145,8 +141,8 @@ class _Recipe:
 
     def _use_batches(self, choice: Choice) -> None:
         """Train on batches of the size that was chosen."""
-        if choice.smaller_batches > 1:
-            smaller = self._runs.with_smaller_batches(choice.smaller_batches)
+        if choice.batch_divisor > 1:
+            smaller = self._runs.with_smaller_batches(choice.batch_divisor)
             assert smaller is not None
             self._runs = smaller
 
@@ -168,7 +164,7 @@ class _Recipe:
             step_seconds *= 1 + EVALUATIONS
         possible = max(left, 0.0) / step_seconds
         assert standing.choice is not None
-        least, most = (standing.choice.smaller_batches * limit for limit in FIRST_STEPS)
+        least, most = (standing.choice.batch_divisor * limit for limit in FIRST_STEPS)
         first = min(max(FIRST_EPOCHS * self._runs.sampler.steps_per_epoch, least), most)
         steps = first * 2**standing.cycles
         if possible < 3 * steps:  # there is no room for this one and the next
@@ -323,7 +319,7 @@ class _Recipe:
         every_rank = self._ranks.gather(msgspec.to_builtins(standing, str_keys=True))
         tensors = {f"latest/{name}": tensor for name, tensor in self._latest.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self._best.items()}
-        method = getattr(self._setup.sampling, "method", "")
+        method = getattr(self._setup.sampling, "method", None)
         self._state.save(standing.saves, {"ranks": every_rank, "cluster_method": method}, tensors)
 
     def _resume(self) -> None:

@@ -12,11 +12,13 @@ import torch
 from gistgnn.accounting.costs import theta_bytes
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.narrow import NarrowRuns
+from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Result
 from gistgnn.global_model import GlobalModel
 from gistgnn.layout.axes import Widths
 from gistgnn.layout.joining import readout_of
 from gistgnn.layout.width_scaling import rate_factors
+from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
@@ -34,6 +36,8 @@ TIMED_STEPS = 3
 FEW_STEPS = 150  # with time for fewer, smaller batches are tried
 SMALLER = 4  # times
 MOST_COST = 2  # of an epoch in smaller batches, in epochs of usual ones; a few timed steps tell it roughly
+CLUSTERING_SECONDS = 4e-6  # of METIS, for each edge in both directions, in up to three cuts
+CLUSTERING = 0.05  # of the time: METIS may take so much
 SPARED = 0.02  # of the time, for what comes after the last round
 AFTERWARDS = 0.5  # seconds more, in which the model and the report are written
 ROUNDS_OF_A_TRIAL = 2
@@ -68,7 +72,7 @@ class Choice(msgspec.Struct):
 
     sub_gcns: int  # m
     reason: str
-    smaller_batches: int  # batches have about 1 / this number of the usual nodes
+    batch_divisor: int  # batches have about 1 / this number of the usual nodes
     step_seconds: dict[int, float]  # of a step of one of m parts, by m
     scores: dict[int, float]  # on validation nodes after a trial, by m; more is better
 
@@ -80,14 +84,14 @@ class Trials:
     Attributes:
         runs: trains the parts, on batches of the size that was chosen.
         clock: how much time is left.
-        smaller_batches: batches have about 1 / this number of the usual nodes.
+        batch_divisor: batches have about 1 / this number of the usual nodes.
         timed: the seconds of a step of one of m parts, by m.
         results: of the trials, by m.
     """
 
     runs: NarrowRuns
     clock: Clock
-    smaller_batches: int = 1
+    batch_divisor: int = 1
     timed: dict[int, float] = field(default_factory=dict)
     results: dict[int, Result] = field(default_factory=dict)
 
@@ -119,7 +123,7 @@ class Trials:
                 break  # a wider one is slower still
         m = self._chosen(narrowest)
         scores = {tried: self.score(tried) for tried in self.results if math.isfinite(self.score(tried))}
-        return Choice(m, self._reason(m, scores), self.smaller_batches, dict(self.timed), scores)
+        return Choice(m, self._reason(m, scores), self.batch_divisor, dict(self.timed), scores)
 
     def _try_smaller_batches(self, part: GlobalModel, m: int) -> None:
         """Take smaller batches if there is time for few steps: as many nodes in more steps then teach more.
@@ -127,7 +131,8 @@ class Trials:
         They are not taken where a step of a smaller batch takes nearly as long.
         """
         usual, usual_seconds = self.runs, self.timed[m]
-        if self.clock.left / usual_seconds > FEW_STEPS:
+        on_gpu = self.runs.setup.gist.device.type == "cuda"  # where a smaller batch takes as long
+        if on_gpu or self.clock.left / usual_seconds > FEW_STEPS:
             return
         smaller = usual.with_smaller_batches(SMALLER)
         if smaller is None:
@@ -137,7 +142,7 @@ class Trials:
         if seconds * SMALLER > MOST_COST * usual_seconds:
             self.runs = usual
             return
-        self.smaller_batches = SMALLER
+        self.batch_divisor = SMALLER
         self.timed[m] = seconds
 
     def step_seconds(self, model: GlobalModel, steps: int = TIMED_STEPS) -> float:
@@ -215,6 +220,27 @@ class Trials:
             score = f", {abs(scores[parts]):.3g} in a trial" if parts in scores else ""
             tried.append(f"width {width_in_words(gist, parts)}: {duration(seconds)}{score}")
         return f"{what}: {time_left}; a step takes {'; '.join(tried)}"
+
+
+def cluster_method_within(setup: Setup, seconds: float) -> str | None:
+    """Return by which method a run with a budget cuts clusters. Defaults to None for a run without clusters.
+
+    METIS cuts once, and its clusters are split, if more cuts would take much of the time.
+    """
+    sampling = setup.sampling
+    if not isinstance(sampling, ClusterSampling):
+        return None
+    if sampling.clusters is not None or sampling.method != "metis":
+        return sampling.method
+    is_slow = CLUSTERING_SECONDS * setup.graph.num_edges > CLUSTERING * seconds
+    return "split" if is_slow else "metis"
+
+
+def with_cluster_method(setup: Setup, method: str | None) -> Setup:
+    """Return the same run with clusters that are cut by a method of `cluster_method_within`."""
+    if not isinstance(setup.sampling, ClusterSampling) or method is None:
+        return setup
+    return replace(setup, sampling=replace(setup.sampling, method=method))
 
 
 def candidates(gist: GlobalModel) -> list[int]:

@@ -120,7 +120,7 @@ def _split(edges: CSR, coarse: Clusters, count: int) -> Part:
     cluster_of = coarse.assignment.numpy()
     source, target = edges.col.numpy(), edges.targets().numpy()
     is_inside = cluster_of[source] == cluster_of[target]
-    ones = np.ones(int(is_inside.sum()), np.int8)
+    ones = np.ones(int(is_inside.sum()), bool)
     inside = sp.csr_matrix((ones, (target[is_inside], source[is_inside])), (nodes, nodes))
     order = reverse_cuthill_mckee((inside + inside.T).tocsr(), symmetric_mode=True)
     place = np.empty(nodes, np.int64)

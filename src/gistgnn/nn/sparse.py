@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.features import places_of
 
 
 class _ByPosition(Signature):
@@ -87,8 +88,7 @@ class SparseMatrix:
     @classmethod
     def from_csr(cls, csr: Tensor) -> "SparseMatrix":
         """Return the matrix of a torch CSR tensor, such as `csr`, without a copy."""
-        pattern = CSR(csr.crow_indices(), csr.col_indices(), (csr.shape[0], csr.shape[1]))
-        return cls.from_pattern(pattern, csr.values())
+        return cls.from_pattern(places_of(csr), csr.values())
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -202,8 +202,7 @@ class ClusterBatches(RandomBatches):
 
     def with_smaller_batches(self, times: int) -> "ClusterBatches | None":
         per_batch = self._per_batch // times
-        is_on_gpu = self._on_gpu is not None  # where a smaller batch takes as long
-        if self.has_given_size or is_on_gpu or per_batch < 1:
+        if self.has_given_size or per_batch < 1:
             return None
         facts = None if self.facts is None else {**self.facts, "clusters_per_batch": per_batch}
         steps_per_epoch = -(-self._clusters // per_batch)
@@ -225,7 +224,7 @@ class ClusterBatches(RandomBatches):
             pattern.to(self._device),
             joined(self._whole.y, ranges),
             to_device(joined(self._train, ranges).nonzero().squeeze(1), self._device),
-            self._products(ranges) if self._precompute and not self._whole.is_csr else None,
+            self._products(ranges) if self._precompute else None,
             self._whole.is_sparse,
             edge_data={name: to_device(value, self._device) for name, value in data.items()},
         )
