@@ -17,7 +17,7 @@ mount -t tmpfs none /run
 mkdir -p "$work"/m{1,2,3,4}
 printf '%s\n' "127.0.0.1 localhost" 10.86.53.{"1 m1","2 m2","3 m3","4 m4"} > "$work/hosts"
 mount --bind "$work/hosts" /etc/hosts
-COMMON=(--dataset digits --model graphsage --sub-gcns 4 --optimizer-state carry --timeout 30)
+COMMON=(--dataset digits --model graphsage --sub-gcns 4 --set optimizer_state=carry --timeout 30)
 LARGE=(--hidden "${HIDDEN:-4096}" "${HIDDEN:-4096}" --epochs "${EPOCHS:-96}" --local-steps 3 --evaluate-every 1000)
 SMALL=(--hidden 256 256 --epochs "${EPOCHS:-3600}" --local-steps 10 --evaluate-every 1000 --checkpoint-every 5)
 

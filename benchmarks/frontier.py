@@ -66,7 +66,7 @@ def settings(options: argparse.Namespace) -> list[Setting]:
                 name = f"narrow, d/{part}, {epochs} epochs, lr {lr:g}"
                 found.append(Setting("narrow", name, (*words, "--hidden", *hidden)))
     for epochs in options.paper:
-        words = (*SAME, "--sub-gcns", "8", "--lr", "0.01", "--optimizer-state", "carry")
+        words = (*SAME, "--sub-gcns", "8", "--lr", "0.01", "--set", "optimizer_state=carry")
         more = ("--epochs", str(epochs), "--local-steps", str(options.local_steps))
         found.append(Setting("paper", f"GIST, {epochs} epochs", (*words, *more)))
     for epochs in options.parts:

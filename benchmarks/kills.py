@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-WIDE = "train --model graphsage --sub-gcns 8 --optimizer-state carry --evaluate-every 2 --hidden {hidden} {hidden}"
+WIDE = "train --model graphsage --sub-gcns 8 --set optimizer_state=carry --evaluate-every 2 --hidden {hidden} {hidden}"
 SAVED = "--out {folder}/run --resume"
 ALONE = {"run": f"{WIDE} --epochs 48 --local-steps 1 --store disk {SAVED}"}
 RANKS = {"run": f"{WIDE} --epochs 8000 --local-steps 5 --store sharded --checkpoint-every 3 {SAVED}"}

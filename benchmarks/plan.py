@@ -19,7 +19,7 @@ WIDE = "--dataset digits --model graphsage --norm layer"
 COMPUTERS = "--dataset amazon-computers"
 PART = "--dataset synthetic:amazon2m@0.02 --model graphsage --norm layer"
 TENTH = "--dataset synthetic:amazon2m@0.1 --model graphsage"
-RANDOM = "--sampler clusters --cluster-method random"
+RANDOM = "--sampler clusters --set cluster_method=random"
 DISK = "--local-steps 1 --store disk"
 
 # What fills the memory: m and the options of the run. Each has two rounds: the second also holds what the first leaves.

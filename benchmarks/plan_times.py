@@ -31,7 +31,7 @@ from gistgnn.runs.config import RunConfig
 # Every run has three or four rounds, and an evaluation after each.
 SAGE, GAT = "--model graphsage --hidden 512 512", "--model gat --hidden 128 128"
 WHOLE = "--epochs 9 --local-steps 3 --evaluate-every 1"
-CLUSTERS = "--sampler clusters --cluster-method random --evaluate-every 1"
+CLUSTERS = "--sampler clusters --set cluster_method=random --evaluate-every 1"
 SMALL = f"{SAGE} {CLUSTERS} --clusters 100 --epochs 2 --local-steps 5"
 LARGE = f"--dataset synthetic:amazon2m@0.02 {SAGE} {CLUSTERS} --clusters 300 --epochs 1 --local-steps 10"
 
@@ -47,7 +47,7 @@ CASES = {
     "GCN, m = 1, whole graph": (1, f"--model gcn --hidden 512 512 {WHOLE}"),
     "evaluation by layers": (8, f"{LARGE} --evaluation layers"),
     "evaluation by layers, in files": (8, f"{LARGE} --evaluation layers --evaluation-memory 0.25"),
-    "evaluation by parts": (8, f"{LARGE} --evaluation parts --parts 100"),
+    "evaluation by parts": (8, f"{LARGE} --evaluation parts --set parts=100"),
 }
 
 
@@ -108,7 +108,7 @@ def main() -> None:
         nearest_neighbours(Path(folder, "graph.npz"))
         for number, (name, (m, options)) in enumerate(CASES.items(), start=1):
             if args.only is None or number in args.only:
-                words = ["train", "--dataset", f"{folder}/graph.npz", *options.split(), "--training", "each"]
+                words = ["train", "--dataset", f"{folder}/graph.npz", *options.split(), "--set", "training=each"]
                 config = config_from_args(make_parser().parse_args([*words, "--sub-gcns", f"{m}"]), m)
                 graph = load(config.dataset)
                 print(row(name, [turn(config, graph) for _ in range(args.turns)]), flush=True)

@@ -13,7 +13,10 @@ from gistgnn.report.names import never_trained
 # By source: steps of ordinary training (80 epochs of the whole graph), its clusters, and how many are in a batch.
 SOURCES = {"text": (120_000, 15_000, 10), "code": (6_000, 1_500, 20)}
 MODEL = ("--model", "graphsage", "--hidden", "256", "256", "--norm", "layer", "--dropout", "0.2")
-TRAINING = ("--schedule", "constant", "--optimizer-state", "reset", "--inductive", "--standardise", "--runner", "fused")
+TRAINING = (
+    *("--schedule", "constant", "--set", "optimizer_state=reset", "--inductive", "--standardise"),
+    *("--runner", "fused"),
+)
 
 
 def options(source: str, scale: float, steps: int, sub_gcns: int, local_steps: int, lr: float) -> list[str]:

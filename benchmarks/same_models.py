@@ -32,16 +32,16 @@ RUNS = {
     "PyG's GCN": "--model {folder}/pyg_model.py:gcn --sub-gcns 2 --hidden 64 --epochs 30",
     "PyG's GAT": "--model {folder}/pyg_model.py:gat --sub-gcns 2 --hidden 64 --epochs 30",
     "clusters": f"--model graphsage --sub-gcns 4 {CLUSTERS} {SMALL}",
-    "clusters, inductive, no ĀX": f"--sub-gcns 2 --inductive --no-precompute {CLUSTERS} {SMALL}",
-    "clusters by stream": f"--sub-gcns 2 --cluster-method stream {CLUSTERS} {SMALL}",
-    "LADIES": f"--sub-gcns 2 --sampler ladies --batch-size 128 --nodes-per-layer 128 {SMALL}",
-    "FastGCN": f"--sub-gcns 2 --sampler fastgcn --batch-size 128 --nodes-per-layer 128 {SMALL}",
+    "clusters, inductive, no ĀX": f"--sub-gcns 2 --inductive --set precompute=false {CLUSTERS} {SMALL}",
+    "clusters by stream": f"--sub-gcns 2 --set cluster_method=stream {CLUSTERS} {SMALL}",
+    "LADIES": f"--sub-gcns 2 --sampler ladies --batch-size 128 --set nodes_per_layer=128 {SMALL}",
+    "FastGCN": f"--sub-gcns 2 --sampler fastgcn --batch-size 128 --set nodes_per_layer=128 {SMALL}",
     "neighbours": f"--model graphsage --sub-gcns 2 --sampler neighbor --batch-size 128 --fanout 5 {SMALL}",
     "GraphSAINT, nodes": f"--sub-gcns 2 --sampler saint-node --batch-size 300 {SMALL}",
     "GraphSAINT, walks": f"--model graphsage --sub-gcns 2 --sampler saint-rw --batch-size 100 {SMALL}",
     "host": f"--sub-gcns 4 --store host {DIGITS}",
-    "disk": f"--sub-gcns 4 --store disk --optimizer-state carry {DIGITS}",
-    "disk, bf16": f"--sub-gcns 4 --store disk --store-precision bf16 {DIGITS}",
+    "disk": f"--sub-gcns 4 --store disk --set optimizer_state=carry {DIGITS}",
+    "disk, bf16": f"--sub-gcns 4 --store disk --set store_precision=bf16 {DIGITS}",
     "two ranks": f"ranks --sub-gcns 4 {DIGITS}",
     "two ranks, sharded": f"ranks --sub-gcns 4 --store sharded {DIGITS}",
     "data parallel, two ranks": f"ranks --method data-parallel --sub-gcns 2 {CLUSTERS} {SMALL}",
@@ -50,7 +50,7 @@ RUNS = {
     "parts": f"--method parts --sub-gcns 2 {CLUSTERS} {SMALL}",
     "parts, two ranks": f"ranks --method parts --sub-gcns 4 {DIGITS}",
     "layers, few columns": f"--sub-gcns 2 --evaluation layers --evaluation-memory 0.02 {SMALL}",
-    "evaluation in parts": f"--sub-gcns 2 --evaluation parts --parts 4 {SMALL}",
+    "evaluation in parts": f"--sub-gcns 2 --evaluation parts --set parts=4 {SMALL}",
     "bf16": f"--model graphsage --sub-gcns 2 --precision bf16 {DIGITS}",
     "folder": f"--dataset {{folder}}/graph {CLUSTERS} {LARGER}",
     "folder of clusters": f"--dataset {{folder}}/clusters --sampler clusters --clusters-per-batch 5 {LARGER}",
@@ -95,7 +95,7 @@ def digest_of(run: str, words: list[str], folder: Path) -> dict[str, str]:
     fixed = [] if "pyg_model.py" in " ".join(words) else ["--dropout", "0.5"]  # a change of defaults is no change here
     fixed += [] if "--model" in words else ["--norm", "none"]
     fixed += [] if "--sampler" in words else ["--sampler", "full"]
-    fixed += ["--width-scaling", "none"]
+    fixed += ["--set", "width_scaling=none"]
     command(["train", *fixed, *words[ranks:], "--seed", "3", "--overwrite", "--out", str(out)], ranks)
     result: dict[str, Any] = json.loads((out / "result.json").read_text())
     values = xxhash.xxh64()

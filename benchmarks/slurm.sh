@@ -15,7 +15,7 @@ SLURM_CONF=$work/slurm.conf
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 TRAIN=(--dataset digits --model graphsage --hidden 512 512 --sub-gcns 4 --epochs "${EPOCHS:-5200}" --local-steps 10
-    --optimizer-state carry --evaluate-every 20 --checkpoint-every 5)
+    --set optimizer_state=carry --evaluate-every 20 --checkpoint-every 5)
 
 configure() {
     ip link set lo up

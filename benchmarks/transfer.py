@@ -6,8 +6,8 @@
     python -m benchmarks.transfer runs/transfer.jsonl                  # the tables again
     python -m benchmarks.transfer --picture docs/images/learning-rate.svg runs/*.jsonl
 
-A model is trained at every width, rate and seed, once with `--width-scaling mup` and once with
-`--width-scaling none`. All other settings are the defaults of `gistgnn train`, or the options that
+A model is trained at every width, rate and seed, once with `--set width_scaling=mup`
+and once with `--set width_scaling=none`. All other settings are the defaults of `gistgnn train`, or the options that
 come after `--`. Every run adds a line to the file ``--out``. Runs that the file has are not
 repeated, so the same command goes on where it was stopped. If transfer works, the rate that is
 best at a small width is best, or nearly so, at every width.
@@ -171,9 +171,9 @@ def run_config(setting: Run, data_root: str, device: str) -> Any:
     words += ["--sub-gcns", setting["sub_gcns"], "--sampler", "clusters"]
     words += ["--clusters", setting["clusters"], "--epochs", setting["epochs"]]
     words += ["--lr", setting["lr"], "--seed", setting["seed"]]
-    words += ["--width-scaling", setting["scaling"]]
+    words += ["--set", f"width_scaling={setting['scaling']}"]
     if setting["scaling"] == "mup":
-        words += ["--base-width", setting["base_width"]]
+        words += ["--set", f"base_width={setting['base_width']}"]
     words += shlex.split(setting["options"])
     args = make_parser().parse_args([str(word) for word in words])
     return config_from_args(args, setting["sub_gcns"])

@@ -59,8 +59,8 @@ _CHANGES: dict[str, Callable[[Random, Arrays], None]] = {
     "edge weights": _weights,
     "the nodes' places": _permuted,
 }
-_OPTIONS = ("--dropout 0.9", "--activation elu", "--norm batch", "--lr 0.5", "--seed 2", "--optimizer sgd")
-_OPTIONS += ("--weight-decay 0.1", "--no-standardise", "--schedule constant", "--clip-norm 0.1")
+_OPTIONS = ("--dropout 0.9", "--set activation=elu", "--norm batch", "--lr 0.5", "--seed 2", "--optimizer sgd")
+_OPTIONS += ("--weight-decay 0.1", "--no-standardise", "--schedule constant", "--set clip_norm=0.1")
 
 
 def changed(rng: Random, place: Place) -> Report:

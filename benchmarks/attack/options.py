@@ -25,7 +25,7 @@ COMMANDS = {
 CONTEXTS = [  # settings that other options need, of commands that train
     *("", "", "--sampler clusters --clusters 4 --clusters-per-batch 2"),
     *(f"--sampler {name}" for name in ("ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")),
-    *("--model gat", "--runner fused", "--optimizer sgd", "--evaluation parts --parts 2"),
+    *("--model gat", "--runner fused", "--optimizer sgd", "--evaluation parts --set parts=2"),
 ]
 INTEGERS = ["0", "-1", "1", "2", *map(str, (2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, -(2**31), -(2**63), 10**30))]
 INTEGERS += [str(-(10**30)), "1_000", "٣", "²", "+1", "0x10", "9" * 5000]

@@ -126,10 +126,11 @@ def foreign(rng: Random, place: Place) -> Report:
 _OTHER = [  # what one rank has, and the other has not; then what both may have
     *("--lr 0.03", "--dropout 0.1", "--weight-decay 0.01", "--precision bf16", "--schedule step", "--local-steps 2"),
     *("--epochs 5", "--patience 3", "--evaluate-every 2", "--inductive", "--seed 7", "--hidden 8 16", "--sub-gcns 4"),
-    *("--model graphsage", "--norm batch", "--optimizer adamw", "--optimizer-state reset", "--training each"),
-    *("--clip-norm 1", "--method parts", "--width-scaling none", "--label-smoothing 0.1", "--no-standardise"),
-    *("--class-weights balanced", "--metric f1_macro", "--sampler neighbor", "--runner fused", "--heads 2"),
-    *("--partition categorical", "--partition-dims 1", "--checkpoint-every 3", "--epochs x", "--device cuda:7"),
+    *("--model graphsage", "--norm batch", "--optimizer adamw", "--set optimizer_state=reset", "--set training=each"),
+    *("--set clip_norm=1", "--method parts", "--set width_scaling=none", "--no-standardise"),
+    *("--set label_smoothing=0.1", "--set momentum=0.5"),
+    *("--class-weights balanced", "--metric f1_macro", "--sampler neighbor", "--runner fused", "--set heads=2"),
+    *("--partition categorical", "--set partition_dims=1", "--checkpoint-every 3", "--epochs x", "--device cuda:7"),
     *("--clusters 3", "graph", "graph", "graph", "graph"),
 ]
 _SAME = ["--standardise", "--evaluation layers", "--overwrite", "--resume", "--max-seconds 60", ""]

@@ -18,9 +18,9 @@ from benchmarks.kills import digest
 RUNS = {  # options by the name of a run's folder
     "run": "",
     "ensemble": "--method ensemble",
-    "gat": "--model gat --heads 2 --sampler neighbor --fanout 2",
-    "stopped": "--optimizer-state carry",
-    "stopped-disk": "--store disk --optimizer-state carry",
+    "gat": "--model gat --set heads=2 --sampler neighbor --fanout 2",
+    "stopped": "--set optimizer_state=carry",
+    "stopped-disk": "--store disk --set optimizer_state=carry",
     "stopped-parts": "--method parts",
 }
 # The runs that are there as a signal has left them, with a checkpoint.

@@ -19,8 +19,8 @@ from gistgnn.graphs import Graph, load
 GIB = 2**30
 EPOCHS = 8  # over all sub-GCNs: with m = 8 each sees every batch once
 SAGE = ("--model", "graphsage", "--norm", "layer", "--dropout", "0.2", "--sampler", "clusters")
-RANDOM = ("--cluster-method", "random")
-HOST = ("--clusters", "60", "--store", "host", "--local-steps", "6", "--evaluation", "parts", "--parts", "60")
+RANDOM = ("--set", "cluster_method=random")
+HOST = ("--clusters", "60", "--store", "host", "--local-steps", "6", "--evaluation", "parts", "--set", "parts=60")
 # The graph, the width, m, and more options. The number of clusters is in proportion to the paper's.
 RUNS: tuple[tuple[str, int, tuple[int, ...], tuple[str, ...]], ...] = (
     ("synthetic:amazon2m@0.02", 1024, (1, 8), ("--clusters", "300")),

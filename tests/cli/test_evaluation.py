@@ -17,9 +17,22 @@ from gistgnn.nn import GCN
 
 from .conftest import Cli, Json, arrays
 
-TRAIN = ("train", "--dataset", "own.npz", "--hidden", 8, 8, "--epochs", 10, "--training", "each", "--local-steps", 5)
+TRAIN = (
+    "train",
+    "--dataset",
+    "own.npz",
+    "--hidden",
+    8,
+    8,
+    "--epochs",
+    10,
+    "--set",
+    "training=each",
+    "--local-steps",
+    5,
+)
 TRAIN = (*TRAIN, "--sub-gcns", 2, "--out", "run")
-PARTS = ("--evaluation", "parts", "--parts", 4)
+PARTS = ("--evaluation", "parts", "--set", "parts=4")
 
 
 def refused(cli: Cli, message: str, *args: object) -> None:
@@ -89,7 +102,7 @@ def test_a_graph_without_a_test_set(cli: Cli, as_json: Json, tmp_path: Path) -> 
     np.savez(tmp_path / "own.npz", **plain, test_mask=np.zeros(40, bool))
     assert as_json("datasets", "own.npz")["test"] == 0
     np.savez(tmp_path / "own.npz", **plain)
-    done = cli(*TRAIN, "--tensorboard", "--metric", "balanced_accuracy")
+    done = cli(*TRAIN, "--log", "tensorboard", "--metric", "balanced_accuracy")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("own has no test nodes: there are no test scores") == 1
     assert "validation" in done.stdout
@@ -112,7 +125,7 @@ def test_a_graph_without_a_test_set(cli: Cli, as_json: Json, tmp_path: Path) -> 
 
 
 def test_scores_over_a_sample(cli: Cli, as_json: Json, own_graph: Path) -> None:
-    record = as_json(*TRAIN, *PARTS, "--parts-sample", 3)
+    record = as_json(*TRAIN, *PARTS, "--set", "parts_sample=3")
     assert record["config"]["evaluation"] == {"method": "parts", "memory": None, "parts": 4, "sample": 3}
     how = record["evaluation"]
     assert (how["method"], how["exact"], how["parts"], how["sample"]) == ("parts", False, 4, 3)
@@ -124,7 +137,7 @@ def test_scores_over_a_sample(cli: Cli, as_json: Json, own_graph: Path) -> None:
     assert "approximate, by 3 of 4 parts" in cli("evaluate", "run").stdout
     assert "40 nodes written to p.csv (approximate, by 4 parts)" in cli("predict", "run", "--output", "p.csv").stderr
     refused(cli, "'sample': 3", *TRAIN, *PARTS, "--resume")
-    few = cli(*TRAIN, "--overwrite", "--evaluation", "parts", "--parts", 20, "--parts-sample", 1)
+    few = cli(*TRAIN, "--overwrite", "--evaluation", "parts", "--set", "parts=20", "--set", "parts_sample=1")
     assert "parts has no validation node: raise the sample" in few.stderr
 
 

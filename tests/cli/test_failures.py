@@ -17,7 +17,20 @@ from tests.helpers.refusals import full_disk
 
 from .conftest import Cli, Json, arrays
 
-TRAIN = ("train", "--dataset", "own.npz", "--hidden", 8, 8, "--epochs", 10, "--training", "each", "--local-steps", 5)
+TRAIN = (
+    "train",
+    "--dataset",
+    "own.npz",
+    "--hidden",
+    8,
+    8,
+    "--epochs",
+    10,
+    "--set",
+    "training=each",
+    "--local-steps",
+    5,
+)
 TRAIN = (*TRAIN, "--sub-gcns", 2, "--out", "run")
 
 OWN = """
@@ -112,7 +125,7 @@ def test_a_metric_that_is_not_defined(cli: Cli, as_json: Json, tmp_path: Path) -
     order = np.argsort(graph["y"], kind="stable")  # nodes 0 to 13 have class 0, 14 to 26 class 1, the others class 2
     graph |= {"train": order[::3], "val": order[1::3], "test": np.setdiff1d(order[2::3], order[27:])}
     np.savez(tmp_path / "own.npz", **graph)
-    done = cli(*TRAIN, "--metric", "roc_auc", "--tensorboard")
+    done = cli(*TRAIN, "--metric", "roc_auc", "--log", "tensorboard")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("roc_auc cannot score the test nodes") == 1
     assert "class 2" in done.stderr

@@ -14,14 +14,17 @@ from safetensors.torch import load_file
 from torch.distributed.run import get_args_parser
 
 from gistgnn import GIST
+from gistgnn.cli.further_settings import SETTINGS
 from gistgnn.cli.main import make_parser
 from gistgnn.cli.training_options import config_from_args, given_sub_gcns
 from gistgnn.errors import InputError
+from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import load
 from gistgnn.nn import GCN
 from gistgnn.nn.scaling import saved_state
 from gistgnn.runs.config import ModelConfig, RunConfig
-from gistgnn.sampling import AutoSampling, ClusterSampling
+from gistgnn.sampling import AutoSampling, ClusterSampling, LadiesSampling
+from gistgnn.sampling.registry import SAMPLERS
 from gistgnn.settings import Training
 from gistgnn.utils.checks import described
 
@@ -45,14 +48,14 @@ def test_without_options_every_value_is_the_default() -> None:
     [
         # one learning rate suits every width; plain rates grow as sub-GCNs become narrower
         ("--sub-gcns 4", {"lr": 0.01}),
-        ("--sub-gcns 4 --width-scaling none", {"lr": 0.04}),
-        ("--sub-gcns 16 --width-scaling none", {"lr": 0.1}),
+        ("--sub-gcns 4 --set width_scaling=none", {"lr": 0.04}),
+        ("--sub-gcns 16 --set width_scaling=none", {"lr": 0.1}),
         ("--sub-gcns 8 --hidden 4096", {"lr": 0.01}),
         ("--sub-gcns 4 --method local-sgd", {"lr": 0.01}),
         ("--budget 10s", {"lr": 0.01}),
         # m suits the width, and the epochs m
         ("--dataset reddit", {"m": 1, "epochs": 100, "dropout": 0.2}),
-        ("--dataset reddit --hidden 512 1200 --partition-dims 1", {"m": 1, "epochs": 100}),
+        ("--dataset reddit --hidden 512 1200 --set partition_dims=1", {"m": 1, "epochs": 100}),
         ("--dataset reddit --hidden 8000", {"m": 8, "epochs": 800}),
         ("--dataset reddit --sub-gcns 4 --lr 0.5", {"m": 4, "epochs": 400, "lr": 0.5}),
         ("--dataset reddit --epochs 7", {"m": 1, "epochs": 7}),
@@ -64,9 +67,9 @@ def test_without_options_every_value_is_the_default() -> None:
         ("--dataset synthetic:reddit@0.1 --model graphsage", {"standardise": True, "norm": "layer"}),
         ("--dataset own.npz --model graphsage --norm none", {"standardise": None, "norm": "none"}),
         # settings of clusters need no sampler, and a sampler needs no settings
-        ("--batches independent", {"sampler": AutoSampling(batches="independent")}),
+        ("--set batches=independent", {"sampler": AutoSampling(batches="independent")}),
         ("--sampler clusters", {"sampler": ClusterSampling()}),
-        ("--clusters 30 --no-precompute", {"sampler": ClusterSampling(30, precompute=False)}),
+        ("--clusters 30 --set precompute=false", {"sampler": ClusterSampling(30, precompute=False)}),
         ("--sampler full", {"sampler": None}),
     ],
 )
@@ -80,15 +83,57 @@ def test_what_is_not_given_suits_the_graph_and_what_is_given(
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
-def test_every_setting_of_training_is_an_option() -> None:
+def test_every_setting_of_training_is_an_option_or_one_of_set() -> None:
     values = {"epochs": 7, "local_steps": 3, "training": "each", "optimizer": "sgd", "lr": 0.5, "weight_decay": 0.25}
     values |= {"momentum": 0.5, "schedule": "step", "optimizer_state": "carry", "precision": "bf16", "clip_norm": 2.0}
     values |= {"patience": 4, "evaluate_every": 2}
     values |= {"loss": "cross-entropy", "class_weights": "balanced", "label_smoothing": 0.1, "metric": "f1_macro"}
     instead = {"budget"}  # of epochs
     assert values.keys() == {field.name for field in fields(Training)} - instead == described(Training).keys()
-    words = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words = []
+    for name, value in values.items():
+        words += ["--set", f"{name}={value}"] if name in SETTINGS else [f"--{name.replace('_', '-')}", str(value)]
     assert config_of(*words).training == Training(**values)
+
+
+def test_set_takes_json_numbers_with_commas_and_text() -> None:
+    words = ["partition_dims=0,2", "width_scaling=none", "precompute=False", "cluster_method=random"]
+    config = config_of("--set", *words, "momentum=0.5", "--optimizer", "sgd", "--set", "momentum=0.25")
+    assert (config.partitioned, config.width_scaling, config.training.momentum) == ((0, 2), "none", 0.25)
+    assert config.sampler == ClusterSampling(method="random", precompute=False)
+    assert config_of("--set", "partition_dims=1").partitioned == (1,)
+    ladies = config_of("--sampler", "ladies", "--set", "nodes_per_layer=30,20,10", "row_normalise=false")
+    assert ladies.sampler == LadiesSampling(nodes_per_layer=(30, 20, 10), row_normalise=False)
+    scored = config_of("--evaluation", "parts", "--set", "parts=8", "parts_sample=2")
+    assert scored.evaluation == Evaluation("parts", parts=8, sample=2)
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [("momentun=0.9", "momentum"), ("lr=0.1", "--lr"), ("momentum", "momentum"), ("activation=tanh", "relu")],
+)
+def test_set_names_what_it_refuses_and_what_to_give(
+    setting: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("train", "--set", setting) == 2
+    message = capsys.readouterr().err
+    assert setting.partition("=")[0] in message
+    assert named in message
+    assert message.count("\n") == 1
+
+
+def test_every_setting_of_set_has_a_field() -> None:
+    kinds = {"model": [ModelConfig], "run": [RunConfig], "training": [Training], "evaluation": [Evaluation]}
+    for name, (part, field) in SETTINGS.items():
+        names = {each.name for kind in kinds.get(part, SAMPLERS.values()) for each in fields(kind)}
+        assert field in names, name
+
+
+def test_every_field_of_a_sampler_is_an_option_or_one_of_set() -> None:
+    options = vars(make_parser().parse_args(["train"])).keys() | {"fanouts"}
+    settings = {field for part, field in SETTINGS.values() if part == "sampler"}
+    for kind in SAMPLERS.values():
+        assert {field.name for field in fields(kind)} <= options | settings
 
 
 @given(st.data())

@@ -30,7 +30,7 @@ def planned(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, A
 
 def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = (*WIDE, "--sub-gcns", 1, 4, "--no-measure")
-    plan = planned(capsys, *sizes, "--optimizer-state", "reset")
+    plan = planned(capsys, *sizes, "--set", "optimizer_state=reset")
     assert plan["graph"]["nodes"] == plan["batch"]["nodes"] == 1797
     assert plan["theta"] == 4 * plan["parameters"] == THETA
     rows = [(option["store"], option["sub_gcns"]) for option in plan["options"]]

@@ -25,7 +25,20 @@ from tests.helpers.refusals import refused as call_refused
 from .conftest import Cli
 from .in_process import refused, run, wait_until
 
-RUN = ("train", "--hidden", 64, 64, "--training", "each", "--epochs", 120, "--local-steps", 5, "--checkpoint-every", 1)
+RUN = (
+    "train",
+    "--hidden",
+    64,
+    64,
+    "--set",
+    "training=each",
+    "--epochs",
+    120,
+    "--local-steps",
+    5,
+    "--checkpoint-every",
+    1,
+)
 SHORT = ("train", "--hidden", 16, "--epochs", 4, "--sub-gcns", 2)
 Process = Forked | subprocess.Popen[str]
 

@@ -20,9 +20,9 @@ from tests.helpers.commands import command, environment
 from .conftest import Cli, Json
 
 SMALL = ("--dataset", "own.npz", "--hidden", 8, 8, "--local-steps", 3, "--sub-gcns", 2)
-QUICK = ("train", *SMALL, "--epochs", 12, "--training", "each", "--out", "run")
+QUICK = ("train", *SMALL, "--epochs", 12, "--set", "training=each", "--out", "run")
 CLUSTERS = "--sampler clusters --clusters 6 --clusters-per-batch 2"
-LADIES = "--sampler ladies --batch-size 5 --nodes-per-layer 6"
+LADIES = "--sampler ladies --batch-size 5 --set nodes_per_layer=6"
 FILES = ["model.safetensors", "report.html", "result.json"]
 
 # Trains as `gistgnn train` does until its first round is over, and prints which of some modules are there.
@@ -94,17 +94,22 @@ def test_a_run_leaves_a_result_and_a_model(as_json: Json, tmp_path: Path, own_gr
 
 WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of some of them
     "--model graphsage --norm layer --sampler neighbor --batch-size 5 --fanout -1 2 2": {"sampler.fanouts": [-1, 2, 2]},
-    "--model gat --heads 2 --sampler saint-rw --batch-size 6 --walk-length 3": {"sampler.walk_length": 3},
-    "--model gat --heads 2 --activation elu --attention-dropout 0": {"model.attention_dropout": 0},
-    "--partition-dims 0 1 --optimizer adamw --weight-decay 0.01 --norm batch --clip-norm 1": {"partitioned": [0, 1]},
-    f"--optimizer sgd --momentum 0.9 --patience 2 --evaluate-every 2 {CLUSTERS} --inductive": {"inductive": True},
+    "--model gat --set heads=2 --sampler saint-rw --batch-size 6 --set walk_length=3": {"sampler.walk_length": 3},
+    "--model gat --set heads=2 --set activation=elu --set attention_dropout=0": {"model.attention_dropout": 0},
+    "--set partition_dims=0,1 --optimizer adamw --weight-decay 0.01 --norm batch --set clip_norm=1": {
+        "partitioned": [0, 1]
+    },
+    f"--optimizer sgd --set momentum=0.9 --patience 2 --evaluate-every 2 {CLUSTERS} --inductive": {"inductive": True},
     "--runner fused --precision bf16 --sampler saint-node --batch-size 20 --norm whole": {"training.precision": "bf16"},
     f"--model gin {LADIES} --runner fused --evaluation layers": {"model.norm": "layer", "sampler.batch_size": 5},
-    "--model gatv2 --heads 2 --store disk --sampler saint-edge --batch-size 10": {"store": "disk", "model.heads": 2},
-    f"{CLUSTERS} --batches independent --runner fused --no-precompute": {"sampler.precompute": False},
-    "--sampler fastgcn --batch-size 5 --nodes-per-layer 6 7 8 --store host": {"sampler.nodes_per_layer": [6, 7, 8]},
+    "--model gatv2 --set heads=2 --store disk --sampler saint-edge --batch-size 10": {
+        "store": "disk",
+        "model.heads": 2,
+    },
+    f"{CLUSTERS} --set batches=independent --runner fused --set precompute=false": {"sampler.precompute": False},
+    "--sampler fastgcn --batch-size 5 --set nodes_per_layer=6,7,8 --store host": {"sampler.nodes_per_layer": [6, 7, 8]},
     f"--method data-parallel {CLUSTERS}": {"method": "data-parallel"},
-    f"--method local-sgd {CLUSTERS} --cluster-method random": {"method": "local-sgd", "sampler.method": "random"},
+    f"--method local-sgd {CLUSTERS} --set cluster_method=random": {"method": "local-sgd", "sampler.method": "random"},
     f"--method ensemble {CLUSTERS} --class-weights balanced": {"training.class_weights": "balanced"},
 }
 
@@ -138,14 +143,14 @@ def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_grap
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/theta.json").write_text("{")
     train = (*QUICK, "--store", "disk")
-    done = cli(*train, "--tensorboard")
+    done = cli(*train, "--log", "tensorboard")
     assert done.returncode == 0, done.stderr
     assert "macro F1" in done.stdout
     assert {path.name for path in (tmp_path / "run").iterdir()} == {*FILES, "tensorboard"}
     before = (tmp_path / "run/result.json").read_bytes()
     assert "already holds a result" in cli(*train, "--seed", 5).stderr
     said = "store_precision was 'float32', now 'bf16'"
-    assert said in cli(*train, "--store-precision", "bf16", "--resume").stderr
+    assert said in cli(*train, "--set", "store_precision=bf16", "--resume").stderr
     assert (tmp_path / "run/result.json").read_bytes() == before
     (tmp_path / "run/theta").mkdir()
     theirs = [tmp_path / name for name in ("run/theta/a.tex", "run/tensorboard/a.tex")]

@@ -14,7 +14,7 @@ from tests.cli.in_process import wait_until
 from tests.helpers.commands import run_command, run_ranks, start, start_command
 
 TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
-CARRY = ("--optimizer-state", "carry")
+CARRY = ("--set", "optimizer_state=carry")
 
 
 def words(count: int, *args: object, restarts: int = 0) -> list[str]:
@@ -81,7 +81,7 @@ def test_a_signal_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [(("--epochs", "x"), "argument --epochs: invalid"), (("--heads", 2), "add --model gat")]
+    ("options", "said"), [(("--epochs", "x"), "argument --epochs: invalid"), (("--set", "heads=2"), "add --model gat")]
 )
 def test_a_rank_with_wrong_options_tells_the_others(tmp_path: Path, options: tuple[object, ...], said: str) -> None:
     begun = time.monotonic()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gistgnn import GIST, Training
 from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
+from gistgnn.cli.further_settings import SETTINGS
 from gistgnn.cli.main import make_parser
 from gistgnn.cli.training_options import config_from_args, given_sub_gcns
 from gistgnn.nn import GCN
@@ -52,7 +53,7 @@ def test_every_worker_takes_a_hundred_epochs(method: str, how: Any) -> None:
         trainer(method, m).fit(GRAPH, Training(training=how, optimizer=Counting), sampler=sampler, progress=False)
     optimizers = 1 if method == "data-parallel" else m  # it takes one step on the mean of all workers' gradients
     assert len(STEPS) == 100 * optimizers
-    config = from_command("--training", how, "--sub-gcns", m, "--method", method, "--sampler", "clusters")
+    config = from_command("--set", f"training={how}", "--sub-gcns", m, "--method", method, "--sampler", "clusters")
     assert config.training.epochs == (100 if how == "each" else 100 * m)
 
 
@@ -80,8 +81,10 @@ OWN: dict[str, Any] = {
 def test_settings_are_the_same_however_they_are_given(
     given: dict[str, Any], hidden: tuple[int, ...], m: int, method: str, scaling: str
 ) -> None:
-    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
-    words += ["--sub-gcns", m, "--method", method, "--hidden", *hidden, "--width-scaling", scaling]
+    words: list[Any] = []
+    for name, value in given.items():
+        words += ["--set", f"{name}={value}"] if name in SETTINGS else [f"--{name.replace('_', '-')}", value]
+    words += ["--sub-gcns", m, "--method", method, "--hidden", *hidden, "--set", f"width_scaling={scaling}"]
     config = from_command(*words, *(["--sampler", "clusters"] if method in ("local-sgd", "data-parallel") else []))
     gist = trainer(method, m, hidden, width_scaling=scaling)
     assert gist._choose(None, given) == gist._choose(Training(**given), {}) == config.training

@@ -186,7 +186,7 @@ def test_what_cannot_start_is_refused_first(
     command_refused(capsys, said, *TRAIN, "--dataset", "absent.npz", "--log", "tensorboard", "wandb", leaves=tmp_path)
     (tmp_path / "run").mkdir()
     (tmp_path / "run/tensorboard").touch()
-    command_refused(capsys, "--log tensorboard cannot start (FileExistsError: ", *TRAIN, "--tensorboard")
+    command_refused(capsys, "--log tensorboard cannot start (FileExistsError: ", *TRAIN, "--log", "tensorboard")
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, plan, reproduce, theory, train
+from gistgnn.cli.config_file import with_config_file
 from gistgnn.cli.options import BAD_INPUT, Parser
 from gistgnn.cli.process import Interrupted, leads, raising, say, tell_ranks
 from gistgnn.cli.streams import open_streams
@@ -83,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> int:
     """Read the command line, run its command, and return the exit status."""
     parser = make_parser()
-    args = parser.parse_args(words)
+    args = parser.parse_args(with_config_file(words, parser))
     if args.version:
         from gistgnn import __version__
 

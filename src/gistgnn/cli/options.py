@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import textwrap
 from argparse import SUPPRESS
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Options = argparse._ActionsContainer  # a parser, or a group of one
 
 BAD_INPUT = 2  # exit status
+HELP_WIDTH = 78  # columns of a description
 # As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
 CLUSTER_METHODS = ("metis", "stream", "random")
 TRAINING_CLUSTER_METHODS = ("metis", "split", "stream", "random")
@@ -82,6 +84,8 @@ def add_command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str, **options: Any
 ) -> Parser:
     """Return the parser of a new command: `run` does it, `text` says what it does; `options` are those of `Parser`."""
+    if "description" in options:
+        options["description"] = textwrap.fill(options["description"], HELP_WIDTH)
     parser: Parser = commands.add_parser(name, help=text, **options)
     parser.set_defaults(run=run)
     return parser
@@ -95,7 +99,7 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-class _Formatter(argparse.HelpFormatter):
+class _Formatter(argparse.RawDescriptionHelpFormatter):
     """Shows the `common` options alone, if there are any, and the usage on one line."""
 
     def __init__(self, prog: str, common: Sequence[str] = ()) -> None:
@@ -174,26 +178,29 @@ def print_json(record: Any) -> int:
     return 0
 
 
-def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None, sample: bool = True) -> None:
+def add_evaluation_options(
+    parser: argparse.ArgumentParser, *, default: str | None, parts: bool = True, sample: bool = True
+) -> None:
     """Add the options of the evaluation; its default method is `default`, or if that is None the run's."""
     add = parser.add_argument_group("evaluation").add_argument
     text = "whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, approximate; auto: "
     text += f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})"
     add("--evaluation", choices=EVALUATION_METHODS, help=text)
     add("--evaluation-memory", type=memory_size, metavar="GIB", help="for a pass (default: half of what is available)")
-    add("--parts", type=count, metavar="P", help="number of parts that METIS cuts the graph into")
-    if sample:
-        shown = "all" if default else "as in the run; all, if --parts is given"
+    if parts:
+        add("--parts", type=count, metavar="P", help="number of parts that METIS cuts the graph into")
+    if parts and sample:
+        shown = "as in the run; all, if --parts is given"
         add("--parts-sample", type=count, metavar="K", help=f"score K random parts, by the seed (default: {shown})")
 
 
-def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> "Evaluation":
+def evaluation_of(args: argparse.Namespace, run: "Evaluation") -> "Evaluation":
     """Return the evaluation that the options describe. With the method of a run, its values are the defaults."""
     from gistgnn.evaluation import Evaluation
 
     method, memory, parts = args.evaluation, args.evaluation_memory, args.parts
     sample = getattr(args, "parts_sample", None)
-    if run is not None and method in (None, run.method):
+    if method in (None, run.method):
         sample = sample or (run.sample if parts is None else None)
         method, memory, parts = run.method, memory or run.memory, parts or run.parts
     return Evaluation(method or "auto", memory, parts, sample)

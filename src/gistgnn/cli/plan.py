@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     options.add_shared(group, "--memory")
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: train nothing")
-    options.add_fields(group, RunConfig, "share", "store_precision", "seed")
+    options.add_fields(group, RunConfig, "share", "seed")
     options.add_shared(group, "--device", "--json")
 
 

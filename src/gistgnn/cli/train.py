@@ -50,7 +50,6 @@ def add_parser(commands: Any) -> None:
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
     text = f"where the history also goes: {', '.join(LOGGERS)} (with torchrun: --logger)"
     add("--log", "--logger", action="extend", nargs="+", metavar="NAME", choices=LOGGERS, help=text)
-    add("--tensorboard", dest="log", action="append_const", const="tensorboard", help="the same as --log tensorboard")
     options.add_shared(group, "--json")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import UNSPLIT
-from gistgnn.cli import options
+from gistgnn.cli import config_file, further_settings, options
 from gistgnn.cli.process import leads, load_torch, seconds_of_loading, world_size
 from gistgnn.defaults import (
     DROPOUT,
@@ -57,33 +57,25 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     "lr": dict(shown=f"{LR:g}"),
     "dropout": dict(default=None, shown=f"{DROPOUT:g}"),
     "norm": dict(default=None, shown="layer for graphsage and gin, and for gcn with m > 1; else none"),
-    "heads": dict(default=None, shown=ModelConfig.heads),
     "sub_gcns": dict(default=None, shown=f"so that they are {WIDE} wide, up to {MOST_SUB_GCNS}"),
     "name": dict(flag="--model", dest="model", type=known_model),
     "args": dict(flag="--model-args", dest="model_args", type=options.keyword, nargs="+", shown=None),
     "store": dict(choices=(AUTO, *STORES, SHARDED), default=AUTO, shown="auto: the first in which it fits"),
     "hidden": dict(shown=" ".join(map(str, ModelConfig.hidden))),
-    "partitioned": dict(flag="--partition-dims", shown="every hidden one"),
+    "inductive": dict(action=argparse.BooleanOptionalAction),
     "standardise": dict(default=None, shown="unless they are words"),
     "class_weights": dict(nargs="+"),
     "metric": dict(shown="accuracy, or f1_micro with several labels"),
 }
 
-# The settings of samplers, whose modules import torch. Several samplers may have a setting of the same name.
+# Options of samplers, whose modules import torch. Several samplers may have a setting of the same name.
 _DRAWS = "output nodes of a batch (default: 512); saint-*: draws (default: 6000, 4000, 2000)"
-_NODES = "ladies, fastgcn: nodes drawn for each layer: a number, or several (default: 512)"
 _FANOUTS = "neighbor: neighbours drawn for a node; one number, or each hop's; -1: all (default: 10)"
-_PRECOMPUTE = "clusters: the first layer sums over the batch's edges, not over all of the graph's"
 _SAMPLING: dict[str, dict[str, Any]] = {
     "clusters": {"metavar": "C", "help": "c, number of clusters that the graph is cut into (default: by the graph)"},
     "clusters_per_batch": {"metavar": "Q", "help": "(default: about 2,000 nodes)"},
-    "method": {"flag": "--cluster-method", "choices": options.TRAINING_CLUSTER_METHODS, "help": "(default: metis)"},
-    "precompute": {"flag": "--no-precompute", "action": "store_false", "default": None, "help": _PRECOMPUTE},
     "batch_size": {"metavar": "B", "help": _DRAWS},
-    "nodes_per_layer": {"metavar": "S", "nargs": "+", "help": _NODES},
-    "fanouts": {"flag": "--fanout", "metavar": "K", "nargs": "+", "help": _FANOUTS},
-    "walk_length": {"metavar": "H", "help": "saint-rw: steps of a walk (default: 2)"},
-    "batches": {"choices": BATCHES, "help": "the same for all sub-GCNs, or different ones (default: shared)"},
+    "fanout": {"metavar": "K", "nargs": "+", "help": _FANOUTS},
 }
 
 
@@ -91,37 +83,34 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     """Add the options of the data, of the model, of GIST, of batches, of the optimiser and of the evaluation."""
     # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or metric.
     options.add_data_options(parser, default="digits")
+    config_file.add_option(parser)
     group = parser.add_argument_group
     add = partial(options.add_fields, special=_CHOSEN)
-    of_model = ("name", "args", "hidden", "dropout", "norm", "activation", "heads", "attention_dropout")
-    add(group("model"), ModelConfig, *of_model)
+    add(group("model"), ModelConfig, "name", "args", "hidden", "dropout", "norm")
     of_gist = group("GIST")
     if several:
         of_gist.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
     else:
         add(of_gist, RunConfig, "sub_gcns", "method")
-    rounds = ("local_steps", "epochs", "training", "optimizer_state")
-    add(of_gist, RunConfig.training, *rounds)
+    add(of_gist, RunConfig.training, "local_steps", "epochs")
     text = "for the run, such as 10min: a narrow model is chosen by short trials, trained, and made as wide"
     of_gist.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
-    add(of_gist, RunConfig, "partitioned", "runner", *(() if several else ("store", "share", "store_precision")))
+    add(of_gist, RunConfig, "runner", *(() if several else ("store", "share")))
     batches = group("batches")
     text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
     text += "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: auto: "
     text += "the whole graph up to 2,000 nodes, clusters above)"
     batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=AUTO, help=text)
     for name, given in _SAMPLING.items():
-        arguments = {**({"type": int} if "metavar" in given else {}), **given, "dest": f"sampling_{name}"}
-        batches.add_argument(arguments.pop("flag", f"--{name.replace('_', '-')}"), **arguments)
+        batches.add_argument(f"--{name.replace('_', '-')}", **{"type": int, **given})
     add(batches, RunConfig, "inductive", "standardise")
     # A comparison has scores that all its runs share.
-    losses = ("loss", "class_weights", "label_smoothing", *(() if several else ("metric",)))
+    losses = ("loss", "class_weights", *(() if several else ("metric",)))
     add(group("loss and score"), RunConfig.training, *losses)
-    names = ("optimizer", "lr", "weight_decay", "momentum", "schedule", "precision", "clip_norm")
-    of_optimizer = group("optimiser")
-    add(of_optimizer, RunConfig.training, *names, "patience", "evaluate_every")
-    add(of_optimizer, RunConfig, "width_scaling", "base_width")
-    options.add_evaluation_options(parser, default="auto")
+    of_optimizer = ("optimizer", "lr", "weight_decay", "schedule", "precision", "patience", "evaluate_every")
+    add(group("optimiser"), RunConfig.training, *of_optimizer)
+    options.add_evaluation_options(parser, default="auto", parts=False)
+    further_settings.add_option(parser)
 
 
 def given_sub_gcns(args: argparse.Namespace) -> int | None:
@@ -143,28 +132,34 @@ def config_from_args(
 ) -> RunConfig:
     """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe."""
     # Settings are checked before torch is imported; the log says `title` first. `sub_gcns` None: the widths choose m.
-    own = {field.name: getattr(args, field.name) for field in fields(RunConfig) if hasattr(args, field.name)}
-    own |= {"store": store, "partitioned": tuple(args.partitioned) if args.partitioned else None}
-    split = [width for dim, width in enumerate(args.hidden, 1) if dim in (args.partitioned or [dim])]
+    further = further_settings.further_settings(args)
+    config = {field.name: getattr(args, field.name) for field in fields(RunConfig) if hasattr(args, field.name)}
+    config |= {"store": store, **further["run"]}
+    partitioned = config.get("partitioned")
+    split = [width for dim, width in enumerate(args.hidden, 1) if dim in (partitioned or [dim])]
     suited = max(chosen_sub_gcns(max(split, default=1)), world_size())
-    own["sub_gcns"] = suited if sub_gcns is None else sub_gcns
-    own |= {"model": _model(args, own["sub_gcns"]), "training": _training(args)}
+    config["sub_gcns"] = suited if sub_gcns is None else sub_gcns
+    config["model"] = _model(args, further["model"], config["sub_gcns"])
+    config["training"] = _training(args, further["training"])
     for name, field in described(RunConfig).items():
-        field.check(own.get(name, field.default))
-    method = own.get("method", RunConfig.method)
-    if method in UNSPLIT and args.partitioned:
+        field.check(config.get(name, field.default))
+    method = config.get("method", RunConfig.method)
+    if method in UNSPLIT and partitioned:
         raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
     path = os.path.expanduser(args.dataset)
     if path.lower().endswith((".npz", ".pt")) and not os.path.exists(path):
         raise InputError(f"{path}: no such file; expected a graph in a .npz or a .pt file")
     load_torch("gistgnn.gist", title)
+    from gistgnn.evaluation import Evaluation
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device
 
     if args.standardise is None and (known := find(args.dataset)):
-        own["standardise"] = known.standardise
-    own |= {"device": choose_device(args.device), "sampler": _sampler(args), "evaluation": options.evaluation_of(args)}
-    return RunConfig(**own)
+        config["standardise"] = known.standardise
+    config["device"] = choose_device(args.device)
+    config["sampler"] = _sampler(args, further["sampler"])
+    config["evaluation"] = Evaluation(args.evaluation or "auto", args.evaluation_memory, **further["evaluation"])
+    return RunConfig(**config)
 
 
 def sizes_of(args: argparse.Namespace) -> "GraphSizes":
@@ -187,8 +182,9 @@ def graph_of(args: argparse.Namespace) -> "Graph":
     return there or load(args.dataset, args.data_root)
 
 
-def _training(args: argparse.Namespace) -> Training:
+def _training(args: argparse.Namespace, further: dict[str, Any]) -> Training:
     settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
+    settings |= further
     if settings["loss"] in NAMES["loss"] and settings["loss"] not in CLASS_LOSSES:
         raise InputError(
             f"loss is {settings['loss']}, which is for numbers, and the command line trains on classes: use "
@@ -199,30 +195,37 @@ def _training(args: argparse.Namespace) -> Training:
     return Training(**settings)
 
 
-def _model(args: argparse.Namespace, sub_gcns: int) -> ModelConfig:
+def _model(args: argparse.Namespace, further: dict[str, Any], sub_gcns: int) -> ModelConfig:
     if ":" in args.model:
-        given = {"dropout": args.dropout is not None, "norm": args.norm, "heads": args.heads}
-        given |= {"activation": args.activation != "relu", "attention_dropout": args.attention_dropout is not None}
-        if unused := next((name for name, used in given.items() if used), None):
-            raise InputError(f"{unused} is given, but the model is {args.model}: give it by --model-args {unused}=...")
+        options_given = {"dropout": args.dropout is not None, "norm": args.norm is not None}
+        unused = [name for name, is_given in options_given.items() if is_given] + list(further)
+        if unused:
+            advice = f"give it by --model-args {unused[0]}=..."
+            raise InputError(f"{unused[0]} is given, but the model is {args.model}: {advice}")
         return ModelConfig(args.model, tuple(args.hidden), args=dict(args.model_args or ()))
     if args.model_args:
         raise InputError(f"model_args is given, but the model is {args.model}: they are for a function of your own")
-    of_heads = {"heads": args.heads, "attention_dropout": args.attention_dropout}
-    if args.model not in WITH_HEADS and (name := next((name for name, it in of_heads.items() if it is not None), None)):
-        raise InputError(f"{name} is given, but the model is {args.model}: add --model gat or gatv2")
+    for name in ("heads", "attention_dropout"):
+        if name in further and args.model not in WITH_HEADS:
+            raise InputError(f"{name} is given, but the model is {args.model}: add --model gat or gatv2")
     # Merged blocks that have not learned together need the norm: GCNs without it lose up to 15 points.
     normed = args.model in ("graphsage", "gin") or (args.model == "gcn" and sub_gcns > 1)
     begun_with = _model_of_run(getattr(args, "init", None))
-    norm = args.norm or begun_with.get("norm") or ("layer" if normed else ModelConfig.norm)
-    for name, value in (("norm", norm), ("activation", args.activation)):  # no tensor says which one a model has
+    suited_norm = begun_with.get("norm") or ("layer" if normed else ModelConfig.norm)
+    config = ModelConfig(
+        args.model,
+        tuple(args.hidden),
+        dropout=DROPOUT if args.dropout is None else args.dropout,
+        norm=args.norm or suited_norm,
+        **further,
+    )
+    # No tensor says which norm and activation a model has.
+    for name, option in (("norm", "--norm "), ("activation", "--set activation=")):
+        value = getattr(config, name)
         if begun_with.get(name, value) != value:
             had = f"the model of --init {args.init} has {begun_with[name]}"
-            raise InputError(f"{name} is {value}, but {had}: give --{name} {begun_with[name]}")
-    heads = ModelConfig.heads if args.heads is None else args.heads
-    dropout = DROPOUT if args.dropout is None else args.dropout
-    more = args.activation, args.attention_dropout
-    return ModelConfig(args.model, tuple(args.hidden), dropout, norm, heads, *more)
+            raise InputError(f"{name} is {value}, but {had}: give {option}{begun_with[name]}")
+    return config
 
 
 def _model_of_run(folder: str | None) -> dict[str, Any]:
@@ -238,20 +241,21 @@ def _model_of_run(folder: str | None) -> dict[str, Any]:
     return {"norm": model.get("norm"), "activation": model.get("activation", "relu")}
 
 
-def _sampler(args: argparse.Namespace) -> "Sampling | None":
+def _sampler(args: argparse.Namespace, further: dict[str, Any]) -> "Sampling | None":
     """Return the sampler that the options describe; None: every step sees the whole graph."""
-    settings = {name: {field.name for field in fields(kind)} for name, kind in SAMPLERS.items()}
-    given = {name: value for name in _SAMPLING if (value := getattr(args, f"sampling_{name}")) is not None}
+    fields_of = {name: {field.name for field in fields(kind)} for name, kind in SAMPLERS.items()}
+    typed = {name: getattr(args, name) for name in _SAMPLING if getattr(args, name) is not None}
+    settings = {("fanouts" if name == "fanout" else name): value for name, value in typed.items()} | further
     sampler = args.sampler
-    if sampler == AUTO and not given.keys() <= settings[AUTO] and given.keys() <= settings["clusters"]:
+    if sampler == AUTO and not settings.keys() <= fields_of[AUTO] and settings.keys() <= fields_of["clusters"]:
         sampler = "clusters"
-    for name, value in given.items():
-        if name not in settings.get(sampler, ()):
-            samplers = " or ".join(other for other, names in settings.items() if name in names)
-            option = _SAMPLING[name].get("flag", name).removeprefix("--no").strip("-").replace("-", "_")
+    for name, value in settings.items():
+        if name not in fields_of.get(sampler, ()):
+            samplers = " or ".join(other for other, names in fields_of.items() if name in names)
+            option = {"method": "cluster_method", "fanouts": "fanout"}.get(name, name)
             raise InputError(f"{option} is given, but the sampler is {sampler}: add --sampler {samplers}")
-        given[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return SAMPLERS[sampler](**given) if sampler != FULL else None
+        settings[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return SAMPLERS[sampler](**settings) if sampler != FULL else None
 
 
 def seconds_left(limit: float | None) -> float | None:

@@ -284,7 +284,7 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources, sto
         can_be_halved = STORES[config.store].holds == DISK and config.store_precision == "float32"
         ways = "choose another --out"
         if can_be_halved:
-            ways += ", or add --store-precision bf16"
+            ways += ", or add --set store_precision=bf16"
         raise InputError(f"{run} needs {needed} of the disk, {there} are free there: make room, {ways}")
     each = f" on each of {resources.ranks} ranks" if resources.ranks > 1 else ""
     where = f"{_LACKING[short]}{each} ({STAGES[option.stage]})"
@@ -328,7 +328,7 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: 
     if sizes.stored and by_clusters:
         ways.append("make --clusters-per-batch smaller")
     if config.evaluation.method != "parts":
-        ways.append("evaluate by --evaluation parts --parts P")
+        ways.append("evaluate by --evaluation parts --set parts=P")
     none = "no m and no store would fit; " if splits else ""
     return f"{none}{', or '.join(ways)}"
 

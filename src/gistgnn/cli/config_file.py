@@ -1,0 +1,147 @@
+"""`--config FILE`: options from a TOML file, or from the result.json of a finished run.
+
+The file's entries become words of the command line, in front of those that are typed. So they are
+read and checked in one way, and what is typed wins.
+"""
+
+import argparse
+import difflib
+import json
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gistgnn.cli.further_settings import SETTINGS
+from gistgnn.errors import InputError
+from gistgnn.storage.whole_files import reading
+from gistgnn.utils.checks import shown
+
+OPTION = "--config"
+COMMANDS = ("train", "compare", "plan")
+# Where a run trained. The next one may be on another machine, and chooses for itself.
+_PLACES = ("device", "store", "share")
+_WITH_OPPOSITE = ("inductive", "standardise")  # options that --no-NAME takes back
+# The name of a setting where it is not that of the field, by the part of the run and the field.
+_NAMES: dict[tuple[str, str], str] = {field: name for name, field in SETTINGS.items()}
+_NAMES[("sampler", "fanouts")] = "fanout"
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--config`` to the options of a command."""
+    text = "options from a .toml file, or from the result.json of a run; what is typed wins"
+    parser.add_argument(OPTION, metavar="FILE", help=text)
+
+
+def with_config_file(words: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+    """Return the words of a command line, with those of its configuration file in front.
+
+    Args:
+        words: the command and its options, as they are typed.
+        parser: of `gistgnn`.
+
+    Raises:
+        InputError: the file cannot be read, or has an entry that is no option of `gistgnn train`.
+    """
+    words = list(words)
+    if not words or words[0] not in COMMANDS:
+        return words
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    finder.add_argument(OPTION)
+    try:
+        path = finder.parse_known_args(words[1:])[0].config
+    except argparse.ArgumentError:
+        return words  # the command's own parser says what is wrong
+    if path is None:
+        return words
+    settings = read_config_file(Path(path).expanduser())
+    names = vars(parser.parse_args([words[0]])).keys() - {"config", "further", "run", "version"}
+    return [words[0], *words_of(settings, names, str(path)), *words[1:]]
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """Return the settings of a file by the names of their options, with _ in place of -."""
+    advice = "give a .toml file of options, or the result.json of a run"
+    with reading(path, advice):
+        text = path.read_text(encoding="utf-8")
+        if path.suffix.lower() == ".json":
+            return settings_of_run(json.loads(text), path)
+        entries = tomllib.loads(text)
+    return {name.replace("-", "_"): value for name, value in entries.items()}
+
+
+def settings_of_run(record: Any, path: Path) -> dict[str, Any]:
+    """Return the settings in the record of a finished run, by the names of their options."""
+    config = dict(record["config"])
+    model = dict(config.pop("model"))
+    if model.get("own"):
+        raise InputError(f"{path} is of a run from Python, whose model no option names")
+    if config.pop("partition", "balanced") != "balanced":
+        raise InputError(f"{path} is of a run with categorical blocks, which no option gives")
+    training = dict(config.pop("training"))
+    budget = training.pop("budget", None)
+    if budget is not None:
+        training["budget"] = f"{budget}s"
+        del config["sub_gcns"]  # the budget chooses it
+    sampler = dict(config.pop("sampler", None) or {"name": "full"})
+    evaluation = dict(config.pop("evaluation"))
+    memory = evaluation.pop("memory", None)
+    arguments = model.pop("args", {})
+    settings: dict[str, Any] = {
+        "data_root": record.get("data_root"),
+        "model_args": [f"{name}={json.dumps(value)}" for name, value in arguments.items()] or None,
+        # In GiB, as the option reads it; half a byte more, as it is rounded down there.
+        "evaluation_memory": None if memory is None else f"{(memory + 0.5) / 2**30:.12f}",
+        "evaluation": evaluation.pop("method"),
+        "model": model.pop("name"),
+        "sampler": sampler["name"],
+    }
+    del sampler["name"]
+    parts: dict[str, dict[str, Any]] = {
+        "run": config,
+        "model": model,
+        "training": training,
+        "sampler": sampler,
+        "evaluation": evaluation,
+    }
+    for part, fields in parts.items():
+        for field, value in fields.items():
+            if field not in _PLACES:
+                settings[_NAMES.get((part, field), field)] = value
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def words_of(settings: Mapping[str, Any], names: Collection[str], source: str) -> list[str]:
+    """Return settings as words of the command line.
+
+    Args:
+        settings: by the names of their options, with _ in place of -, or by their names of ``--set``.
+        names: those of the options that there are.
+        source: what the message calls the settings, such as the name of their file.
+
+    Raises:
+        InputError: a name is neither that of an option nor that of a setting.
+    """
+    words: list[str] = []
+    for name, value in settings.items():
+        option = f"--{name.replace('_', '-')}"
+        if name in SETTINGS:
+            words += ["--set", f"{name}={_text_of(value)}"]
+        elif name not in names:
+            near = difflib.get_close_matches(name, [*names, *SETTINGS], n=1)
+            advice = f"did you mean {near[0]}?" if near else "gistgnn train --help-all lists them"
+            raise InputError(f"{source}: {shown(name)} is no option; {advice}")
+        elif value is False:
+            words += [f"--no-{option[2:]}"] if name in _WITH_OPPOSITE else []
+        elif value is True:
+            words.append(option)
+        elif isinstance(value, list):
+            words += [option, *map(str, value)]
+        else:
+            words += [option, str(value)]
+    return words
+
+
+def _text_of(value: Any) -> str:
+    """Return a value as ``--set`` reads it."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,151 @@
+"""`--set NAME=VALUE`: the settings of a run that few people change, and that have no option of their own."""
+
+import argparse
+import difflib
+import json
+import re
+import textwrap
+from collections import defaultdict
+from typing import Any
+
+from gistgnn.cli.options import HELP_WIDTH
+from gistgnn.errors import InputError
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import Training
+from gistgnn.utils.checks import check_choice, described, shown
+
+# The part of a run that a setting belongs to, and its field there, by the setting's name.
+SETTINGS: dict[str, tuple[str, str]] = {
+    "activation": ("model", "activation"),
+    "heads": ("model", "heads"),
+    "attention_dropout": ("model", "attention_dropout"),
+    "partition_dims": ("run", "partitioned"),
+    "width_scaling": ("run", "width_scaling"),
+    "base_width": ("run", "base_width"),
+    "store_precision": ("run", "store_precision"),
+    "training": ("training", "training"),
+    "optimizer_state": ("training", "optimizer_state"),
+    "momentum": ("training", "momentum"),
+    "clip_norm": ("training", "clip_norm"),
+    "label_smoothing": ("training", "label_smoothing"),
+    "batches": ("sampler", "batches"),
+    "cluster_method": ("sampler", "method"),
+    "precompute": ("sampler", "precompute"),
+    "nodes_per_layer": ("sampler", "nodes_per_layer"),
+    "row_normalise": ("sampler", "row_normalise"),
+    "walk_length": ("sampler", "walk_length"),
+    "sample_coverage": ("sampler", "sample_coverage"),
+    "parts": ("evaluation", "parts"),
+    "parts_sample": ("evaluation", "sample"),
+}
+_CLASSES: dict[str, type] = {"model": ModelConfig, "run": RunConfig, "training": Training}
+# The modules of samplers and of the evaluation import torch, so the help of their settings stands here.
+_HELP = {
+    "partition_dims": "the dimensions d_L that are split into blocks, 0 for the input features, such as 0,1 "
+    "(every hidden one)",
+    "batches": "shared: the same for all sub-GCNs; independent: each draws its own (shared)",
+    "cluster_method": "metis, split, stream or random (metis)",
+    "precompute": "of clusters: the first layer sums over all of the graph's edges (true); false: the batch's",
+    "nodes_per_layer": "of ladies and fastgcn: one number, or one for each layer, such as 512,256 (512)",
+    "row_normalise": "of ladies and fastgcn: the weights of a row sum to 1 (true)",
+    "walk_length": "of saint-rw: steps of a walk (2)",
+    "sample_coverage": "of saint-rw: walks from every node that are counted before training (20)",
+    "parts": "of --evaluation parts: number of parts that METIS cuts the graph into",
+    "parts_sample": "of --evaluation parts: score so many random parts, by the seed (all)",
+}
+Settings = dict[str, dict[str, Any]]
+COLUMN = 28  # where the help of an option begins
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--set``; the description of its group has all names."""
+    group = parser.add_argument_group("further settings", list_of_settings())
+    group.add_argument(
+        "--set",
+        dest="further",
+        action="extend",
+        nargs="+",
+        type=read_setting,
+        metavar="NAME=VALUE",
+        help="values of the settings above, such as momentum=0.9",
+    )
+
+
+def list_of_settings() -> str:
+    """Return the settings, their meanings and their defaults, as lines of a help text."""
+    indent = " " * (COLUMN - 4)
+    lines = []
+    for name in SETTINGS:
+        wrapped = textwrap.wrap(_help_of(name), HELP_WIDTH - COLUMN)
+        lines.append(f"{name:<{COLUMN - 4}}{wrapped[0]}")
+        lines += [indent + line for line in wrapped[1:]]
+    return "\n".join(lines)
+
+
+def further_settings(args: argparse.Namespace) -> Settings:
+    """Return the settings of ``--set``, by the part of the run that they belong to and by their field there."""
+    settings: Settings = defaultdict(dict)
+    for name, value in args.further or ():
+        part, field = SETTINGS[name]
+        settings[part][field] = value
+    return settings
+
+
+def read_setting(text: str) -> tuple[str, Any]:
+    """Read a setting such as momentum=0.9 or partition_dims=0,1: its value is JSON, numbers with commas, or text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a setting with a value, such as momentum=0.9")
+    if name not in SETTINGS:
+        raise argparse.ArgumentTypeError(f"{shown(name)} is no setting: {_names_like(name)}")
+    return name, _checked(name, _value_of(name, value))
+
+
+def _value_of(name: str, text: str) -> Any:
+    if re.fullmatch(r"-?\d+(,-?\d+)+", text):
+        return [int(number) for number in text.split(",")]
+    try:
+        value = json.loads(text.lower() if text in ("True", "False") else text)
+    except (ValueError, RecursionError):  # no JSON, or lists within lists a thousand times
+        return text
+    if name == "partition_dims" and isinstance(value, int):
+        return [value]
+    return value
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Return the value; refuse what its field refuses. Samplers and the evaluation check theirs later."""
+    part, field = SETTINGS[name]
+    if part not in _CLASSES:
+        return value
+    known = described(_CLASSES[part])[field]
+    try:
+        if known.setting.choices:
+            check_choice(name, value, known.setting.choices)
+        return known.check(value)
+    except InputError as error:
+        message = str(error).replace(known.name, name, 1)
+        raise argparse.ArgumentTypeError(message) from None
+
+
+def _names_like(name: str) -> str:
+    option = f"--{name.replace('_', '-')}"
+    near = difflib.get_close_matches(name, SETTINGS, n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"--help-all lists their names; others are options, such as {option}"
+
+
+def _help_of(name: str) -> str:
+    if name in _HELP:
+        return _HELP[name]
+    part, field = SETTINGS[name]
+    known = described(_CLASSES[part])[field]
+    choices = known.setting.choices or known.words
+    text = known.setting.help
+    if not all(choice in text for choice in choices):
+        text = f"{' or '.join(choices)}: {text}"
+    default = known.default
+    if default is None:
+        return text
+    return f"{text} ({default:g})" if isinstance(default, float) else f"{text} ({default})"
