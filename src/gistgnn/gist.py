@@ -49,10 +49,10 @@ def train(gist: GlobalModel, run: Fit) -> None:
         with run.seconds("take"):
             round_ = gist.take_round(keeps_moments=run.training.keeps_moments)  # subGCNs
         with run.seconds("train"):
-            losses = run.runner(round_, run.sampler, run.training, steps, gist.seed)  # subTrain
+            numbers = run.runner(round_, run.sampler, run.training, steps, gist.seed)  # subTrain
         with run.seconds("merge"):
-            loss = round_.aggregate(losses)  # subAgg
-        run.after_round(loss)
+            means = round_.aggregate(numbers)  # subAgg
+        run.after_round(means)
 
 
 def run_to_end(setup: Setup) -> Result:

@@ -50,7 +50,7 @@ class Round:
         self.streams, self.keeps_moments = theta.place.streams, keeps_moments or len(blocks) == 1
         self.members = theta.begin(number, blocks)
         self._opening = theta.openings
-        self._loss = 0.0
+        self._means: dict[str, float] = {}  # of the numbers of all sub-GCNs
         self._loaded: dict[int, nn.Module] = {}
         self._kept: set[int] = set()  # trained, and no longer loaded
         self._optimizers: dict[int, Optimizer] = {}
@@ -133,14 +133,14 @@ class Round:
         self._optimizers[i] = optimizer
         self._carried.add(i)
 
-    def aggregate(self, losses: Mapping[int, float] | None = None) -> float:
+    def aggregate(self, numbers: Mapping[int, Mapping[str, float]] | None = None) -> dict[str, float]:
         """Write the sub-GCNs and the carried moments back into Θ (subAgg), once; a second call changes nothing.
 
         Args:
-            losses: the mean loss of each sub-GCN of this process that took a step.
+            numbers: what each sub-GCN of this process measured, by name, such as its mean "loss".
 
         Returns:
-            The mean loss over all sub-GCNs on all ranks; 0 if none took a step.
+            The mean of each number over the sub-GCNs of all ranks that measured it.
 
         Raises:
             DivergedError: a loss or a parameter is not finite; Θ is left as it was.
@@ -152,12 +152,14 @@ class Round:
             raise InputError(f"round {self.number + 1} is over: {since} has begun since")
         if self.is_written:
             self._check_unchanged()
-            return self._loss
-        losses, failure = dict(losses or {}), None
+            return self._means
+        measured = {i: dict(values) for i, values in sorted((numbers or {}).items())}
+        failure: GistError | None = None
         try:
-            for i, loss in sorted(losses.items()):
-                if not math.isfinite(loss):
-                    raise DivergedError(self.number, f"the loss of sub-GCN {i} became {loss}")
+            for i, values in measured.items():
+                for name, value in values.items():
+                    if not math.isfinite(value):
+                        raise DivergedError(self.number, f"the {name} of sub-GCN {i} became {value}")
             if self._carried and (missing := set(self.members) - self._carried):
                 carried = f"sub-GCN {min(missing)} has no carried optimiser: call carry for all or none"
                 raise InputError(f"round {self.number + 1}: {carried}")
@@ -168,12 +170,10 @@ class Round:
             theta.wait_for_reader()
         except GistError as error:
             failure = error
-        every = theta.agree(losses, failure)
-        means = [every[i] for i in sorted(every)]
-        self._loss = sum(means) / len(means) if means else 0.0
-        theta.commit(self._loss)
+        self._means = _means_of(theta.agree(measured, failure))
+        theta.commit(self._means.get("loss", 0.0))
         self._optimizers.clear()  # they have moments of all sub-GCNs
-        return self._loss
+        return self._means
 
     def _check_unchanged(self) -> None:
         for i, sums in self._sums.items():
@@ -218,6 +218,16 @@ class Round:
             self._kept.add(i)
             del self._loaded[i]
             self._optimizers.pop(i, None)
+
+
+def _means_of(numbers: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each number over the sub-GCNs that measured it, in the order of the sub-GCNs."""
+    names = dict.fromkeys(name for i in sorted(numbers) for name in numbers[i])
+    means = {}
+    for name in names:
+        values = [numbers[i][name] for i in sorted(numbers) if name in numbers[i]]
+        means[name] = sum(values) / len(values)
+    return means
 
 
 def _floating(trained: Trained) -> dict[str, Tensor]:

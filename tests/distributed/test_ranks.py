@@ -48,7 +48,7 @@ def refusals(ranks: Ranks) -> list[DivergedError]:
         with torch.no_grad():
             named_tensors(round_.subs[0])["convs.1.bias"].fill_(float("nan"))
     with pytest.raises(DivergedError) as caught:
-        round_.aggregate({ranks.rank: 0.5})
+        round_.aggregate({ranks.rank: {"loss": 0.5}})
     assert all(torch.equal(rows, before[name]) for name, rows in gist.theta.place.tensors.items())  # type: ignore[attr-defined]
     assert caught.value.relayed
     return [caught.value]

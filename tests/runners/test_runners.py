@@ -157,7 +157,7 @@ def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
             losses.append(float(loss))
             loss.backward()
             optimizer.step()
-    assert found == pytest.approx(sum(losses) / len(losses), rel=1e-6)
+    assert found["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-6)
 
 
 CLASSES = 60  # more than the last hidden layer has features

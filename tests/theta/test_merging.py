@@ -226,8 +226,8 @@ def twice(gist: GIST) -> None:
     for round_ in gist.rounds(2):
         for i, sub in enumerate(round_):
             train(sub, i)
-        first = round_.aggregate({0: 1.0, 1: 2.0})
-        assert round_.aggregate() == first == 1.5
+        first = round_.aggregate({0: {"loss": 1.0, "norm": 6.0}, 1: {"loss": 2.0}})
+        assert round_.aggregate() == first == {"loss": 1.5, "norm": 6.0}
 
 
 def in_the_last_step(gist: GIST) -> None:

@@ -18,7 +18,7 @@ from gistgnn.gist import GIST
 from gistgnn.global_model import WorkerOptions
 from gistgnn.layout.axes import Build
 from gistgnn.round import Round
-from gistgnn.runners.registry import Losses
+from gistgnn.runners.registry import Numbers
 from gistgnn.sampling import Batch, Sampler, arguments, calling
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
@@ -81,7 +81,7 @@ class EveryStep:
         self._weight = ranks.count / workers  # of a worker's gradient in its rank's sum; torch averages over ranks
         self._net: DistributedDataParallel | None = None  # on ranks
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
         """Train for some steps; return the mean loss of this rank's workers, as the loss of sub-GCN 0."""
         (model,) = round_.subs
         if self._ranks.several and (self._net is None or self._net.module is not model):
@@ -106,7 +106,7 @@ class EveryStep:
         gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
         share = 2 * (self._ranks.count - 1) / self._ranks.count  # a ring's, by which torch averages
         self._ranks.traffic.sent += round(share * gradients) * steps.count
-        return {0: float(total / counted)} if counted else {}
+        return {0: {"loss": float(total / counted)}} if counted else {}
 
     def _backward(
         self,
@@ -150,15 +150,21 @@ class Mirror(Exchange):
         super().__init__(ranks)
         self._workers, self._buffers = workers, buffers
 
-    def agree(self, losses: Losses, error: GistError | None, trained: Mapping[int, Trained]) -> Losses:
-        """Return the mean of all ranks' losses, weighted by their workers."""
+    def agree(self, numbers: Numbers, error: GistError | None, trained: Mapping[int, Trained]) -> Numbers:
+        """Return the means of all ranks' numbers, weighted by their workers."""
         ranks = self.ranks
-        every = ranks.gather([losses.get(0), error_message(error)])
+        every = ranks.gather([numbers.get(0), error_message(error)])
         raise_first([message for _, message in every], error)
         ranks.traffic.rounds += 1
         weights = [len(range(rank, self._workers, ranks.count)) for rank in range(ranks.count)]
-        weighted = [(loss, weight) for (loss, _), weight in zip(every, weights, strict=True) if loss is not None]
-        return {0: statistics.fmean(*zip(*weighted, strict=True))} if weighted else {}
+        measured = [(values, weight) for (values, _), weight in zip(every, weights, strict=True) if values]
+        if not measured:
+            return {}
+        means = {}
+        for name in measured[0][0]:
+            values_of_ranks = [values[name] for values, _ in measured]
+            means[name] = statistics.fmean(values_of_ranks, [weight for _, weight in measured])
+        return {0: means}
 
     def members(self, sub_gcns: int) -> list[int]:
         return list(range(sub_gcns))

@@ -140,6 +140,7 @@ class Parts(GIST):
         }
         if not is_complete and not self._fill_up(values):
             progress.history = []
+            progress.per_round = []
             return replace(first, model=self.model(), **shared)
         running = self._combine(values)
         scorer = score_wide_model(setup, running, runs.sampler, progress)
@@ -181,13 +182,20 @@ class Parts(GIST):
         for each in own:
             progress.add_seconds(each)
         every = self.ranks.gather(
-            [progress.rounds, progress.steps, progress.train_seconds, [each.history for each in own]]
+            {
+                "rounds": progress.rounds,
+                "steps": progress.steps,
+                "train_seconds": progress.train_seconds,
+                "histories": [each.history for each in own],
+                "per_round": [each.per_round for each in own],
+            }
         )
-        progress.rounds = max(rounds for rounds, *_ in every)
-        progress.steps = sum(steps for _, steps, *_ in every)
-        progress.train_seconds = max(seconds for _, _, seconds, _ in every)
-        progress.history = _mean_history([histories for *_, histories in every])
-        for entry in progress.history:
+        progress.rounds = max(rank["rounds"] for rank in every)
+        progress.steps = sum(rank["steps"] for rank in every)
+        progress.train_seconds = max(rank["train_seconds"] for rank in every)
+        progress.history = _mean_history([rank["histories"] for rank in every])
+        progress.per_round = _mean_rounds([rank["per_round"] for rank in every])
+        for entry in (*progress.history, *progress.per_round):
             entry["epoch"] *= training.all_epochs / self._settings_of_a_part(training).all_epochs
         stopped = [each.stopped_by for each in own if each.stopped_by is not None]
         progress.stopped_by = stopped[0] if stopped else None
@@ -212,6 +220,25 @@ def _mean_history(by_rank: Sequence[Sequence[Sequence[dict[str, Any]]]]) -> list
     if ends not in rows:  # the parts have stopped after different rounds
         rows.append(ends)
     return list(map(_mean_entry, rows))
+
+
+def _mean_rounds(by_rank: Sequence[Sequence[Sequence[dict[str, float]]]]) -> list[dict[str, float]]:
+    """Return the means of the numbers of each round that all parts have numbers of.
+
+    Args:
+        by_rank: of each rank the numbers of the rounds of its parts.
+    """
+    by_round = [[{entry["round"]: entry for entry in part} for part in rank] for rank in by_rank]
+    parts = [part for rank in by_round for part in rank]
+    common = set.intersection(*(set(part) for part in parts)) if parts else set()
+    means = []
+    for number in sorted(common):
+        entries = [part[number] for part in parts]
+        mean = {name: statistics.fmean(entry[name] for entry in entries) for name in entries[0]}
+        mean["round"] = number
+        mean["train_seconds"] = max(sum(part[number]["train_seconds"] for part in rank) for rank in by_round)
+        means.append(mean)
+    return means
 
 
 def _mean_entry(by_rank: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:

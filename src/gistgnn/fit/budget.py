@@ -236,16 +236,16 @@ class _Recipe:
         standing = self._standing
         assert standing.choice is not None
         whole, own = standing.progress, result.progress
-        for entry in own.history:
-            whole.history.append(
-                {
-                    **entry,
-                    "round": whole.rounds + entry["round"],
-                    "step": whole.steps + entry["step"],
-                    "epoch": standing.epochs + entry["epoch"],
-                    "train_seconds": whole.train_seconds + entry["train_seconds"],
-                }
-            )
+        before = {
+            "round": whole.rounds,
+            "step": whole.steps,
+            "epoch": standing.epochs,
+            "train_seconds": whole.train_seconds,
+        }
+        for entries, added in ((whole.history, own.history), (whole.per_round, own.per_round)):
+            for entry in added:
+                sums = {name: entry[name] + value for name, value in before.items() if name in entry}
+                entries.append({**entry, **sums})
         is_better = self._setup.metric.better(own.best_score, whole.best_score) or whole.best_score is None
         if own.history and is_better:
             self._keep_best(result, standing.choice.sub_gcns, rounds_before=whole.rounds)

@@ -1,10 +1,9 @@
 """A run of `GIST.fit`: what is prepared before Algorithm 1, what happens between its rounds, and what it returns."""
 
-import copy
 import logging
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -115,7 +114,7 @@ class Fit(Run):
             self._round_begun = time.perf_counter()
             self._call("on_fit_begin")
             if self.gist.theta.place.round > self.progress.rounds:  # it was killed before it recorded the last round
-                self.after_round(self.gist.theta.place.loss)
+                self.after_round({"loss": self.gist.theta.place.loss})
             self.gist.next_round = self.progress.rounds
             self._open = stack.pop_all()
         return self
@@ -184,14 +183,23 @@ class Fit(Run):
             seconds = self.progress.seconds
             seconds[activity] = seconds.get(activity, 0.0) + time.perf_counter() - begun
 
-    def after_round(self, loss: float) -> None:
-        """Record a finished round, with the mean loss of its sub-GCNs: score, tell the callbacks, save the state."""
-        self._before = copy.copy(self.progress)  # until the round is recorded; see `_save_after`
-        self._before.history, self._before.seconds = [*self.progress.history], {**self.progress.seconds}
-        progress, now, patience = self.progress, time.perf_counter(), self.training.patience
+    def after_round(self, means: Mapping[str, float]) -> None:
+        """Record a finished round: score the model, tell the callbacks, save the state.
+
+        Args:
+            means: what its sub-GCNs measured, by name, as `Round.aggregate` returns it.
+        """
+        self._before = self.progress.copy()  # until the round is recorded; see `_save_after`
+        progress = self.progress
+        patience = self.training.patience
+        now = time.perf_counter()
+        loss = means.get("loss", 0.0)
         progress.train_seconds += now - self._round_begun
         progress.steps += self.schedule.steps_of(progress.rounds).count * self.gist.workers
         progress.rounds += 1
+        epoch = self.schedule.epochs_after(progress.rounds)
+        times = {"round": progress.rounds, "epoch": epoch, "train_seconds": progress.train_seconds}
+        progress.add_round({**times, "loss": loss, **means})
         if self._saver:
             self._saver.round_is_over(progress.rounds)
         finished = progress.rounds >= self.schedule.rounds

@@ -171,7 +171,7 @@ class Loop:
 
     def _record(self) -> None:
         """Keep the progress as it is now, for a checkpoint after an error."""
-        self._recorded = replace(self.progress, history=[*self.progress.history])
+        self._recorded = self.progress.copy()
 
     def _save_after(self, error: BaseException) -> None:
         """Save the state after the last round that is in Θ, and add a note to the error; ranks do not."""

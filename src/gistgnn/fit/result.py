@@ -1,7 +1,7 @@
 """The result of a run, how far the run has come, and the files of a result."""
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+MOST_ROUNDS = 1000  # whose numbers are held
+
+
 @dataclass
 class Progress:
     """How far a run has come; a checkpoint holds it."""
@@ -31,6 +34,7 @@ class Progress:
     train_seconds: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+    per_round: list[dict[str, float]] = field(default_factory=list)  # the numbers of rounds; see `add_round`
     best_round: int = -1
     best_score: float | None = None
     best: ScoreTable = field(default_factory=dict)
@@ -42,6 +46,29 @@ class Progress:
     stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"
     first_round: int = 0  # of a `Loop`: the rounds that its model had been through before it
     pending_loss: float | None = None  # the loss of one more round, which Θ has been through and nothing has scored yet
+
+    def copy(self) -> "Progress":
+        """Return a copy that does not change when this one goes on."""
+        return replace(
+            self,
+            history=[*self.history],
+            per_round=[*self.per_round],
+            seconds={**self.seconds},
+        )
+
+    def add_round(self, entry: dict[str, float]) -> None:
+        """Add the numbers of a round. Where there are many rounds, those of every second, fourth, ... are held.
+
+        Args:
+            entry: the numbers by name. "round" is counted from 1.
+        """
+        stride = 1
+        if len(self.per_round) > 1:
+            stride = int(self.per_round[1]["round"] - self.per_round[0]["round"])
+        if entry["round"] % stride == 0:
+            self.per_round.append(entry)
+        if len(self.per_round) > MOST_ROUNDS:
+            self.per_round = [held for held in self.per_round if held["round"] % (2 * stride) == 0]
 
     def add_seconds(self, other: "Progress") -> None:
         """Add the seconds of another run's activities to this one's."""
@@ -130,6 +157,14 @@ class Result:
         """
         return self.progress.history
 
+    @property
+    def per_round(self) -> list[dict[str, float]]:
+        """An entry for each round: round, epoch, train_seconds, loss, and what else the runner measured.
+
+        Of a run of more than 1,000 rounds the entries are those of every second, fourth, eighth, ... round.
+        """
+        return self.progress.per_round
+
     def as_dict(self) -> dict[str, Any]:
         """Return the scores and costs as result.json holds them."""
         progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
@@ -144,6 +179,7 @@ class Result:
             **{name: getattr(self.progress, name) for name in progress},
             **own,
             "history": self.history,
+            "per_round": self.per_round,
             **{name: value for name, value in ended.items() if value},
         }
 

@@ -71,10 +71,15 @@ def _charts(record: dict[str, Any]) -> list[Chart]:
         ("epoch", "epoch", [entry["epoch"] for entry in history]),
         ("time", f"{time_name} of training", [value / second for value in seconds]),
     ]
+    rounds = record.get("per_round") or history  # older records have the loss where the model was scored
+    at_rounds = {
+        "epoch": [entry["epoch"] for entry in rounds],
+        "time": [entry["train_seconds"] / second for entry in rounds],
+    }
     charts = []
     for by, xlabel, x in across:
         mark = None if kept is None or record["config"].get("method") == "ensemble" else x[kept]
-        loss = Series("training loss", x, [entry["loss"] for entry in history], colour=7)
+        loss = Series("training loss", at_rounds[by], [entry["loss"] for entry in rounds], colour=7)
         lines = [
             Series(split, x, [_scaled(entry[split], scale) for entry in history], i, dashed=bool(i))
             for i, split in enumerate(("test", "validation"))

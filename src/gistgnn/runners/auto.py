@@ -3,7 +3,7 @@
 from gistgnn.round import Round
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import BatchByBatch
-from gistgnn.runners.registry import Losses
+from gistgnn.runners.registry import Numbers
 from gistgnn.sampling import Sampler
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
@@ -20,7 +20,7 @@ class Auto:
         self._batch_by_batch = BatchByBatch()
         self._fused = Fused(otherwise=self._batch_by_batch)
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
         """Train the sub-GCNs of a round; see `Runner`."""
         fuses = round_.device.type == "cuda" and not round_.streams
         runner = self._fused if fuses else self._batch_by_batch

@@ -16,7 +16,7 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.round import Round
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.recorded import RecordedSteps, can_record, recorded_steps
-from gistgnn.runners.registry import Losses, Runner
+from gistgnn.runners.registry import Numbers, Runner
 from gistgnn.sampling import Batch, Sampler, arguments, calling, forward
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
@@ -43,7 +43,7 @@ class Fused:
         self._otherwise = otherwise
         self._groups: list[Group] = []  # on a GPU, of the last round: their recorded steps are used again
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
         """Train the sub-GCNs of a round; see `Runner`."""
         # On a GPU a single sub-GCN gains as well, if its steps can be recorded.
         fewest = 1 if round_.device.type == "cuda" else 2
@@ -71,7 +71,8 @@ class Fused:
             group.finish()
         if (mean := losses.mean) is None:
             return {}
-        return dict(zip((i for group in groups for i in group.members), mean.tolist(), strict=True))
+        members = [i for group in groups for i in group.members]
+        return {i: {"loss": value} for i, value in zip(members, mean.tolist(), strict=True)}
 
     @staticmethod
     def _trains_on(group: "Group", batch: Batch, training: Training) -> bool:

@@ -6,7 +6,7 @@ from contextlib import closing
 from torch.optim import Optimizer
 
 from gistgnn.round import Round
-from gistgnn.runners.registry import Losses
+from gistgnn.runners.registry import Numbers
 from gistgnn.sampling.sampler import Sampler
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
@@ -18,8 +18,8 @@ from gistgnn.utils.random_streams import Stream
 class InTurn:
     """Trains the sub-GCNs of a round one after another."""
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
-        losses: Losses = {}
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
+        numbers: Numbers = {}
         for i, sub in zip(round_.members, round_, strict=True):
             columns = round_.input_columns(i)
             batches_of = sampler.for_sub_gcn(i)
@@ -33,10 +33,10 @@ class InTurn:
             ):
                 loss = subtrain(sub, optimizer, batches, training, steps)
             if loss is not None:
-                losses[i] = float(loss)
-                if not math.isfinite(losses[i]):
+                numbers[i] = {"loss": float(loss)}
+                if not math.isfinite(float(loss)):
                     break
-        return losses
+        return numbers
 
 
 # Θ is the in-turn runner's, bit for bit, and time is saved where a batch costs as much as a narrow step. All sub-GCNs'
@@ -48,7 +48,7 @@ class BatchByBatch:
     def __init__(self) -> None:
         self.together = True
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
         whole = not round_.members or round_.input_columns(0) is None
         self.together = not round_.streams and sampler.for_sub_gcn(0) is sampler and whole
         if not self.together or len(round_.members) < 2:
@@ -70,7 +70,7 @@ class BatchByBatch:
         for optimizer in optimizers:
             optimizer.zero_grad(set_to_none=True)  # Θ is merged and evaluated without gradients in memory
         means = {i: found.mean for i, found in zip(round_.members, losses, strict=True)}
-        return {i: float(mean) for i, mean in means.items() if mean is not None}
+        return {i: {"loss": float(mean)} for i, mean in means.items() if mean is not None}
 
 
 def make_optimizers(round_: Round, training: Training) -> list[Optimizer]:

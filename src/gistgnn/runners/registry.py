@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gistgnn.schedule import StepRange
     from gistgnn.settings import Training
 
-Losses = dict[int, float]  # sub-GCN -> mean over its steps
+Numbers = dict[int, dict[str, float]]
+"""What each sub-GCN measured in a round, by name: "loss", the mean over its steps. A runner may add other numbers."""
 RunnerName = Literal["auto", "in-turn", "fused"]
 """The names below, for type checkers; a test compares them."""
 
@@ -24,8 +25,8 @@ class Runner(Protocol):
 
     def __call__(
         self, round_: "Round", sampler: "Sampler", training: "Training", steps: "StepRange", seed: int
-    ) -> Losses:
-        """Train the sub-GCNs of a round for some steps, and return the mean loss of each that took a step.
+    ) -> Numbers:
+        """Train the sub-GCNs of a round for some steps, and return the numbers of each that took a step.
 
         All see the same batches, unless the sampler makes them independent; one without training nodes makes no step.
         Dropout follows from `seed`, the run's. A loss that is not finite may end the round.

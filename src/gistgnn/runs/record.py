@@ -75,7 +75,7 @@ _RECORD = _entries(
     stopped_by=str | None, budget=_entries({"reason": str}, sub_gcns=Positive) | None,
     communication=dict[str, Any] | None, interrupted=bool, diverged=str, standardised=bool, data_root=str,
     provenance=_entries({}, date=str | None, machine=str | None) | None,
-    fingerprint=dict[str, dict[str, Any]],
+    fingerprint=dict[str, dict[str, Any]], per_round=list[dict[str, float]],
     classes=_list(_entries({"nodes": Count, "f1": float})), temperature=Annotated[float, Meta(gt=0)],
 )
 # fmt: on

@@ -17,7 +17,7 @@ from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, is_counter, name_of, shape_of, value_of
 
-Losses = dict[int, float]  # sub-GCN -> mean over its steps
+Numbers = dict[int, dict[str, float]]  # what each sub-GCN measured, by name; see `gistgnn.runners.registry`
 
 
 class Exchange:
@@ -45,15 +45,15 @@ class Exchange:
         """The sub-GCNs that this rank trains, of m."""
         return list(range(self.ranks.rank, sub_gcns, self.ranks.count))
 
-    def agree(self, losses: Losses, error: GistError | None, trained: Mapping[int, Trained]) -> Losses:
-        """Merge the losses of all ranks' sub-GCNs, and which moments their optimisers keep.
+    def agree(self, numbers: Numbers, error: GistError | None, trained: Mapping[int, Trained]) -> Numbers:
+        """Merge the numbers of all ranks' sub-GCNs, and which moments their optimisers keep.
 
         If a rank has an error, raise the first on all of them.
         """
         if not isinstance(self.ranks, Ranks):
             if error:
                 raise error
-            return losses
+            return numbers
         size, keys, counters = 0, dict[str, None](), dict[str, float]()
         for sub in trained.values():
             for key, value in sub.items():
@@ -63,7 +63,7 @@ class Exchange:
                 size += value.nbytes
                 if key.startswith(MOMENTS):
                     keys[key] = None
-        own = {"losses": losses, "error": error_message(error), "bytes": size}
+        own = {"numbers": numbers, "error": error_message(error), "bytes": size}
         every = self.ranks.gather({**own, "keys": list(keys), "counters": counters})
         raise_first([each["error"] for each in every], error)
         self.ranks.traffic.rounds += 1
@@ -72,7 +72,7 @@ class Exchange:
         self.counters = {}
         for key, count in (item for each in every for item in each["counters"].items()):
             self.counters[key] = max(count, self.counters.get(key, count))
-        return {int(i): loss for each in every for i, loss in each["losses"].items()}
+        return {int(i): values for each in every for i, values in each["numbers"].items()}
 
     def take(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
         """Yield this rank's sub-GCNs in order, each with what other ranks send of its slice; nothing: all is here."""

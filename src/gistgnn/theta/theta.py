@@ -18,7 +18,7 @@ from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.storage.json_files import read_json
 from gistgnn.storage.tensors import assign
 from gistgnn.theta.disk import OnDisk
-from gistgnn.theta.exchange import Exchange, Losses
+from gistgnn.theta.exchange import Exchange, Numbers
 from gistgnn.theta.folder import BEST, START_AGAIN, STATE, State, remove
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes
@@ -114,10 +114,10 @@ class Theta:
         self.trained[i] = self.place.hold(name, trained, blocks, reused=self.place.streams)
         self._taken.pop(i, None)
 
-    def agree(self, losses: Losses, error: GistError | None) -> Losses:
-        """Merge the losses of all ranks' sub-GCNs; if a rank has an error, raise the first on all of them."""
+    def agree(self, numbers: Numbers, error: GistError | None) -> Numbers:
+        """Merge the numbers of all ranks' sub-GCNs; if a rank has an error, raise the first on all of them."""
         self._take_all()
-        return self.exchange.agree(losses, error or self.place.failure, self.trained)
+        return self.exchange.agree(numbers, error or self.place.failure, self.trained)
 
     def commit(self, loss: float) -> None:
         """Write the round into Θ (subAgg). Entries that several sub-GCNs hold are averaged over them."""
