@@ -104,10 +104,12 @@ class GlobalModel:
             self.width_scaling = WidthScaling(
                 build, widths, base_width=base_width, layout=self.layout, input_axis=self.input_axis
             )
-        spec = ModelSpec(build, self.layout, self.widths, self.shared, self.seed, self.device)
-        self.full_spec = replace(
-            spec,
-            input_axis=self.input_axis,
+        self.full_spec = ModelSpec(
+            build,
+            self.layout,
+            self.widths,
+            self.seed,
+            self.device,
             merges=self.sub_gcns > 1,
             width_scaling=self.width_scaling,
         )
@@ -126,7 +128,7 @@ class GlobalModel:
         self.regression = regression
         self._mean: Mean | None = None  # where Θ is the mean of its sub-GCNs
         if regression and self.sub_gcns > 1 and self.partition.split:
-            self._mean = Mean.of(self.full_spec, self.partition.split, input_axis)
+            self._mean = Mean.of(self.full_spec, self.partition.split)
         self._before: dict[str, Any] | None = None  # what this was before a run of which no round has begun yet
 
     def __repr__(self) -> str:
@@ -318,7 +320,7 @@ class GlobalModel:
         had_mean = self._mean is not None
         self._mean = None
         if averages:
-            self._mean = Mean.of(self.full_spec, self.partition.split, self.input_axis)
+            self._mean = Mean.of(self.full_spec, self.partition.split)
         if resumed and self._reopen():
             return
         if self._was_resumed and self.theta.place.lasts:
@@ -352,7 +354,7 @@ class GlobalModel:
         self._go_on()
         readout: Collection[str] = ()
         if sub_gcns > 1:
-            readout = readout_of(self.build, self.layout, self.widths, shared=self.shared)
+            readout = readout_of(self.build, self.layout, self.widths)
         round_ = Round(self.theta, 0, partition.blocks(0), self._sub_gcn, self.input_axis)
         for i, sub in zip(round_.members, round_, strict=True):
             fill(sub, as_part(self.layout, parts(i), readout, sub_gcns))

@@ -103,7 +103,7 @@ def test_train_refuses_what_the_disk_cannot_hold(
 ) -> None:
     train = ("train", *WIDE, "--sub-gcns", 4, "--epochs", 1, "--store", "disk", "--out", tmp_path / "run")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * THETA))
-    said = f"of the disk, {2 * THETA / 2**20:.3g} MiB are free there: make room, choose another --out, or add --store-p"
+    said = f"of the disk, {2 * THETA / 2**20:.3g} MiB are free there: make room, choose another --out, or add --set sto"
     refused(capsys, said, *train, leaves=tmp_path)
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/left.bin").write_bytes(bytes(3 * THETA))  # as of a run that goes on

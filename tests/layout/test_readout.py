@@ -23,7 +23,7 @@ def readout_of(
 ) -> frozenset[str]:
     axes, shared = ((widths,), True) if isinstance(widths, int) else (widths, False)
     layout = infer_layout(build, axes, shared=shared, input_axis=input_axis)
-    return find_readout(build, axes, layout, shared=shared, split=split, input_axis=input_axis)
+    return find_readout(build, axes, layout, split)
 
 
 @pytest.mark.parametrize(("split", "name"), [((0, 1), "convs.1.weight"), ((0,), "convs.0.weight")])

@@ -87,7 +87,7 @@ def test_sub_gcns_are_slices_of_theta_of_which_sums_over_features_are_scaled(
     place = gist.theta.place.slices
     split, spec = gist.partition.split, gist.full_spec
     scaled = {*cross_tensors(gist.layout, split)}
-    scaled |= {*find_readout(gist.build, spec.widths, gist.layout, shared=gist.shared, split=split, input_axis=None)}
+    scaled |= {*find_readout(gist.build, spec.widths, gist.layout, split)}
     full, round_ = theta(gist), gist.begin_round()
     assert scaled
     for sub, blocks in zip(round_, round_.blocks, strict=True):

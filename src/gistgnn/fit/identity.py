@@ -213,7 +213,7 @@ def _fixed_values(spec: ModelSpec) -> dict[str, Any]:
         widths = spec.layout.widths([factor * (5 + axis) for axis in range(len(spec.layout.units))])
         with Stream(0, "fingerprint"):
             try:
-                model = construct(spec.build, widths, shared=spec.shared)
+                model = construct(spec.build, widths, shared=spec.layout.shared)
             except InputError:
                 continue
         tensors = dict(model.named_buffers())

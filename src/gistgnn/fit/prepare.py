@@ -279,7 +279,7 @@ def _as_the_loss_says(graph: Graph, training: Training, gist: GlobalModel) -> Gr
 def _outputs(gist: GlobalModel) -> int:
     """Return how many outputs the model has, by running a small one."""
     with Stream(0, "outputs"):  # the user's random stream does not move
-        small = small_instance(gist.build, gist.layout, gist.shared, gist.input_axis, 0)
+        small = small_instance(gist.build, gist.layout, 0)
     return small.reference.shape[1]
 
 

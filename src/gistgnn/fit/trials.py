@@ -252,7 +252,7 @@ def candidates(gist: GlobalModel) -> list[int]:
         possible = [1]  # equal parts are narrow in all hidden layers
     elif len(possible) > 1:
         try:
-            readout_of(gist.build, gist.layout, gist.widths, shared=gist.shared)
+            readout_of(gist.build, gist.layout, gist.widths)
         except InputError:  # copies of this model cannot stand side by side
             possible = [1]
     available = available_bytes(gist.device)

@@ -64,6 +64,8 @@ class Layout:
     derived: frozenset[str] = frozenset()  # buffers that forward computes from whole parameters: see `layout.derived`
     builds_on_meta: bool = True  # the model can be built on the meta device, where its tensors take no memory
     refusal: str | None = None  # why no axis can be split, where the model is trained with m = 1 alone
+    shared: bool = False  # `build` takes a single width, which all layers share
+    input_axis: int | None = None  # the axis of the input features, if they are one
 
     def features(self, widths: Sequence[int]) -> Widths:
         """Return the number of features d_l of every axis for the given widths of ``build``."""

@@ -47,14 +47,16 @@ def infer_layout(
         except NoLayoutError as error:
             if splits:
                 raise
-            return unsplit_layout(build, widths, shared=shared, refusal=str(error))
+            layout = unsplit_layout(build, widths, shared=shared, refusal=str(error))
+            return replace(layout, shared=shared, input_axis=input_axis)
 
 
 def _infer(build: Build, widths: Widths, shared: bool, input_axis: int | None, *, on_meta: bool) -> Layout:
     failure = ""
     instances: list[Instance] = []
-    for layout in candidate_layouts(build, widths, shared=shared, on_meta=on_meta):
-        instances = instances or [small_instance(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
+    for candidate in candidate_layouts(build, widths, shared=shared, on_meta=on_meta):
+        layout = replace(candidate, shared=shared, input_axis=input_axis)
+        instances = instances or [small_instance(build, layout, draw) for draw in range(DRAWS)]
         problem = next((text for instance in instances if (text := _find_error(instance, layout))), None)
         if problem is None:
             _check_effect(instances, layout)
@@ -89,7 +91,7 @@ def _permuted(
 def _find_error(instance: Instance, layout: Layout) -> str | None:
     """Return an error message if the layout is wrong for this instance, otherwise None."""
     for axis in range(len(instance.features)):
-        names, with_input = layout.carriers(axis), instance.input_axis == axis
+        names, with_input = layout.carriers(axis), layout.input_axis == axis
         if not _changes(instance, layout, axis, names, with_input):
             continue
         order = torch.arange(instance.features[axis]).roll(1)

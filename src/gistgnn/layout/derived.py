@@ -89,7 +89,6 @@ def compute_derived(
     module: nn.Module,
     layout: Layout,
     features: Widths,
-    input_axis: int | None,
     *,
     change: float = CHANGE,
     most_passes: int = MOST_PASSES,
@@ -99,7 +98,7 @@ def compute_derived(
     The buffers are replaced, not written into: they may be those of Θ itself.
 
     Args:
-        module: a model of the layout with these ``features`` of every axis; see `infer_layout` for ``input_axis``.
+        module: a model of the layout with these ``features`` of every axis.
         change: of a buffer in a pass, as a share of its norm, below which it is not computed again.
         most_passes: calls of the model, at most.
 
@@ -113,7 +112,7 @@ def compute_derived(
     failure = f"the buffer '{min(layout.derived)}' cannot be computed from the merged parameters"
     with users_code(failure, "train with m = 1, or leave out what computes it"), Stream(0, "derived buffers"):
         model = deepcopy(module, memo)
-        batch = small_batch(model.eval(), layout, features, input_axis)
+        batch = small_batch(model.eval(), layout, features)
         model.train()
         for _ in range(most_passes):
             before = {name: model.get_buffer(name).clone() for name in layout.derived}

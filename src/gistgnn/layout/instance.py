@@ -28,7 +28,6 @@ class Instance:
     module: nn.Module
     batch: Batch
     features: Widths
-    input_axis: int | None
 
     @cached_property
     def values(self) -> dict[str, Tensor]:
@@ -58,21 +57,21 @@ def same(out: Tensor, reference: Tensor) -> bool:
     return apart <= TOLERANCE * max(1.0, scale) or torch.equal(out, reference)  # infinities have no difference
 
 
-def small_instance(build: Build, layout: Layout, shared: bool, input_axis: int | None, draw: int) -> Instance:
+def small_instance(build: Build, layout: Layout, draw: int) -> Instance:
     """Build the smallest instance that ``build`` accepts, with axes of different sizes and random parameters."""
     why = ""  # as a text: an error would keep the frames of all callers, and what they hold
     for factor in (1, 2, 4, 8, 16):  # some models need widths that are divisible by 8, for example
         features = tuple(factor * (SMALLEST_AXIS + a) for a in range(len(layout.units)))
         with Stream(draw, "instance"):
             try:
-                module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
+                module = construct(build, layout.widths(features), shared=layout.shared).cpu().double().eval()
             except InputError as error:
                 why = why or str(error)
                 continue
             check_sizes(module, layout, features)
             _randomise(module, layout)
             try:
-                return Instance(module, small_batch(module, layout, features, input_axis), features, input_axis)
+                return Instance(module, small_batch(module, layout, features), features)
             except InputError as error:
                 why = why or str(error)
     raise InputError(f"the model cannot be tried at a small size: {why}")
@@ -111,7 +110,7 @@ def _randomise(module: nn.Module, layout: Layout) -> None:
                 tensor.uniform_(0.5, 1.5)  # running means and variances: positive
 
 
-def small_batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int | None) -> Batch:
+def small_batch(module: nn.Module, layout: Layout, features: Widths) -> Batch:
     """Make a small graph with as many input features as the model takes, which its parameters show."""
     first = next(tensor for tensor in named_tensors(module).values() if tensor.is_floating_point())
     ring = torch.arange(7, device=first.device)
@@ -122,7 +121,9 @@ def small_batch(module: nn.Module, layout: Layout, features: Widths, input_axis:
     fixed = [s.fixed for dims in layout.dims.values() for dim in dims for s in dim if s.axis is None and s.fixed]
     # Numbers of features to try: fixed dimensions, or equal parts of one with several copies.
     sizes = list(dict.fromkeys(size // parts for parts in (1, 2, 3, 4) for size in fixed if size % parts == 0))
-    for inputs in sizes if input_axis is None else [features[input_axis] * layout.units[input_axis]]:
+    if layout.input_axis is not None:
+        sizes = [layout.widths(features)[layout.input_axis]]
+    for inputs in sizes:
         x = torch.randn(len(ring), inputs, dtype=first.dtype, device=first.device)
         for edge_data in _edge_data(module, x, edge_index.shape[1], sizes):
             batch = Batch(x, edge_index, ring, ring, edge_data=edge_data)

@@ -46,20 +46,20 @@ def join(build: Build, models: Sequence[nn.Module], widths: int | Sequence[int] 
         check_kind("a model", member, nn.Module, "a trained model of build")
     plain = [plain_model(member) for member in members]
     tensors = [named_tensors(member) for member in plain]
-    shared, layout = _layout_of(build, tensors[0], widths)
+    layout = _layout_of(build, tensors[0], widths)
     features = [features_of(layout, own) for own in tensors]
     joined = tuple(map(sum, zip(*features, strict=True)))
     if widths is not None and check_widths(widths, None) != layout.widths(joined):
-        shown = layout.widths(joined)[0] if shared else layout.widths(joined)
+        shown = layout.widths(joined)[0] if layout.shared else layout.widths(joined)
         raise InputError(f"widths is {widths}, but the models have {shown} together: leave widths out, or give these")
-    values = side_by_side(build, layout, shared=shared, models=tensors)
-    wide = construct(build, layout.widths(joined), shared=shared)
+    values = side_by_side(build, layout, tensors)
+    wide = construct(build, layout.widths(joined), shared=layout.shared)
     like = next(tensor for tensor in tensors[0].values() if tensor.is_floating_point())
     wide = wide.to(like.device, like.dtype)
     with torch.no_grad():
         for name, target in named_tensors(wide).items():
             target.copy_(values[name])
-    compute_derived(wide, layout, joined, None)
+    compute_derived(wide, layout, joined)
     return _scaled_like(members, wide.train(members[0].training))
 
 
@@ -76,7 +76,7 @@ def widen(build: Build, model: nn.Module, widths: int | Sequence[int]) -> nn.Mod
     """
     check_kind("model", model, nn.Module, "a trained model of build")
     tensors = named_tensors(plain_model(model))
-    _, layout = _layout_of(build, tensors, widths)
+    layout = _layout_of(build, tensors, widths)
     own = layout.widths(features_of(layout, tensors))
     return join(build, [model] * copies(own, check_widths(widths, None)), widths)
 
@@ -115,15 +115,13 @@ def features_of(layout: Layout, tensors: Mapping[str, Tensor]) -> Widths:
     return features
 
 
-def side_by_side(
-    build: Build, layout: Layout, *, shared: bool, models: Sequence[Mapping[str, Tensor]]
-) -> dict[str, Tensor]:
+def side_by_side(build: Build, layout: Layout, models: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return the tensors of the wide model in which some models stand side by side, by name; see `join`."""
     features = [features_of(layout, tensors) for tensors in models]
     joined = tuple(map(sum, zip(*features, strict=True)))
     readout: Collection[str] = ()
     if len(models) > 1:
-        readout = readout_of(build, layout, layout.widths(joined), shared=shared)
+        readout = readout_of(build, layout, layout.widths(joined))
     wide = {}
     for name, dims in layout.dims.items():
         first = models[0][name].detach()
@@ -147,12 +145,12 @@ def side_by_side(
     return wide
 
 
-def readout_of(build: Build, layout: Layout, widths: Widths, *, shared: bool) -> Collection[str]:
+def readout_of(build: Build, layout: Layout, widths: Widths) -> Collection[str]:
     """Return the parameters of a wide model that are divided by the number of the models that stand side by side."""
     if layout.refusal is not None:
         raise InputError(f"the model's features cannot be told apart by its widths ({layout.refusal})")
     every_axis = range(len(layout.units))
-    (readout,) = find_readouts(build, widths, layout, shared=shared, splits=[every_axis], by_entries=True)
+    (readout,) = find_readouts(build, widths, layout, [every_axis], by_entries=True)
     return readout
 
 
@@ -188,18 +186,18 @@ def _along_axes(dims: Sequence[Dim], features: Sequence[int]) -> Tensor:
     return along
 
 
-def _layout_of(build: Build, tensors: Mapping[str, Tensor], widths: int | Sequence[int] | None) -> tuple[bool, Layout]:
-    """Return whether all layers share one width, and the layout of a model of ``build``."""
+def _layout_of(build: Build, tensors: Mapping[str, Tensor], widths: int | Sequence[int] | None) -> Layout:
+    """Return the layout of a model of ``build``."""
     if widths is not None:
         shared = not isinstance(widths, (list, tuple))
-        return shared, infer_layout(build, check_widths(widths, None), shared=shared)
+        return infer_layout(build, check_widths(widths, None), shared=shared)
     for shared, count in [(True, 1), *((False, count) for count in range(1, MOST_AXES + 1))]:
         try:
             made = named_tensors(construct(build, (8,) * count, shared=shared))
         except InputError:
             continue
         if made.keys() == tensors.keys():
-            return shared, infer_layout(build, (8,) * count, shared=shared)
+            return infer_layout(build, (8,) * count, shared=shared)
     raise InputError("no widths are found at which build makes the models: give the widths of the wide model")
 
 

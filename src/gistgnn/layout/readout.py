@@ -28,30 +28,26 @@ MOST_TRIED = 1000  # choices of tensors
 CONVERGED: Any = {"change": 1e-13, "most_passes": 2000}  # as outputs are compared to the last digits
 
 
-def find_readout(
-    build: Build, widths: Widths, layout: Layout, *, shared: bool, split: Collection[int], input_axis: int | None = None
-) -> frozenset[str]:
+def find_readout(build: Build, widths: Widths, layout: Layout, split: Collection[int]) -> frozenset[str]:
     """Return the names of the parameters that sum over an axis in `split` into something that is not split."""
-    return find_readouts(build, widths, layout, shared=shared, splits=[split], input_axis=input_axis)[0]
+    return find_readouts(build, widths, layout, [split])[0]
 
 
 def find_readouts(
     build: Build,
     widths: Widths,
     layout: Layout,
-    *,
-    shared: bool,
     splits: Sequence[Collection[int]],
-    input_axis: int | None = None,
+    *,
     by_entries: bool = False,
 ) -> list[frozenset[str]]:
     """Return what `find_readout` returns for each of several choices of split axes, with the same small models."""
     # Refused, unless `by_entries`: a weight that takes split features and others in one dimension, as the others must
     # not be divided. `by_entries` divides the entries of a tensor that lie along a split axis, and not all of it.
     with Stream(0, "readout"):  # the user's random stream does not move
-        narrow_models = [_narrow(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
+        narrow_models = [_narrow(build, layout, draw) for draw in range(DRAWS)]
         return [
-            _readout(build, widths, layout, shared, frozenset(split), narrow_models, by_entries) for split in splits
+            _readout(build, widths, layout, frozenset(split), narrow_models, by_entries=by_entries) for split in splits
         ]
 
 
@@ -59,12 +55,12 @@ def _readout(
     build: Build,
     widths: Widths,
     layout: Layout,
-    shared: bool,
     split: frozenset[int],
     narrow_models: Sequence[Instance],
+    *,
     by_entries: bool,
 ) -> frozenset[str]:
-    pairs = [_pair(build, layout, shared, split, narrow) for narrow in narrow_models]
+    pairs = [_pair(build, layout, split, narrow) for narrow in narrow_models]
     model = narrow_models[0].module
     along = {name: dims_along(layout, name, split) for name, _ in model.named_parameters()}
     candidates = [name for name in along if len(along[name]) == 1]
@@ -74,7 +70,7 @@ def _readout(
         if all(pair.is_mean(chosen, by_entries) for pair in pairs):
             return chosen
     raise InputError(
-        f"{type(model).__name__}, the model of build({widths[0] if shared else widths}), cannot be "
+        f"{type(model).__name__}, the model of build({widths[0] if layout.shared else widths}), cannot be "
         "merged as the mean of its sub-GCNs: no choice of parameters to divide by m gives m copies of a narrow model "
         "side by side the output of one; train it with sub_gcns=1"
     )
@@ -97,7 +93,7 @@ class _Pair:
     @cached_property
     def x(self) -> Tensor:
         """The full model's input features: where their axis is split, every copy has its own."""
-        return self.narrow.batch.x.repeat(1, COPIES if self.narrow.input_axis in self.split else 1)
+        return self.narrow.batch.x.repeat(1, COPIES if self.layout.input_axis in self.split else 1)
 
     @cached_property
     def copies(self) -> dict[str, Tensor]:
@@ -154,22 +150,22 @@ class _Pair:
         if not self.layout.derived:
             return first
         model = self.full.module
-        compute_derived(model, self.layout, self.full.features, self.full.input_axis, **CONVERGED)
+        compute_derived(model, self.layout, self.full.features, **CONVERGED)
         derived = {name: model.get_buffer(name) for name in self.layout.derived}
         return self.full.output(values | derived, self.x)
 
 
-def _narrow(build: Build, layout: Layout, shared: bool, input_axis: int | None, draw: int) -> Instance:
-    narrow = small_instance(build, layout, shared, input_axis, draw)
-    compute_derived(narrow.module, layout, narrow.features, input_axis, **CONVERGED)
+def _narrow(build: Build, layout: Layout, draw: int) -> Instance:
+    narrow = small_instance(build, layout, draw)
+    compute_derived(narrow.module, layout, narrow.features, **CONVERGED)
     return narrow
 
 
-def _pair(build: Build, layout: Layout, shared: bool, split: frozenset[int], narrow: Instance) -> _Pair:
+def _pair(build: Build, layout: Layout, split: frozenset[int], narrow: Instance) -> _Pair:
     features = tuple(n * COPIES if axis in split else n for axis, n in enumerate(narrow.features))
-    module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
+    module = construct(build, layout.widths(features), shared=layout.shared).cpu().double().eval()
     check_sizes(module, layout, features)
-    pair = _Pair(narrow, Instance(module, narrow.batch, features, narrow.input_axis), layout, split)
+    pair = _Pair(narrow, Instance(module, narrow.batch, features), layout, split)
     with users_code(f"the model cannot be tried at widths {layout.widths(features)}"):
         pair.full.output(pair.copies, pair.x)
     return pair

@@ -75,11 +75,10 @@ class WidthScaling:
     ) -> None:
         self.base_width = check_count("base_width", base_width)
         self._build = build
-        self._shared = not isinstance(widths, (list, tuple))
         self._widths = check_widths(widths, input_axis)
-        self._input_axis = input_axis
         if layout is None:
-            layout = infer_layout(build, self._widths, shared=self._shared, input_axis=input_axis, splits=False)
+            shared = not isinstance(widths, (list, tuple))
+            layout = infer_layout(build, self._widths, shared=shared, input_axis=input_axis, splits=False)
         self._layout = layout
         # The input features are data, and no width: their number has no base but itself.
         self._base_features = [
@@ -115,14 +114,12 @@ class WidthScaling:
 
     def _find_summed_dims(self) -> dict[str, tuple[int, ...]]:
         layout = self._layout
-        axes = [axis for axis in range(len(layout.units)) if axis != self._input_axis]
+        axes = [axis for axis in range(len(layout.units)) if axis != layout.input_axis]
         readouts = find_readouts(
             self._build,
             self._widths,
             layout,
-            shared=self._shared,
-            splits=[{axis} for axis in axes],
-            input_axis=self._input_axis,
+            [{axis} for axis in axes],
             by_entries=True,
         )
         summed_dims: dict[str, set[int]] = {}
@@ -158,7 +155,7 @@ class WidthScaling:
 
     def _hidden_dims(self, name: str) -> list[int]:
         """Return the dimensions of a tensor that lie along a hidden axis."""
-        axes = set(range(len(self._layout.units))) - {self._input_axis}
+        axes = set(range(len(self._layout.units))) - {self._layout.input_axis}
         return dims_along(self._layout, name, axes)
 
     def _growth(self, name: str, shape: Sequence[int], dims: Sequence[int]) -> float:
@@ -245,7 +242,7 @@ class WidthScaling:
     @cached_property
     def _readout_start(self) -> float:
         """What the readout begins with at the base width, as a share of its usual size."""
-        instance = small_instance(self._build, self._layout, self._shared, self._input_axis, 0)
+        instance = small_instance(self._build, self._layout, 0)
         x = instance.batch.x
         instance.module.train()  # batch norm has the running statistics of the small input otherwise
         try:
@@ -263,7 +260,7 @@ class WidthScaling:
         for draw in range(BASE_MODELS):
             try:
                 with Stream(draw, "base model"):
-                    model = construct(self._build, widths, shared=self._shared)
+                    model = construct(self._build, widths, shared=self._layout.shared)
             except InputError:  # such as a base width that no number of heads divides
                 return {}
             for name, parameter in model.named_parameters():

@@ -19,11 +19,9 @@ class Mean:
     names: Collection[str]  # the tensors that sum over split features
 
     @classmethod
-    def of(cls, spec: ModelSpec, split: Collection[int], input_axis: int | None) -> "Mean":
+    def of(cls, spec: ModelSpec, split: Collection[int]) -> "Mean":
         """Return how a model is scaled whose axes `split` are split into blocks."""
-        readout = find_readout(
-            spec.build, spec.widths, spec.layout, shared=spec.shared, split=split, input_axis=input_axis
-        )
+        readout = find_readout(spec.build, spec.widths, spec.layout, split)
         specs = spec.tensor_specs()  # a mask, a count or an index has no scale
         cross = {name for name in cross_tensors(spec.layout, split) if specs[name].dtype.is_floating_point}
         return cls({*readout, *cross})

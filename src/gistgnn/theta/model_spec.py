@@ -34,19 +34,17 @@ class ModelSpec:
     build: Build  # returns the model at given widths
     layout: Layout  # of its tensors along the hidden axes
     widths: Widths  # the full widths
-    shared: bool  # `build` takes a single width
     seed: int  # the initial parameters follow from it
     device: torch.device  # where the model trains
     initial_factors: Mapping[str, float] = field(default_factory=dict)  # of initial values in Θ, by name
     init: Mapping[str, Tensor] | None = None  # initial parameters and buffers by name, in place of those of the seed
-    input_axis: int | None = None  # the axis of the input features, if they are one
     merges: bool = False  # Θ is put together from slices, so a model's derived buffers are computed again
     width_scaling: WidthScaling | None = None  # of the initial values; None: they are as `build` makes them
 
     def from_seed(self) -> nn.Module:
         """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
         with Stream(self.seed, "parameters"):
-            model = construct(self.build, self.widths, shared=self.shared)
+            model = construct(self.build, self.widths, shared=self.layout.shared)
         return model if self.width_scaling is None else self.width_scaling.scale(model)
 
     def initial_tensors(self) -> dict[str, Tensor]:
@@ -61,15 +59,15 @@ class ModelSpec:
     def on_meta(self) -> nn.Module:
         """Build the model without values, on the meta device, where its tensors take no memory."""
         if not self.layout.builds_on_meta:
-            return construct(self.build, self.widths, shared=self.shared).to("meta")
+            return construct(self.build, self.widths, shared=self.layout.shared).to("meta")
         with torch.device("meta"):
-            return construct(self.build, self.widths, shared=self.shared)
+            return construct(self.build, self.widths, shared=self.layout.shared)
 
     def with_derived(self, model: nn.Module) -> nn.Module:
         """Return a model with Θ's parameters after computing the buffers that follow from whole parameters."""
         if self.merges:
             features = self.layout.features(self.widths)
-            compute_derived(model, self.layout, features, self.input_axis)
+            compute_derived(model, self.layout, features)
         return model
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
@@ -104,13 +102,13 @@ def _widened(given: dict[str, Tensor], own: Mapping[str, TensorSpec], spec: Mode
         tensor.dim() == len(own[name].shape) and tensor.numel() < own[name].shape.numel()
         for name, tensor in named.items()
     )
-    if not is_narrower or spec.layout.refusal is not None or spec.input_axis is not None:
+    if not is_narrower or spec.layout.refusal is not None or spec.layout.input_axis is not None:
         return given
     widths = spec.layout.widths(features_of(spec.layout, named))
     count = copies(widths, spec.widths)
     shown = " x ".join(map(str, widths)), " x ".join(map(str, spec.widths))
     log.info("init is made wider, from %s to %s: %d copies side by side", *shown, count)
-    return side_by_side(spec.build, spec.layout, shared=spec.shared, models=[named] * count)
+    return side_by_side(spec.build, spec.layout, [named] * count)
 
 
 def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:
