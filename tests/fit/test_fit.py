@@ -85,7 +85,7 @@ def test_patience() -> None:
     assert result.progress.rounds == expected * every
     assert quiet(result.history) == quiet(full.history[:expected])
     at_the_end = fit(gist, epochs=12, lr=1e-9, patience=2).progress  # no score is better than the first
-    assert (at_the_end.rounds, at_the_end.evaluations_since_best, at_the_end.stopped_early) == (3, 2, False)
+    assert (at_the_end.rounds, at_the_end.scores.evaluations_since_best, at_the_end.stopped_early) == (3, 2, False)
 
 
 class Steep(Counting):

@@ -40,7 +40,7 @@ def test_a_result_shows_itself_and_its_classes() -> None:
     assert "<b>" not in evil._repr_html_()
     unscored = replace(result, progress=replace(result.progress, best={}))
     assert "no score" in repr(unscored)
-    test, classes = GRAPH.test, result.progress.classes
+    test, classes = GRAPH.test, result.progress.scores.classes
     with torch.no_grad():
         guess = result.model.eval()(GRAPH.x, GRAPH.edge_index)[test].argmax(1)
     f1 = f1_score(GRAPH.y[test], guess, average=None, labels=range(C), zero_division=0)

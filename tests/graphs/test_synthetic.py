@@ -76,7 +76,7 @@ def test_it_is_drawn_once(small: Graph, cache_folder: Path, monkeypatch: pytest.
         patch.setattr(synthetic, "draw", None)
         assert_equal(load(SMALL), small)
     recipe = synthetic.RECIPES["synthetic:amazon2m"]
-    monkeypatch.setitem(synthetic.RECIPES, "synthetic:amazon2m", recipe.__class__(**{**vars(recipe), "noise": 0.5}))
+    monkeypatch.setitem(synthetic.RECIPES, "synthetic:amazon2m", recipe.__class__(**{**vars(recipe), "spread": 0.9}))
     assert not torch.equal(load(SMALL).x, small.x)
     assert len(list(cache_folder.iterdir())) == 1  # the older one is gone
 

@@ -199,7 +199,6 @@ class Parts(GIST):
             entry["epoch"] *= training.all_epochs / self._settings_of_a_part(training).all_epochs
         stopped = [each.stopped_by for each in own if each.stopped_by is not None]
         progress.stopped_by = stopped[0] if stopped else None
-        progress.stopped_early = progress.stopped_by is not None
         return progress
 
 

@@ -62,7 +62,7 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
         else:
             state = Checkpoints(place / CHECKPOINTS).newest_state(Saved) or Saved()
             known = {"state": "unfinished", "rounds": state.rounds, "train_seconds": state.train_seconds}
-            for best in (entry for entry in state.history if entry.round == state.best_round):
+            for best in (entry for entry in state.history if entry.round == state.scores.best_round):
                 known |= {"test": best.test, "validation": best.validation}
         listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
     return sorted(listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"]))

@@ -67,6 +67,14 @@ def fit_within(setup: Setup, train: Train) -> Result:
         return _Recipe(setup, NarrowRuns(setup, train), clock, state, fingerprint).run()
 
 
+class _CycleSeconds(msgspec.Struct):
+    """The seconds of the parts of a cycle, as the last one took them."""
+
+    step: float = 0.0  # with its share of the evaluations
+    preparing: float = 0.0  # before the first step
+    evaluating: float = 0.0  # of an evaluation
+
+
 class _Standing(msgspec.Struct):
     """Where a recipe stands: what its state holds beside the models, for each rank."""
 
@@ -75,9 +83,7 @@ class _Standing(msgspec.Struct):
     saves: int = 0  # of the state
     cycles: int = 0  # that have ended
     steps: int | None = None  # of the cycle that has begun
-    step_seconds: float = 0.0  # of a step of the last cycle, with its share of the evaluations
-    preparing: float = 0.0  # seconds before the first step of a cycle
-    evaluating: float = 0.0  # seconds of an evaluation
+    seconds: _CycleSeconds = msgspec.field(default_factory=_CycleSeconds)
     epochs: float = 0.0  # of all cycles
     best_m: int = 1  # the best model is one of so many parts
     progress: Progress = msgspec.field(default_factory=Progress)  # of all cycles
@@ -127,9 +133,9 @@ class _Recipe:
         log.info("%s", choice.reason)
         standing.choice, standing.best_m = choice, choice.sub_gcns
         self._use_batches(choice)
-        standing.step_seconds = choice.step_seconds[choice.sub_gcns]
+        standing.seconds.step = choice.step_seconds[choice.sub_gcns]
         part = self._runs.model(widths_of_part(self._gist, choice.sub_gcns), self._gist.seed)
-        standing.evaluating = self._runs.evaluation_in_steps(part) * standing.step_seconds
+        standing.seconds.evaluating = self._runs.evaluation_in_steps(part) * standing.seconds.step
         if choice.sub_gcns in trials.results:
             result = trials.results[choice.sub_gcns]
             self._record(result)
@@ -156,10 +162,10 @@ class _Recipe:
         standing = self._standing
         if standing.progress.stopped_by in ("patience", "callback"):
             return None
-        left = self._seconds_of_training - standing.preparing - standing.evaluating
+        left = self._seconds_of_training - standing.seconds.preparing - standing.seconds.evaluating
         if standing.cycles > 0 and left < WORTH_IT * self._clock.seconds:
             return None
-        step_seconds = standing.step_seconds
+        step_seconds = standing.seconds.step
         if standing.cycles == 0:  # no cycle has measured what the scores take
             step_seconds *= 1 + EVALUATIONS
         possible = max(left, 0.0) / step_seconds
@@ -178,9 +184,9 @@ class _Recipe:
         With one part, the scores of the wide model are those of the narrow one.
         """
         standing, parts = self._standing, self._ranks.count
-        left = self._clock.left - (parts * standing.evaluating if parts > 1 else 0.0)
+        left = self._clock.left - (parts * standing.seconds.evaluating if parts > 1 else 0.0)
         if standing.cycles == 0:
-            return max(left, AT_LEAST * self._clock.seconds + standing.evaluating)
+            return max(left, AT_LEAST * self._clock.seconds + standing.seconds.evaluating)
         return max(left, 1e-3)
 
     def _train_cycle(self) -> None:
@@ -192,11 +198,11 @@ class _Recipe:
         if self._interrupted:  # the checkpoint of this cycle has its time
             return
         progress = result.progress
-        standing.preparing = progress.seconds.get("prepare", 0.0)
-        standing.evaluating = result.inference_seconds or 0.0
+        standing.seconds.preparing = progress.seconds.get("prepare", 0.0)
+        standing.seconds.evaluating = result.inference_seconds or 0.0
         if progress.steps:  # the last evaluation has its time apart
-            seconds = progress.train_seconds + progress.seconds.get("evaluate", 0.0) - standing.evaluating
-            standing.step_seconds = max(seconds, 1e-9) / progress.steps
+            seconds = progress.train_seconds + progress.seconds.get("evaluate", 0.0) - standing.seconds.evaluating
+            standing.seconds.step = max(seconds, 1e-9) / progress.steps
         self._latest = values_of(result.model)
         standing.cycles += 1
         standing.steps = None
@@ -249,21 +255,22 @@ class _Recipe:
         is_better = self._setup.metric.better(own.best_score, whole.best_score) or whole.best_score is None
         if own.history and is_better:
             self._keep_best(result, standing.choice.sub_gcns, rounds_before=whole.rounds)
-        whole.last = own.last
+        whole.scores.last = own.scores.last
         whole.rounds += own.rounds
         whole.steps += own.steps
         whole.train_seconds += own.train_seconds
         whole.stopped_by = None if own.stopped_by == "max_seconds" else own.stopped_by
-        whole.stopped_early = whole.stopped_by is not None
         whole.add_seconds(own)
         if own.history:
             standing.epochs += own.history[-1]["epoch"]
 
     def _keep_best(self, result: Result, m: int, *, rounds_before: int) -> None:
         whole, own = self._standing.progress, result.progress
-        whole.best, whole.best_score = own.best, own.best_score
-        whole.best_round = rounds_before + own.best_round
-        whole.classes, whole.temperature = own.classes, own.temperature
+        whole.scores = replace(
+            own.scores,
+            best_round=rounds_before + own.best_round,
+            last=whole.last,
+        )
         self._best, self._standing.best_m = values_of(result.model), m
 
     def _result(self) -> Result:

@@ -220,8 +220,8 @@ class Notes:
 
 def note_missed_classes(progress: Progress, class_names: Sequence[str]) -> None:
     """Say which classes the best model of a run never predicts, if there are some."""
-    nodes = {number: each["nodes"] for number, each in enumerate(progress.classes)}
-    missed = [number for number in nodes if nodes[number] and not progress.classes[number]["f1"]]
+    nodes = {number: each["nodes"] for number, each in enumerate(progress.scores.classes)}
+    missed = [number for number in nodes if nodes[number] and not progress.scores.classes[number]["f1"]]
     if not missed:
         return
     share = 100 * sum(map(nodes.__getitem__, missed)) / sum(nodes.values())

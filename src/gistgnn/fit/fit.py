@@ -213,11 +213,10 @@ class Fit(Run):
         progress.stopped_by = None
         if late:
             progress.stopped_by = "max_seconds"
-        elif patience is not None and progress.evaluations_since_best >= patience and not finished:
+        elif patience is not None and progress.scores.evaluations_since_best >= patience and not finished:
             progress.stopped_by = "patience"
         elif stopped and not finished:
             progress.stopped_by = "callback"
-        progress.stopped_early = progress.stopped_by is not None
         if progress.stopped_early and not progress.history:
             self._evaluate(loss)
         self.interrupted = interrupted and not finished
@@ -284,19 +283,21 @@ class Fit(Run):
                 own(self, *given)
 
     def _evaluate(self, loss: float) -> None:
-        progress, metric, begun = self.progress, self._setup.metric, time.perf_counter()
+        progress = self.progress
+        scores = progress.scores
+        metric = self._setup.metric
+        begun = time.perf_counter()
         steps = self.schedule.steps_of(progress.rounds - 1)
         with self.seconds("evaluate"):
-            progress.last = self._scorer()
-            score = progress.last["validation"][metric.name]
-            progress.evaluations_since_best += score is not None  # no score says nothing of the model
-            better = metric.better(score, progress.best_score)
-            if better:
-                progress.best_score, progress.evaluations_since_best = score, 0
+            scores.last = self._scorer()
+            score = scores.last["validation"][metric.name]
+            is_better = scores.add(score, metric)
             # As long as there is no score, the latest model counts.
-            if better or progress.best_score is None:
-                progress.best, progress.best_round = progress.last, progress.rounds
-                progress.classes, progress.temperature = self._scorer.classes, self._scorer.temperature
+            if is_better or scores.best_score is None:
+                scores.best = scores.last
+                scores.best_round = progress.rounds
+                scores.classes = self._scorer.classes
+                scores.temperature = self._scorer.temperature
                 self.gist.theta.place.keep_best()
             entry: dict[str, Any] = {
                 "round": progress.rounds,
@@ -305,7 +306,7 @@ class Fit(Run):
                 "loss": loss,
                 "lr": steps.rate(self.training, steps.count - 1),
                 "validation": score,
-                "test": progress.last.get("test", {}).get(metric.name),
+                "test": scores.last.get("test", {}).get(metric.name),
                 "train_seconds": progress.train_seconds,
             }
             if self.training.metric is not None:
@@ -321,4 +322,4 @@ class Fit(Run):
         self.progress = progress
         progress.seconds["prepare"] = progress.seconds.get("prepare", 0.0) + prepared.seconds["prepare"]
         if progress.stopped_by == "max_seconds":  # a resumed run has more time
-            progress.stopped_early, progress.stopped_by = False, None
+            progress.stopped_by = None

@@ -116,7 +116,7 @@ class Loop:
             gist.next_round = gist.theta.place.round  # of Θ on disk, perhaps one later than in the checkpoint
             self._unscored = gist.next_round > state.first_round + state.rounds
             state.rounds = gist.next_round - state.first_round
-            state.stopped_early = False  # the patience may be longer now
+            state.stopped_by = None  # the patience may be longer now
 
     def best_model(self) -> nn.Module:
         """Return the full model of the best score, in evaluation mode; without scores, the model as it is now.
@@ -213,8 +213,8 @@ class Loop:
         score = self._gist.ranks.lead(score_of_model)
         with signals_wait():
             state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
-            state.evaluations_since_best += score is not None  # no score says nothing of the model
-            if self._metric.better(score, state.best_score):
+            if state.scores.add(score, self._metric):
                 self._theta.place.keep_best()
-                state.best_score, state.best_round, state.evaluations_since_best = score, state.rounds, 0
-            state.stopped_early = self._patience is not None and state.evaluations_since_best >= self._patience
+                state.scores.best_round = state.rounds
+            if self._patience is not None and state.scores.evaluations_since_best >= self._patience:
+                state.stopped_by = "patience"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gistgnn.accounting.costs import Operations
 from gistgnn.fit.identity import Fingerprint
 from gistgnn.fit.prepare import Setup, Variant, make_sampler
-from gistgnn.fit.result import Progress, Result
+from gistgnn.fit.result import Progress, Result, Scores
 from gistgnn.fit.saving import Saving
 from gistgnn.fit.scorer import Fixed, Running, Scorer
 from gistgnn.global_model import GlobalModel
@@ -246,15 +246,21 @@ def score_wide_model(setup: Setup, running: Running | Fixed, sampler: Sampler, p
     classes = None if setup.any_outputs else setup.graph.num_classes
     with closing(sampler.batches(0, 1)) as batches:
         scorer = Scorer(running, setup.graph, metric, prepare, next(batches), classes)
-    progress.best = progress.last = scorer()
-    progress.best_score = progress.best["validation"][metric.name]
-    progress.best_round = progress.rounds
-    progress.classes, progress.temperature = scorer.classes, scorer.temperature
-    test = progress.best.get("test", {}).get(metric.name)
+    table = scorer()
+    score = table["validation"][metric.name]
+    progress.scores = Scores(
+        best_round=progress.rounds,
+        best_score=score,
+        best=table,
+        classes=scorer.classes,
+        temperature=scorer.temperature,
+        last=table,
+    )
+    test = table.get("test", {}).get(metric.name)
     before = progress.history[-1]
     if before["round"] == progress.rounds:  # the mean of the parts' scores gives way to that of the whole
         progress.history.pop()
-    whole = {"round": progress.rounds, "validation": progress.best_score, "test": test}
+    whole = {"round": progress.rounds, "validation": score, "test": test}
     progress.history.append({**before, **whole})
     seconds = time.perf_counter() - begun
     progress.seconds["evaluate"] = progress.seconds.get("evaluate", 0.0) + seconds

@@ -16,6 +16,7 @@ from gistgnn.storage.folder_lock import FolderLock
 from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import write_tensors
 from gistgnn.storage.whole_files import replacing
+from gistgnn.training.metric import Metric
 from gistgnn.utils.machine import provenance
 
 if TYPE_CHECKING:
@@ -23,6 +24,39 @@ if TYPE_CHECKING:
 
 
 MOST_ROUNDS = 1000  # whose numbers are held
+
+
+@dataclass
+class Scores:
+    """The scores of a run so far, and its patience; `fit` and a `Loop` count them in the same way.
+
+    Attributes:
+        best_round: the round of the best model, counted from 1; -1 before the first evaluation.
+        best_score: its validation score; None as long as there is none.
+        best: all its scores, by split and name.
+        classes: the scores of its classes.
+        temperature: of its outputs; see `Result.temperature`.
+        last: all scores of the last evaluation.
+        evaluations_since_best: those that had a score, and no better one.
+    """
+
+    best_round: int = -1
+    best_score: float | None = None
+    best: ScoreTable = field(default_factory=dict)
+    classes: list[dict[str, int | float]] = field(default_factory=list)
+    temperature: float | None = None
+    last: ScoreTable = field(default_factory=dict)
+    evaluations_since_best: int = 0
+
+    def add(self, score: float | None, metric: Metric) -> bool:
+        """Count an evaluation, and return whether its score is the best so far; None says nothing of the model."""
+        is_better = metric.better(score, self.best_score)
+        if is_better:
+            self.best_score = score
+            self.evaluations_since_best = 0
+        elif score is not None:
+            self.evaluations_since_best += 1
+        return is_better
 
 
 @dataclass
@@ -35,17 +69,36 @@ class Progress:
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     per_round: list[dict[str, float]] = field(default_factory=list)  # the numbers of rounds; see `add_round`
-    best_round: int = -1
-    best_score: float | None = None
-    best: ScoreTable = field(default_factory=dict)
-    last: ScoreTable = field(default_factory=dict)
-    classes: list[dict[str, int | float]] = field(default_factory=list)  # their scores where `best` was reached
-    temperature: float | None = None  # the one where `best` was reached
-    evaluations_since_best: int = 0
-    stopped_early: bool = False  # the run ended before its last round, and is finished all the same
-    stopped_by: str | None = None  # what ended it: "patience", "max_seconds" or "callback"
+    scores: Scores = field(default_factory=Scores)
+    # What ended the run before its last round, so that it is finished: "patience", "max_seconds" or "callback".
+    stopped_by: str | None = None
     first_round: int = 0  # of a `Loop`: the rounds that its model had been through before it
     pending_loss: float | None = None  # the loss of one more round, which Θ has been through and nothing has scored yet
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether the run ended before its last round, and is finished all the same."""
+        return self.stopped_by is not None
+
+    @property
+    def best_round(self) -> int:
+        """The round of the best model, counted from 1; -1 before the first evaluation."""
+        return self.scores.best_round
+
+    @property
+    def best_score(self) -> float | None:
+        """The best validation score; None as long as there is none."""
+        return self.scores.best_score
+
+    @property
+    def best(self) -> ScoreTable:
+        """All scores of the best model, by split and name."""
+        return self.scores.best
+
+    @property
+    def last(self) -> ScoreTable:
+        """All scores of the last evaluation, by split and name."""
+        return self.scores.last
 
     def copy(self) -> "Progress":
         """Return a copy that does not change when this one goes on."""
@@ -54,6 +107,7 @@ class Progress:
             history=[*self.history],
             per_round=[*self.per_round],
             seconds={**self.seconds},
+            scores=replace(self.scores),
         )
 
     def add_round(self, entry: dict[str, float]) -> None:
@@ -147,7 +201,7 @@ class Result:
     @property
     def temperature(self) -> float:
         """T: logits / T give the probabilities. It is fitted on validation nodes (Guo et al., 2017); else it is 1."""
-        return self.progress.temperature or 1.0
+        return self.progress.scores.temperature or 1.0
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -170,7 +224,7 @@ class Result:
         progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
         apart = ("model", "progress", "interrupted", "diverged")
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
-        ended = {name: getattr(self.progress, name) for name in ("classes", "temperature")}
+        ended = {name: getattr(self.progress.scores, name) for name in ("classes", "temperature")}
         ended |= {name: getattr(self, name) for name in ("interrupted", "diverged")}
         return {
             **{name: own.pop(name) for name in ("run", "config", "graph", "standardised")},

@@ -34,6 +34,13 @@ _CHUNK, _ROWS = 4_000_000, 100_000
 _CACHED = 1024  # rows of features that stay in the processor's cache
 
 
+GROUP = 16  # neighbouring communities in a group
+INSIDE = 0.75  # share of the edges inside a community
+NEARBY = 0.15  # share of the edges inside a group; the other edges join any two nodes
+LATENT = 8  # dimensions of the latent space, where every community has a centre
+NOISE = 0.2  # standard deviation of every feature's noise
+
+
 # A fraction f of the graph has f^(2/3) as many communities, each with f^(1/3) as many nodes.
 @dataclass(frozen=True)
 class Recipe:
@@ -43,13 +50,8 @@ class Recipe:
     train: int
     val: int  # the other nodes are test nodes
     communities: int
-    group: int = 16  # neighbouring communities per group
-    inside: float = 0.75  # share of the edges inside a community
-    nearby: float = 0.15  # share of the edges inside a group; the other edges join any two nodes
-    latent: int = 8  # dimensions of the latent space, where every community has a centre
     between: float = 0.65  # share of the centres' variance between classes; the rest is inside classes
     spread: float = 0.6  # standard deviation of the nodes around their centre; the centres' is 1
-    noise: float = 0.2  # standard deviation of every feature's noise
     mislabelled: float = 0.05  # share of nodes with a random label
 
 
@@ -96,7 +98,7 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
     rng, x = generator(SEED, "synthetic features"), np.empty((info.nodes, info.features), np.float32)
     centres = draw_centres(rng, recipe, of_community, info.classes)
-    views = draw_views(rng, recipe, info.features)
+    views = draw_views(rng, info.features)
     for start in range(0, len(x), _ROWS):
         rows = slice(start, start + _ROWS)
         draw_features(rng, recipe, centres[community[rows]], views, x[rows])
@@ -117,9 +119,9 @@ def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
     weights = power_law(generator(SEED, "synthetic weights"), nodes, cap=1000.0)
     wide = cumulate(weights)
     inside = cumulate(np.minimum(weights, 8.0))  # a hub's edges leave its community, which has too few nodes for them
-    groups = np.append(bounds[:-1][:: recipe.group], nodes)
-    anywhere = Level(1 - recipe.inside - recipe.nearby, np.array([0, nodes]), wide)
-    return [Level(recipe.inside, bounds, inside), Level(recipe.nearby, groups, wide), anywhere]
+    groups = np.append(bounds[:-1][::GROUP], nodes)
+    anywhere = Level(1 - INSIDE - NEARBY, np.array([0, nodes]), wide)
+    return [Level(INSIDE, bounds, inside), Level(NEARBY, groups, wide), anywhere]
 
 
 def community_classes(communities: int, classes: int) -> Ints:
@@ -139,26 +141,26 @@ def draw_labels(rng: np.random.Generator, recipe: Recipe, labels: Ints, classes:
 
 def draw_centres(rng: np.random.Generator, recipe: Recipe, of_community: Ints, classes: int) -> Singles:
     """Draw the place of every community in the latent space: [communities, latent]."""
-    means = rng.standard_normal((classes, recipe.latent), np.float32)
-    centres = rng.standard_normal((len(of_community), recipe.latent), np.float32)
+    means = rng.standard_normal((classes, LATENT), np.float32)
+    centres = rng.standard_normal((len(of_community), LATENT), np.float32)
     centres *= np.float32((1 - recipe.between) ** 0.5)
     centres += np.float32(recipe.between**0.5) * means[of_community]
     return centres
 
 
-def draw_views(rng: np.random.Generator, recipe: Recipe, features: int) -> Singles:
+def draw_views(rng: np.random.Generator, features: int) -> Singles:
     """Draw the map of the latent space to features: [latent, F]."""
-    return rng.standard_normal((recipe.latent, features), np.float32) / np.float32(recipe.latent**0.5)
+    return rng.standard_normal((LATENT, features), np.float32) / np.float32(LATENT**0.5)
 
 
 def draw_features(rng: np.random.Generator, recipe: Recipe, centres: Singles, views: Singles, x: Singles) -> None:
     """Draw places in the latent space around ``centres``: [n, latent], and write their features to ``x``: [n, F]."""
     rng.standard_normal(out=x, dtype=np.float32)
-    latent = rng.standard_normal((len(x), recipe.latent), np.float32)
+    latent = rng.standard_normal((len(x), LATENT), np.float32)
     latent = latent * np.float32(recipe.spread) + centres
     for start in range(0, len(x), _CACHED):
         rows = x[start : start + _CACHED]
-        rows *= np.float32(recipe.noise)
+        rows *= np.float32(NOISE)
         # A product of matrices would round differently on other machines.
         for place, view in zip(latent[start : start + _CACHED].T, views, strict=True):
             rows += place[:, None] * view

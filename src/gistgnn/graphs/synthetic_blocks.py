@@ -19,7 +19,7 @@ from gistgnn.graphs.cache import cached
 from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.graph import Graph, undirected_graph
 from gistgnn.graphs.named import DatasetInfo
-from gistgnn.graphs.synthetic import SEED, Ints, Recipe, Singles
+from gistgnn.graphs.synthetic import GROUP, INSIDE, NEARBY, SEED, Ints, Recipe, Singles
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
 
@@ -57,15 +57,15 @@ class Blocks:
         sizes = f"{info.nodes} {info.edges} {info.features} {info.classes}"
         self.key = f"blocks {VERSION} {recipe} {TEST} {sizes}"
         self.bounds = synthetic.community_bounds(info, recipe)  # of the communities, by place: [communities + 1]
-        self.groups = -(-(len(self.bounds) - 1) // recipe.group)  # of communities
-        self._group_bounds = np.append(self.bounds[:-1][:: recipe.group], self.bounds[-1])
+        self.groups = -(-(len(self.bounds) - 1) // GROUP)  # of communities
+        self._group_bounds = np.append(self.bounds[:-1][::GROUP], self.bounds[-1])
         # Edges from other groups choose a community by these cumulated weights, twice around.
         sizes_of = np.diff(self.bounds)
         popularity = synthetic.power_law(generator(SEED, "block popularity"), len(sizes_of), cap=1000.0)
         self._popular = synthetic.cumulate(np.tile(sizes_of * popularity, 2))
         self._classes = synthetic.community_classes(len(sizes_of), info.classes)
         self._centres = synthetic.draw_centres(generator(SEED, "block centres"), recipe, self._classes, info.classes)
-        self._views = synthetic.draw_views(generator(SEED, "block views"), recipe, info.features)
+        self._views = synthetic.draw_views(generator(SEED, "block views"), info.features)
         # A number without a common divisor with N, near its golden section: neighbours by place are far by number.
         self._stride = round(info.nodes * 0.6180339887)
         while math.gcd(self._stride, info.nodes) > 1:
@@ -112,16 +112,16 @@ class Blocks:
 
     def _counts(self, group: int) -> tuple[int, int, int]:
         """Return how many edges a group owns inside communities, between its own, and to other groups."""
-        info, recipe = self.info, self.recipe
+        info = self.info
         begin, end = self._group_bounds[group : group + 2].tolist()
-        half, first = info.edges // 2, group * recipe.group
+        half, first = info.edges // 2, group * GROUP
         total = half * end // info.nodes - half * begin // info.nodes  # the numbers of all groups sum to the half
-        sizes = np.diff(self.bounds[first : first + recipe.group + 1])  # of its communities
+        sizes = np.diff(self.bounds[first : first + GROUP + 1])  # of its communities
         nodes = int(sizes.sum())
         pairs = int((sizes * (sizes - 1) // 2).sum())
-        inside = min(round(recipe.inside * total), int(_FULL * pairs))
+        inside = min(round(INSIDE * total), int(_FULL * pairs))
         nearby = int(_FULL * (nodes * (nodes - 1) // 2 - pairs))
-        both = min(round((recipe.inside + recipe.nearby) * total), inside + nearby)
+        both = min(round((INSIDE + NEARBY) * total), inside + nearby)
         return inside, both - inside, total - both
 
     def _within_community(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
@@ -143,7 +143,7 @@ class Blocks:
         """Return the first community of a group; group 0 comes again after the last one."""
         communities = len(self.bounds) - 1
         around, group = divmod(group, self.groups)
-        return around * communities + group * self.recipe.group
+        return around * communities + group * GROUP
 
     def _drawn(self, rng: np.random.Generator, group: int, count: int) -> Ints:
         """Draw communities of a group by size."""

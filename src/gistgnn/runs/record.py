@@ -28,12 +28,16 @@ class _Evaluated(Struct):
     test: float | None
 
 
+class _BestRound(Struct, frozen=True):
+    best_round: int = -1
+
+
 class Saved(Struct):
     """What a checkpoint says of an unfinished run."""
 
     rounds: Count | None = None
     train_seconds: Cost | None = None
-    best_round: int = -1
+    scores: _BestRound = _BestRound()
     history: list[_Evaluated] = []
 
 

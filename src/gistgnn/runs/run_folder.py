@@ -17,7 +17,7 @@ from gistgnn.errors import InputError, reason, users_code
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.identity import Fingerprint, module_facts
 from gistgnn.fit.loggers import ID
-from gistgnn.fit.result import MODEL, RESULT, Progress, Result, write_result
+from gistgnn.fit.result import MODEL, RESULT, Progress, Result, Scores, write_result
 from gistgnn.layout.axes import Build, construct
 from gistgnn.nn.scaling import scaled_model, split_scaling
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig, call_own
@@ -251,6 +251,14 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
     best = {split: record[split] for split in ("validation", "test") if record.get(split)}
     score = best.get("validation", {}).get(record.get("metric", {}).get("name")) if best else None
     known = {kind: {f.name: record[f.name] for f in fields(kind) if f.name in record} for kind in (Progress, Result)}
-    progress = Progress(**known[Progress], best=best, best_score=score)
+    scores = Scores(
+        best_round=record["best_round"],
+        best_score=score,
+        best=best,
+        classes=record.get("classes", []),
+        temperature=record.get("temperature"),
+        last=record["last"],
+    )
+    progress = Progress(**known[Progress], scores=scores)
     own = {"interrupted": False, **known[Result], "model": model, "progress": progress}
     return Result(**own)
