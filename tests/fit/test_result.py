@@ -38,7 +38,7 @@ def test_a_result_shows_itself_and_its_classes() -> None:
     assert len(result.plot().axes) == 2
     evil = trained(metric=type("E", (), {"__call__": lambda *_: 0.5, "name": "<b>"})())
     assert "<b>" not in evil._repr_html_()
-    unscored = replace(result, progress=replace(result.progress, best={}))
+    unscored = replace(result, progress=replace(result.progress, scores=replace(result.progress.scores, best={})))
     assert "no score" in repr(unscored)
     test, classes = GRAPH.test, result.progress.scores.classes
     with torch.no_grad():
