@@ -79,7 +79,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         store.graphs[base.dataset] = graph
         for run in runs:  # refuse bad settings, and runs that do not fit
             run.trainer(graph.num_features, graph.num_classes)
-            if not all(map(store.get, with_seeds([run], args.seeds))):
+            if not store.finished(with_seeds([run], args.seeds)):
                 require_room(run, sizes, here, ["memory"])
     rows, records = compare(store, runs, args.seeds, "comparing")
     for record in (record for each in records for record in each if "diverged" in record):

@@ -40,12 +40,11 @@ class Row:
     sub_gcns: int  # m, or the number of workers or members
     score: tuple[float, ...]  # in percent, at the best validation score; 0: diverged before the first score
     seconds: tuple[float, ...]  # training time, without evaluation
-    speedup: float | None  # the baseline's mean time divided by this row's; None if a run of either diverged
+    diverged: bool  # whether one of the runs diverged: its time compares with no other
     bytes: float  # what one worker sends in a run, on average
     inference_seconds: tuple[float, ...]  # of one pass over the graph; runs that measured none are left out
     peak_memory_bytes: tuple[int, ...]
     seconds_to: tuple[float | None, ...]  # training time until the score was near the baseline's last; None: never
-    speedup_to: float | None  # as `speedup`, but for `seconds_to`; None if it is None for a seed of either
     detail: str = ""  # what else tells the row from the others, such as its learning rate
 
     @property
@@ -75,6 +74,16 @@ class Row:
         """Whether the row loses more than a point of the baseline's score."""
         return baseline.mean - self.mean > names.COSTLY
 
+    def times_faster(self, baseline: "Row") -> float | None:
+        """The baseline's mean training time divided by this row's; None if a run of either diverged."""
+        if self.diverged or baseline.diverged:
+            return None
+        return _ratio(baseline.seconds, self.seconds)
+
+    def times_sooner(self, baseline: "Row") -> float | None:
+        """As `times_faster`, but until a score near the baseline's last; None if a run of either never had it."""
+        return _ratio(baseline.seconds_to, self.seconds_to)
+
 
 def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) -> list[RunConfig]:
     """Return the run of every row with seed 0: one device, the baseline, then every method with every m above 1."""
@@ -99,29 +108,34 @@ def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
 
 
 def rows_of(records: Sequence[Sequence[Record]], details: Sequence[str] = ()) -> list[Row]:
-    """Return one row for each group of records, over its seeds; the first group is the baseline."""
-    # `details` tell the groups apart.
-    every, split = zip(records, details or [""] * len(records), strict=True), names.scored_split(*chain(*records))
-    return [_row(group, records[0], split, detail) for group, detail in every]
+    """Return one row for each group of records, over its seeds; the first group is the baseline.
+
+    Args:
+        records: of each row, by seed.
+        details: what tells each row from the others, beside its method and m.
+    """
+    split = names.scored_split(*chain(*records))
+    details = details or [""] * len(records)
+    return [_row(group, records[0], split, detail) for group, detail in zip(records, details, strict=True)]
 
 
 def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail: str) -> Row:
     goals = [score_of(record, split) - BELOW for record in baseline]
-    own = goals if len(goals) == len(group) else [statistics.fmean(goals)] * len(group)  # seeds may not correspond
-    until = tuple(seconds_to(*each, split) for each in zip(group, own, strict=True))
+    if len(goals) != len(group):  # seeds may not correspond
+        goals = [statistics.fmean(goals)] * len(group)
     steps = [record["steps"] // record["traffic"]["workers"] for record in group]
-    times = [[None if "diverged" in r else r["train_seconds"] for r in each] for each in (baseline, group)]
+    sent = [names.bytes_sent(record, record["rounds"], n) for record, n in zip(group, steps, strict=True)]
+    inference = [record["inference_seconds"] for record in group]
     return Row(
         method=names.method_of(group[0]),
         sub_gcns=group[0]["config"]["sub_gcns"],
         score=tuple(score_of(record, split) for record in group),
         seconds=tuple(record["train_seconds"] for record in group),
-        speedup=_speedup(*times),
-        bytes=statistics.fmean(names.bytes_sent(r, r["rounds"], n) for r, n in zip(group, steps, strict=True)),
-        inference_seconds=tuple(r["inference_seconds"] for r in group if r["inference_seconds"] is not None),
+        diverged=any("diverged" in record for record in group),
+        bytes=statistics.fmean(sent),
+        inference_seconds=tuple(seconds for seconds in inference if seconds is not None),
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
-        seconds_to=until,
-        speedup_to=_speedup((seconds_to(*each, split) for each in zip(baseline, goals, strict=True)), until),
+        seconds_to=tuple(seconds_to(record, goal, split) for record, goal in zip(group, goals, strict=True)),
         detail=detail,
     )
 
@@ -139,17 +153,31 @@ def seconds_to(record: Record, goal: float, split: str = "test") -> float | None
 
 def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]) -> dict[str, Any]:
     """Return what comparison.json holds of any rows; `records` are those of each row by seed, the baseline first."""
-    first, split = records[0][0], names.scored_split(*chain(*records))
+    first = records[0][0]
+    split = names.scored_split(*chain(*records))
     return {
-        "title": title, "dataset": first["config"]["dataset"], "graph": first["graph"],
-        "score": names.main_score(first), "split": split, "below": BELOW, "baseline": 0,
-        "rows": [
-            {**asdict(row), "name": row.label, "mean": row.mean, "inference": row.inference}
-            | {"costly": row.costs_too_much(rows[0])}
-            for row in rows
-        ],
+        "title": title,
+        "dataset": first["config"]["dataset"],
+        "graph": first["graph"],
+        "score": names.main_score(first),
+        "split": split,
+        "below": BELOW,
+        "baseline": 0,
+        "rows": [_row_record(row, rows[0]) for row in rows],
         "curves": [_curve(row, group[0], split) for row, group in zip(rows, records, strict=True)],
-    }  # fmt: skip
+    }
+
+
+def _row_record(row: Row, baseline: Row) -> dict[str, Any]:
+    return {
+        **asdict(row),
+        "speedup": row.times_faster(baseline),
+        "speedup_to": row.times_sooner(baseline),
+        "name": row.label,
+        "mean": row.mean,
+        "inference": row.inference,
+        "costly": row.costs_too_much(baseline),
+    }
 
 
 def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
@@ -174,17 +202,19 @@ def _curve(row: Row, record: Record, split: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _speedup(baseline: Iterable[float | None], other: Iterable[float | None]) -> float | None:
-    """Return the baseline's mean time divided by the other's; None if a time is missing or 0."""
-    first, second = ([seconds or 0.0 for seconds in times] for times in (baseline, other))
+def _ratio(baseline: Sequence[float | None], other: Sequence[float | None]) -> float | None:
+    """Return the mean of the baseline's times divided by that of the others; None if a time is missing or 0."""
+    first = [seconds or 0.0 for seconds in baseline]
+    second = [seconds or 0.0 for seconds in other]
     return statistics.fmean(first) / statistics.fmean(second) if all(first) and all(second) else None
 
 
 def speedup(row: Row, baseline: Row) -> str:
     """Format a speed-up; in parentheses if it costs more than a point of the score, as in the paper's Table 2."""
-    if row.speedup is None:
+    times = row.times_faster(baseline)
+    if times is None:
         return "–"
-    return f"({row.speedup:.2f}x)" if row.costs_too_much(baseline) else f"{row.speedup:.2f}x"
+    return f"({times:.2f}x)" if row.costs_too_much(baseline) else f"{times:.2f}x"
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
