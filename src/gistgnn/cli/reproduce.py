@@ -69,8 +69,8 @@ def _run(args: argparse.Namespace) -> int:
     from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
 
     if not EXPERIMENTS[args.experiment].ranks:
-        known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
-        refuse_torchrun(f"{args.experiment} trains", f"; torchrun is for {known}")
+        on_ranks = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
+        refuse_torchrun(f"{args.experiment} trains", f"; torchrun is for {on_ranks}")
     experiment = _experiment(args)
     with join_ranks(args, experiment.device) as ranks, ExitStack() as folder:
         settings = {name: value for name, value in vars(experiment).items() if name != "device"}

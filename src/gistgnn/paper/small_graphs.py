@@ -130,7 +130,9 @@ class DepthWidth(GridFigure):
     layers: tuple[int, ...] = (2, 3, 4, 5, 7, 9)
     widths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024)
 
-    axes, line, point = ("layers", "widths"), ("layers", "{} layers"), "d = {}"
+    axes = ("layers", "widths")
+    line = ("layers", "{} layers")
+    point = "d = {}"
     chart = ("Accuracy by width", "hidden width")
     settings = "GCNs trained on one device for {epochs} epochs. Layers include the output layer."
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -150,7 +152,9 @@ class LocalIterations(GridFigure):
     local_steps: tuple[int, ...] = (1, 5, 10, 20, 35, 50, 100)  # the authors' sweep, and 100, which A.3 chooses
     sub_gcns: tuple[int, ...] = (2, 4, 8)
 
-    axes, line, point = ("sub_gcns", "local_steps"), ("m", "m = {}"), "ζ = {}"
+    axes = ("sub_gcns", "local_steps")
+    line = ("m", "m = {}")
+    point = "ζ = {}"
     chart = ("Accuracy by ζ", "ζ, local steps")
     settings = (
         "A GCN with hidden layers of 256 and 256, {epochs} epochs, split over the sub-GCNs (section 2.2). Scores are "

@@ -89,8 +89,8 @@ class UltraWide(Experiment):
 
     def plans(self, dataset: str, layers: int, store: RunStore) -> dict[Size, tuple[str, str]]:
         """Return by m and width what a run takes of the device, and why it is not trained: "" if it is."""
-        known = find(dataset)
-        sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(store.graph(dataset))
+        info = find(dataset)
+        sizes = GraphSizes.of_dataset(info) if info else GraphSizes.of_graph(store.graph(dataset))
         sizes_of_runs = itertools.product(sorted(self.sub_gcns), self.widths)
         return {(m, d): self._plan(self.config(dataset, layers, d, m), sizes, store) for m, d in sizes_of_runs}
 
@@ -98,11 +98,11 @@ class UltraWide(Experiment):
         """Return the runs that fit; each rank holds 1/W of the rows of Θ. Rank 0 plans them."""
 
         def fitting() -> list[tuple[Any, ...]]:
-            found: list[tuple[Any, ...]] = []
+            settings: list[tuple[Any, ...]] = []
             for dataset, layers in itertools.product(self.datasets, self.layers):
                 plans = self.plans(dataset, layers, store)
-                found += [(dataset, layers, width, m) for (m, width), (_, reason) in plans.items() if not reason]
-            return found
+                settings += [(dataset, layers, width, m) for (m, width), (_, reason) in plans.items() if not reason]
+            return settings
 
         runs = [self.config(*settings) for settings in ranks.lead(fitting)]
         return [replace(run, share="rows" if run.sub_gcns > 1 else "whole") for run in runs]
@@ -113,23 +113,23 @@ class UltraWide(Experiment):
         theirs = Resources.here(self.device, store.directory, self.device_memory)
         if self.scale == "full":
             theirs = replace(theirs, host=HOST_MEMORY, gpu=self.device_memory)
-        wanted, possible = (
+        on_theirs, on_ours = (
             make_plan(config, sizes, resources, [config.sub_gcns], [config.store], timed=False).options[0]
             for resources in (theirs, here)
         )
-        needed = size(wanted.peaks[theirs.device])
-        if {"cpu", theirs.device} & {*wanted.lacking}:
+        needed = size(on_theirs.peaks[theirs.device])
+        if {"cpu", theirs.device} & {*on_theirs.lacking}:
             return needed, OOM
-        if possible.lacking:
-            place = possible.lacking[0]
-            return f"{needed}; here {size(here.limits[place])} of {PLACES[place]}", NOT_RUN
+        if on_ours.lacking:
+            lacking = on_ours.lacking[0]
+            return f"{needed}; here {size(here.limits[lacking])} of {PLACES[lacking]}", NOT_RUN
         return needed, ""
 
     def _train(
         self, dataset: str, layers: int, plans: Mapping[Size, tuple[str, str]], store: RunStore
     ) -> dict[Size, TrainedRun]:
         """Train the runs that fit and that neither one device nor ranks have trained; return all by m and width."""
-        found: dict[Size, TrainedRun] = {}
+        by_size: dict[Size, TrainedRun] = {}
         for width in self.widths:
             every_m = [m for m in sorted(self.sub_gcns) if not plans[m, width][1]]
             runs = {m: self.config(dataset, layers, width, m) for m in every_m}
@@ -137,12 +137,12 @@ class UltraWide(Experiment):
             for m, run in runs.items():
                 on_ranks = records_on_ranks(store, with_seeds([run], self.seeds))
                 if on_ranks:
-                    found[m, width] = TrainedRun(run, [], on_ranks)
+                    by_size[m, width] = TrainedRun(run, [], on_ranks)
                 else:
                     alone.append(run)
             for trained in large.trained_runs(alone, self.seeds, store, self.name):
-                found[trained.config.sub_gcns, width] = trained
-        return found
+                by_size[trained.config.sub_gcns, width] = trained
+        return by_size
 
     def _chart(self, dataset: str, layers: int, trained: Mapping[Size, TrainedRun]) -> Chart:
         series = []
@@ -153,7 +153,8 @@ class UltraWide(Experiment):
         return Chart(f"F1 by width, L = {layers}, {dataset}", "d", "test F1 (%)", series, log_x=True)
 
     def _note(self) -> str:
-        room, parts = size(self.device_memory), ", ".join(f"{parts_of(name)} of {name}" for name in self.datasets)
+        room = size(self.device_memory)
+        parts = ", ".join(f"{parts_of(name)} of {name}" for name in self.datasets)
         where = f"--store {self.store}" if self.store else "with m = 1 on the device"
         paper = "" if self.scale == "full" else " The paper's numbers are for Amazon2M itself, 400 epochs, ζ = 5000."
         return (

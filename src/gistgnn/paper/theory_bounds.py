@@ -109,7 +109,7 @@ class Theory(Experiment):
         results = [result for cell, result in by_cell.items() if cell.dataset == name]
         below = [is_below(result["error"], result["printed"]) for result in results]
         judged = sum(result["proved_runs"] for result in results)
-        kept = sum(result["proved_held"] for result in results)
+        held = sum(result["proved_held"] for result in results)
         failing = ", ".join(_failing(problem)) or "none"
         return [
             [
@@ -122,7 +122,7 @@ class Theory(Experiment):
             [
                 name,
                 "runs with ρ < λ_0 whose error stays below the proved bound",
-                f"{kept} of {judged}, among {self.seeds * len(results)} runs",
+                f"{held} of {judged}, among {self.seeds * len(results)} runs",
                 "–",
                 "all",
             ],
@@ -168,8 +168,11 @@ class Theory(Experiment):
 
 def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epochs: int, seeds: int) -> Measured:
     """Train from several seeds at one width, m and ζ, and compute the bounds of every round."""
-    m, zeta, rounds = sub_gcns, local_steps, max(1, epochs // local_steps)
-    eta, lambda_0 = recommended_step(problem, m), least_eigenvalue(problem, m)
+    m = sub_gcns
+    zeta = local_steps
+    rounds = max(1, epochs // local_steps)
+    eta = recommended_step(problem, m)
+    lambda_0 = least_eigenvalue(problem, m)
     errors, drift, proved = theory.measure_convergence(problem, d_1, m, zeta, eta, rounds, seeds)
     error = errors.mean(dim=0).tolist()
     initial = theory.expected_initial_error(problem, m)

@@ -44,8 +44,11 @@ class Laws:
 
     def measurements(self) -> dict[str, list[partial[Any]]]:
         """Return what is measured, by name: functions, one for each value of what varies."""
-        problem, seeds, widths = self.problem, self.seeds, self.widths
-        eta, draws = recommended_step(problem, 2), min(25, 6 * seeds + 1)
+        problem = self.problem
+        seeds = self.seeds
+        widths = self.widths
+        eta = recommended_step(problem, 2)
+        draws = min(25, 6 * seeds + 1)
 
         def of(measure: Callable[..., Any], m: int, zeta: int, step_size: float, **more: Any) -> partial[Any]:
             settings = {"d_1": self.middle, "sub_gcns": m, "local_steps": zeta, "step_size": step_size, **more}
@@ -167,7 +170,9 @@ def _added_in_a_round(found: Mapping[str, list[Measured]]) -> Iterator[list[str]
 def _remaining(problem: Problem, rounds: int, seeds: int, from_zero: bool = False, **settings: Any) -> dict[str, float]:
     measured = theory.measure_remaining_error(problem, rounds=rounds, seeds=seeds, from_zero=from_zero, **settings)
     added = LeadingOrder.of(problem, samples=SAMPLES, **settings).after(rounds)
-    m, zeta, eta = settings["sub_gcns"], settings["local_steps"], settings["step_size"]
+    m = settings["sub_gcns"]
+    zeta = settings["local_steps"]
+    eta = settings["step_size"]
     transient = 0.0 if from_zero else theory.mean_of_second_half(theory.limit_error(problem, m, zeta, eta, rounds))
     return {"measured": measured, "leading": theory.mean_of_second_half(added), "transient": transient}
 
