@@ -33,13 +33,13 @@ WORSE = [scored(2, [0.7, 0.896], [4, 10]), scored(2, [0.7, 0.85], [5, 12])]
 def test_rows_sum_up_their_seeds() -> None:
     groups = [BASE, CLOSE, WORSE]
     rows = base, close, worse = rows_of(groups)
-    assert (base.score, base.speedup, base.seconds_to) == ((90.0, 90.0), 1.0, (30, 36))
+    assert (base.score, base.times_faster(base), base.seconds_to) == ((90.0, 90.0), 1.0, (30, 36))
     assert close.label == "local SGD, m = 4"
     assert close.seconds == close.seconds_to == (6, 8)
-    assert close.speedup == close.speedup_to == pytest.approx(33 / 7)
+    assert close.times_faster(base) == close.times_sooner(base) == pytest.approx(33 / 7)
     assert close.bytes == 600
     assert worse.seconds_to == (10, None)
-    assert worse.speedup_to is None
+    assert worse.times_sooner(base) is None
     assert worse.mean == pytest.approx(87.3)
     assert rows_of([BASE[:1], CLOSE])[1].seconds_to == (6, 8), "seeds need not correspond"
     assert [speedup(row, base) for row in rows] == ["1.00x", "4.71x", "(3.00x)"], "it costs more than a point"
@@ -60,10 +60,11 @@ def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
     lost |= {"history": [], "inference_seconds": None, "train_seconds": 0.0, "rounds": 0, "steps": 0}
     groups = [BASE[:1], [lost]]
     base, row = rows_of(groups)
-    assert (row.score, row.seconds_to, row.speedup, row.inference) == ((0.0,), (None,), None, None)
+    assert (row.score, row.seconds_to, row.times_faster(base), row.inference) == ((0.0,), (None,), None, None)
     assert speedup(row, base) == "–"
     assert comparison_table(table_record("", [base, row], groups))[1][1][3:8] == ["–"] * 5
-    assert rows_of([[lost], BASE[:1]])[1].speedup is None
+    lost_first, other = rows_of([[lost], BASE[:1]])
+    assert other.times_faster(lost_first) is None
 
 
 def test_curves_are_the_history_and_bytes_follow_from_rounds_or_steps() -> None:

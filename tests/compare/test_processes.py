@@ -36,12 +36,12 @@ def killed_with_one(config: RunConfig) -> dict[str, Any]:
     """A real run; with m = 1 it is killed."""
     if config.sub_gcns == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    return train_run(config, load("digits"), "data")[1]
+    return train_run(config, load("digits"), "data")
 
 
 def test_an_error_ends_all_and_what_was_finished_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, before = RunStore(tmp_path, "data"), set(multiprocessing.active_children())
-    monkeypatch.setattr(store, "_resume", pretended)
+    monkeypatch.setattr(store, "train", pretended)
     runs = [config(2), config(3), config(2, seed=1)]
     with pytest.raises(InputError, match="lr is -1"):
         store.run_all(runs, "runs")
@@ -51,7 +51,7 @@ def test_an_error_ends_all_and_what_was_finished_stays(tmp_path: Path, monkeypat
 
 def test_others_go_on_after_one_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, runs = RunStore(tmp_path, "data"), [config(4), config(2), config(4, seed=1), config(2, seed=1)]
-    monkeypatch.setattr(store, "_resume", pretended)
+    monkeypatch.setattr(store, "train", pretended)
     with refused("2 runs were killed: gist, m = 4, seed 0; gist, m = 4, seed 1"):
         store.run_all(runs, "runs")
     processes = {record["process"] for run in runs if (record := store.get(run))}
@@ -61,7 +61,7 @@ def test_others_go_on_after_one_that_is_killed(tmp_path: Path, monkeypatch: pyte
 def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, store = [config(1, seed=1), config(1), config(2), config(2, "ensemble")], RunStore(tmp_path, "data")
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_resume", killed_with_one)
+        patch.setattr(store, "train", killed_with_one)
         with refused("1 run was killed: gist, m = 1, seed 0", "run the same command again"):
             store.run_all(wanted[1:], "runs")
     assert [store.get(run) is not None for run in wanted] == [False, False, True, True]

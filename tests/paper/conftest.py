@@ -15,6 +15,13 @@ def forked_from_one() -> None:
     forkserver.ensure_running()
 
 
+@pytest.fixture
+def large_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are made as on a machine that has room for every run."""
+    monkeypatch.setattr("gistgnn.estimate.memory.available_bytes", lambda _: 2**45)
+    monkeypatch.setattr("gistgnn.estimate.memory.free_disk", lambda _: 2**45)
+
+
 @pytest.fixture(scope="session")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of an experiment that has run once at a tiny size, by its name."""

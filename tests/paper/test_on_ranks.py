@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gistgnn.compare.many_runs import Record, RunsOnRanks, RunStore, records_on_ranks, store_of_ranks, train_run
+from gistgnn.compare.many_runs import Record, RunStore, train_run
+from gistgnn.compare.on_ranks import records_on_ranks, store_of_ranks, train_on_ranks
 from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.paper.appendix_b import LocalSgdTable
-from gistgnn.paper.large_graphs import COLUMNS, RunGroup
+from gistgnn.paper.large_graphs import COLUMNS
 from gistgnn.paper.registry import EXPERIMENTS
-from gistgnn.paper.table2 import Amazon2M, Reddit
 from gistgnn.paper.table3 import UltraWide
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -27,15 +27,14 @@ from tests.cli.in_process import refused, run
 from tests.distributed.launch import on_ranks
 from tests.distributed.test_command import words
 from tests.helpers.commands import environment
-from tests.paper.published_rows import table2
 from tests.paper.test_reproduce import TINY, reproduce, written
 
 
 def table(out: Path) -> list[dict[str, str]]:
     """Return the rows of a table by their columns; a name that is there for the second time ends with an apostrophe."""
-    record = json.loads((out / "experiment.json").read_text())
-    columns = [name + "'" * record["columns"][:i].count(name) for i, name in enumerate(record["columns"])]
-    return [dict(zip(columns, row, strict=True)) for row in record["rows"]]
+    [first] = json.loads((out / "experiment.json").read_text())["tables"]
+    columns = [name + "'" * first["columns"][:i].count(name) for i, name in enumerate(first["columns"])]
+    return [dict(zip(columns, row, strict=True)) for row in first["rows"]]
 
 
 def test_one_page_has_times_of_one_device_and_of_a_worker(tmp_path: Path, reproduced: Callable[[str], Path]) -> None:
@@ -59,7 +58,6 @@ def test_one_page_has_times_of_one_device_and_of_a_worker(tmp_path: Path, reprod
         assert re.fullmatch(r"[\d.]+ (µs|ms|s)", row["of it exchange"])
         assert re.fullmatch(r"\(?[\d.]+x\)?", row["speed-up"])
     record = json.loads((out / "experiment.json").read_text())
-    assert any(verdict["claim"].startswith("on ranks: ") for verdict in record["verdicts"])
     assert all("1 thread of" in part for part in record["machine"].split("; each rank: "))
     assert record["command"].startswith("torchrun --nproc-per-node 2 -m gistgnn reproduce local-sgd")
     assert "The time of a worker is" in (out / "report.html").read_text()
@@ -91,13 +89,13 @@ RUNS = [tiny(1), tiny(2, "local-sgd"), tiny(2)]
 
 def alone(config: RunConfig) -> Record:
     """Return the record of a run in this process."""
-    return train_run(config, load("digits"), "data")[1]
+    return train_run(config, load("digits"), "data")
 
 
 def train(ranks: Ranks, directory: Path, *stops: bool) -> list[bool]:
     """Train the runs once for every flag, which says whether to stop after every round."""
     store = RunStore(directory, "data")
-    return [RunsOnRanks(store, ranks, partial(bool, stop)).train(RUNS, 1, "runs") for stop in stops]
+    return [train_on_ranks(store, RUNS, 1, ranks, partial(bool, stop), "runs") for stop in stops]
 
 
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
@@ -125,8 +123,8 @@ def train_wide(ranks: Ranks, wide: UltraWide, out: Path) -> bool:
 def test_widths_that_do_not_fit_on_one_device_train_on_ranks(tmp_path: Path) -> None:
     wide = UltraWide.at("small", datasets=("digits",), widths=(16,), sub_gcns=(1, 2), epochs=1, clusters=10)
     assert on_ranks(2, train_wide, wide, tmp_path) == [True, True]
-    rows = wide.run(RunStore(tmp_path / "runs", "data", trains=False)).rows
-    assert [(row[2], row[4]) for row in rows] == [("–", "–"), ("2", "2")]
+    [table] = wide.run(RunStore(tmp_path / "runs", "data", trains=False))
+    assert [(row[2], row[4]) for row in table.rows] == [("–", "–"), ("2", "2")]
     kept = (json.loads(path.read_text())["config"] for path in sorted(tmp_path.rglob("*.json")))
     assert [(one["store"], one["share"]) for one in kept] == [("memory", "whole"), ("host", "rows")]
 
@@ -142,10 +140,10 @@ def test_what_more_ranks_have_trained_with_every_seed_counts(tmp_path: Path) -> 
     found = records_on_ranks(store, seeds)
     assert found
     assert [(one["workers"]["ranks"], one["config"]["seed"]) for one in found] == [(2, 0), (2, 1)]
-    assert records_on_ranks(store, seeds, least=3) is None
-    (most,) = records_on_ranks(store, seeds[1:], least=3) or ()
+    assert records_on_ranks(store, seeds, least=3) == []
+    (most,) = records_on_ranks(store, seeds[1:], least=3)
     assert most["workers"]["ranks"] == 10
-    assert records_on_ranks(store, [RUNS[0]]) is None
+    assert records_on_ranks(store, [RUNS[0]]) == []
 
 
 def test_more_ranks_than_sub_gcns_are_refused(tmp_path: Path) -> None:
@@ -153,21 +151,4 @@ def test_more_ranks_than_sub_gcns_are_refused(tmp_path: Path) -> None:
     many.count = 16
     runs = [run for group in LocalSgdTable.at("small").groups().values() for run in group]
     with pytest.raises(InputError, match="there are 16 ranks, but m is at most 8: start as many ranks as m"):
-        RunsOnRanks(RunStore(tmp_path, "data"), many, lambda: False).train(runs, 1, "runs")
-
-
-def on_workers(rows: RunGroup) -> RunGroup:
-    """Return the group as if its rows with m > 1 had been measured on ranks and not on one device."""
-    base, *others = rows.lines
-    return RunGroup([base, *(replace(line, alone=None, worker=line.alone) for line in others)])
-
-
-def test_the_claims_hold_for_the_papers_times_as_those_of_workers() -> None:
-    for kind, dataset in ((Reddit, "reddit"), (Amazon2M, "amazon2m")):
-        experiment = kind.at("full")
-        expected = experiment.verdicts(table2(kind, dataset))
-        groups = {key: on_workers(group) for key, group in table2(kind, dataset).items()}
-        judged = experiment.judge(groups)
-        assert [verdict.claim for verdict in judged] == [f"on ranks: {verdict.claim}" for verdict in expected]
-        assert [verdict.measured for verdict in judged] == [verdict.measured for verdict in expected]
-        assert all(verdict.holds for verdict in judged)
+        train_on_ranks(RunStore(tmp_path, "data"), runs, 1, many, lambda: False, "runs")

@@ -11,11 +11,11 @@ import pytest
 
 from gistgnn.graphs.named import DATASETS
 from gistgnn.paper.experiment import Experiment
-from gistgnn.paper.large_graphs import GroupedExperiment
+from gistgnn.paper.large_graphs import ComparisonOfRuns
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import LadiesSampling
-from tests.paper.published_rows import Finished
+from tests.paper.finished_runs import Finished
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/provenance.md"
 NAMES = sorted(set(EXPERIMENTS) - {"theory"})  # appendix A has no settings of the theory's
@@ -45,11 +45,10 @@ def experiment_of(name: str) -> Experiment:
 
 def runs_of(experiment: Experiment, folder: Path) -> list[RunConfig]:
     """The runs of an experiment; of `ladies` without those on clusters, which are Table 2's."""
-    if isinstance(experiment, GroupedExperiment):
+    if isinstance(experiment, ComparisonOfRuns):
         runs = [run for runs in experiment.groups().values() for run in runs]
         return [run for run in runs if experiment.name != "ladies" or isinstance(run.sampler, LadiesSampling)]
     store = Finished(folder, "data")
-    store.rehearses = True  # whatever memory this machine has
     experiment.run(store)
     return store.asked
 
@@ -89,6 +88,7 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
+@pytest.mark.usefixtures("large_machine")
 @pytest.mark.parametrize("name", NAMES)
 def test_our_settings_are_those_of_the_code(name: str, tmp_path: Path) -> None:
     experiment = experiment_of(name)

@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -12,7 +12,7 @@ import pytest
 from gistgnn.cli.options import memory_size
 from gistgnn.cli.reproduce import OPTIONS
 from gistgnn.paper import theory_laws
-from gistgnn.paper.large_graphs import GroupedExperiment
+from gistgnn.paper.large_graphs import ComparisonOfRuns
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from tests.cli.in_process import refused, run
 
@@ -55,13 +55,32 @@ def test_it_runs_once_and_writes_its_table_record_and_report(
     capsys.readouterr()
     assert reproduce(name, out) == 0
     assert written(out) == kept
-    assert re.search(r"^(holds|does not hold|not shown): ", capsys.readouterr().out, flags=re.MULTILINE)
+    title, header, *lines = capsys.readouterr().out.splitlines()
+    assert title == EXPERIMENTS[name].help
+    assert header.startswith("data set")
+    assert sum(line.startswith("digits ") for line in lines) >= rows
     text = (out / f"{name}.md").read_text()
-    assert sum(line.startswith("| digits") for line in text.splitlines()) == rows
+    first, *others = text.split("\n\n| data set")
+    assert sum(line.startswith("| digits") for line in first.splitlines()) == rows
+    assert len(others) == (name == "theory"), "the theory has a table of laws, too"
     assert paper is None or paper in text
     record = json.loads((out / "experiment.json").read_text())
-    assert [len(row) for row in record["rows"]] == [len(record["columns"])] * rows
-    assert record["verdicts"][0]["measured"] in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    for table in record["tables"]:
+        assert {len(row) for row in table["rows"]} == {len(table["columns"])}
+        assert all(escape(row[-1]) in page for row in table["rows"])
+    assert len(record["tables"][0]["rows"]) == rows
+
+
+def test_the_models_of_the_full_scale_run_on_a_small_graph(tmp_path: Path) -> None:
+    for name, options, rows in (
+        ("reddit", ("--layers", 2, *FEW, *ONE), 8),
+        ("ultrawide", ("--layers", 2, "--widths", 512, "--sub-gcns", 8, 1, *FEW, *ONE), 2),
+    ):
+        out = tmp_path / name
+        assert run("reproduce", name, "--scale", "full", "--datasets", "digits", *options, "--out", out) == 0
+        [table] = json.loads((out / "experiment.json").read_text())["tables"]
+        assert len(table["rows"]) == rows
 
 
 def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +91,8 @@ def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("table9",), "invalid choice: 'table9'"),
         (("ultrawide", "--device-memory", "0GB"), "'0GB' is not a size such as 32GB"),
         (("ultrawide", "--device-memory", "manyGB"), "'manyGB' is not a size"),
+        (("reddit", "--datasets", "absent"), "'absent' is neither a data set nor a file"),
+        (("reddit", "--datasets", "digits", "--clusters", 2000), "clusters is 2000, expected an integer"),
         (("theory", "--device", "cpu"), "unrecognized arguments: --device"),
         (("theory", "--widths", 64, 4), "widths are 64, 4, expected at least 8"),
     ):
@@ -88,4 +109,4 @@ def test_the_registry_names_experiments_their_settings_and_which_use_ranks() -> 
         assert experiment.at("full").name == name
         settings = {field.name for field in dataclasses.fields(experiment)}
         assert {option.rstrip("+") for option in entry.options} <= settings & set(OPTIONS)
-        assert entry.ranks == (issubclass(experiment, GroupedExperiment) or name == "ultrawide")
+        assert entry.ranks == (issubclass(experiment, ComparisonOfRuns) or name == "ultrawide")

@@ -12,7 +12,7 @@ from gistgnn.paper.small_graphs import RATES, LocalIterations, validation_of
 from gistgnn.paper.table1 import CANDIDATES, SEARCH_SEEDS, Table1
 from gistgnn.runs import RunConfig
 from tests.cli.in_process import run
-from tests.paper.published_rows import Finished
+from tests.paper.finished_runs import Finished
 
 
 class Scored(Finished):
@@ -22,7 +22,7 @@ class Scored(Finished):
         super().__init__(Path(), "data")
         self.scores = scores
 
-    def record(self, config: RunConfig) -> dict[str, Any]:
+    def get(self, config: RunConfig) -> dict[str, Any]:
         validation, test = self.scores(config)
         own = {"validation": {"accuracy": validation}, "test": {"accuracy": test + 0.02 * config.seed}}
         return {"graph": {}, **own, "history": [{"test": test + best} for best in (0.0, 0.1, 0.05)]}
@@ -38,11 +38,11 @@ def test_each_cell_has_its_own_rate_and_shows_its_own_runs() -> None:
         return (0.9 if right else 0.5), run.sub_gcns / 100 + cast(int, run.training.local_steps) / 1000
 
     store = Scored(scores)
-    outcome = LocalIterations.at("small", seeds=1, local_steps=(1, 5), sub_gcns=(2, 8)).run(store)
-    assert outcome.rows == [["cora", "2", "2.10 (0.05)", "2.50 (0.05)"], ["cora", "8", "8.10 (0.1)", "8.50 (0.1)"]]
+    [table] = LocalIterations.at("small", seeds=1, local_steps=(1, 5), sub_gcns=(2, 8)).run(store)
+    assert table.rows == [["cora", "2", "2.10 (0.05)", "2.50 (0.05)"], ["cora", "8", "8.10 (0.1)", "8.50 (0.1)"]]
     assert len(store.asked) == 2 * 2 * len(RATES["small"])
     assert {(run.training.training, run.training.evaluate_every) for run in store.asked} == {("split", 1)}
-    assert [series.y for series in outcome.charts[0].series] == [pytest.approx([2.1, 2.5]), pytest.approx([8.1, 8.5])]
+    assert [series.y for series in table.charts[0].series] == [pytest.approx([2.1, 2.5]), pytest.approx([8.1, 8.5])]
     assert validation_of([{"validation": {"accuracy": 0.8}}, {"validation": None}]) == 0.4  # one diverged at once
 
 
@@ -53,7 +53,8 @@ def test_a_row_of_table1_chooses_on_seeds_of_its_own_and_says_what(scale: str, s
         return (0.9 if (run.training.lr, run.training.weight_decay) == best else 0.5), 0.5
 
     store = Scored(scores)
-    rows = Table1.at(scale, seeds=2, datasets=("cora",)).run(store).rows
+    [table] = Table1.at(scale, seeds=2, datasets=("cora",)).run(store)
+    rows = table.rows
     assert [(row[1], row[5]) for row in rows[len(TABLE1_ROWS) :]] == [(m, "whole") for m in ("baseline", *"248")]
     assert {tuple(row[-2:]) for row in rows if row[1] != "8"} == {("0.05", "0.0005")}
     assert {run.seed for run in store.asked} == {*searched, 0, 1}

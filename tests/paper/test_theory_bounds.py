@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gistgnn.compare import RunStore
-from gistgnn.paper import theory_bounds
-from gistgnn.paper.theory_bounds import Cell, Theory, train_cell
+from gistgnn.paper.theory_bounds import Cell, Theory, settings_of, train_cell
 from gistgnn.paper.theory_laws import GENTLE_STEPS, KERNEL_SPLITS, KERNEL_WIDTHS, REMAINING, SPLITS, STEPS, Laws
 from gistgnn.theory import Bound, complete, expected_initial_error, recommended_step
 from tests.cli.in_process import refused
@@ -45,7 +44,7 @@ def test_an_interruption_keeps_what_is_finished(tmp_path: Path) -> None:
 
     def measured(problem: Any, d_1: int) -> Any:
         request = partial(measure, problem, d_1)
-        return RunStore(tmp_path, "data").measured("measure", theory_bounds._settings(request), request)
+        return RunStore(tmp_path, "data").measured("measure", settings_of(request), request)
 
     p = complete(5)
     with pytest.raises(KeyboardInterrupt):
@@ -92,39 +91,56 @@ def by_law(
     return {**found, "local": [local], "lemma": [{"fall": 0.1, "allowed": 0.2}]}
 
 
-def test_the_verdicts_are_those_of_the_measurements() -> None:
-    laws = Laws("complete:5", complete(5), (100, 1000), seeds=1)
-    right = by_law(-1.0, 1.0, 1.0)
-    assert [verdict.holds for verdict in laws.verdicts(right)] == [True] * 17
+def rows_by_name(laws: Laws, found: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the cells behind what is measured: the measurement, to leading order, and what the analysis says."""
+    rows = list(laws.rows(found))
+    assert all(len(row) == 4 for row in rows)
+    by_name = {row[0]: row[1:] for row in rows}
+    assert len(by_name) == len(rows)
+    return by_name
+
+
+def test_the_rows_are_those_of_the_measurements() -> None:
+    laws = Laws(complete(5), (100, 1000), seeds=1)
+    rows = rows_by_name(laws, by_law(-1.0, 1.0, 1.0))
+    assert len(rows) == 17
+    assert rows["‖Ĝ − G^∞‖: exponent of d_1"][0] == "-0.500 for m = 1, -0.500 for m = 2, -0.500 for m = 4"
+    slopes = "-1.000 for m = 2, ζ = 1, -1.000 for m = 2, ζ = 4, -1.000 for m = 4, ζ = 1"
+    assert rows["plateau: exponent of d_1"] == [slopes, slopes, "−1"]
+    assert rows["plateau: ζ = 2, 4 (η/16)"] == ["2, 4"] * 3
+    assert rows["plateau: m = 4, 8 (η/16)"] == ["2.25, 3.06"] * 3
+    assert rows["what a round adds: exponent of ζ, 1 to 4 (η/400)"] == ["1.000", "1.000", "1"]
+    assert rows["rounds to 5%, by m (η/4 for every m)"][0] == "m = 2: 20, m = 4: 12, m = 8: 11"
     wrong = by_law(-1.3, -2.0, -1.0, leading=2.0)
-    factors = [(4096 / d_1) ** 0.2 for d_1 in KERNEL_WIDTHS]
-    for name in (f"kernel {m}" for m in KERNEL_SPLITS):
-        wrong[name] = [value * factor for value, factor in zip(right[name], factors, strict=True)]
     wrong["gentle ζ"][0]["measured"] *= 0.7
     wrong["lemma"] = [{"fall": 0.3, "allowed": 0.2}]
-    wrong |= {"rate": [[20, 120], [20, 120], [11, 120]], "rate fixed": [[42, 400], [87, 400], [None, 400]]}
-    wrong |= {"rate own": [[42, 400], [None, 400], [None, 400]], "rate d_1": [[9, 120], [9, 120]]}
+    wrong |= {"rate fixed": [[42, 400], [87, 400], [None, 400]]}
     wrong["local"] = [{"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.91}]
-    verdicts = laws.verdicts(wrong)
-    assert [verdict.holds for verdict in verdicts] == [False] * 17
-    assert "m = 2: 42, m = 4: 87, m = 8: more than 400" in next(v.measured for v in verdicts if "η/4 for" in v.claim)
-    assert "η/16 leaves 0.7 times as much" in next(v.measured for v in verdicts if "depend on η" in v.claim)
-    assert "exponent -2.000" in next(verdict.measured for verdict in verdicts if "η/400" in verdict.claim)
-    assert "-0.700 for m = 1" in verdicts[0].measured
-    assert "0.35 to 0.50 times the leading order" in verdicts[-1].measured
+    rows = rows_by_name(laws, wrong)
+    assert rows["rounds to 5%, by m (η/4 for every m)"][0] == "m = 2: 42, m = 4: 87, m = 8: more than 400"
+    eta = next(cells for name, cells in rows.items() if name.startswith("plateau: η/16"))
+    assert eta == ["0.7", "1", "1"]
+    assert rows["what a round adds: exponent of ζ, 1 to 4 (η/400)"] == ["-2.000", "-2.000", "1"]
+    lemma = next(cells for name, cells in rows.items() if "error_term_bound" in name)
+    assert lemma == ["0.3", "–", "at most 0.2"]
+    local = next(cells for name, cells in rows.items() if "local_converge" in name)
+    assert local[0] == "3 of 4 sub-GCNs meet its conditions; the slowest step contracts 0.90 times as much"
+    compared = next(cells for name, cells in rows.items() if "beside the leading order" in name)
+    assert compared[0] == "0.35 to 0.50 times the leading order"
 
 
-def test_what_cannot_be_judged_is_not() -> None:
-    one = Laws("complete:5", complete(5), (100,), seeds=1).verdicts(by_law(-1.0, 1.0, 1.0, widths=(100,)))
-    assert [verdict.holds for verdict in one].count(None) == 2  # no slope of one width
-    laws = Laws("complete:5", complete(5), (100, 1000), seeds=1)
-    early = laws.verdicts(by_law(-1.0, 1.0, 1.0, transient=0.2))
-    unjudged = [verdict.measured for verdict in early if verdict.holds is None]
-    assert unjudged == ["the initial error is not gone after 60 rounds"] * 4
+def test_what_cannot_be_measured_is_not() -> None:
+    one = rows_by_name(Laws(complete(5), (100,), seeds=1), by_law(-1.0, 1.0, 1.0, widths=(100,)))
+    assert "plateau: exponent of d_1" not in one  # no slope of one width
+    laws = Laws(complete(5), (100, 1000), seeds=1)
+    early = rows_by_name(laws, by_law(-1.0, 1.0, 1.0, transient=0.2))
+    unsettled = [cells for cells in early.values() if "not settled" in cells[0]]
+    assert [cells[:2] for cells in unsettled] == [
+        ["not settled: the initial error is not gone after 60 rounds", "–"]
+    ] * 4
     none_met = by_law(-1.0, 1.0, 1.0) | {"local": [{"trained": 4, "met": 0, "factor": 0.9, "slowest": float("nan")}]}
-    local = next(verdict for verdict in laws.verdicts(none_met) if "local_converge" in verdict.claim)
-    assert local.holds is None
-    assert "nan" not in local.measured
+    local = next(cells for name, cells in rows_by_name(laws, none_met).items() if "local_converge" in name)
+    assert local[0] == "0 of 4 sub-GCNs meet its conditions"
 
 
 def test_nothing_is_predicted_without_a_positive_kernel(
@@ -134,16 +150,11 @@ def test_nothing_is_predicted_without_a_positive_kernel(
     refused(capsys, "cora: λ_0 is 0, and nothing is predicted", "reproduce", "theory", *cora, leaves=tmp_path)
 
 
-def test_a_run_that_should_have_got_there_and_has_not_counts() -> None:
-    p, theory = complete(5), Theory.at("small", widths=(100,), sub_gcns=(2,), local_steps=(1,))
-    result = {"error": [1.0] * 60, "printed": [2.0] * 60, "proved_runs": 0, "proved_held": 0, "contraction": 0.9}
-
-    def rate(**other: Any) -> bool | None:
-        verdicts = theory._verdicts("complete:5", p, {Cell("complete:5", 100, 2, 1): result | other})
-        return next(verdict.holds for verdict in verdicts if "rate" in verdict.claim)
-
-    assert rate() is False  # 29 rounds by the theorem
-    assert rate(contraction=0.999) is None
-    assert rate(contraction=1.0) is None  # up to rounding: no number of rounds
-    assert rate(error=[1.0] * 20 + [0.01] * 40) is True
-    assert rate(error=[1.0] * 40 + [0.01] * 20) is False
+def test_the_rows_on_bounds_count_settings_and_runs() -> None:
+    p, theory = complete(5), Theory.at("small", widths=(100,), sub_gcns=(2,), local_steps=(1, 2), seeds=3)
+    below = {"error": [1.0, 0.5], "printed": [2.0, 0.5], "proved_runs": 2, "proved_held": 1}
+    above = below | {"error": [1.0, 0.6], "proved_runs": 3, "proved_held": 3}
+    cells = {Cell("complete:5", 100, 2, 1): below, Cell("complete:5", 100, 2, 2): above}
+    theorem, proved = theory.rows_on_bounds("complete:5", p, cells)
+    assert theorem[2] == "1 of 2; assumptions that fail: none"
+    assert proved[2] == "4 of 5, among 6 runs"

@@ -162,10 +162,9 @@ def test_what_was_chosen_is_shown() -> None:
         assert part in told.replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_pages_say_what_is_best_what_a_speed_up_costs_and_what_holds() -> None:
+def test_pages_say_what_is_best_what_a_speed_up_costs_and_the_papers_numbers() -> None:
     words = plain(rendered()["experiment"])
-    for verdict in ("holds GIST matches", "does not hold GIST is ahead", "not shown The gap grows"):
-        assert verdict in words
+    assert "2 80.86 ± 0.42 80.82 ± 0.38 80.10 ± 0.60 0.76" in words
     words = plain(rendered()["comparison"])
     assert "91.86 ± 0.00 % test accuracy of GIST, m = 4, the best score here, 3.4× as fast as one device" in words
     assert "The fastest that loses no more than 1 point: ensemble, m = 4, 3.4× as fast" in words

@@ -60,7 +60,7 @@ def _run(parser: options.Parser, args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-    args.seed, sub_gcns = 0, args.sub_gcns or SUB_GCNS
+    args.seed = 0
     if not args.budget:  # as many for every m
         args.epochs = EPOCHS if args.epochs is None else args.epochs
     if args.sampler == AUTO and not set(args.methods).isdisjoint(UNSPLIT):
@@ -71,15 +71,16 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     from gistgnn.estimate import Resources, require_room
     from gistgnn.utils.console import spinner
 
-    runs = runs_of(base, args.methods, sub_gcns)
+    runs = runs_of(base, args.methods, args.sub_gcns or SUB_GCNS)
     store = RunStore(args.out / "runs", args.data_root)
     with spinner(f"reading {base.dataset}", shown=True):
         here = Resources.here(base.device, args.out, args.memory)
-        sizes, graph = given.sizes_of(args), given.graph_of(args)
+        sizes = given.sizes_of(args)
+        graph = given.graph_of(args)
         store.graphs[base.dataset] = graph
         for run in runs:  # refuse bad settings, and runs that do not fit
             run.trainer(graph.num_features, graph.num_classes)
-            if not all(map(store.get, with_seeds([run], args.seeds))):
+            if not store.finished(with_seeds([run], args.seeds)):
                 require_room(run, sizes, here, ["memory"])
     rows, records = compare(store, runs, args.seeds, "comparing")
     for record in (record for each in records for record in each if "diverged" in record):

@@ -60,8 +60,6 @@ def add_parser(commands: Any) -> None:
         parser.set_defaults(experiment=name, settings=settings, resume=True)
         if entry.devices:
             options.add_shared(parser, "--device")
-        text = "do not train: try every setting with two steps, on random graphs in place of the data; nothing is kept"
-        parser.add_argument("--rehearse", action="store_true", help=text)
         options.add_shared(parser, "--out", default=Path("reproduce") / name)
         if entry.ranks:
             options.add_shared(parser, *options.RANKS)
@@ -70,16 +68,9 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
 
-    if args.rehearse:
-        refuse_torchrun("--rehearse tries every setting")
-        from gistgnn.paper.rehearsal import rehearse
-
-        with own_directory(args.out):
-            print(rehearse(_experiment(args), args.data_root, shlex.join(["gistgnn", *sys.argv[1:]])))
-        return 0
     if not EXPERIMENTS[args.experiment].ranks:
-        known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
-        refuse_torchrun(f"{args.experiment} trains", f"; torchrun is for {known}")
+        on_ranks = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
+        refuse_torchrun(f"{args.experiment} trains", f"; torchrun is for {on_ranks}")
     experiment = _experiment(args)
     with join_ranks(args, experiment.device) as ranks, ExitStack() as folder:
         settings = {name: value for name, value in vars(experiment).items() if name != "device"}
@@ -121,9 +112,8 @@ def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") ->
     program = f"torchrun --nproc-per-node {here} -m gistgnn" if ranks.several else "gistgnn"
     command = f"{program} {shlex.join(sys.argv[1:])}"
     store = RunStore(args.out / RUNS, args.data_root, trains=not ranks.several)
-    outcome = experiment.reproduce(args.out, store, command)
-    print_table(experiment.title, outcome.columns, outcome.rows, left=outcome.columns)
-    for verdict in outcome.verdicts:
-        holds = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]
-        print(f"{holds}: {verdict.claim} ({verdict.measured})")
+    tables = experiment.reproduce(args.out, store, command)
+    print(experiment.title)
+    for table in tables:
+        print_table("", table.columns, table.rows, left=table.columns)
     print(f"written: {printable(args.out / f'{experiment.name}.md')}, {printable(args.out / 'report.html')}")

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -40,12 +40,11 @@ class Row:
     sub_gcns: int  # m, or the number of workers or members
     score: tuple[float, ...]  # in percent, at the best validation score; 0: diverged before the first score
     seconds: tuple[float, ...]  # training time, without evaluation
-    speedup: float | None  # the baseline's mean time divided by this row's; None if a run of either diverged
+    diverged: bool  # whether one of the runs diverged: its time compares with no other
     bytes: float  # what one worker sends in a run, on average
     inference_seconds: tuple[float, ...]  # of one pass over the graph; runs that measured none are left out
     peak_memory_bytes: tuple[int, ...]
     seconds_to: tuple[float | None, ...]  # training time until the score was near the baseline's last; None: never
-    speedup_to: float | None  # as `speedup`, but for `seconds_to`; None if it is None for a seed of either
     detail: str = ""  # what else tells the row from the others, such as its learning rate
 
     @property
@@ -75,6 +74,16 @@ class Row:
         """Whether the row loses more than a point of the baseline's score."""
         return baseline.mean - self.mean > names.COSTLY
 
+    def times_faster(self, baseline: "Row") -> float | None:
+        """The baseline's mean training time divided by this row's; None if a run of either diverged."""
+        if self.diverged or baseline.diverged:
+            return None
+        return _ratio(baseline.seconds, self.seconds)
+
+    def times_sooner(self, baseline: "Row") -> float | None:
+        """As `times_faster`, but until a score near the baseline's last; None if a run of either never had it."""
+        return _ratio(baseline.seconds_to, self.seconds_to)
+
 
 def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) -> list[RunConfig]:
     """Return the run of every row with seed 0: one device, the baseline, then every method with every m above 1."""
@@ -99,29 +108,34 @@ def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
 
 
 def rows_of(records: Sequence[Sequence[Record]], details: Sequence[str] = ()) -> list[Row]:
-    """Return one row for each group of records, over its seeds; the first group is the baseline."""
-    # `details` tell the groups apart.
-    every, split = zip(records, details or [""] * len(records), strict=True), names.scored_split(*chain(*records))
-    return [_row(group, records[0], split, detail) for group, detail in every]
+    """Return one row for each group of records, over its seeds; the first group is the baseline.
+
+    Args:
+        records: of each row, by seed.
+        details: what tells each row from the others, beside its method and m.
+    """
+    split = names.scored_split(*chain(*records))
+    details = details or [""] * len(records)
+    return [_row(group, records[0], split, detail) for group, detail in zip(records, details, strict=True)]
 
 
 def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail: str) -> Row:
     goals = [score_of(record, split) - BELOW for record in baseline]
-    own = goals if len(goals) == len(group) else [statistics.fmean(goals)] * len(group)  # seeds may not correspond
-    until = tuple(seconds_to(*each, split) for each in zip(group, own, strict=True))
+    if len(goals) != len(group):  # seeds may not correspond
+        goals = [statistics.fmean(goals)] * len(group)
     steps = [record["steps"] // record["traffic"]["workers"] for record in group]
-    times = [[None if "diverged" in r else r["train_seconds"] for r in each] for each in (baseline, group)]
+    sent = [names.bytes_sent(record, record["rounds"], n) for record, n in zip(group, steps, strict=True)]
+    inference = [record["inference_seconds"] for record in group]
     return Row(
         method=names.method_of(group[0]),
         sub_gcns=group[0]["config"]["sub_gcns"],
         score=tuple(score_of(record, split) for record in group),
         seconds=tuple(record["train_seconds"] for record in group),
-        speedup=_speedup(*times),
-        bytes=statistics.fmean(names.bytes_sent(r, r["rounds"], n) for r, n in zip(group, steps, strict=True)),
-        inference_seconds=tuple(r["inference_seconds"] for r in group if r["inference_seconds"] is not None),
+        diverged=any("diverged" in record for record in group),
+        bytes=statistics.fmean(sent),
+        inference_seconds=tuple(seconds for seconds in inference if seconds is not None),
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
-        seconds_to=until,
-        speedup_to=_speedup((seconds_to(*each, split) for each in zip(baseline, goals, strict=True)), until),
+        seconds_to=tuple(seconds_to(record, goal, split) for record, goal in zip(group, goals, strict=True)),
         detail=detail,
     )
 
@@ -139,17 +153,31 @@ def seconds_to(record: Record, goal: float, split: str = "test") -> float | None
 
 def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]) -> dict[str, Any]:
     """Return what comparison.json holds of any rows; `records` are those of each row by seed, the baseline first."""
-    first, split = records[0][0], names.scored_split(*chain(*records))
+    first = records[0][0]
+    split = names.scored_split(*chain(*records))
     return {
-        "title": title, "dataset": first["config"]["dataset"], "graph": first["graph"],
-        "score": names.main_score(first), "split": split, "below": BELOW, "baseline": 0,
-        "rows": [
-            {**asdict(row), "name": row.label, "mean": row.mean, "inference": row.inference}
-            | {"costly": row.costs_too_much(rows[0])}
-            for row in rows
-        ],
+        "title": title,
+        "dataset": first["config"]["dataset"],
+        "graph": first["graph"],
+        "score": names.main_score(first),
+        "split": split,
+        "below": BELOW,
+        "baseline": 0,
+        "rows": [_row_record(row, rows[0]) for row in rows],
         "curves": [_curve(row, group[0], split) for row, group in zip(rows, records, strict=True)],
-    }  # fmt: skip
+    }
+
+
+def _row_record(row: Row, baseline: Row) -> dict[str, Any]:
+    return {
+        **asdict(row),
+        "speedup": row.times_faster(baseline),
+        "speedup_to": row.times_sooner(baseline),
+        "name": row.label,
+        "mean": row.mean,
+        "inference": row.inference,
+        "costly": row.costs_too_much(baseline),
+    }
 
 
 def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
@@ -161,30 +189,39 @@ def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
         steps = "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
     else:
         steps = "Epochs are split over sub-GCNs, workers and members: all rows take the same number of steps in total."
-    own = {"machine": origin["machine"], "command": origin["command"], "provenance": origin}
-    return {**own, "notes": [steps, *NOTES], "config": {**base.as_dict(), "seeds": seeds}}
+    return {
+        "machine": origin["machine"],
+        "command": origin["command"],
+        "provenance": origin,
+        "notes": [steps, *NOTES],
+        "config": {**base.as_dict(), "seeds": seeds},
+    }
 
 
 def _curve(row: Row, record: Record, split: str) -> dict[str, Any]:
     """Return the score of a row's first run against epochs and seconds."""
     history = record["history"]
     return {
-        "label": row.label, "score": [None if entry[split] is None else 100 * entry[split] for entry in history],
-        "epoch": [entry["epoch"] for entry in history], "seconds": [entry["train_seconds"] for entry in history],
-    }  # fmt: skip
+        "label": row.label,
+        "score": [None if entry[split] is None else 100 * entry[split] for entry in history],
+        "epoch": [entry["epoch"] for entry in history],
+        "seconds": [entry["train_seconds"] for entry in history],
+    }
 
 
-def _speedup(baseline: Iterable[float | None], other: Iterable[float | None]) -> float | None:
-    """Return the baseline's mean time divided by the other's; None if a time is missing or 0."""
-    first, second = ([seconds or 0.0 for seconds in times] for times in (baseline, other))
+def _ratio(baseline: Sequence[float | None], other: Sequence[float | None]) -> float | None:
+    """Return the mean of the baseline's times divided by that of the others; None if a time is missing or 0."""
+    first = [seconds or 0.0 for seconds in baseline]
+    second = [seconds or 0.0 for seconds in other]
     return statistics.fmean(first) / statistics.fmean(second) if all(first) and all(second) else None
 
 
 def speedup(row: Row, baseline: Row) -> str:
     """Format a speed-up; in parentheses if it costs more than a point of the score, as in the paper's Table 2."""
-    if row.speedup is None:
+    times = row.times_faster(baseline)
+    if times is None:
         return "–"
-    return f"({row.speedup:.2f}x)" if row.costs_too_much(baseline) else f"{row.speedup:.2f}x"
+    return f"({times:.2f}x)" if row.costs_too_much(baseline) else f"{times:.2f}x"
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
@@ -194,66 +231,101 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str
 
 
 def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
-    """Compare runs on one graph; return rows of runs that differ in the seed alone, and comparison.json's content."""
-    # The baseline is ordinary training of the full model if one of the runs is that, else the first run.
-    records, groups = {folder: read_record(folder) for folder in folders}, dict[str, list[Record]]()
-    for folder, record in records.items():
-        if not names.is_share(record, score := names.main_score(record)):
-            raise InputError(f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn list")
-        if any(record[split] and record[split][score] is None for split in ("test", "validation")):
-            raise InputError(f"{folder} has no {score} of its nodes: leave it out")
-        groups.setdefault(json.dumps(_settings(record), sort_keys=True), []).append(record)
-    if len(groups) < 2:
-        raise InputError(f"there is nothing to compare in {folders[0]}: give the folders of two different runs or more")
+    """Compare finished runs on one graph.
+
+    Args:
+        folders: of the runs. Runs that differ in the seed alone share a row. The baseline is ordinary training of the
+            full model if one of the runs is that, else the first run.
+
+    Returns:
+        The rows, the baseline first, and what comparison.json holds.
+
+    Raises:
+        InputError: a folder has no run that can be compared, all have the same settings, or their graphs differ.
+    """
+    records = {folder: read_record(folder) for folder in folders}
+    groups = _by_settings(records)
     first = records[folders[0]]["graph"]
     for folder, record in records.items():
         graph = record["graph"]
         if any(graph[key] != first[key] for key in ("name", "nodes", "edges", "classes")):
             graphs = f"{folders[0]} is of the graph {first['name']}, {folder} of {graph['name']}"
             raise InputError(f"{graphs}: compare runs on one graph")
-    kinds = {key: (names.method_of(group[0]), group[0]["config"]["sub_gcns"]) for key, group in groups.items()}
-    ordered = [groups[key] for key in sorted(groups, key=lambda key: kinds[key] != ("gist", 1))]
+
+    def is_baseline(group: Sequence[Record]) -> bool:
+        return (names.method_of(group[0]), group[0]["config"]["sub_gcns"]) == ("gist", 1)
+
+    ordered = sorted(groups, key=is_baseline, reverse=True)
     rows = rows_of(ordered, _details([_settings(group[0]) for group in ordered]))
     origins = [(record.get("provenance") or {}).get("machine") for record in records.values()]
-    machines, notes = list(dict.fromkeys(machine or "a machine that is not recorded" for machine in origins)), []
-    for folder, record in records.items():
-        if record.get("interrupted"):
-            notes.append(f"{folder} was interrupted: its scores and times are those so far.")
-        if "diverged" in record:
-            notes.append(f"{folder} diverged: {record['diverged']}.")
-    prints = {folder: record.get("fingerprint", {}).get("graph") for folder, record in records.items()}
-    for folder, graph in prints.items():
-        one = prints[folders[0]]
-        if one and graph and (differing := [name for name in one | graph if one.get(name) != graph.get(name)]):
-            notes.append(f"{folders[0]} and {folder} are of different data: {', '.join(differing)}.")
+    machines = list(dict.fromkeys(machine or "a machine that is not recorded" for machine in origins))
+    notes = _notes_on(records)
     if len(machines) > 1:
         notes.append("The runs were made on different machines: their times cannot be compared.")
-    own = {
+    return rows, {
+        **table_record(f"{len(records)} runs on {first['name']}", rows, ordered),
         "machine": "; ".join(machines),
         "provenance": provenance("cpu"),
         "notes": [*notes, TIMES],
         "config": {str(folder): record["config"] for folder, record in records.items()},
     }
-    title = f"{len(records)} runs on {first['name']}"
-    return rows, {**table_record(title, rows, ordered), **own}
+
+
+def _by_settings(records: Mapping[Path, Record]) -> list[list[Record]]:
+    """Group runs that differ in the seed alone, in their order; refuse runs whose scores cannot be compared."""
+    groups = dict[str, list[Record]]()
+    for folder, record in records.items():
+        score = names.main_score(record)
+        if not names.is_share(record, score):
+            raise InputError(f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn list")
+        if any(record[split] and record[split][score] is None for split in ("test", "validation")):
+            raise InputError(f"{folder} has no {score} of its nodes: leave it out")
+        groups.setdefault(json.dumps(_settings(record), sort_keys=True), []).append(record)
+    if len(groups) < 2:
+        folder = next(iter(records))
+        raise InputError(f"there is nothing to compare in {folder}: give the folders of two different runs or more")
+    return list(groups.values())
+
+
+def _notes_on(records: Mapping[Path, Record]) -> list[str]:
+    """Return what a reader has to know of some runs: those that did not end as they should, and other data."""
+    notes = []
+    for folder, record in records.items():
+        if record.get("interrupted"):
+            notes.append(f"{folder} was interrupted: its scores and times are those so far.")
+        if "diverged" in record:
+            notes.append(f"{folder} diverged: {record['diverged']}.")
+    digests = {folder: record.get("fingerprint", {}).get("graph") for folder, record in records.items()}
+    first, *others = digests
+    for folder in others:
+        if not digests[first] or not digests[folder]:
+            continue
+        parts = digests[first] | digests[folder]
+        differing = [part for part in parts if digests[first].get(part) != digests[folder].get(part)]
+        if differing:
+            notes.append(f"{first} and {folder} are of different data: {', '.join(differing)}.")
+    return notes
 
 
 def _settings(record: Record) -> dict[str, Any]:
     """Return the settings of a run that decide its result, but for the seed, without the levels of config."""
     config = record["config"]
-    model = {key: value for key, value in config["model"].items() if key not in ("name", "hidden")}
     sampler = config.get("sampler") or {"name": "full"}
-    text = " ".join(map(str, sampler.values())) if isinstance(sampler, dict) else sampler
-    own = {key: value for key, value in config.items() if key not in (*_NOT_NAMED, "model", "training", "sampler")}
     training = {key: value for key, value in config["training"].items() if key != "epochs" or value}  # 0: by a budget
-    return {"model": names.model_title(config), **model, **training, "sampler": text, **own}
+    return {
+        "model": names.model_title(config),
+        **{key: value for key, value in config["model"].items() if key not in ("name", "hidden")},
+        **training,
+        "sampler": " ".join(map(str, sampler.values())) if isinstance(sampler, dict) else sampler,
+        **{key: value for key, value in config.items() if key not in (*_NOT_NAMED, "model", "training", "sampler")},
+    }
 
 
 def _details(settings: Sequence[dict[str, Any]]) -> list[str]:
     """Return for every row the settings, beside method and m, that differ between the rows."""
-    every = dict.fromkeys(name for each in settings for name in each if name not in ("method", "sub_gcns"))
-    differing = [name for name in every if len({json.dumps(each.get(name)) for each in settings}) > 1]
-    return [", ".join(_setting(name, each[name]) for name in differing if name in each) for each in settings]
+    setting_names = dict.fromkeys(name for of_row in settings for name in of_row if name not in ("method", "sub_gcns"))
+    differing = [name for name in setting_names if len({json.dumps(of_row.get(name)) for of_row in settings}) > 1]
+    return [", ".join(_setting(name, of_row[name]) for name in differing if name in of_row) for of_row in settings]
 
 
 def _setting(name: str, value: Any) -> str:

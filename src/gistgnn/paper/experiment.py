@@ -1,66 +1,32 @@
-"""What the paper's experiments share: settings for two scales, the outcome, and the files that they write."""
+"""What the paper's experiments share: settings for two scales, the tables that they return, and what they write."""
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
-from gistgnn.compare import Record, Row, RunsOnRanks, RunStore, as_markdown
+from gistgnn.compare import Record, RunStore, as_markdown, train_on_ranks
 from gistgnn.distributed import World
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.report import REPORT, Chart, Series, experiment_page, write_report
 from gistgnn.runs import RunConfig
 from gistgnn.utils import describe_machine
 
-RECORD, RUNS = "experiment.json", "runs"
+RECORD = "experiment.json"
+RUNS = "runs"
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether a claim of the paper holds in these runs (None: they do not tell), and the numbers that show it."""
-
-    claim: str
-    holds: bool | None
-    measured: str
-
-
-class Claim(NamedTuple):
-    """What the paper says of some runs, whether it holds in ours, and the numbers that show it; see `judge`."""
-
-    text: str
-    holds: bool | None
-    numbers: str
-    timed: Iterable[Row] = ()  # whose times the claim compares
-
-
-def judge(where: str, claims: Iterable[Claim]) -> list[Verdict]:
-    """Return verdicts on claims about `where`; none on times where training diverged."""
-    verdicts = []
-    for text, holds, numbers, timed in claims:
-        if any(row.speedup is None for row in timed):
-            holds, numbers = None, f"training diverged: {numbers}"
-        verdicts.append(Verdict(f"{where}: {text}", holds, numbers))
-    return verdicts
-
-
-def scores_of(label: str, record: Record, against: str, *, dashed: bool = False) -> Series:
-    """Return a run's test scores, in percent, against another number of its history, such as "epoch"."""
-    x = [entry[against] for entry in record["history"]]
-    return Series(label, x, [100 * entry["test"] for entry in record["history"]], dashed=dashed)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of an experiment. `machine` is where the runs trained; None: here."""
+class Table:
+    """Our numbers beside the paper's."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str
-    verdicts: Sequence[Verdict] = ()
+    note: str  # paragraphs, with an empty line between them
     charts: Sequence[Chart] = ()
-    machine: str | None = None
+    machine: str = ""  # where the runs trained; empty: here
 
 
 @dataclass(frozen=True)
@@ -91,7 +57,7 @@ class Experiment(ABC):
         return cls(scale=scale, device=device, **{**cls.defaults[scale], **chosen})
 
     @abstractmethod
-    def run(self, store: RunStore) -> Outcome:
+    def run(self, store: RunStore) -> list[Table]:
         """Train the missing runs; return what all runs show."""
 
     def runs_on_ranks(self, ranks: World, store: RunStore) -> list[RunConfig]:
@@ -101,17 +67,30 @@ class Experiment(ABC):
     def train_on_ranks(self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]) -> bool:
         """Train what is missing of baselines and runs on ranks; all ranks call this. False if `stop` ended it."""
         store = RunStore(out / RUNS, data_root)
-        return RunsOnRanks(store, ranks, stop).train(self.runs_on_ranks(ranks, store), self.seeds, self.name)
+        return train_on_ranks(store, self.runs_on_ranks(ranks, store), self.seeds, ranks, stop, self.name)
 
-    def reproduce(self, out: Path, store: RunStore, command: str) -> Outcome:
-        """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory."""
-        outcome = self.run(store)
-        machine = outcome.machine or describe_machine(self.device)
-        about = {"name": self.name, "title": self.title, "scale": self.scale, "machine": machine, "command": command}
-        config = {setting.name: getattr(self, setting.name) for setting in fields(self)}
-        record = json.dumps({**asdict(outcome), **about, "config": config}, indent=1, default=list)
-        table = as_markdown(outcome.columns, outcome.rows, f"{outcome.note} Measured on {machine}.")
-        for name, text in ((f"{self.name}.md", table), (RECORD, record)):
-            write_report(out / name, text)
-        write_report(out / REPORT, experiment_page(json.loads(record)))
-        return outcome
+    def reproduce(self, out: Path, store: RunStore, command: str) -> list[Table]:
+        """Run the experiment; write its tables (Markdown), its record (JSON) and its report into a directory."""
+        tables = self.run(store)
+        machine = tables[0].machine or describe_machine(self.device)
+        record = {
+            "name": self.name,
+            "title": self.title,
+            "scale": self.scale,
+            "machine": machine,
+            "command": command,
+            "tables": [asdict(table) for table in tables],
+            "config": {setting.name: getattr(self, setting.name) for setting in fields(self)},
+        }
+        text = json.dumps(record, indent=1, default=list)
+        markdown = [as_markdown(table.columns, table.rows, table.note) for table in tables]
+        write_report(out / f"{self.name}.md", "\n".join([*markdown, f"Measured on {machine}.\n"]))
+        write_report(out / RECORD, text)
+        write_report(out / REPORT, experiment_page(json.loads(text)))
+        return tables
+
+
+def scores_of(label: str, record: Record, against: str, *, dashed: bool = False) -> Series:
+    """Return a run's test scores, in percent, against another number of its history, such as "epoch"."""
+    x = [entry[against] for entry in record["history"]]
+    return Series(label, x, [100 * entry["test"] for entry in record["history"]], dashed=dashed)

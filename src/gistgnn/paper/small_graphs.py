@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from gistgnn import Training
 from gistgnn.compare import Record, RunStore, by_seeds, score_of
-from gistgnn.paper.experiment import Claim, Experiment, Outcome, Verdict, judge
+from gistgnn.paper.experiment import Experiment, Table
 from gistgnn.report import Chart, Series
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.utils import mean_sd, plural
@@ -22,29 +22,30 @@ WEIGHT_DECAY = 5e-4  # of the authors' sweeps
 RATES = {"small": (0.01, 0.05, 0.1), "full": (0.005, 0.01, 0.05, 0.1)}  # "full": the authors' sweeps
 DATASETS = ("cora", "citeseer", "pubmed", "ogbn-arxiv")
 STEPS_BETWEEN_SCORES = 20  # of Figure 4
-ROBUST = 3.0  # points between the best and the worst ζ
 
 Key = TypeVar("Key", bound=Hashable)
 Candidate = TypeVar("Candidate")
-Cell = tuple[str, int, int]  # a data set, a line and a point
-Means = Mapping[Cell, float]  # scores in percent
 
 
-def small_run(
-    experiment: Experiment,
-    dataset: str,
-    hidden: tuple[int, ...],
-    sub_gcns: int,
-    local_steps: int,
-    lr: float,
-    weight_decay: float = WEIGHT_DECAY,
-) -> RunConfig:
-    """Return a run on a small graph, scored after every round; its epochs are split over the sub-GCNs (section 2.2)."""
-    epochs, model = experiment.epochs, ModelConfig("gcn", hidden, dropout=DROPOUT)
-    rates: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "schedule": "step", "optimizer_state": "reset"}
-    settings = Training(epochs, local_steps, training="split", evaluate_every=1, **rates)
+def small_training(epochs: int, local_steps: int, lr: float, weight_decay: float = WEIGHT_DECAY) -> Training:
+    """Return how models on small graphs are trained: scored after every round, the epochs split (section 2.2)."""
+    return Training(
+        epochs,
+        local_steps,
+        training="split",
+        evaluate_every=1,
+        lr=lr,
+        weight_decay=weight_decay,
+        schedule="step",
+        optimizer_state="reset",
+    )
+
+
+def small_run(dataset: str, hidden: tuple[int, ...], sub_gcns: int, training: Training, device: str) -> RunConfig:
+    """Return a run of a GCN on a small graph."""
+    model = ModelConfig("gcn", hidden, dropout=DROPOUT)
     plain: dict[str, Any] = {"standardise": False, "width_scaling": "none"}
-    return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings, **plain)
+    return RunConfig(dataset, model, sub_gcns, device=device, training=training, **plain)
 
 
 def train_all(
@@ -75,7 +76,6 @@ def listed(values: Iterable[float]) -> str:
     return "{" + ", ".join(f"{value:g}" for value in sorted(set(values))) + "}"
 
 
-@dataclass(frozen=True)
 class GridFigure(Experiment):
     """A figure of scores over one setting, a line for every value of another; every rate of `RATES` is tried."""
 
@@ -89,35 +89,37 @@ class GridFigure(Experiment):
     def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
         """Return the run of a cell with one learning rate."""
 
-    @abstractmethod
-    def verdicts(self, dataset: str, means: Means) -> list[Verdict]:
-        """Judge the paper's claims for one data set."""
-
-    def run(self, store: RunStore) -> Outcome:
-        lines, points = (getattr(self, axis) for axis in self.axes)
-        cells, rates = list(product(self.datasets, lines, points)), RATES[self.scale]
+    def run(self, store: RunStore) -> list[Table]:
+        lines = getattr(self, self.axes[0])
+        points = getattr(self, self.axes[1])
+        cells = list(product(self.datasets, lines, points))
+        rates = RATES[self.scale]
         runs = {(cell, lr): self.config(*cell, lr) for cell in cells for lr in rates}
         trained = train_all(store, runs, range(self.seeds), self.name)
         best = {cell: lr for cell, (lr, *_) in ranked(trained).items()}
-        scores = {cell: list(map(score_of, trained[cell, best[cell]])) for cell in cells}
-        means = {cell: statistics.fmean(values) for cell, values in scores.items()}
-        shown = {cell: f"{mean_sd(scores[cell])} ({best[cell]:g})" for cell in cells}
-        rows, charts = [], []
+        scores = {cell: [score_of(record) for record in trained[cell, best[cell]]] for cell in cells}
+        rows = []
+        charts = []
+        title, xlabel = self.chart
         for dataset in self.datasets:
-            rows += [[dataset, str(line), *(shown[dataset, line, point] for point in points)] for line in lines]
-            series = [Series(self.line[1].format(x), points, [means[dataset, x, at] for at in points]) for x in lines]
-            title, xlabel = self.chart
+            series = []
+            for line in lines:
+                of_line = [(dataset, line, point) for point in points]
+                shown = [f"{mean_sd(scores[cell])} ({best[cell]:g})" for cell in of_line]
+                rows.append([dataset, str(line), *shown])
+                means = [statistics.fmean(scores[cell]) for cell in of_line]
+                series.append(Series(self.line[1].format(line), points, means))
             charts.append(Chart(f"{title}, {dataset}", xlabel, "test accuracy (%)", series, log_x=True))
-        return Outcome(
-            ["data set", self.line[0], *map(self.point.format, points)],
-            rows,
+        columns = ["data set", self.line[0], *map(self.point.format, points)]
+        return [Table(columns, rows, self._note(), charts)]
+
+    def _note(self) -> str:
+        return (
             "Test accuracy in percent at the best validation score, mean ± standard deviation over "
             f"{plural(self.seeds, 'seed')}. {self.settings.format(epochs=self.epochs)} Each cell chooses its learning "
-            f"rate, in brackets, from {listed(rates)} by the mean validation accuracy of these seeds. Adam with weight "
-            f"decay {WEIGHT_DECAY:g}, a step schedule, dropout {DROPOUT:g}. The paper shows curves; its "
-            "text gives neither learning rates nor dropout.",
-            [verdict for dataset in self.datasets for verdict in self.verdicts(dataset, means)],
-            charts,
+            f"rate, in brackets, from {listed(RATES[self.scale])} by the mean validation accuracy of these seeds. Adam "
+            f"with weight decay {WEIGHT_DECAY:g}, a step schedule, dropout {DROPOUT:g}. The paper shows curves; its "
+            "text gives neither learning rates nor dropout."
         )
 
 
@@ -128,7 +130,9 @@ class DepthWidth(GridFigure):
     layers: tuple[int, ...] = (2, 3, 4, 5, 7, 9)
     widths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024)
 
-    axes, line, point = ("layers", "widths"), ("layers", "{} layers"), "d = {}"
+    axes = ("layers", "widths")
+    line = ("layers", "{} layers")
+    point = "d = {}"
     chart = ("Accuracy by width", "hidden width")
     settings = "GCNs trained on one device for {epochs} epochs. Layers include the output layer."
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -137,23 +141,8 @@ class DepthWidth(GridFigure):
     }
 
     def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
-        return small_run(self, dataset, (point,) * (line - 1), 1, STEPS_BETWEEN_SCORES, lr)
-
-    def verdicts(self, dataset: str, means: Means) -> list[Verdict]:
-        ends = min(self.widths), max(self.widths)
-        narrow, wide = (statistics.fmean(means[dataset, L, d] for L in self.layers) for d in ends)
-        best = {L: max(means[dataset, L, d] for d in self.widths) for L in self.layers}
-        fewest, several = min(best), len(best) > 1
-        widths = f"mean over depths: d = {ends[0]} {narrow:.2f}, d = {ends[1]} {wide:.2f}"
-        depths = "best width of each: " + ", ".join(f"{L} layers {score:.2f}" for L, score in best.items())
-        deeper = best[max(best)] <= best[fewest] if several else None
-        two = best[fewest] == max(best.values()) if fewest == 2 and several else None
-        claims = [
-            Claim("wider models score higher", wide > narrow if ends[0] < ends[1] else None, widths),
-            Claim("deeper models are no better", deeper, depths),
-            Claim("two layers perform best", two, depths),
-        ]
-        return judge(dataset, claims)
+        training = small_training(self.epochs, STEPS_BETWEEN_SCORES, lr)
+        return small_run(dataset, (point,) * (line - 1), 1, training, self.device)
 
 
 @dataclass(frozen=True)
@@ -163,7 +152,9 @@ class LocalIterations(GridFigure):
     local_steps: tuple[int, ...] = (1, 5, 10, 20, 35, 50, 100)  # the authors' sweep, and 100, which A.3 chooses
     sub_gcns: tuple[int, ...] = (2, 4, 8)
 
-    axes, line, point = ("sub_gcns", "local_steps"), ("m", "m = {}"), "ζ = {}"
+    axes = ("sub_gcns", "local_steps")
+    line = ("m", "m = {}")
+    point = "ζ = {}"
     chart = ("Accuracy by ζ", "ζ, local steps")
     settings = (
         "A GCN with hidden layers of 256 and 256, {epochs} epochs, split over the sub-GCNs (section 2.2). Scores are "
@@ -175,19 +166,4 @@ class LocalIterations(GridFigure):
     }
 
     def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
-        return small_run(self, dataset, (256, 256), line, point, lr)
-
-    def verdicts(self, dataset: str, means: Means) -> list[Verdict]:
-        """See `GridFigure`; "test accuracy decreases slightly as ζ increases" (appendix A.3)."""
-        ends = min(self.local_steps), max(self.local_steps)
-        several, verdicts = ends[0] < ends[1], list[Verdict]()
-        for m in self.sub_gcns:
-            scores = [means[dataset, m, zeta] for zeta in self.local_steps]
-            low, high = min(scores), max(scores)
-            text = f"accuracy hardly depends on ζ (at most {ROBUST:g} points)"
-            holds = high - low <= ROBUST if several else None
-            verdicts += judge(f"{dataset}, m = {m}", [Claim(text, holds, f"{low:.2f} to {high:.2f}")])
-        few, many = (statistics.fmean(means[dataset, m, zeta] for m in self.sub_gcns) for zeta in ends)
-        text = f"accuracy falls slightly as ζ grows (by at most {ROBUST:g} points)"
-        numbers = f"mean over m: ζ = {ends[0]} {few:.2f}, ζ = {ends[1]} {many:.2f}"
-        return [*verdicts, *judge(dataset, [Claim(text, 0 < few - many <= ROBUST if several else None, numbers)])]
+        return small_run(dataset, (256, 256), line, small_training(self.epochs, point, lr), self.device)

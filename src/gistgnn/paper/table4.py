@@ -5,27 +5,26 @@ On graphs of Reddit's shape the learning rate is 0.001, as LADIES' authors have 
 """
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from gistgnn import Training
-from gistgnn.compare import speedup
+from gistgnn.compare import RunStore
 from gistgnn.paper import large_graphs as large
-from gistgnn.paper.experiment import Claim, Verdict, judge
-from gistgnn.paper.large_graphs import GroupedExperiment, GroupKey, Groups, Line, RunGroup
+from gistgnn.paper.large_graphs import ComparisonOfRuns, GroupKey, TrainedRun
 from gistgnn.paper.published import COMMENTED_NOTE, SUB_GCNS, TABLE2_REDDIT, TABLE4, published_cells
-from gistgnn.report import COSTLY
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import LadiesSampling
 
-WIDTH, DROPOUT = 256, 0.2
-LADIES, CLUSTERS = "LADIES", "clusters"  # what the batches of a group are
-COMMENTED_OUT = " (commented out in the paper's source)"
+WIDTH = 256
+DROPOUT = 0.2
+LADIES = "LADIES"  # what the batches of a group are
+CLUSTERS = "clusters"
 
 
 # No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
 @dataclass(frozen=True)
-class Ladies(GroupedExperiment):
+class Ladies(ComparisonOfRuns):
     """Table 4; see `Experiment`. GraphSAGE on clusters, as in Table 2, trains beside it, to compare speed-ups."""
 
     layers: tuple[int, ...] = (2, 3, 4)
@@ -37,72 +36,52 @@ class Ladies(GroupedExperiment):
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
     }
 
-    def verdicts(self, groups: Groups) -> list[Verdict]:
-        pairs = [(*key[:2], group, groups.get((*key[:2], CLUSTERS))) for key, group in groups.items() if LADIES in key]
-        return [verdict for pair in pairs for verdict in _judge(*pair)]
-
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
         keys = itertools.product(self.datasets, self.layers, (LADIES, CLUSTERS))
         return {key: [self.config(*key, m) for m in SUB_GCNS] for key in keys}
 
     def config(self, dataset: str, layers: int, batches: str, sub_gcns: int) -> RunConfig:
         """Return the run of one row; on clusters it is Table 2's."""
-        reddit = "reddit" in dataset
-        zeta = self.local_steps or (500 if reddit else 50)
+        of_reddit = "reddit" in dataset
+        local_steps = self.local_steps or (500 if of_reddit else 50)
         if batches == CLUSTERS:
-            return large.large_run(dataset, large.graphsage(WIDTH, layers), sub_gcns, self.epochs, zeta, self.device)
-        model = ModelConfig("gcn", (WIDTH,) * layers, dropout=DROPOUT)
-        training = Training(self.epochs, zeta, lr=0.001 if reddit else 0.01, evaluate_every=1, **large.PLAIN)
+            training = large.large_training(self.epochs, local_steps)
+            model = large.graphsage(WIDTH, layers)
+            run = large.large_run(dataset, model, sub_gcns, training, large.cluster_sampling(dataset))
+            return replace(run, device=self.device)
+        training = large.large_training(self.epochs, local_steps, lr=0.001 if of_reddit else 0.01)
         return RunConfig(
-            dataset, model, sub_gcns, device=self.device, training=training, sampler=LadiesSampling(), runner="fused",
-            inductive=reddit, standardise=reddit, width_scaling="none",
-        )  # fmt: skip
+            dataset,
+            ModelConfig("gcn", (WIDTH,) * layers, dropout=DROPOUT),
+            sub_gcns,
+            device=self.device,
+            training=replace(training, evaluate_every=1),
+            sampler=LadiesSampling(),
+            runner="fused",
+            inductive=of_reddit,
+            standardise=of_reddit,
+            width_scaling="none",
+        )
 
-    def _cells(self, key: GroupKey, line: Line) -> list[str]:
+    def rows(self, key: GroupKey, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
         dataset, layers, batches = key
         paper = TABLE4.get(layers) if batches == LADIES else TABLE2_REDDIT.get(("graphsage", WIDTH, layers))
-        m = line.name[1]
-        own = [dataset, batches, str(layers), "baseline" if m == 1 else str(m), *line.cells]
-        return [*own, *published_cells(paper, m)]
+        baseline = group[0].row
+        rows = []
+        for trained in group:
+            m = trained.config.sub_gcns
+            settings = [dataset, batches, str(layers), "baseline" if m == 1 else str(m)]
+            rows.append([*settings, *large.cells_of_one_device(trained, baseline), *published_cells(paper, m)])
+        return rows
 
-    def _note(self) -> str:
-        zeta = self.local_steps or "500 on Reddit's shape, 50 elsewhere"
+    def note(self) -> str:
+        local_steps = self.local_steps or "500 on Reddit's shape, 50 elsewhere"
         return (
             f"Micro-F1 on the test nodes in percent at the best validation score, of a GCN with {WIDTH} features, "
             f"{self.epochs} epochs split over the sub-GCNs, on batches of LADIES: 512 output nodes, 512 nodes for each "
             "of the L + 1 graph layers, rows normalised. Adam at 0.01 (0.001 on Reddit's shape), "
-            f"scored after every round, ζ = {zeta}, dropout {DROPOUT:g}; {self.seeds} seed(s). The rows on clusters "
-            "are Table 2's GraphSAGE. Times are of training, sub-GCNs fused. A speed-up in parentheses costs more than "
-            f"1 point. The paper's numbers are on Reddit, with as many GPUs as sub-GCNs. {COMMENTED_NOTE} Its 3.67x at "
-            "L = 4, m = 4 is a slip: its times give 3.07x."
+            f"scored after every round, ζ = {local_steps}, dropout {DROPOUT:g}; {self.seeds} seed(s). The rows on "
+            "clusters are Table 2's GraphSAGE. Times are of training, sub-GCNs fused. A speed-up in parentheses costs "
+            f"more than 1 point. The paper's numbers are on Reddit, with as many GPUs as sub-GCNs. {COMMENTED_NOTE} "
+            "Its 3.67x at L = 4, m = 4 is a slip: its times give 3.07x."
         )
-
-
-def _judge(dataset: str, layers: int, ladies: RunGroup, clusters: RunGroup | None) -> list[Verdict]:
-    """Judge what section 5.4 says; `clusters` are runs on batches of clusters with the same m."""
-    # The caption's "without deteriorating the F1 score" cannot be meant to the point: at L = 3 its own table loses 3.05
-    # and 2.85. So F1 may fall by what it falls there.
-    where, base, verdicts = f"{dataset}, L = {layers}", ladies.base, list[Verdict]()
-    paper = dict(zip(SUB_GCNS, TABLE4.get(layers, ()), strict=False))
-    for m, row in ladies.gist.items() if paper else ():
-        speed, most = paper[m].speedup, round(paper[1].f1 - paper[m].f1, 2)
-        text, holds = f"the paper's speed-up of {speed:.2f}x", large.faster(row) >= speed
-        faster = Claim(text, holds, speedup(row, base), [base, row])
-        text, lost = f"F1 falls by no more than in the paper, {most:.2f} points", large.lost(base, row)
-        own = f"{where}, m = {m}{COMMENTED_OUT if paper[m].commented else ''}"
-        verdicts += judge(own, [faster, Claim(text, lost <= most, large.points_lost(base, [row]))])
-    whole = bool(paper) and paper[1].commented
-    # "speedup increases ... from m = 2 to m = 4 ... without significant deterioration to model performance"
-    two, four = ladies.gist[2], ladies.gist[4]
-    both, more = f"{speedup(two, base)} and {speedup(four, base)}", large.faster(four) > large.faster(two)
-    kept, scores = large.lost(two, four) <= COSTLY, f"{two.mean:.2f} and {four.mean:.2f}"
-    # "the observed speedup actually exceeds that of GIST with graph partitioning"
-    lines = [line for line in ladies.lines if whole or line.name[1] not in paper or not paper[line.name[1]].commented]
-    names = ", ".join(str(line.name[1]) for line in lines[1:])
-    gains = f"layer sampling gains more speed than graph partitioning, with m = {names}"
-    claims = [
-        Claim("m = 4 is faster than m = 2", more, both, ladies.every[:3]),
-        Claim(f"m = 4 loses at most {COSTLY:g} point of F1 against m = 2", kept, scores),
-        large.gains_more(gains, RunGroup(lines), clusters, "graph partitioning"),
-    ]
-    return [*verdicts, *judge(where + (COMMENTED_OUT if whole else ""), claims)]

@@ -158,11 +158,11 @@ def _comparison_charts(record: dict[str, Any], ylabel: str) -> list[Chart]:
 
 
 def experiment_page(record: dict[str, Any]) -> str:
-    """Return the page of a reproduction, from the content of experiment.json: the paper's claims, then the numbers."""
+    """Return the page of a reproduction, from the content of experiment.json: tables, notes and charts."""
     charts = []
-    for chart in record["charts"]:
+    for chart in (chart for table in record["tables"] for chart in table["charts"]):
         colours = itertools.count(), itertools.count()  # the n-th solid and the n-th dashed line have the same one
         lines = [Series(**{**line, "colour": next(colours[line["dashed"]])}) for line in chart["series"]]
         charts.append(Chart(**{**chart, "series": lines}))
     facts = {"title": record["title"], "subtitle": f"scale: {record['scale']} · {record['machine']}"}
-    return render("experiment.html", **facts, record=record, notes=record["note"].split("\n\n"), charts=charts)
+    return render("experiment.html", **facts, record=record, charts=charts)
