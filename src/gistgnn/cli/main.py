@@ -4,7 +4,6 @@ A command is a module with `add_parser(commands)`, which names the function that
 itself, so that `gistgnn --help` answers at once.
 """
 
-import argparse
 import os
 import signal
 import sys
@@ -29,14 +28,13 @@ gistgnn train --help
 """
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
     """Return the parser of all commands."""
     parser = Parser(prog="gistgnn", description=_DESCRIPTION, example=_EXAMPLE)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    commands = parser.add_commands("COMMAND", required=False)
     for command in (train, compare, list_runs, plan, evaluate, datasets, convert, reproduce, theory):
         command.add_parser(commands)
-    parser.set_defaults(commands=", ".join(commands.choices))
     return parser
 
 
@@ -90,7 +88,7 @@ def _run(words: Sequence[str]) -> int:
         print(f"gistgnn {__version__}")
         return 0
     if not hasattr(args, "run"):
-        parser.error(f"give a command: {args.commands}")
+        parser.error(f"give a command: {', '.join(parser.commands.choices)}")
     from gistgnn.utils.console import show_log
 
     show_log(shown=leads())
