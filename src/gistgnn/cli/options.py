@@ -1,4 +1,4 @@
-"""The parser of a command, options that several share, how values are read, and options from fields of settings."""
+"""Parsers of commands, options that several share or that fields declare, how values are read."""
 
 import argparse
 import json
@@ -150,13 +150,13 @@ class _HelpAll(argparse.Action):
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Return a question with the known word that is nearest to a wrong one; empty if none is near."""
+    """Return a question with the known word that is nearest to a wrong one, if one is near."""
     near = get_close_matches(word, known, n=1)
     return f", did you mean {near[0]}?" if near else ""
 
 
 def _in_home(value: Any) -> Any:
-    """Return a path, or paths, that begin with ~ in the user's home folder; other values as they are."""
+    """Return a path, or paths, with the user's home folder for a ~; other values as they are."""
     if isinstance(value, list):
         return [_in_home(item) for item in value]
     if isinstance(value, (str, Path)) and str(value).startswith("~"):
