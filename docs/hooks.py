@@ -4,10 +4,13 @@ import argparse
 import posixpath
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, InclusionLevel
+
+if TYPE_CHECKING:
+    from gistgnn.cli.options import Parser
 
 ROOT = Path(__file__).resolve().parents[1]
 # Files outside docs/ that are pages of the site, so that links to them work both on GitHub and here.
@@ -80,22 +83,24 @@ def describe_commands() -> str:
     return "\n\n".join(_describe(parser) for parser in _leaves(make_parser()))
 
 
-def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+def _leaves(parser: "Parser") -> "list[Parser]":
     """The parsers of commands that have no commands below them."""
-    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not below:
+    if parser.commands is None:
         return [parser]
-    return [leaf for action in below for child in action.choices.values() for leaf in _leaves(child)]
+    return [leaf for child in parser.commands.choices.values() for leaf in _leaves(child)]
 
 
-def _describe(parser: argparse.ArgumentParser) -> str:
+def _describe(parser: "Parser") -> str:
     lines = [f"## `{parser.prog}`"]
-    for group in parser._action_groups:
-        actions = [action for action in group._group_actions if action.dest != "help"]
+    for group in parser.groups:
+        actions = [action for action in group.options if action.dest != "help"]
+        actions.sort(key=lambda action: bool(action.option_strings))  # arguments without a name first
         if actions:
-            lines.append(f"**{group.title}**" if group.title else "")
+            lines.append(f"**{group.title}**")
             rows = [f"| {_name(action)} | {_help(action, parser)} |" for action in actions]
             lines.append("\n".join(["| option | meaning |", "| --- | --- |", *rows]))
+    if parser.details:
+        lines.append(f"```text\n{parser.details}\n```")
     return "\n\n".join(lines)
 
 

@@ -1,6 +1,5 @@
 """The README and the docs: their Python runs, their commands exist, their links lead somewhere, the site builds."""
 
-import argparse
 import re
 import shlex
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from gistgnn.cli.main import make_parser
+from gistgnn.cli.options import Parser
 from tests.helpers.commands import run_program
 
 ROOT = Path(__file__).parents[1]
@@ -84,10 +84,10 @@ def test_every_command_of_the_docs_is_accepted(page: Path) -> None:
 
 
 def test_every_option_that_the_docs_name_exists() -> None:
-    def options(parser: argparse.ArgumentParser) -> set[str]:
-        children = [a.choices.values() for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-        below = (options(child) for group in children for child in group)
-        return set(parser._option_string_actions).union(*below)
+    def options(parser: Parser) -> set[str]:
+        own = {name for option in parser.options for name in option.option_strings}
+        below = parser.commands.choices.values() if parser.commands else ()
+        return own.union(*map(options, below))
 
     torchrun = {"--max-restarts", "--nnodes", "--nproc-per-node", "--rdzv-endpoint", "--version"}
     known = options(make_parser()) | torchrun

@@ -69,9 +69,8 @@ def actions_of(command: str) -> list[argparse.Action]:
     """The options of a command, without those that show a help text."""
     parser = make_parser()
     for word in command.split():
-        found = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        parser = found.choices[word]
-    return [action for action in parser._actions if not action.dest.startswith("help")]
+        parser = parser.commands.choices[word]
+    return [action for action in parser.options if not action.dest.startswith("help")]
 
 
 def _values(rng: Random, action: argparse.Action) -> list[str]:

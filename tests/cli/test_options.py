@@ -1,6 +1,5 @@
 """The options of `gistgnn train` against the dataclasses that they fill."""
 
-import argparse
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -170,8 +169,7 @@ def test_help_is_short_and_help_all_is_whole(name: str, capsys: pytest.CaptureFi
 def test_every_option_has_a_name_that_torchrun_leaves_alone() -> None:
     """It takes the beginning of one of its own for the whole."""
     theirs = [*get_args_parser()._option_string_actions]
-    (commands,) = (each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction))
-    for action in commands.choices["train"]._actions:
+    for action in make_parser().commands.choices["train"].options:
         names = [name for name in action.option_strings if not any(their.startswith(name) for their in theirs)]
         assert names or not action.option_strings or "--help" in action.option_strings
 

@@ -37,5 +37,8 @@ def test_who_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     together(monkeypatch, store, [0, 1, 2], 3, 20)
     with pytest.raises(NobodyCameError, match=r"rank 1, 2 of 3 did not arrive|rank 2 has waited"):
         together(monkeypatch, store, [0], 3, 0.3)
+    for ranks in ([0, 2], [2, 0]):  # the first one's error is raised
+        with pytest.raises(NobodyCameError, match=r"^rank 1 of 3 did not arrive$"):
+            together(monkeypatch, store, ranks, 3, 0.5)
     with pytest.raises(NobodyCameError, match="rank 0, or another one, did not arrive: rank 2 has waited for it"):
         together(monkeypatch, store, [2], 3, 0.3)

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
 import zipfile
@@ -25,6 +26,35 @@ def test_every_name_that_type_checkers_see_is_there(path: Path) -> None:
             assert getattr(package, name.name) is getattr(importlib.import_module(str(node.module)), name.name)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = package.nothing
+
+
+FROM_ZIP = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import gistgnn
+for name in gistgnn.__all__:
+    getattr(gistgnn, name)
+print(gistgnn.GIST.__module__, gistgnn.__file__)
+from gistgnn.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_the_package_in_a_zip_trains(tmp_path: Path) -> None:
+    """It brings a data set, the program that runs METIS, and the templates of reports."""
+    packed = tmp_path / "packed.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in ROOT.rglob("*"):
+            if path.is_file() and path.suffix != ".pyc":
+                archive.write(path, path.relative_to(ROOT.parent))
+    train = ["train", "--hidden", "8", "--epochs", "4", "--device", "cpu", "--out", "run"]
+    train += ["--sampler", "clusters", "--clusters", "4"]
+    words = [sys.executable, "-I", "-c", FROM_ZIP, str(packed), *train]
+    environ = {**os.environ, "GISTGNN_CACHE": str(tmp_path / "cache")}  # no clusters of before
+    done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"gistgnn.gist {packed}/gistgnn/")
+    assert (tmp_path / "run/report.html").is_file()
 
 
 def test_a_package_in_a_zip_without_sources_can_be_imported(tmp_path: Path) -> None:

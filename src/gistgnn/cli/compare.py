@@ -24,13 +24,14 @@ def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
         commands, "compare", lambda args: _run(parser, args), "compare methods, or finished runs, side by side",
+        takes="[DIR ...]",
         description="Train one model with several methods and several m, one run after another; or compare runs that "
         "are finished. Writes a table and a report.",
         example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 --seeds 3\n"
         "gistgnn compare runs/a runs/b",
         common=("--methods", "--seeds", *options.MOST_USED, "--out", "--json"),
     )  # fmt: skip
-    group = parser.add_argument_group("comparison")
+    group = parser.add_group("comparison")
     add = group.add_argument
     add("runs", type=Path, nargs="*", metavar="DIR", help="folders of finished runs: compare these, and train nothing")
     add("--methods", nargs="+", choices=METHODS, default=["gist"], help="to compare with one device (default: gist)")
@@ -38,17 +39,20 @@ def add_parser(commands: Any) -> None:
     options.add_shared(group, "--out", default=Path("comparison"))
     options.add_shared(group, "--json", "--device", "--memory")
     given.add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
-    for action in parser._actions:  # the same for every m
-        if action.dest in ("epochs", "lr"):
-            action.help = f"of every run (default: {dict(epochs=EPOCHS, lr=LR)[action.dest]:g})"
+    defaults = {"epochs": EPOCHS, "lr": LR}  # the same for every m
+    for option in parser.options:
+        if option.dest in defaults:
+            option.help = f"of every run (default: {defaults[option.dest]:g})"
 
 
 def _run(parser: options.Parser, args: argparse.Namespace) -> int:
     if args.runs:  # training options could not change these runs
-        used = ("runs", "out", "json", "help")
-        for option in (each for each in parser._actions if each.option_strings and each.dest not in used):
+        for option in parser.options:
+            if option.dest in ("runs", "out", "json"):
+                continue
             if getattr(args, option.dest, option.default) != option.default:
-                raise InputError(f"{option.option_strings[-1]} is given beside folders of runs: leave one of them out")
+                name = option.option_strings[-1]
+                raise InputError(f"{name} is given beside folders of runs: leave one of them out")
     refuse_torchrun("compare trains")
     with own_directory(args.out):
         if not args.runs:

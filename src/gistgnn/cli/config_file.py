@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.cli.further_settings import SETTINGS
+from gistgnn.cli.options import Parser
 from gistgnn.errors import InputError
 from gistgnn.storage.whole_files import reading
 from gistgnn.utils.checks import shown
@@ -27,7 +28,7 @@ _NAMES: dict[tuple[str, str], str] = {field: name for name, field in SETTINGS.it
 _NAMES[("sampler", "fanouts")] = "fanout"
 
 
-def add_option(parser: argparse.ArgumentParser) -> None:
+def add_option(parser: Parser) -> None:
     """Add ``--config`` to the options of a command."""
     text = "options from a .toml file, or from the result.json of a run; what is typed wins"
     parser.add_argument(OPTION, metavar="FILE", help=text)

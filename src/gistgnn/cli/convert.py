@@ -14,6 +14,7 @@ def add_parser(commands: Any) -> None:
     """Add the options of both commands."""
     parser = options.add_command(
         commands, "convert", _convert, "write a graph of any size to a folder",
+        takes="SOURCE DEST",
         description="Write a graph to a folder of plain arrays that --dataset takes. The graph may be larger than the "
         "memory. If the command is killed, nothing is left at DEST; run it again.",
         example="gistgnn convert edges.csv big --nodes nodes.csv --undirected --memory 4\n"

@@ -18,6 +18,7 @@ def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = add_command(
         commands, "datasets", _run, "list the data sets, or check one",
+        takes="[NAME|FILE|FOLDER]",
         description="List the named data sets; or read one of them, a file or a graph folder, and describe it, with "
         "what gistgnn keeps for it to save time.",
         example="gistgnn datasets\ngistgnn datasets mine.npz\ngistgnn datasets big --verify\n"

@@ -29,6 +29,7 @@ def add_parser(commands: Any) -> None:
         scores = name == "evaluate"
         parser = options.add_command(
             commands, name, run, text,
+            takes="DIR",
             description=f"{description} or on another one." if scores else f"{description} or of another one.",
             example="gistgnn evaluate runs/cora" if scores else "gistgnn predict runs/cora --output cora.csv",
             common=["--json" if scores else "--output", "--dataset", "--data-root", "--device"],

@@ -8,7 +8,7 @@ import textwrap
 from collections import defaultdict
 from typing import Any
 
-from gistgnn.cli.options import HELP_WIDTH
+from gistgnn.cli.options import Parser
 from gistgnn.errors import InputError
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
@@ -55,29 +55,31 @@ _HELP = {
 }
 Settings = dict[str, dict[str, Any]]
 COLUMN = 28  # where the help of an option begins
+HELP_WIDTH = 78
 
 
-def add_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--set``; the description of its group has all names."""
-    group = parser.add_argument_group("further settings", list_of_settings())
-    group.add_argument(
+def add_option(parser: Parser) -> None:
+    """Add ``--set``; --help-all shows all names below the options."""
+    parser.settings = SETTINGS
+    parser.details = f"settings of --set:\n{list_of_settings()}"
+    parser.add_group("further settings").add_argument(
         "--set",
         dest="further",
         action="extend",
         nargs="+",
         type=read_setting,
         metavar="NAME=VALUE",
-        help="values of the settings above, such as momentum=0.9",
+        help="settings that few people change, such as momentum=0.9; --help-all lists them",
     )
 
 
 def list_of_settings() -> str:
     """Return the settings, their meanings and their defaults, as lines of a help text."""
-    indent = " " * (COLUMN - 4)
+    indent = " " * COLUMN
     lines = []
     for name in SETTINGS:
         wrapped = textwrap.wrap(_help_of(name), HELP_WIDTH - COLUMN)
-        lines.append(f"{name:<{COLUMN - 4}}{wrapped[0]}")
+        lines.append(f"  {name:<{COLUMN - 2}}{wrapped[0]}")
         lines += [indent + line for line in wrapped[1:]]
     return "\n".join(lines)
 

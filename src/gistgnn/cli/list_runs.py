@@ -18,6 +18,7 @@ def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = add_command(
         commands, "list", _run, "list the runs in folders, with their scores",
+        takes="[DIR ...]",
         description="List the runs in folders: the graph, the model, the test score, the training time, the date.",
         example="gistgnn list runs/",
     )  # fmt: skip

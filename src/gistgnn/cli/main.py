@@ -4,7 +4,6 @@ A command is a module with `add_parser(commands)`, which names the function that
 itself, so that `gistgnn --help` answers at once.
 """
 
-import argparse
 import os
 import signal
 import sys
@@ -30,21 +29,21 @@ gistgnn train --help
 """
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
     """Return the parser of all commands."""
     parser = Parser(prog="gistgnn", description=_DESCRIPTION, example=_EXAMPLE)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    commands = parser.add_commands("COMMAND", required=False)
     for command in (train, compare, list_runs, plan, evaluate, datasets, convert, reproduce, theory):
         command.add_parser(commands)
-    parser.set_defaults(commands=", ".join(commands.choices))
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a signal has ended it."""
     open_streams()
-    words, alone = sys.argv[1:] if argv is None else [*argv], False
+    words = sys.argv[1:] if argv is None else [*argv]
+    others_wait = False
     # Threads that wait by spinning slow torch tenfold on a busy machine; torch reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if "RANK" in os.environ:  # torch prints traces of its own for connections that fail; our error says what to do
@@ -60,23 +59,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             tell_ranks(*words[:1])
         raise
     except GistError as error:
-        alone = not (error.relayed or isinstance(error, RankLostError))
+        others_wait = not (error.relayed or isinstance(error, RankLostError))
         rank = "" if leads() else f"rank {os.environ['RANK']}: "
-        told = f"{rank}{one_line(error)}" if leads() or not error.relayed else ""
+        message = f"{rank}{one_line(error)}" if leads() or not error.relayed else ""
     except BrokenPipeError:  # the program that reads our output has ended, as `head` does
         return BROKEN_PIPE
     except (MemoryError, RuntimeError) as error:
         if not lacks_memory(error):
             raise
-        told = f"out of memory ({one_line(reason(error))}): make the run smaller"
+        message = f"out of memory ({one_line(reason(error))}): make the run smaller"
     except OSError as error:  # a path that the system refuses to look at, or standard output on a full disk
-        told = one_line(reason(error))
+        message = one_line(reason(error))
     except KeyboardInterrupt as interrupt:
         say("interrupted")
         return 128 + (interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT)
-    if told:  # written in one piece: lines of several ranks would mix
-        sys.stderr.write(f"gistgnn: error: {told}\n")
-    if alone:
+    if message:  # written in one piece: lines of several ranks would mix
+        sys.stderr.write(f"gistgnn: error: {message}\n")
+    if others_wait:
         tell_ranks(*words[:1])
     return BAD_INPUT
 
@@ -91,7 +90,7 @@ def _run(words: Sequence[str]) -> int:
         print(f"gistgnn {__version__}")
         return 0
     if not hasattr(args, "run"):
-        parser.error(f"give a command: {args.commands}")
+        parser.error(f"give a command: {', '.join(parser.commands.choices)}")
     from gistgnn.utils.console import show_log
 
     show_log(shown=leads())

@@ -1,14 +1,15 @@
-"""The parser of a command, options that several share, how values are read, and options from fields of settings."""
+"""Parsers of commands, options that several share or that fields declare, how values are read."""
 
 import argparse
 import json
 import math
 import os
 import re
-import textwrap
+import sys
 from argparse import SUPPRESS
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -21,10 +22,7 @@ from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST, Described, describ
 if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
 
-    Options = argparse._ActionsContainer  # a parser, or a group of one
-
 BAD_INPUT = 2  # exit status
-HELP_WIDTH = 78  # columns of a description
 # As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
 CLUSTER_METHODS = ("metis", "stream", "random")
 TRAINING_CLUSTER_METHODS = ("metis", "split", "stream", "random")
@@ -34,45 +32,140 @@ MOST_USED = (
 )  # fmt: skip
 
 
-class Parser(argparse.ArgumentParser):
-    """Reports a wrong option in one line; its --help shows the `common` options alone, if any, --help-all every one."""
+class Group:
+    """Options of a command under a title of their own; `options` has those that were added."""
 
-    def __init__(self, *, common: Sequence[str] = (), example: str = "", **options: Any) -> None:
-        self._common, self._example = tuple(common), example.strip()  # `add_argument` asks for a formatter
-        super().__init__(allow_abbrev=False, **options)
+    def __init__(self, title: str, add: Callable[..., argparse.Action]) -> None:
+        self.title = title
+        self.options: list[argparse.Action] = []
+        self._add = add
+
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
+        """Add an option, or an argument without a name; see `ArgumentParser.add_argument`."""
+        option = self._add(*names, **settings)
+        self.options.append(option)
+        return option
+
+
+class Parser(argparse.ArgumentParser):
+    """The options of a command; a wrong one is refused in one line, with the nearest that exists.
+
+    Args:
+        common: the options that --help shows; --help-all shows the others, too. Defaults to all.
+        example: command lines at the end of the help.
+        settings: of `argparse.ArgumentParser`.
+
+    Attributes:
+        groups: the groups of options, first those without a group of their own.
+        commands: what `add_subparsers` has returned, whose `choices` has the commands by name.
+        settings: the names that ``--set`` takes.
+        details: what --help-all shows below the options.
+    """
+
+    def __init__(self, *, common: Sequence[str] = (), example: str = "", **settings: Any) -> None:
+        self.groups = [Group("options", super().add_argument)]
+        self.commands: Any = None
+        self.common = set(common)
+        self.settings: Collection[str] = ()
+        self.details = ""
+        self._example = example.strip()
+        formatter = partial(argparse.HelpFormatter, max_help_position=28)
+        super().__init__(allow_abbrev=False, formatter_class=formatter, **settings)
         if common:
-            self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help="show all options")
+            self.common |= {"--help", "--help-all"}
+            text = "show all options"
+            self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help=text)
+
+    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
+        return self.groups[0].add_argument(*names, **settings)
+
+    def add_group(self, title: str) -> Group:
+        """Return a new group of options."""
+        self.groups.append(Group(title, self.add_argument_group(title).add_argument))
+        return self.groups[-1]
+
+    def add_commands(self, metavar: str, *, required: bool = True) -> Any:
+        """Return what new commands are added to; see `add_command`."""
+        self.commands = self.add_subparsers(metavar=metavar, prog=self.prog, required=required)
+        self.usage = f"%(prog)s [options] {metavar} ..."
+        return self.commands
+
+    @property
+    def options(self) -> list[argparse.Action]:
+        """Everything that the command takes."""
+        return [option for group in self.groups for option in group.options]
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
 
-    def parse_known_args(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
-        """Read words as argparse does; refuse unknown ones here, not in the root's parser, and --option=--."""
-        found, rest = super().parse_known_args(*args, **options)
-        if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
-        for name, value in vars(found).items():  # a shell leaves the ~ in --out=~/run as it is
-            setattr(found, name, _in_home(value))
-        for action in self._actions:
-            if action.option_strings and getattr(found, action.dest, None) == []:  # what argparse makes of --
-                self.error(f"argument {'/'.join(action.option_strings)}: expected a value, not --")
-        return found, rest
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Read words as argparse does; refuse here what is unknown, not in the root's parser."""
+        words = sys.argv[1:] if args is None else [*args]
+        if self.commands is not None:
+            self._require_command(words)
+        values, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            names = [name for option in self.options for name in option.option_strings]
+            wrong = next((word for word in unknown if word.startswith("-")), "")
+            hint = _did_you_mean(wrong.partition("=")[0], names)
+            setting = wrong.partition("=")[0].lstrip("-").replace("-", "_")
+            if setting in self.settings:
+                hint = f", give --set {setting}=VALUE"
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        for name, value in vars(values).items():  # a shell leaves the ~ in --out=~/run as it is
+            setattr(values, name, _in_home(value))
+        for option in self.options:  # argparse makes an empty list of --option=--
+            if option.option_strings and getattr(values, option.dest, None) == []:
+                self.error(f"argument {'/'.join(option.option_strings)}: expected a value, not --")
+        return values, unknown
 
-    def _get_formatter(self) -> "_Formatter":
-        return _Formatter(self.prog, self._common)
+    def _require_command(self, words: Sequence[str]) -> None:
+        """Refuse a command that does not exist; no option before the command takes a value."""
+        known = list(self.commands.choices)
+        name = next((word for word in words if not word.startswith("-")), None)
+        if name is not None and name not in known:
+            hint = _did_you_mean(name, known)
+            self.error(f"invalid choice: '{name}'{hint} (choose from {', '.join(known)})")
 
     def format_help(self) -> str:
+        hidden = []
+        if self.common:
+            named = [option for option in self.options if option.option_strings]
+            hidden = [option for option in named if self.common.isdisjoint(option.option_strings)]
+        texts = [option.help for option in hidden]
+        for option in hidden:
+            option.help = SUPPRESS
         text = super().format_help()
+        for option, help_text in zip(hidden, texts, strict=True):
+            option.help = help_text
+        if self.details and not hidden:
+            text += f"\n{self.details}\n"
         if self._example:
-            text += "\nexample:\n" + "".join(f"  $ {line}\n" for line in self._example.splitlines())
-        if self._common:
-            hidden = len([action for action in self._actions if action.option_strings]) - len(self._common) - 2
-            text += f"\n{self.prog} --help-all shows {hidden} more options.\n"
+            text += "\nexample:\n"
+            text += "".join(f"  $ {line}\n" for line in self._example.splitlines())
+        if hidden:
+            text += f"\n{self.prog} --help-all shows {len(hidden)} more options.\n"
         return text
 
 
+class _HelpAll(argparse.Action):
+    """Prints the help with all options."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        assert isinstance(parser, Parser)
+        parser.common = set()
+        parser.print_help()
+        parser.exit()
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    """Return a question with the known word that is nearest to a wrong one, if one is near."""
+    near = get_close_matches(word, known, n=1)
+    return f", did you mean {near[0]}?" if near else ""
+
+
 def _in_home(value: Any) -> Any:
-    """Return a path, or paths, that begin with ~ in the user's home folder; any other value as it is."""
+    """Return a path, or paths, with the user's home folder for a ~; other values as they are."""
     if isinstance(value, list):
         return [_in_home(item) for item in value]
     if isinstance(value, (str, Path)) and str(value).startswith("~"):
@@ -81,43 +174,35 @@ def _in_home(value: Any) -> Any:
 
 
 def add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str, **options: Any
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+    *,
+    takes: str = "",
+    **settings: Any,
 ) -> Parser:
-    """Return the parser of a new command: `run` does it, `text` says what it does; `options` are those of `Parser`."""
-    if "description" in options:
-        options["description"] = textwrap.fill(options["description"], HELP_WIDTH)
-    parser: Parser = commands.add_parser(name, help=text, **options)
+    """Return the parser of a new command.
+
+    Args:
+        commands: what `Parser.add_commands` has returned.
+        name: of the command.
+        run: does what the command is for, and returns the exit status.
+        text: what the command does, in the list of commands.
+        takes: the arguments without a name, as the usage shows them, such as "DIR".
+        settings: of `Parser`.
+    """
+    usage = f"%(prog)s [options] {takes}".rstrip()
+    parser: Parser = commands.add_parser(name, help=text, usage=usage, **settings)
     parser.set_defaults(run=run)
     return parser
 
 
-class _HelpAll(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        assert isinstance(parser, Parser)
-        parser._common = ()
-        parser.print_help()
-        parser.exit()
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Shows the `common` options alone, if there are any, and the usage on one line."""
-
-    def __init__(self, prog: str, common: Sequence[str] = ()) -> None:
-        super().__init__(prog, max_help_position=28)
-        self._common = {"--help", "--help-all", *common} if common else None
-
-    def add_argument(self, action: argparse.Action) -> None:
-        if not (self._common and action.option_strings) or not self._common.isdisjoint(action.option_strings):
-            super().add_argument(action)
-
-    def _format_usage(self, usage: str | None, actions: Any, groups: Any, prefix: str | None) -> str:
-        options = ["[options]"] if prefix is None else []  # not in the name of a subcommand
-        words = [self._format_args(a, str(a.metavar or a.dest)) for a in actions if not a.option_strings]
-        return f"{'usage: ' if prefix is None else prefix}{' '.join([usage or self._prog, *options, *words])}\n\n"
-
-
 def add_fields(
-    options: "Options", settings: Any, *names: str, special: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    options: Parser | Group,
+    settings: Any,
+    *names: str,
+    special: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
     """Add the options of some fields of a dataclass, or of an object whose values are the defaults."""
     # `special` has by name what wins over the field's arguments of `add_argument`; and `flag`, and `shown`, the default
@@ -161,7 +246,7 @@ def data_root() -> str:
     return os.environ.get("GISTGNN_DATA") or "data"
 
 
-def add_data_options(options: "Options", *, default: str | None) -> None:
+def add_data_options(options: Parser | Group, *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
     text = "a name from `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert`"
     text += f" (default: {default or 'the data set of the run'})"
@@ -178,11 +263,9 @@ def print_json(record: Any) -> int:
     return 0
 
 
-def add_evaluation_options(
-    parser: argparse.ArgumentParser, *, default: str | None, parts: bool = True, sample: bool = True
-) -> None:
+def add_evaluation_options(parser: Parser, *, default: str | None, parts: bool = True, sample: bool = True) -> None:
     """Add the options of the evaluation; its default method is `default`, or if that is None the run's."""
-    add = parser.add_argument_group("evaluation").add_argument
+    add = parser.add_group("evaluation").add_argument
     text = "whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, approximate; auto: "
     text += f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})"
     add("--evaluation", choices=EVALUATION_METHODS, help=text)
@@ -271,7 +354,7 @@ _SHARED: dict[str, dict[str, Any]] = {
 RANKS = ("--timeout", "--grace")
 
 
-def add_shared(options: "Options", *names: str, **changes: Any) -> None:
+def add_shared(options: Parser | Group, *names: str, **changes: Any) -> None:
     """Add options that several commands have; `changes` are other arguments of `add_argument`."""
     for name in names:
         given = {**_SHARED[name], **changes}

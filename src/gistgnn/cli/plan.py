@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
         common=(*options.MOST_USED, "--budget", "--store", "--memory", "--json"),
     )  # fmt: skip
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
-    group = parser.add_argument_group("plan")
+    group = parser.add_group("plan")
     add = group.add_argument
     text = f"where the parameters lie (default: {' '.join(PLANNED_STORES)})"
     add("--store", choices=list(STORES), nargs="+", default=PLANNED_STORES, help=text)

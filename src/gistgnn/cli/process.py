@@ -95,7 +95,9 @@ class Stop:
 def stopping(grace: float = GRACE) -> Iterator[Stop]:
     """Inside the block a signal asks the run to stop after its round; a second Ctrl-C raises `Interrupted`."""
     # After SIGTERM, SIGHUP and SIGUSR1 the process ends `grace` seconds later, if the block has not.
-    stop, since, timer = Stop(), 0.0, threading.Timer(grace, lambda: _give_up(stop.number or 0, grace))
+    stop = Stop()
+    since = 0.0
+    timer = threading.Timer(grace, lambda: _give_up(stop.number or 0, grace))
     timer.daemon = True
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -104,7 +106,8 @@ def stopping(grace: float = GRACE) -> Iterator[Stop]:
             if number == signal.SIGINT and time.monotonic() - since > _AGAIN:
                 raise Interrupted(number)
             return
-        stop.number, since = number, time.monotonic()
+        stop.number = number
+        since = time.monotonic()
         if number == signal.SIGINT:
             say("stopping after this round; Ctrl-C again to stop at once")
             return
@@ -161,13 +164,15 @@ def load_torch(module: str = "torch", title: str = "") -> None:
     # A log has as its first line, before that, the `title`: what is about to be trained, in a few words.
     from gistgnn.utils.console import spinner
 
-    task, slow = f"starting: {title}" if title else "starting", "torch" not in sys.modules
+    task = f"starting: {title}" if title else "starting"
+    is_slow = "torch" not in sys.modules
     begun = time.perf_counter()
-    with spinner(task, shown=leads(), logged=bool(title) and slow), ending_at_once():
+    with spinner(task, shown=leads(), logged=bool(title) and is_slow), ending_at_once():
         import_module(module)
-    if slow:
+    if is_slow:
         seconds_of_loading["torch"] = time.perf_counter() - begun
-    # PyG imports torch._dynamo, which takes as long as torch, for a check of compiled models.
+    # PyG imports torch._dynamo for a check of compiled models. Without it a run with layers of PyG
+    # begins a second earlier; other runs do not import PyG.
     sys.modules.setdefault("torch._dynamo", Later("torch._dynamo"))
 
 
@@ -222,10 +227,12 @@ def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
         yield Alone()
         return
     if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and not args.resume:
-        said = "torchrun may restart the ranks (--max-restarts), but --resume is not given"
-        raise InputError(f"{said}: add --resume and --out DIR")
-    own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device  # each rank has a GPU of its own
-    with contextlib.closing(Ranks(own, args.timeout)) as ranks:
+        raise InputError(
+            "torchrun may restart the ranks (--max-restarts), but --resume is not given: add --resume and --out DIR"
+        )
+    if device == "cuda":  # each rank has a GPU of its own
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    with contextlib.closing(Ranks(device, args.timeout)) as ranks:
         global _met
         _met = True
         yield ranks

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.options import Parser, add_command
+from gistgnn.cli.options import add_command
 from gistgnn.cli.process import join_ranks, own_directory, refuse_torchrun, say, stopping
 from gistgnn.errors import printable
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
@@ -46,7 +46,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # by the experiment's attribute: what ar
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = commands.add_parser("reproduce", help="run an experiment of the paper again")
-    experiments = parser.add_subparsers(metavar="EXPERIMENT", required=True, parser_class=Parser)
+    experiments = parser.add_commands("EXPERIMENT")
     for name, entry in EXPERIMENTS.items():
         parser = add_command(experiments, name, _run, entry.help)
         text = "small: under 20 minutes; full: the paper's (default: small); the options below replace its settings"

@@ -10,8 +10,9 @@ from typing import Any
 class _Stream(io.FileIO):
     """A standard stream. After the first write that fails, all that is written is dropped.
 
-    Nobody can be told that standard error fails, and a run goes on without its log. Where standard output fails, the
-    first write raises an OSError.
+    Nobody can be told that standard error fails, and a run goes on without its log: `print`, the
+    progress bars and torch would raise in the middle of a round. Where standard output fails, the
+    first write raises an OSError that names it.
     """
 
     _failed = False
@@ -28,9 +29,10 @@ class _Stream(io.FileIO):
 
 
 def open_streams() -> None:
-    """Make the standard streams safe to write. Characters that their encoding does not have are printed as escapes.
+    """Make the standard streams safe to write; characters without an encoding are written as escapes.
 
-    A closed one goes nowhere: else the next file that is opened would get its number, and what is printed.
+    A closed one goes nowhere: else the next file that is opened would get its number, and what is
+    printed.
     """
     for handle in range(3):
         try:
@@ -41,16 +43,18 @@ def open_streams() -> None:
         stream = getattr(sys, name)
         if stream is not None and not _writes_to(stream, handle):
             continue  # a caller has replaced it
-        own: Any = {"encoding": "utf-8", "line_buffering": handle == 2}
+        settings: dict[str, Any] = {"encoding": "utf-8", "line_buffering": handle == 2}
         if stream is not None:
-            own = {key: getattr(stream, key) for key in ("encoding", "line_buffering", "write_through")}
+            for setting in ("encoding", "line_buffering", "write_through"):
+                settings[setting] = getattr(stream, setting)
             with contextlib.suppress(OSError):
                 stream.flush()
         raw = io.BufferedWriter(_Stream(handle, "w", closefd=False))
-        setattr(sys, name, io.TextIOWrapper(raw, errors="backslashreplace", **own))
+        setattr(sys, name, io.TextIOWrapper(raw, errors="backslashreplace", **settings))
 
 
 def _writes_to(stream: Any, handle: int) -> bool:
+    """Whether a text stream writes to one of the standard handles itself."""
     with contextlib.suppress(OSError, ValueError):
         return isinstance(stream, io.TextIOWrapper) and stream.fileno() == handle
     return False

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from gistgnn.cli.options import Parser, add_command, add_shared, count, print_json
+from gistgnn.cli.options import add_command, add_shared, count, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import printable
 from gistgnn.utils.formats import plural
@@ -13,9 +13,10 @@ from gistgnn.utils.formats import plural
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = commands.add_parser("theory", help="what the paper's analysis says of a graph")
-    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=Parser)
+    actions = parser.add_commands("ACTION")
     check = add_command(
         actions, "check", _run, "check the assumptions on a graph, and predict how training goes",
+        takes="GRAPH",
         description="Check the assumptions of the paper's analysis on a graph, and predict how training goes.",
         example="gistgnn theory check karate",
     )  # fmt: skip

@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
         common=(*options.MOST_USED, "--budget", "--lr", "--seed", "--out", "--resume", "--overwrite", "--json"),
     )  # fmt: skip
     given.add_training_options(parser)
-    group = parser.add_argument_group("run")
+    group = parser.add_group("run")
     add = group.add_argument
     options.add_fields(group, RunConfig, "seed", "init")
     options.add_shared(group, "--device", "--memory")

@@ -79,12 +79,12 @@ _SAMPLING: dict[str, dict[str, Any]] = {
 }
 
 
-def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") -> None:
+def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     """Add the options of the data, of the model, of GIST, of batches, of the optimiser and of the evaluation."""
     # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or metric.
     options.add_data_options(parser, default="digits")
     config_file.add_option(parser)
-    group = parser.add_argument_group
+    group = parser.add_group
     add = partial(options.add_fields, special=_CHOSEN)
     add(group("model"), ModelConfig, "name", "args", "hidden", "dropout", "norm")
     of_gist = group("GIST")

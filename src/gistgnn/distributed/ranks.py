@@ -48,9 +48,10 @@ class Ranks(World):
     def __init__(self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, *, ready: bool = True) -> None:
         super().__init__()
         self._device = usable_device(device)
-        self._timeout, self._answer = timeout, min(_ANSWER, timeout / 4)
+        self._timeout = timeout
+        self._answer = min(_ANSWER, timeout / 4)
         self._patience = timedelta(seconds=timeout - self._answer)  # of one exchange
-        self._kept: Store | None = None  # outlives a restart
+        self._store_of_all_starts: Store | None = None
         if not dist.is_initialized():
             self._begin()
         self._by_gpu = dist.get_backend() == "nccl"
@@ -71,20 +72,21 @@ class Ranks(World):
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, in order, on every rank; numbers arrive bit for bit."""
         begun = time.perf_counter()
-        own = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        message = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         with self.talking():
-            size = torch.tensor([len(own)])
+            size = torch.tensor([len(message)])
             sizes = [torch.zeros_like(size) for _ in range(self.count)]
             dist.all_gather(sizes, size, self._messages)
-            longest = max(int(each) for each in sizes)
-            padded = torch.cat([own, own.new_zeros(longest - len(own))])
+            longest = max(int(length) for length in sizes)
+            padded = torch.cat([message, message.new_zeros(longest - len(message))])
             texts = [torch.empty_like(padded) for _ in range(self.count)]
             dist.all_gather(texts, padded, self._messages)
         self.traffic.waited += time.perf_counter() - begun
         return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(texts, sizes, strict=True)]
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
-        result, error = None, None
+        result = None
+        error = None
         if self.leads:
             result, error = _attempt(work)
         else:
@@ -111,7 +113,8 @@ class Ranks(World):
         `expected` has the shapes and types of what each rank sends to this one; it is returned on `device`.
         """
         begun = time.perf_counter()
-        parts, sizes = [pack(tensors, device) for tensors in given], [packed_bytes(forms) for forms in expected]
+        parts = [pack(tensors, device) for tensors in given]
+        sizes = [packed_bytes(forms) for forms in expected]
         lengths = [len(part) for part in parts]
         sent = torch.cat(parts).to(self._device if self._by_gpu else "cpu")
         del parts
@@ -142,16 +145,17 @@ class Ranks(World):
 
     def remember(self, name: str, value: str) -> None:
         """Keep a value for the ranks that torchrun starts after these, as long as torchrun itself lives."""
-        if self._kept is not None:
+        if self._store_of_all_starts is not None:
             with self.talking():
-                self._kept.set(name, value)
+                self._store_of_all_starts.set(name, value)
 
     def recall(self, name: str) -> str | None:
         """Return what ranks before a restart have remembered; None: nothing."""
-        if self._kept is None:
+        store = self._store_of_all_starts
+        if store is None:
             return None
         with self.talking():
-            return self._kept.get(name).decode() if self._kept.check([name]) else None
+            return store.get(name).decode() if store.check([name]) else None
 
     @contextmanager
     def talking(self) -> Iterator[None]:
@@ -166,9 +170,10 @@ class Ranks(World):
         if gpu:
             torch.cuda.set_device(self._device)
         try:
-            store, self._kept, rank, count = meet(timedelta(seconds=self._timeout))
-            own = str(torch.cuda.get_device_properties(self._device).uuid) if gpu else ""
-            backend = "nccl" if each_has_a_gpu(store, rank, count, own) else "gloo"
+            meeting = meet(timedelta(seconds=self._timeout))
+            store, self._store_of_all_starts, rank, count = meeting
+            uuid = str(torch.cuda.get_device_properties(self._device).uuid) if gpu else ""
+            backend = "nccl" if each_has_a_gpu(store, rank, count, uuid) else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=self._patience)
         except (RuntimeError, ValueError) as error:
             why = str(error) if isinstance(error, NobodyCameError) else reason(error)
@@ -186,10 +191,12 @@ class Ranks(World):
             return f"the machine of rank 0 or of torchrun's endpoint does not answer ({reason(of_store)})"
         if not away:
             return f"rank {self.rank} has lost the connection to another rank ({reason(error)})"
-        who = "rank {} does not answer: it has ended, hangs"
-        who = who if len(away) == 1 else "ranks {} do not answer: each has ended, hangs"
-        timeout = f"(--timeout is {self._timeout:g} s), or cannot be reached; see what it printed last"
-        return f"{who.format(', '.join(map(str, away)))} {timeout}"
+        if len(away) == 1:
+            who = f"rank {away[0]} does not answer: it has ended, hangs"
+        else:
+            who = f"ranks {', '.join(map(str, away))} do not answer: each has ended, hangs"
+        timeout = f"(--timeout is {self._timeout:g} s)"
+        return f"{who} {timeout}, or cannot be reached; see what it printed last"
 
 
 def _attempt(work: Callable[[], T]) -> tuple[T | None, GistError | None]:
@@ -214,9 +221,16 @@ def raise_first(messages: list[list[Any] | None], own: GistError | None) -> None
         raise error
 
 
-def each_has_a_gpu(store: Store, rank: int, count: int, own: str) -> bool:
-    """Whether every rank has a GPU that no other rank has, as NCCL needs; `own` is the name of this rank's, or ""."""
-    store.set(f"gpu/{rank}", own)
+def each_has_a_gpu(store: Store, rank: int, count: int, uuid: str) -> bool:
+    """Whether every rank has a GPU that no other rank has, as NCCL needs.
+
+    Args:
+        store: of this start.
+        rank: this rank.
+        count: of the ranks.
+        uuid: the name of this rank's GPU; empty if it has none.
+    """
+    store.set(f"gpu/{rank}", uuid)
     names = [store.get(f"gpu/{other}").decode() for other in range(count)]  # waits for the other rank
     return all(names) and len(set(names)) == count
 
@@ -234,8 +248,8 @@ def unpack(buffer: Tensor, forms: Sequence[Form]) -> list[Tensor]:
     """Return the tensors of a buffer that `pack` has made; they share its memory."""
     order = sorted(range(len(forms)), key=lambda k: -forms[k][1].itemsize)
     sizes = [forms[k][0].numel() * forms[k][1].itemsize for k in order]
-    found = dict(zip(order, buffer[: sum(sizes)].split(sizes), strict=True))
-    return [found[k].view(dtype).view(shape) for k, (shape, dtype) in enumerate(forms)]
+    pieces = dict(zip(order, buffer[: sum(sizes)].split(sizes), strict=True))
+    return [pieces[k].view(dtype).view(shape) for k, (shape, dtype) in enumerate(forms)]
 
 
 def packed_bytes(forms: Sequence[Form]) -> int:

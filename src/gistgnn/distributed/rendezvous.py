@@ -1,11 +1,17 @@
-"""How the ranks of a run find each other at a start or a restart, and which of them do not answer."""
+"""How the ranks of a run meet at a start or a restart, and which of them do not answer.
 
-import json
+The store is torchrun's, or rank 0 serves one. torchrun's lives as long as torchrun, so it has the
+words of ranks that have died. `TORCHELASTIC_RESTART_COUNT` does not tell starts apart: every torchrun
+counts the failures of its own machine, so two machines of one start may have different counts.
+Therefore rank 0 gives each start a new name, and tells it to every rank under a token that this rank
+has made up.
+"""
+
 import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from datetime import timedelta
 from threading import Thread
@@ -25,42 +31,62 @@ class NobodyCameError(RuntimeError):
     """Some ranks, or their key-value store, did not answer in time."""
 
 
-def meet(patience: timedelta) -> tuple[Store, Store, int, int]:
-    """Return the store of this start, the store of all restarts, this rank's number, and the number of ranks."""
-    # torchrun keeps one store for all restarts, with the addresses of dead ranks in it. So every rank writes a random
-    # token, and rank 0 publishes the list under a name that is new at every start. A rank that has found its token in
-    # the list uses keys under that name only.
-    until = time.monotonic() + patience.total_seconds()
+def meet(timeout: timedelta) -> tuple[Store, Store, int, int]:
+    """Return when all ranks of this start are there.
+
+    Args:
+        timeout: how long to wait for the store and for the ranks.
+
+    Returns:
+        The store of this start, the store of all restarts, this rank's number, the number of ranks.
+
+    Raises:
+        NobodyCameError: the store or some ranks did not answer in time.
+    """
+    until = time.monotonic() + timeout.total_seconds()
+    store, rank, count = _open_store(until)
+    token = secrets.token_hex(8)
+    store.set(f"token/{rank}", token)
+    if rank == 0:
+        start = PrefixStore(token, store)
+        start.set("here/0", "")
+        missing = _wait_for(start, "here", range(count), until, lambda r: _tell(store, token, r))
+    else:
+        while not (name := _read(store, f"name/{token}")):
+            if time.monotonic() > until:
+                raise NobodyCameError(f"rank 0, or another one, did not arrive: rank {rank} has waited for it")
+            time.sleep(_PAUSE)
+        start = PrefixStore(name, store)
+        start.set(f"here/{rank}", "")
+        missing = _wait_for(start, "here", range(count), until)
+    if missing:
+        raise NobodyCameError(f"rank {', '.join(map(str, missing))} of {count} did not arrive")
+    return start, store, rank, count
+
+
+def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
+    """Return the ranks that do not answer in time; by this call the others answer."""
+
+    def look() -> list[int]:
+        until = time.monotonic() + seconds
+        store.set(f"failed/{rank}", "")
+        missing = _wait_for(store, "failed", range(count), until)
+        store.set(f"looked/{rank}", "")
+        if rank == 0:  # which may serve the store, and ends it
+            _wait_for(store, "looked", set(range(count)) - set(missing), until + _LAST / 2)
+        return missing
+
+    return _within(seconds + _LAST, look, "the ranks' store")
+
+
+def _open_store(until: float) -> tuple[Store, int, int]:
+    """Return torchrun's store, this rank's number, and the number of ranks."""
     where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     if os.environ.get("RANK") != "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         _wait_for_server(where, until)  # torch would print its own trace for every attempt
     left = max(until - time.monotonic(), _PAUSE)
     opened = rendezvous("env://", timeout=timedelta(seconds=left))
-    store, rank, count = _within(left + _LAST, lambda: next(opened), where)
-    token = secrets.token_hex(8)
-    store.set(f"here/{rank}", token)
-    name = _gather(store, token, count, until) if rank == 0 else _find(store, token, rank, until)
-    return PrefixStore(name, store), store, rank, count
-
-
-def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
-    """Return the ranks that do not answer in time; every rank that is left calls this, by which it answers."""
-
-    def look() -> list[int]:
-        store.set(f"failed/{rank}", "")
-        until = time.monotonic() + seconds
-        while (away := _without(store, "failed", count)) and time.monotonic() < until:
-            time.sleep(_PAUSE)
-        store.set(f"looked/{rank}", "")
-        while rank == 0 and set(_without(store, "looked", count)) - set(away) and time.monotonic() < until + _LAST / 2:
-            time.sleep(_PAUSE)  # rank 0 may serve the store, which ends with it
-        return away
-
-    return _within(seconds + _LAST, look, "the ranks' store")
-
-
-def _without(store: Store, key: str, count: int) -> list[int]:
-    return [rank for rank in range(count) if not store.check([f"{key}/{rank}"])]
+    return _within(left + _LAST, lambda: next(opened), where)
 
 
 def _wait_for_server(where: str, until: float) -> None:
@@ -68,7 +94,8 @@ def _wait_for_server(where: str, until: float) -> None:
     host, _, port = where.rpartition(":")
     while port.isdecimal():  # else torch says what is wrong with the variables
         try:
-            socket.create_connection((host, int(port)), timeout=max(until - time.monotonic(), _PAUSE)).close()
+            left = max(until - time.monotonic(), _PAUSE)
+            socket.create_connection((host, int(port)), timeout=left).close()
             return
         except (OSError, OverflowError) as error:
             if time.monotonic() > until:
@@ -77,7 +104,11 @@ def _wait_for_server(where: str, until: float) -> None:
 
 
 def _within(seconds: float, work: Callable[[], T], what: str) -> T:
-    """Return what some work returns, or raise its error; a thread is left behind if torch waits for a dead server."""
+    """Return what some work returns, or raise its error.
+
+    For a server that accepts connections and says nothing torch waits for ever, whatever the timeout.
+    Then a thread is left behind.
+    """
     done: Future[T] = Future()
 
     def run() -> None:
@@ -93,33 +124,36 @@ def _within(seconds: float, work: Callable[[], T], what: str) -> T:
         raise NobodyCameError(f"{what} accepts connections, and then does not answer") from None
 
 
-def _gather(store: Store, token: str, count: int, until: float) -> str:
-    """On rank 0: publish the list of tokens, again whenever it changes, until every rank has found its own."""
-    name, published = "", [""]
-    while True:
-        tokens = [token, *(_read(store, f"here/{rank}") for rank in range(1, count))]
-        if tokens != published:
-            name, published = secrets.token_hex(8), tokens
-            store.set("roster", json.dumps([name, *tokens]))
-        away = [rank for rank in range(1, count) if not store.check([f"{name}/found/{rank}"])]
-        if not away:
-            store.set(f"{name}/all", "")
-            return name
-        if time.monotonic() > until:
-            raise NobodyCameError(f"rank {', '.join(map(str, away))} of {count} did not arrive")
+def _wait_for(
+    store: Store,
+    key: str,
+    ranks: Collection[int],
+    until: float,
+    meanwhile: Callable[[int], None] = lambda rank: None,
+) -> list[int]:
+    """Wait until each of some ranks has set a key of its own; return those that have not in time.
+
+    Args:
+        store: where the keys are, `key` and the rank.
+        key: the name before the rank.
+        ranks: to wait for.
+        until: by the monotonic clock.
+        meanwhile: called for every rank that is missing, at each look.
+    """
+    while not store.check([f"{key}/{rank}" for rank in ranks]):
+        missing = [rank for rank in ranks if not store.check([f"{key}/{rank}"])]
+        if missing and time.monotonic() > until:
+            return missing
+        for rank in missing:
+            meanwhile(rank)
         time.sleep(_PAUSE)
+    return []
 
 
-def _find(store: Store, token: str, rank: int, until: float) -> str:
-    """On the other ranks: find this rank's token in the list, and wait until all ranks have found theirs."""
-    while time.monotonic() <= until:
-        name, *tokens = json.loads(_read(store, "roster") or '[""]')
-        if rank < len(tokens) and tokens[rank] == token:
-            store.set(f"{name}/found/{rank}", "")
-            if store.check([f"{name}/all"]):
-                return str(name)
-        time.sleep(_PAUSE)
-    raise NobodyCameError(f"rank 0, or another one, did not arrive: rank {rank} has waited for it")
+def _tell(store: Store, name: str, rank: int) -> None:
+    """On rank 0: tell a rank the name of this start; a rank that has died does not listen."""
+    if token := _read(store, f"token/{rank}"):
+        store.set(f"name/{token}", name)
 
 
 def _read(store: Store, key: str) -> str:

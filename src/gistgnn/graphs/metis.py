@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def metis_bytes(nodes: int, edges: int) -> int:
 
 def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:
     """Return the part of every node: [N]. With ``weight``: [N], the values of ``graph`` weigh its edges."""
-    with tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name:
+    this_file = files("gistgnn.graphs") / Path(__file__).name  # also where the package is in a zip
+    with tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name, as_file(this_file) as program:
         folder = Path(name)
         try:
             sp.save_npz(folder / "graph.npz", graph, compressed=False)
@@ -43,8 +45,8 @@ def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
         except OSError as error:
             raise InputError(f"no room for the graph in {folder}: {error.strerror}; set TMPDIR to another") from None
         # It sees the same packages. Its own session: Ctrl-C reaches this process alone, which then ends the other.
-        command, environment = [sys.executable, "-P", __file__, name, str(count), str(seed)], dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+        command = [sys.executable, "-P", str(program), name, str(count), str(seed)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         how: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True}
         done = subprocess.run(command, env=environment, check=False, **how)
         if done.returncode:

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 from dataclasses import dataclass, replace
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Literal
 
@@ -168,7 +169,8 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     name = str(name_or_path)
     if info := find(name):
         if info.reader == "bundled":  # importing scikit-learn takes longer than the first run
-            return load_file(Path(__file__).with_name(f"{info.name}.npz"))
+            with as_file(files("gistgnn.graphs") / f"{info.name}.npz") as bundled:  # also in a zip
+                return load_file(bundled)
         # Imported here: the readers need torch_geometric or DuckDB.
         reader = importlib.import_module(f"gistgnn.graphs.{info.reader}")
         return reader.load(info, Path(data_root).expanduser())

@@ -3,10 +3,10 @@
 This module imports nothing slow: the command line reads it.
 """
 
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from gistgnn.utils.checks import check_choice
+from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
     from gistgnn.round import Round
@@ -33,16 +33,17 @@ class Runner(Protocol):
         """
 
 
-RUNNERS = {
-    "auto": "gistgnn.runners.auto:Auto",
-    "in-turn": "gistgnn.runners.in_turn:InTurn",
-    "fused": "gistgnn.runners.fused:Fused",
-}
-"""The classes of the runners by name, as "module:Class"."""
+RUNNERS: "Registry[type[Runner]]" = Registry(
+    {
+        "auto": "gistgnn.runners.auto:Auto",
+        "in-turn": "gistgnn.runners.in_turn:InTurn",
+        "fused": "gistgnn.runners.fused:Fused",
+    }
+)
+"""The classes of the runners by name."""
 
 
 def make_runner(name: str) -> Runner:
     """Return a runner; raise InputError if there is none of that name."""
     check_choice("runner", name, RUNNERS)
-    runner: Runner = resolve_name(RUNNERS[name])()
-    return runner
+    return RUNNERS[name]()

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Literal
 from gistgnn.errors import InputError
 from gistgnn.settings import PRECISIONS
 from gistgnn.utils.checks import check_choice, check_kind
+from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
     from gistgnn.distributed import World
+    from gistgnn.theta.exchange import Exchange
 
 StoreName = Literal["memory", "host", "sharded"]
 """The places that need no folder, and "memory" by rows."""
@@ -40,8 +42,13 @@ STORES = {
 }
 """The places by name."""
 
-SHARES = {"whole": "gistgnn.theta.exchange:Exchange", "rows": "gistgnn.theta.rows:Rows"}
-"""The exchanges by name, as "module:Class": every rank holds all of Θ, or 1/W of the rows of every tensor."""
+SHARES: "Registry[type[Exchange]]" = Registry(
+    {
+        "whole": "gistgnn.theta.exchange:Exchange",
+        "rows": "gistgnn.theta.rows:Rows",
+    }
+)
+"""The exchanges by name: every rank holds all of Θ, or 1/W of the rows of every tensor."""
 
 SHARDED = "sharded"  # another name of the place "memory" with the exchange "rows"
 

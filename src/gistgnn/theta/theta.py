@@ -234,7 +234,7 @@ def _place(store: Store) -> type[InMemory]:
 
 
 def _shared(store: Store, spec: ModelSpec, ranks: World) -> tuple[Slices, Exchange]:
-    kind: type[Exchange] = resolve_name(SHARES[store.share])
+    kind = SHARES[store.share]
     return Slices(spec.layout, spec.widths, spec.tensor_specs(), kind.share(ranks)), kind(ranks)
 
 

@@ -85,21 +85,28 @@ class PeakBytes(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.peak, self._made = 0, dict[int, tuple[StorageWeakRef, int]]()
+        self.peak = 0
+        self._made: dict[StorageWeakRef, int] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        given, out = _storages((args, kwargs)), func(*args, **(kwargs or {}))
-        made = {key: (StorageWeakRef(each), each.nbytes()) for key, each in _storages(out).items() if key not in given}
-        self._made = {key: each for key, each in self._made.items() if not each[0].expired()} | made
-        self.peak = max(self.peak, sum(count for _, count in self._made.values()))
+        given = _storage_bytes((args, kwargs))
+        out = func(*args, **(kwargs or {}))
+        for storage, count in _storage_bytes(out).items():
+            if storage not in given:
+                self._made[storage] = count
+        self._made = {ref: count for ref, count in self._made.items() if not ref.expired()}
+        self.peak = max(self.peak, sum(self._made.values()))
         return out
 
 
-def _storages(values: Any) -> dict[int, torch.UntypedStorage]:
-    tensors = (each for each in tree_leaves(values) if isinstance(each, Tensor) and each.layout is torch.strided)
-    return {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}
+def _storage_bytes(values: Any) -> dict[StorageWeakRef, int]:
+    """Return the size of the memory of every dense tensor among some values."""
+    leaves = tree_leaves(values)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.layout is torch.strided]
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return {StorageWeakRef(storage): storage.nbytes() for storage in storages}
 
 
 def keep_freed_memory() -> None:
