@@ -18,7 +18,7 @@ from gistgnn.evaluation import evaluate
 from gistgnn.fit import trials as short
 from gistgnn.fit.fit import Fit
 from gistgnn.fit.narrow import NarrowRuns
-from gistgnn.fit.result import Progress
+from gistgnn.fit.result import Progress, Scores
 from gistgnn.fit.trials import Clock, Trials
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import named_tensors
@@ -115,7 +115,7 @@ def test_the_best_part_of_short_trials_is_chosen(
         steps_of_trials[m] = steps
         clock.now += steps * 0.04 / m
         score = scores[len(steps_of_trials) - 1]
-        return SimpleNamespace(progress=Progress(best_score=score), interrupted=False)
+        return SimpleNamespace(progress=Progress(scores=Scores(best_score=score)), interrupted=False)
 
     monkeypatch.setattr(Trials, "_train", train)
     runs: Any = SimpleNamespace(
@@ -192,7 +192,7 @@ def test_the_best_trial_counts_if_nothing_later_is_better(
         result = train(runs, model, training, **options)
         # The narrowest part is far better in its trial; the widest is near, and is chosen.
         is_trial = options["title"].startswith("trial")
-        result.progress.best_score = (2.0 if model.widths[0] == 8 else 1.9) if is_trial else 0.1
+        result.progress.scores.best_score = (2.0 if model.widths[0] == 8 else 1.9) if is_trial else 0.1
         return result
 
     monkeypatch.setattr(NarrowRuns, "train", with_score)

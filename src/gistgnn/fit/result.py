@@ -100,6 +100,11 @@ class Progress:
         """All scores of the last evaluation, by split and name."""
         return self.scores.last
 
+    @property
+    def classes(self) -> list[dict[str, int | float]]:
+        """The scores of the classes of the best model, in their order: "nodes" and "f1"."""
+        return self.scores.classes
+
     def copy(self) -> "Progress":
         """Return a copy that does not change when this one goes on."""
         return replace(
