@@ -133,7 +133,7 @@ _OTHER = [  # what one rank has, and the other has not; then what both may have
     *("--partition categorical", "--set partition_dims=1", "--checkpoint-every 3", "--epochs x", "--device cuda:7"),
     *("--clusters 3", "graph", "graph", "graph", "graph"),
 ]
-_SAME = ["--standardise", "--evaluation layers", "--overwrite", "--resume", "--max-seconds 60", ""]
+_SAME = ["--standardise", "--evaluation layers", "--overwrite", "--resume", "--max-seconds 60s", ""]
 _SOON = 40.0  # seconds: a rank that waits for one with wrong options ends by --timeout
 
 

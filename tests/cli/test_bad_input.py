@@ -35,6 +35,7 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--out file/run": "cannot write file/run",
     "--resume --overwrite": "--resume and --overwrite are both given",
     "--max-seconds soon": "'soon' is not a time",
+    "--budget 10": "'10' has no unit: give 10s or 10min",
     "--grace 1e300": "is not a number of seconds above 0, at most 1,000,000,000",
     "--set heads=4": "heads is given, but the model is gcn: add --model gat",
     "--model gat --hidden 8 --set heads=2 --sub-gcns 9": "8 features of d_1",

@@ -59,7 +59,7 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("options", [("--method", "data-parallel", "--sub-gcns", 2, "--epochs", 2), ("--budget", 3)])
+@pytest.mark.parametrize("options", [("--method", "data-parallel", "--sub-gcns", 2, "--epochs", 2), ("--budget", "3s")])
 def test_a_run_whose_plan_has_one_sub_gcn_has_ranks(tmp_path: Path, options: tuple[object, ...]) -> None:
     narrow = ("train", "--hidden", 32, 32, "--sampler", "clusters", "--clusters", 8, *options)
     assert [rank.returncode for rank in run_ranks(tmp_path, 2, *narrow, "--out", "run")] == [0, 0]

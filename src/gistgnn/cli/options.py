@@ -318,9 +318,11 @@ def memory_size(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Read a time such as 90s, 10min, 1.5h or 600 (seconds); return seconds."""
+    """Read a time such as 90s, 10min or 1.5h; return seconds."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        raise argparse.ArgumentTypeError(f"'{text}' has no unit: give {text}s or {text}min")
     expected = f"a time such as 90s, 10min or 1.5h, of at most {LONGEST:,.0f} seconds"
-    return _with_unit(text, {"": 1, "s": 1, "min": 60, "h": 3600}, expected, LONGEST)
+    return _with_unit(text, {"s": 1, "min": 60, "h": 3600}, expected, LONGEST)
 
 
 def _with_unit(text: str, units: Mapping[str, float], expected: str, most: float) -> float:
