@@ -9,7 +9,7 @@ import torch
 
 from gistgnn.accounting.costs import free_disk
 from gistgnn.estimate.shapes import RunShape
-from gistgnn.evaluation.budget import Budget, GraphShape, LayerCosts, plan_layers, whole_graph_bytes
+from gistgnn.evaluation.budget import Budget, GraphShape, layer_costs, least_bytes, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.inference import nodes_at_once
 from gistgnn.nn.gnn import as_gnn, row_wise
 from gistgnn.runs.config import THETA
@@ -293,7 +293,7 @@ class Memory:
         scores = _SCORED * scored
         least = 0
         if gnn is not None:
-            least = max(LayerCosts(gnn, shape, cached).least for cached in (0, 2**62))
+            least = least_bytes(layer_costs(run.model, shape), shape)
         left = [limits["cpu"] - held["cpu"] - self.resources.base]
         if self._device != "cpu":
             left.append(limits[self._device] - held[self._device])
@@ -307,10 +307,8 @@ class Memory:
         if gnn is None or is_whole:
             by_training = run.config.sampler is None and not run.config.inductive
             return Scoring("whole", scores + self._whole(replace(shape, computed=by_training)))
-        plan = plan_layers(gnn, shape, budget)
-        costs = LayerCosts(gnn, shape, budget.compute // 4)
-        features = costs.column(plan.columns) if plan.in_file else costs.features(plan.columns)
-        taken = max(costs.preparing, costs.resident + plan.work + features)
+        plan = plan_layers(layer_costs(run.model, shape, budget), shape, budget)
+        taken = plan.memory
         if wanted.memory is None and left[-1] < 2 * least:
             taken = max(taken, 2 * least)
         return Scoring("layers", scores + taken, plan.disk)
