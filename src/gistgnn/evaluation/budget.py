@@ -15,7 +15,7 @@ from gistgnn.nn.scaling import scales_input
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
 
-WORK = 2**27  # bytes of a block: larger ones are not faster
+_WORK = 2**26  # bytes of a block: larger ones are not faster
 COLUMNS = 1024  # of the sources' messages that a block reads at once, at least: a page of a file
 _NO_EDGES = Adjacency(torch.empty(2, 0, dtype=torch.int64), 1)
 _NODE = 16  # bytes of a node in the structure: its degree and its places
@@ -119,6 +119,10 @@ class LayerCosts(NamedTuple):
         """Return the bytes of a block."""
         return self.row * rows + self.source * sources + self.edge * edges
 
+    def most(self, nodes: int, edges: int) -> int:
+        """Return the bytes of one block of all nodes."""
+        return self.row * nodes if self.uses_product else self.bytes(nodes, nodes, edges)
+
     def least(self, nodes: int, most_entries: int) -> int:
         """Return the bytes of the node with the most edges, ``most_entries``, in a graph with some nodes."""
         if self.uses_product:
@@ -177,7 +181,8 @@ def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int) -> list[La
             LayerCosts(
                 width=layer.out_features,
                 messages=0 if uses_product else sent,
-                row=graph.size * (2 * read + 2 * received + 3 * layer.out_features),
+                # What a node has received, next to its features, and the output before and after the norm.
+                row=graph.size * (read + (1 if uses_product else 2) * received + 2 * layer.out_features),
                 source=graph.size * columns,
                 edge=_EDGE + _ATTENTION * layer.heads,
                 least_source=graph.size * (2 if is_separable else columns),
@@ -215,9 +220,10 @@ def plan_layers(costs: Sequence[LayerCosts], batch: Batch | GraphShape, budget: 
     most_features = min(room // 2, room - least_work) if budget.device is None else budget.host
     in_file = features > most_features
     in_memory = 0 if in_file or budget.device is not None else features
-    work = min((room - in_memory) * 3 // 4, WORK)  # C's heap keeps some more
+    work = min((room - in_memory) * 3 // 4, _WORK)  # C's heap keeps some more
     work = max(work, least_work)
-    return LayerPlan(in_file, work, features if in_file else 0, resident + in_memory + work)
+    whole = max(layer.most(graph.nodes, graph.edges) for layer in costs)
+    return LayerPlan(in_file, work, features if in_file else 0, resident + in_memory + min(work, whole))
 
 
 def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:

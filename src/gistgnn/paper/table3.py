@@ -142,8 +142,9 @@ class UltraWide(Experiment):
             make_plan(config, sizes, room, [config.sub_gcns], [config.store], timed=False).options[0]
             for room in (within, here)
         )
-        lacking = "".join(f"; here {size(here.limits[place])} of {PLACES[place]}" for place in own.lacking[:1])
-        return UltraWideCell(option.peaks[within.device], not {"cpu", within.device} & {*option.lacking}, lacking)
+        lacking = "".join(f"; here {size(here.limits[place])} of {PLACES[place]}" for place in own.memory.lacking[:1])
+        fits = not {"cpu", within.device} & {*option.memory.lacking}
+        return UltraWideCell(option.memory.peaks[within.device], fits, lacking)
 
     def _line(self, dataset: str, layers: int, key: Size, cell: UltraWideCell) -> list[str]:
         m, d = key
