@@ -226,10 +226,11 @@ class Memory:
         if sizes.stored:
             scored = sizes.nodes - sizes.train if sizes.scored is None else sizes.scored
         scores = _SCORED * scored
-        least = 0 if gnn is None else least_bytes(layer_costs(gnn, graph), graph)
         left = [limits["cpu"] - resident["cpu"] - self.resources.base]
         if self._device != "cpu":
             left.append(limits[self._device] - resident[self._device])
+        nothing = Budget(*(0 for _ in left))
+        least = 0 if gnn is None else least_bytes(layer_costs(gnn, graph, nothing), graph)
         # Where less is left than the least, the run does not fit.
         budget = Budget(*(evaluation.memory or max(room // 2, least) for room in left))
         if evaluation.parts is not None:

@@ -40,6 +40,11 @@ class RequiredNodes:
         """Where the edges into each of these nodes begin: [n + 1]."""
         return self.adj.pattern.rowptr if self.nodes is None else _rowptr(self.adj, self.nodes)
 
+    @cached_property
+    def table(self) -> Tensor:
+        """A number for every node of the layer's input, for a block to write: [inputs]."""
+        return torch.empty(self.inputs, dtype=torch.int64)
+
     def numbers(self, rows: slice) -> slice | Tensor:
         """Return some of these nodes, by their numbers in the graph."""
         return rows if self.nodes is None else self.nodes[rows]
@@ -65,7 +70,8 @@ class RequiredNodes:
             rows = slice(start, max(stop, start + 1))
             step = rows.stop - rows.start
             block = Block(self, rows)
-            needed = costs.bytes(step, len(block.nodes), block.pattern.num_edges)
+            sources = len(block.nodes) if costs.source else 0
+            needed = costs.bytes(step, sources, int(ends[rows.stop] - ends[start]))
             if step > 1 and needed > work:
                 step = max(min(step * work // needed, step * 7 // 8), 1)
                 continue
@@ -87,44 +93,68 @@ class Block:
 
     Attributes:
         count: k, how many nodes are computed.
-        nodes: [n], the places of the block's nodes in the layer's input: first those that are computed, in ascending
-            order, then their other sources, in ascending order.
-        own: the places of those that are computed.
-        pattern: [k, n], the edges by target.
-        entries: the index of these edges among those of the graph.
+        own: their places in the layer's input.
     """
 
     def __init__(self, required: RequiredNodes, rows: slice) -> None:
         self._required = required
         self._numbers = required.numbers(rows)
-        adj = required.adj
-        edges, self.entries = adj.pattern.rows(self._numbers)
-        check_sources(edges.col, adj.num_nodes)
         self.count = rows.stop - rows.start
-        self.own = own = required.own_inputs(rows)
-        self._own = torch.arange(own.start, own.stop) if isinstance(own, slice) else own
-        sources = required.inputs_of(edges.col).unique()
-        self._others = sources[~self._is_own(sources)]
-        self.nodes = torch.cat([self._own, self._others])
-        self.pattern = self._renumbered(edges)
+        self.own = required.own_inputs(rows)
+
+    @cached_property
+    def _edges(self) -> tuple[CSR, slice | Tensor]:
+        """The edges by target, from nodes by number: [k, N]; and their index among those of the graph."""
+        adj = self._required.adj
+        edges, entries = adj.pattern.rows(self._numbers)
+        check_sources(edges.col, adj.num_nodes)
+        return edges, entries
+
+    @property
+    def entries(self) -> slice | Tensor:
+        """The index of the edges among those of the graph."""
+        return self._edges[1]
+
+    @cached_property
+    def nodes(self) -> Tensor:
+        """The places of the block's nodes in the layer's input: [n].
+
+        First come those that are computed, in ascending order, then their other sources, in ascending order.
+        """
+        inputs = self._required.inputs_of(self._edges[0].col)
+        table = self._required.table
+        table[inputs] = torch.arange(len(inputs))  # of equal places one is written last
+        sources = inputs[table[inputs] == torch.arange(len(inputs))].sort().values
+        own = torch.arange(self.own.start, self.own.stop) if isinstance(self.own, slice) else self.own
+        table[sources] = 0
+        table[own] = 1
+        return torch.cat([own, sources[table[sources] == 0]])
+
+    @cached_property
+    def pattern(self) -> CSR:
+        """The edges by target, from nodes of the block: [k, n]."""
+        return self._renumbered(self._edges[0])
 
     def rows(self, operator: Operator) -> SparseMatrix:
-        """Return the rows of an operator of the whole graph: [k, n]."""
+        """Return the rows of an operator of the whole graph, for features of the block's nodes: [k, n]."""
         matrix = self._required.adj.rows(operator, self._numbers)
         return SparseMatrix.from_pattern(self._renumbered(matrix.pattern), matrix.value)
 
+    def rows_of_inputs(self, operator: Operator) -> SparseMatrix:
+        """Return the rows of an operator of the whole graph, for the layer's whole input: [k, inputs]."""
+        required = self._required
+        matrix = required.adj.rows(operator, self._numbers)
+        if required.place is None:
+            return matrix
+        col = required.inputs_of(matrix.pattern.col).to(matrix.pattern.col.dtype)
+        return SparseMatrix.from_pattern(CSR(matrix.pattern.rowptr, col, (self.count, required.inputs)), matrix.value)
+
     def _renumbered(self, pattern: CSR) -> CSR:
         """Return edges from nodes by number, [k, N], as edges from the nodes of the block: [k, n]."""
-        col = self._required.inputs_of(pattern.col)
-        own = torch.searchsorted(self._own, col)
-        others = len(self._own) + torch.searchsorted(self._others, col)
-        col = torch.where(self._is_own(col), own, others).to(pattern.col.dtype)
+        table = self._required.table
+        table[self.nodes] = torch.arange(len(self.nodes))
+        col = table[self._required.inputs_of(pattern.col)].to(pattern.col.dtype)
         return CSR(pattern.rowptr, col, (self.count, len(self.nodes)))
-
-    def _is_own(self, inputs: Tensor) -> Tensor:
-        """Tell for places in the layer's input whether they are of nodes that are computed: a mask."""
-        nearest = torch.searchsorted(self._own, inputs).clamp_(max=len(self._own) - 1)
-        return self._own[nearest] == inputs
 
 
 class BlockAdjacency(Adjacency):

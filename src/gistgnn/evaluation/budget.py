@@ -16,10 +16,10 @@ from gistgnn.sampling import Batch
 from gistgnn.utils import formats
 
 _WORK = 2**26  # bytes of a block: larger ones are not faster
-COLUMNS = 1024  # of the sources' messages that a block reads at once, at least: a page of a file
+_WORK_WITH_SOURCES = 2**30  # of one with copies of its sources: in a larger one, few more nodes share them
 _NO_EDGES = Adjacency(torch.empty(2, 0, dtype=torch.int64), 1)
-_NODE = 16  # bytes of a node in the structure: its degree and its places
-_EDGE = 64  # bytes of an edge while a block is found, and its operator is computed
+_NODE = 24  # bytes of a node in the structure: its degree and its places
+_EDGE = 80  # bytes of an edge while a block is found, and its operator is computed
 _ATTENTION = 48  # bytes of an edge and head: scores, maxima, coefficients, rows
 
 # Bytes per entry of an operator beside its values: kept afterwards, and only while it is computed.
@@ -99,9 +99,8 @@ class LayerCosts(NamedTuple):
         width: columns of its output.
         messages: columns of what all nodes send, computed before the blocks. 0: they send the layer's input.
         row: bytes of each node of the block.
-        source: bytes of each of their sources.
+        source: bytes of each of their sources. 0: the messages are multiplied where they are.
         edge: bytes of each edge.
-        least_source: bytes of a source where a node has so many that they do not fit.
         uses_product: the nodes of the block receive their rows of Ā x, and no edges are read.
         kept: bytes of Ā x, and of its computation, if it is to be computed.
     """
@@ -111,7 +110,6 @@ class LayerCosts(NamedTuple):
     row: int
     source: int
     edge: int
-    least_source: int
     uses_product: bool = False
     kept: int = 0
 
@@ -127,7 +125,7 @@ class LayerCosts(NamedTuple):
         """Return the bytes of the node with the most edges, ``most_entries``, in a graph with some nodes."""
         if self.uses_product:
             return self.row
-        return self.row + self.least_source * min(1 + most_entries, nodes) + self.edge * (1 + most_entries)
+        return self.bytes(1, min(1 + most_entries, nodes), 1 + most_entries)
 
 
 class LayerPlan(NamedTuple):
@@ -152,17 +150,23 @@ def layer_costs(model: nn.Module, batch: Batch | GraphShape, budget: Budget | No
     Args:
         model: the model.
         batch: the graph.
-        budget: of which Ā x may take a quarter, if that is to be computed and kept. Defaults to nothing.
+        budget: where the model runs, and of which Ā x may take a quarter, if that is to be computed and kept. Defaults
+            to nothing, on the host.
     """
     graph = GraphShape.of(batch)
     if budget is not None:
-        costs = _layer_costs(model, graph, budget.compute // 4)
+        costs = _layer_costs(model, graph, budget.compute // 4, on_host=budget.device is None)
         if least_bytes(costs, graph) <= budget.compute:
             return costs
-    return _layer_costs(model, graph, 0)
+    return _layer_costs(model, graph, 0, on_host=budget is None or budget.device is None)
 
 
-def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int) -> list[LayerCosts]:
+def sums_by_operator(layer: nn.Module) -> bool:
+    """Tell whether a layer's aggregate is Ā times the messages, and nothing else."""
+    return isinstance(layer, Propagation) and type(layer).aggregate is Propagation.aggregate
+
+
+def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int, *, on_host: bool) -> list[LayerCosts]:
     """Return what the layers take; ``most_kept``: bytes that Ā x may take with its computation."""
     gnn = cast(GNN, as_gnn(model))
     graph = graph.for_model(model)
@@ -175,17 +179,16 @@ def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int) -> list[La
                 kept = graph.nodes * graph.features * graph.size + max(_operator_bytes([layer.operator], graph))
             uses_product = kept <= most_kept
         received = read if uses_product else sent or read
-        is_separable = isinstance(layer, Propagation) and type(layer).aggregate is Propagation.aggregate
-        columns = min(received, COLUMNS) if is_separable else 2 * received
+        is_scaled = index == 0 and not sent and scales_input(model)
+        is_in_place = on_host and not is_scaled and sums_by_operator(layer)
         costs.append(
             LayerCosts(
                 width=layer.out_features,
                 messages=0 if uses_product else sent,
                 # What a node has received, next to its features, and the output before and after the norm.
                 row=graph.size * (read + (1 if uses_product else 2) * received + 2 * layer.out_features),
-                source=graph.size * columns,
+                source=0 if is_in_place else graph.size * 2 * received,
                 edge=_EDGE + _ATTENTION * layer.heads,
-                least_source=graph.size * (2 if is_separable else columns),
                 uses_product=uses_product,
                 kept=kept if uses_product else 0,
             )
@@ -220,7 +223,8 @@ def plan_layers(costs: Sequence[LayerCosts], batch: Batch | GraphShape, budget: 
     most_features = min(room // 2, room - least_work) if budget.device is None else budget.host
     in_file = features > most_features
     in_memory = 0 if in_file or budget.device is not None else features
-    work = min((room - in_memory) * 3 // 4, _WORK)  # C's heap keeps some more
+    largest = _WORK_WITH_SOURCES if any(layer.source for layer in costs) else _WORK
+    work = min((room - in_memory) // 2, largest)  # the heap of C keeps some more
     work = max(work, least_work)
     whole = max(layer.most(graph.nodes, graph.edges) for layer in costs)
     return LayerPlan(in_file, work, features if in_file else 0, resident + in_memory + min(work, whole))
@@ -237,10 +241,11 @@ def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
     first = gnn.convs[0]
     keeps_product = not graph.sparse and not scales_input(model) and propagates_features(first)
     for index, (layer, read, sent) in enumerate(_sent(gnn, graph)):
-        kept = read if index else 0
-        columns = kept + (sent or read) + 2 * layer.out_features
-        if sent and not (index == 0 and keeps_product):
-            columns += sent
+        if index == 0 and keeps_product:
+            columns = read + 2 * layer.out_features
+        else:
+            stored = read if index else 0
+            columns = stored + sent + (sent or read) + 2 * layer.out_features
         most = max(most, graph.nodes * columns * graph.size + 3 * entries * graph.size * layer.heads)
     resident = operators + graph.nodes * graph.size * gnn.out_features
     if keeps_product and not graph.has_product(cast(Propagation, first)):

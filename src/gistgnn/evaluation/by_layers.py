@@ -23,7 +23,7 @@ from gistgnn.sampling import Batch
 from gistgnn.sampling.call import signature
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.process_memory import return_freed_memory
-from gistgnn.utils.tensors import column_blocks, row_pieces
+from gistgnn.utils.tensors import row_pieces
 
 
 class NodeFeatures:
@@ -33,7 +33,7 @@ class NodeFeatures:
         values: the matrix.
         device: of the model.
         dtype: of the model.
-        scale: scales rows, of which it gets some columns, as the model does. Defaults to features as they are.
+        scale: scales rows as the model does. Defaults to features as they are.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class NodeFeatures:
         values: Tensor | SparseMatrix,
         device: torch.device,
         dtype: torch.dtype,
-        scale: Callable[[Tensor, slice], Tensor] | None = None,
+        scale: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self._values: Tensor | SparseMatrix | None = values
         self._device = device
@@ -59,21 +59,21 @@ class NodeFeatures:
             values = torch.empty(shape, dtype=batch.dtype)
         return cls(values, batch.device, batch.dtype)
 
-    def rows(self, nodes: slice | Tensor, columns: slice = slice(None)) -> Tensor | SparseMatrix:
-        """Return the rows of some nodes on the model's device; perhaps a view, if ``nodes`` is a slice.
-
-        Args:
-            nodes: a range, or places [k].
-            columns: of dense features.
-        """
+    def rows(self, nodes: slice | Tensor) -> Tensor | SparseMatrix:
+        """Return the rows of some nodes, a range or [k], on the model's device; perhaps a view of a range."""
         values = self._values
         assert values is not None
         if isinstance(values, SparseMatrix):
             return values.rows(nodes if isinstance(nodes, slice) else nodes.to(values.device))
-        values = values[:, columns]
         rows = values[nodes] if isinstance(nodes, slice) else values.index_select(0, nodes.to(values.device))
         rows = rows.to(self._device, self._dtype)
-        return rows if self._scale is None else self._scale(rows, columns)
+        return rows if self._scale is None else self._scale(rows)
+
+    def all_rows(self) -> Tensor:
+        """Return the features themselves, which are not scaled and are where the model is."""
+        assert isinstance(self._values, Tensor)
+        assert self._scale is None
+        return self._values
 
     def put(self, nodes: slice, values: Tensor) -> None:
         """Set the rows of some nodes."""
@@ -93,14 +93,13 @@ class BlockLayer(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures, columns: int) -> Tensor:
+    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
         """Return the output of a block: [k, width].
 
         Args:
             block: the nodes and edges.
             h: the layer's input.
             z: the messages, or the input where this is sent.
-            columns: of the messages that may be read at once, by layers that can take them apart.
         """
 
 
@@ -111,9 +110,10 @@ class OwnLayer(BlockLayer):
         gnn: the model.
         number: of the layer.
         batch: the graph.
+        in_place: the messages are multiplied where they are, without a copy of a block's sources.
     """
 
-    def __init__(self, gnn: GNN, number: int, batch: Batch) -> None:
+    def __init__(self, gnn: GNN, number: int, batch: Batch, *, in_place: bool) -> None:
         layer = gnn.convs[number]
         assert isinstance(layer, Layer)
         self._layer = layer
@@ -121,6 +121,7 @@ class OwnLayer(BlockLayer):
         self._activation = gnn.activation
         self._batch = batch
         self._is_ours = is_ours(layer)
+        self._in_place = in_place
 
     @property
     def operator(self) -> Operator:
@@ -131,14 +132,12 @@ class OwnLayer(BlockLayer):
     def message(self, x: Tensor | SparseMatrix) -> Tensor:
         return self._layer.message(self._readable(x), self._batch.adj)
 
-    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures, columns: int) -> Tensor:
+    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
+        if self._in_place:
+            received = block.rows_of_inputs(self.operator) @ z.all_rows()
+            return self.updated(h.rows(block.own), received)
         adj = BlockAdjacency(block, self._batch.dtype, self._batch.device)
-        if columns < z.width and type(self._layer).aggregate is Propagation.aggregate:
-            received = torch.empty(block.count, z.width, dtype=self._batch.dtype, device=self._batch.device)
-            for part in column_blocks(z.width, columns):
-                received[:, part] = self._layer.aggregate(self._dense(z.rows(block.nodes, part)), adj)
-        else:
-            received = self._layer.aggregate(self._dense(z.rows(block.nodes)), adj)
+        received = self._layer.aggregate(self._dense(z.rows(block.nodes)), adj)
         return self.updated(h.rows(block.own), received)
 
     def of_product(self, x: Tensor | SparseMatrix, product: Tensor | SparseMatrix) -> Tensor:
@@ -183,7 +182,7 @@ class OfferedLayer(BlockLayer):
         weight = batch.edge_data.get("edge_weight") if self._takes_adj else None
         self._weight = None if weight is None else weight.to("cpu", batch.dtype)
 
-    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures, columns: int) -> Tensor:
+    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
         x = h.rows(block.nodes)
         assert isinstance(x, Tensor)
         normalised = None
@@ -281,7 +280,8 @@ class ByLayers(Inference):
         gnn = as_gnn(model)
         if gnn is not None:
             gnn.check_input(self._batch.x)
-            return [OwnLayer(gnn, number, self._batch) for number in range(gnn.num_layers)]
+            in_place = [not costs.source for costs in self._costs]
+            return [OwnLayer(gnn, number, self._batch, in_place=here) for number, here in enumerate(in_place)]
         return [OfferedLayer(model, layer, self._batch) for layer in layers_of(model) or []]
 
     def _empty(self, nodes: int, width: int) -> NodeFeatures:
@@ -301,9 +301,7 @@ class ByLayers(Inference):
         else:
             z = self._messages(layer, costs, h, required.inputs) if costs.messages else h
             for rows, block in required.blocks(costs, work):
-                left = work - costs.row * block.count - costs.edge * block.pattern.num_edges
-                column = self._batch.dtype.itemsize * len(block.nodes)
-                yield rows, layer.output(block, h, z, max(left // column, 1))
+                yield rows, layer.output(block, h, z)
             z.close()
         h.close()
 

@@ -146,14 +146,14 @@ def _measured(model: nn.Module, batch: Batch, layers: Sequence[ModelLayer]) -> l
         for layer in layers:
             with PeakBytes() as counted:
                 block = Block(required, slice(0, len(required)))
-                out = OfferedLayer(model, layer, probe).output(block, h, h, 1)
+                out = OfferedLayer(model, layer, probe).output(block, h, h)
             h = NodeFeatures(out, probe.device, probe.dtype)
             measured.append(counted.peak)
             widths.append(out.shape[1])
     costs = []
     for few_edges, many_edges, width in zip(*peaks, widths, strict=True):
         node, edge = _per_node_and_edge(few_edges, many_edges)
-        costs.append(LayerCosts(width, 0, 0, node, edge, node))
+        costs.append(LayerCosts(width, 0, 0, node, edge))
     return costs
 
 
