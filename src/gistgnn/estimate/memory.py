@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 from gistgnn.estimate.resources import DISK, Resources
 from gistgnn.estimate.shapes import RunShape
-from gistgnn.evaluation.budget import Budget, GraphShape, layer_costs, least_bytes, plan_layers, whole_graph_bytes
+from gistgnn.evaluation.budget import (
+    Budget,
+    GraphShape,
+    layer_costs,
+    least_bytes,
+    plan_layers,
+    whole_graph_bytes,
+)
 from gistgnn.evaluation.inference import nodes_at_once
 from gistgnn.nn.gnn import as_gnn, row_wise
 from gistgnn.theta.registry import STORES

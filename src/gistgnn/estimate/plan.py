@@ -34,7 +34,8 @@ class Option:
 
     Args:
         memory: what it takes; `memory.run` has its sizes.
-        seconds: of a step, a round, an epoch, an evaluation, and the total of the run. None: not estimated.
+        seconds: of a step, a round, an epoch, an evaluation, and the total of the run. None: not
+            estimated.
     """
 
     memory: Memory
@@ -196,8 +197,8 @@ def make_plan(
     """Plan a run for several m and several stores of Θ.
 
     Args:
-        config: the run, whose m is ignored; or a function that returns the run with m sub-GCNs, as its epochs and its
-            norm may follow from m.
+        config: the run, whose m is ignored; or a function that returns the run with m sub-GCNs, as
+            its epochs and its norm may follow from m.
         sizes: of the graph.
         resources: what the run may take.
         sub_gcns: every m. Defaults to 1, 2, 4, 8 and 16, as far as widths and ranks allow.

@@ -32,9 +32,9 @@ def as_gist(config: RunConfig) -> RunConfig:
         return replace(config, sub_gcns=1, method="gist")
     if config.method == "local-sgd":
         return replace(config, partitioned=(), method="gist")
-    # An upper bound for parts and for an ensemble, which train one narrow model at a time. On a GPU, where GIST takes a
-    # step of all sub-GCNs at once, it may be far above what they take. With Θ in files it is a little below: the
-    # trained parts of a rank wait in memory for the end.
+    # An upper bound for parts and for an ensemble, which train one narrow model at a time. On a
+    # GPU, where GIST takes a step of all sub-GCNs at once, it may be far above what they take. With
+    # Θ in files it is a little below: the trained parts of a rank wait in memory for the end.
     return replace(config, method="gist")
 
 

@@ -57,7 +57,8 @@ class Resources:
             sharing = 1 if where.index is None else local  # a GPU with a number serves all of them
             gpu = memory or available_bytes(where) // sharing
             return cls(host, gpu, disk, base, ranks, local, limit)
-        # Asking for more lifts no limit of the system; a plan without a run may be for another machine.
+        # Asking for more lifts no limit of the system; a plan without a run may be for another
+        # machine.
         is_beyond_limit = memory is not None and started and limit is not None and memory > host
         if memory is None or is_beyond_limit:
             return cls(host, None, disk, base, ranks, local, limit)

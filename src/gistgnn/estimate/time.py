@@ -16,8 +16,9 @@ from gistgnn.graphs import Graph, GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling.clusters import METIS_INSIDE
 
-# Multiply-adds of a forward pass of all sub-GCNs that is timed, at most. Fewer would give smaller tensors, which take
-# less time for each entry: glibc keeps the memory of tensors of up to 32 MiB, and caches are small.
+# Multiply-adds of a forward pass of all sub-GCNs that is timed, at most. Fewer would give smaller
+# tensors, which take less time for each entry: glibc keeps the memory of tensors of up to 32 MiB,
+# and caches are small.
 _OPERATIONS = {"cpu": 2e10, "cuda": 1e12}
 _MEMORY = 2**30  # bytes that they take, at most
 _LEAST = 1024  # nodes of a larger run, at least
@@ -37,8 +38,9 @@ class _Seconds(NamedTuple):
 class Speed:
     """How long the parts of a run take on this machine.
 
-    The same model is trained by the same runner on a random graph, as large as a batch. Where that would take long, or
-    much memory, the graph is smaller and the model narrower. Then times grow as multiply-adds do, or as the bytes of Θ.
+    The same model is trained by the same runner on a random graph, as large as a batch. Where that
+    would take long, or much memory, the graph is smaller and the model narrower. Then times grow as
+    multiply-adds do, or as the bytes of Θ.
     """
 
     def __init__(self) -> None:

@@ -119,7 +119,8 @@ class Block:
     def nodes(self) -> Tensor:
         """The places of the block's nodes in the layer's input: [n].
 
-        First come those that are computed, in ascending order, then their other sources, in ascending order.
+        First come those that are computed, in ascending order, then their other sources, in
+        ascending order.
         """
         inputs = self._required.inputs_of(self._edges[0].col)
         table = self._required.table

@@ -76,7 +76,15 @@ class GraphShape:
             return batch
         nodes, features = batch.x.shape
         edges = batch.adj.num_edges
-        return cls(nodes, edges, features, batch.dtype.itemsize, batch.is_sparse, batch.is_stored, batch.adj)
+        return cls(
+            nodes,
+            edges,
+            features,
+            batch.dtype.itemsize,
+            batch.is_sparse,
+            batch.is_stored,
+            batch.adj,
+        )
 
     def for_model(self, model: nn.Module) -> "GraphShape":
         """Return the shape with ``sparse`` as layers see it: scaled features, and those in files, are dense."""
@@ -97,7 +105,8 @@ class LayerCosts(NamedTuple):
 
     Args:
         width: columns of its output.
-        messages: columns of what all nodes send, computed before the blocks. 0: they send the layer's input.
+        messages: columns of what all nodes send, computed before the blocks. 0: they send the
+            layer's input.
         row: bytes of each node of the block.
         source: bytes of each of their sources. 0: the messages are multiplied where they are.
         edge: bytes of each edge.
@@ -150,8 +159,8 @@ def layer_costs(model: nn.Module, batch: Batch | GraphShape, budget: Budget | No
     Args:
         model: the model.
         batch: the graph.
-        budget: where the model runs, and of which Ā x may take a quarter, if that is to be computed and kept. Defaults
-            to nothing, on the host.
+        budget: where the model runs, and of which Ā x may take a quarter, if that is to be computed
+            and kept. Defaults to nothing, on the host.
     """
     graph = GraphShape.of(batch)
     if budget is not None:
@@ -185,7 +194,8 @@ def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int, *, on_host
             LayerCosts(
                 width=layer.out_features,
                 messages=0 if uses_product else sent,
-                # What a node has received, next to its features, and the output before and after the norm.
+                # What a node has received, next to its features, and the output before and after
+                # the norm.
                 row=graph.size * (read + (1 if uses_product else 2) * received + 2 * layer.out_features),
                 source=0 if is_in_place else graph.size * 2 * received,
                 edge=_EDGE + _ATTENTION * layer.heads,
@@ -216,8 +226,9 @@ def plan_layers(costs: Sequence[LayerCosts], batch: Batch | GraphShape, budget: 
     budget.require(least)
     resident = _resident_bytes(costs, graph)
     room = budget.compute - resident
-    widths = [0, *(layer.width for layer in costs[:-1]), 0]  # of the features that are stored between the layers
-    stored = [sum(pair) + layer.messages for layer, pair in zip(costs, pairwise(widths), strict=True)]
+    # Of the features that are stored between the layers: none before the first and after the last.
+    widths = [0, *(layer.width for layer in costs[:-1]), 0]
+    stored = [before + layer.messages + after for layer, (before, after) in zip(costs, pairwise(widths), strict=True)]
     features = graph.nodes * graph.size * max(stored)
     least_work = least - resident
     most_features = min(room // 2, room - least_work) if budget.device is None else budget.host

@@ -229,9 +229,9 @@ def structure_on_host(model: nn.Module, batch: Batch) -> Adjacency:
 class ByLayers(Inference):
     """Runs one layer for all nodes, then the next; between them, features are on the host, in memory or in files.
 
-    What nodes send is computed first, for a piece of the nodes after another. Then every block of nodes reads the rows
-    of its sources. A layer that a model offers is called on a block's nodes and sources, and rows of the sources are
-    thrown away.
+    What nodes send is computed first, for a piece of the nodes after another. Then every block of
+    nodes reads the rows of its sources. A layer that a model offers is called on a block's nodes
+    and sources, and rows of the sources are thrown away.
 
     Args:
         model: decides what is read of the graph; those that are evaluated have the same shapes.

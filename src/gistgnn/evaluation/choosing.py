@@ -11,8 +11,21 @@ from torch import nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation.blocks import Block, RequiredNodes
-from gistgnn.evaluation.budget import Budget, LayerCosts, LayerPlan, layer_costs, plan_layers, whole_graph_bytes
-from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, OfferedLayer, features_of, structure_on_host
+from gistgnn.evaluation.budget import (
+    Budget,
+    LayerCosts,
+    LayerPlan,
+    layer_costs,
+    plan_layers,
+    whole_graph_bytes,
+)
+from gistgnn.evaluation.by_layers import (
+    ByLayers,
+    NodeFeatures,
+    OfferedLayer,
+    features_of,
+    structure_on_host,
+)
 from gistgnn.evaluation.inference import Inference, WholeGraph
 from gistgnn.evaluation.offered import ModelLayer, layers_of
 from gistgnn.graphs.features import rows_of
@@ -28,7 +41,13 @@ _CLOSE = 1e-3  # of the largest output: how far layers in blocks may be from the
 
 
 def prepare_layers(
-    model: nn.Module, batch: Batch, budget: Budget, wanted: torch.Tensor | None, *, always: bool, limit: int
+    model: nn.Module,
+    batch: Batch,
+    budget: Budget,
+    wanted: torch.Tensor | None,
+    *,
+    always: bool,
+    limit: int,
 ) -> Inference:
     """Prepare evaluation by layers; of the whole graph, unless ``always``, where that fits or there are no layers.
 
@@ -61,7 +80,7 @@ def prepare_layers(
 
 
 def _costs_or_reason(model: nn.Module, batch: Batch, budget: Budget, *, always: bool) -> tuple[list[LayerCosts], str]:
-    """Return what a model's layers take, or nothing if all of it fits; and why it cannot run by layers, or ""."""
+    """Return what a model's layers take, or nothing if all of it fits; and why it cannot run so."""
     gnn = row_wise(model)
     if gnn is not None:
         if not always and not batch.is_stored and whole_graph_bytes(model, batch) <= budget.compute:
@@ -88,8 +107,9 @@ def note_whole(model: nn.Module, batch: Batch, limit: int, why: str) -> None:
         return  # nothing to measure, which takes a while
     needed = 0
     tensors = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
-    with suppress(Exception), torch.random.fork_rng(devices=[]):  # a model may need the graph itself
-        # A copy, with the same tensors: a layer may keep what it computes of its first graph.
+    with suppress(Exception), torch.random.fork_rng(devices=[]):
+        # A copy, with the same tensors: a layer may keep what it computes of its first graph. The
+        # model may need the graph itself, and then raises anything.
         needed = _whole_bytes(deepcopy(model, dict(tensors)), batch)
     if needed > limit:
         log.warning(
