@@ -26,13 +26,17 @@ from .cases import random_batch, random_model, whole
 PLENTY = Budget(2**30)
 
 
-def prepared(model: GNN, batch: Batch, budget: Budget = PLENTY, **changes: object) -> ByLayers:
+def prepared(
+    model: GNN, batch: Batch, budget: Budget = PLENTY, *, as_on_gpu: bool = False, **changes: object
+) -> ByLayers:
     costs = layer_costs(model, batch, budget)
+    if as_on_gpu:  # every block has a copy of its sources
+        costs = [layer._replace(source=layer.source or 64) for layer in costs]
     plan = plan_layers(costs, batch, budget)
     return ByLayers(model, batch, costs, plan._replace(**changes))
 
 
-def by_layers(model: GNN, batch: Batch, **changes: object) -> torch.Tensor:
+def by_layers(model: GNN, batch: Batch, **changes: Any) -> torch.Tensor:
     with torch.no_grad():
         return prepared(model, batch, **changes).logits(model)
 
@@ -47,6 +51,7 @@ def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[
     model = random_model(name, widths, norm)
     pieces = {
         "in_file": data.draw(st.booleans(), "in_file"),
+        "as_on_gpu": data.draw(st.booleans(), "as_on_gpu"),
         "work": data.draw(st.sampled_from([1, 500, 2000, 10**4, 10**6]), "work"),
     }
     torch.testing.assert_close(by_layers(model, batch, **pieces), whole(model, batch), rtol=1e-10, atol=1e-10)
