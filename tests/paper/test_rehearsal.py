@@ -36,7 +36,7 @@ def test_every_setting_has_a_line_and_nothing_is_kept(
 def test_only_what_the_plan_leaves_out_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("gistgnn.estimate.memory.available_bytes", lambda _: 2**30)  # too little for the real runs
+    monkeypatch.setattr("gistgnn.estimate.resources.available_bytes", lambda _: 2**30)  # too little for the real runs
     assert run(*WIDE, "--rehearse", "--data-root", tmp_path, "--out", tmp_path / "out") == 0
     found = re.findall(r"(?m)^(ran|by plan): .* (\d+)-\d+, m = (\d), clusters[^:]*: (.*)", capsys.readouterr().out)
     assert [line[:3] for line in found] == [
