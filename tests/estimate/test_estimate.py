@@ -17,7 +17,8 @@ from torch import nn
 from torch_geometric.nn import SAGEConv
 
 from gistgnn.estimate import Option, Plan, Resources, chosen_store, make_plan, require_room
-from gistgnn.estimate.memory import DISK
+from gistgnn.estimate.refusal import as_gist
+from gistgnn.estimate.resources import DISK
 from gistgnn.estimate.shapes import FACTORS, RunShape
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import load
@@ -52,8 +53,12 @@ def option(*args: Any, **resources: Any) -> Option:
     return plan(*args, **resources).options[0]
 
 
+def peaks(*args: Any, **resources: Any) -> dict[str, int]:
+    return option(*args, **resources).memory.peaks
+
+
 def peak(*args: Any, **resources: Any) -> int:
-    return option(*args, **resources).peaks["cpu"]
+    return peaks(*args, **resources)["cpu"]
 
 
 @settings(max_examples=8, deadline=None)
@@ -75,16 +80,16 @@ def test_sizes_are_those_of_real_sub_gcns(
     assert [own.parameters for own in shape.subs] == [sum(p.numel() for p in sub.parameters()) for sub in subs]
     slices = [sum(tensor.nbytes for tensor in sub.state_dict().values()) for sub in subs]
     assert [own.slice for own in shape.subs] == slices
-    found = option(run)
-    assert found.moved_by_all == 2 * sum(slices) + 2 * sum(own.carried for own in shape.subs)
-    assert found.slice == max(slices)
+    found = option(run).as_dict()
+    assert found["moved_by_all"] == 2 * sum(slices) + 2 * sum(own.carried for own in shape.subs)
+    assert found["slice"] == max(slices)
 
 
 def test_gradients_and_moments_are_counted() -> None:
     for training, moments in (({}, 2), ({"optimizer": "sgd"}, 0), ({"optimizer": "sgd", "momentum": 0.9}, 1)):
         reset = RunShape(config(training={**training, "optimizer_state": "reset"}), SIZES).subs
         carried = RunShape(config(training=training), SIZES).subs
-        assert option(config(training=training)).training == (2 + moments) * reset[0].slice
+        assert option(config(training=training)).trained == (2 + moments) * reset[0].slice
         assert [sub.carried for sub in reset] == [0, 0]
         assert [sub.carried for sub in carried] == [moments * sub.slice for sub in reset]
 
@@ -113,14 +118,14 @@ def test_more_of_anything_takes_no_less(name: str, store: str, width: int, m: in
 
 def test_files_and_the_host_take_the_parameters_out_of_memory() -> None:
     wide = config("graphsage", (400, 400), 4)
-    memory, files, theta = option(wide).peaks, option(wide, SIZES, "disk").peaks, plan(wide).theta
+    memory, files, theta = peaks(wide), peaks(wide, SIZES, "disk"), plan(wide).theta
     assert memory["cpu"] - files["cpu"] >= 3 * theta
     assert files[DISK] >= 2 * theta + sum(sub.slice for sub in RunShape(wide, SIZES).subs)
     half = replace(wide, store_precision="bf16")
-    assert option(half, SIZES, "disk").peaks[DISK] < files[DISK]
+    assert peaks(half, SIZES, "disk")[DISK] < files[DISK]
     assert plan(half, SIZES, "disk").theta == theta // 2
     wide = replace(wide, device="cuda")
-    memory, host = (option(wide, SIZES, store, gpu=2**40).peaks for store in ("memory", "host"))
+    memory, host = (peaks(wide, SIZES, store, gpu=2**40) for store in ("memory", "host"))
     assert host["cuda"] < memory["cuda"] - 2 * theta  # the model is there while it is scored
     assert host["cpu"] > memory["cpu"]
 
@@ -129,8 +134,9 @@ def test_the_evaluation_is_chosen_by_the_memory() -> None:
     wide = config("graphsage", (512, 512), sampler=ClusterSampling(100, 5))
     whole, tight = option(wide, LARGE), option(wide, LARGE, host=2**30)
     parts = option(replace(wide, evaluation=Evaluation("parts", parts=100)), LARGE)
-    assert [each.method for each in (whole, tight, parts)] == ["whole", "layers", "parts"]
-    assert max(tight.evaluation, parts.evaluation) < whole.evaluation
+    scoring = [option.memory.scoring for option in (whole, tight, parts)]
+    assert [one.method for one in scoring] == ["whole", "layers", "parts"]
+    assert max(scoring[1].memory, scoring[2].memory) < scoring[0].memory
 
 
 @settings(max_examples=5, deadline=None)
@@ -143,29 +149,27 @@ def test_the_evaluation_is_chosen_by_the_memory() -> None:
 def test_rounds_and_evaluations_are_a_run_s(m: int, epochs: int, every: int, training: str) -> None:
     run = config("graphsage", (16, 16), m, training={"epochs": epochs, "evaluate_every": every, "training": training})
     result = run.fit(run.trainer(F, C), GRAPH, progress=False)
-    assert option(run).rounds == result.progress.rounds
-    assert option(run).evaluations == len(result.progress.history)
+    found = option(run).as_dict()
+    assert found["rounds"] == result.progress.rounds
+    assert found["evaluations"] == len(result.progress.history)
 
 
 def test_times_add_up() -> None:
     run = config("graphsage", (64, 64), training={"epochs": 12})
     before = torch.random.get_rng_state()
     training = run.training
-    found = make_plan(
-        run,
-        SIZES,
-        AMPLE,
-        [1, 4],
-        ["memory"],
-        lambda m: replace(run, sub_gcns=m, training=replace(training, epochs=12 * m)),
-    )
+
+    def with_epochs(m: int) -> RunConfig:
+        return replace(run, sub_gcns=m, training=replace(training, epochs=12 * m))
+
+    found = make_plan(with_epochs, SIZES, AMPLE, [1, 4], ["memory"]).as_dict()["options"]
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert [each.epochs for each in found.options] == [12, 48]
-    for each in found.options:
-        seconds = each.seconds
+    assert [each["epochs"] for each in found] == [12, 48]
+    for each in found:
+        seconds = each["seconds"]
         assert seconds is not None
-        evaluating = each.evaluations * seconds["evaluation"]
-        assert seconds["total"] == pytest.approx(each.epochs * seconds["epoch"] + evaluating)
+        evaluating = each["evaluations"] * seconds["evaluation"]
+        assert seconds["total"] == pytest.approx(each["epochs"] * seconds["epoch"] + evaluating)
         assert 0 < seconds["step"] < seconds["round"]
     sizes = replace(LARGE, nodes=5000, edges=50_000, train=2500)
     wide, narrow = (make_plan(config("gcn", (w, w)), sizes, AMPLE, [1, 4], ["memory"]).options for w in (256, 32))
@@ -174,14 +178,14 @@ def test_times_add_up() -> None:
 
 def test_a_plan_in_which_nothing_fits_says_what_is_lacking() -> None:
     wide = config("graphsage", (1024, 1024), 4)
-    tight = plan(wide, host=option(wide).peaks["cpu"] - 1)
+    tight = plan(wide, host=peak(wide) - 1)
     assert tight.choice is None
     assert tight.advice.startswith("nothing fits: with the parameters in memory, m = 4 lacks memory; make --hidden")
 
 
 def test_the_refusal_says_when_it_does_not_fit_and_what_would() -> None:
     run = config("graphsage", (1024, 1024), 4)
-    files, most = option(run, SIZES, "disk").peaks, option(run).peaks["cpu"]
+    files, most = peaks(run, SIZES, "disk"), peak(run)
     require_room(run, SIZES, replace(AMPLE, host=most))
     between, scarce = {"host": (files["cpu"] + most) // 2}, {"host": most - 1}
     by_samples = ClusterSampling(10, 1, batches="independent")
@@ -204,7 +208,7 @@ def test_the_refusal_says_when_it_does_not_fit_and_what_would() -> None:
 @pytest.mark.parametrize("method", ["gist", "parts", "ensemble", "local-sgd"])
 def test_the_store_is_the_first_that_fits(method: str) -> None:
     run = config("graphsage", (1024, 1024), 8, method=method, sampler=ClusterSampling(10, 1, batches="independent"))
-    fastest, files = (option(run.planned, SIZES, store).peaks["cpu"] for store in ("memory", "disk"))
+    fastest, files = (peak(as_gist(run), SIZES, store) for store in ("memory", "disk"))
     between = replace(AMPLE, host=(fastest + files) // 2)
     assert chosen_store(run, SIZES, AMPLE) == "memory"
     assert chosen_store(run, SIZES, between) == ("memory" if method == "ensemble" else "disk")
@@ -212,9 +216,9 @@ def test_the_store_is_the_first_that_fits(method: str) -> None:
 
 def test_a_budget_is_planned_as_its_narrowest_part() -> None:
     run = config("graphsage", (1024, 512), training={"epochs": None, "local_steps": None, "budget": 60.0})
-    assert run.planned.model.hidden == (256, 128)
-    assert run.planned.training.budget is None
-    least = option(run.planned).peaks["cpu"]
+    assert as_gist(run).model.hidden == (256, 128)
+    assert as_gist(run).training.budget is None
+    least = peak(as_gist(run))
     require_room(run, SIZES, replace(AMPLE, host=least))
     with refused("m = 1 needs "):
         require_room(run, SIZES, replace(AMPLE, host=least - 1))
@@ -222,7 +226,7 @@ def test_a_budget_is_planned_as_its_narrowest_part() -> None:
 
 def test_a_model_of_the_users_own_is_planned_and_not_refused() -> None:
     run = replace(config(), model=ModelConfig("tests.estimate.test_estimate:own_model", (64, 64)))
-    assert option(run).peaks["cpu"] > plan(run).theta
+    assert peak(run) > plan(run).theta
     require_room(run, SIZES, replace(AMPLE, host=1))
 
 
@@ -272,7 +276,7 @@ def test_a_folder_is_evaluated_by_layers_and_takes_less_memory(folder: Path) -> 
     run = config("graphsage", (64,), sampler=sampler)
     found, inside = option(run, sizes), option(run, replace(sizes, stored=0))
     assert sizes.stored > 4 * sizes.nodes * sizes.features
-    assert found.method == "layers"
-    assert found.peaks["cpu"] < inside.peaks["cpu"]
+    assert found.memory.scoring.method == "layers"
+    assert found.memory.peaks["cpu"] < inside.memory.peaks["cpu"]
     with refused("m = 2 needs ", "make --clusters-per-batch smaller"):
         require_room(replace(run, sampler=ClusterSampling(60, 60)), sizes, replace(AMPLE, host=10 * MIB))

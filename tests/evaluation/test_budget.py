@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.evaluation.budget import Budget, LayerCosts, plan_layers
+from gistgnn.evaluation.budget import Budget, layer_costs, least_bytes, plan_layers
 from gistgnn.graphs.csr import row_chunks
 from gistgnn.nn import MODELS
 from tests.helpers.refusals import refused
@@ -29,13 +29,14 @@ def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
 @given(st.sampled_from(sorted(MODELS)), widths, st.booleans(), st.integers(0, 10**6))
 def test_the_stated_memory_suffices(name: str, widths: list[int], sparse: bool, more: int) -> None:
     batch, model = random_batch(sparse=sparse), random_model(name, widths)
-    least = LayerCosts(model, batch, 0).least
+    least = least_bytes(layer_costs(model, batch), batch)
     with refused("layer by layer this model needs"):
-        plan_layers(model, batch, Budget(least - 1))
-    for budget in (Budget(least + more), Budget(more, least)):
-        plan = plan_layers(model, batch, budget)
-        assert plan.columns >= 1
-        assert plan.work >= 0
+        plan_layers(layer_costs(model, batch, Budget(least - 1)), batch, Budget(least - 1))
+    on_gpu = least_bytes(layer_costs(model, batch, Budget(0, 0)), batch)
+    for budget in (Budget(least + more), Budget(more, on_gpu)):
+        plan = plan_layers(layer_costs(model, batch, budget), batch, budget)
+        assert plan.work > 0
+        assert plan.memory <= budget.compute
         assert plan.in_file == (plan.disk > 0)
 
 

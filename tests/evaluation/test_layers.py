@@ -2,16 +2,18 @@
 
 import os
 import tempfile
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.evaluation.budget import Budget, LayerCosts, LayerPlan, plan_layers
-from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, required_nodes
+from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation.budget import Budget, layer_costs, least_bytes, plan_layers
+from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures
+from gistgnn.evaluation.scores import predict
 from gistgnn.nn import MODELS
 from gistgnn.nn.convolutions import SAGELayer
 from gistgnn.nn.gnn import GNN
@@ -24,13 +26,19 @@ from .cases import random_batch, random_model, whole
 PLENTY = Budget(2**30)
 
 
-def everything(model: GNN, batch: Batch, plan: LayerPlan) -> ByLayers:
-    return ByLayers(batch, plan, required_nodes(model.convs, batch.adj, None))
+def prepared(
+    model: GNN, batch: Batch, budget: Budget = PLENTY, *, as_on_gpu: bool = False, **changes: object
+) -> ByLayers:
+    costs = layer_costs(model, batch, budget)
+    if as_on_gpu:  # every block has a copy of its sources
+        costs = [layer._replace(source=layer.source or 64) for layer in costs]
+    plan = plan_layers(costs, batch, budget)
+    return ByLayers(model, batch, costs, plan._replace(**changes))
 
 
-def by_layers(model: GNN, batch: Batch, **changes: object) -> torch.Tensor:
+def by_layers(model: GNN, batch: Batch, **changes: Any) -> torch.Tensor:
     with torch.no_grad():
-        return everything(model, batch, replace(plan_layers(model, batch, PLENTY), **changes)).logits(model)
+        return prepared(model, batch, **changes).logits(model)
 
 
 @examples
@@ -43,63 +51,74 @@ def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[
     model = random_model(name, widths, norm)
     pieces = {
         "in_file": data.draw(st.booleans(), "in_file"),
-        "columns": data.draw(st.integers(1, 24), "columns"),
-        "work": data.draw(st.sampled_from([1, 500, 2000, 10**6]), "work"),
+        "as_on_gpu": data.draw(st.booleans(), "as_on_gpu"),
+        "work": data.draw(st.sampled_from([1, 500, 2000, 10**4, 10**6]), "work"),
     }
     torch.testing.assert_close(by_layers(model, batch, **pieces), whole(model, batch), rtol=1e-10, atol=1e-10)
 
 
 def test_sums_of_a_layers_own_are_evaluated_or_refused() -> None:
     batch = random_batch()
-    both = {"aggregate": lambda self, z, adj: 2 * SAGELayer.aggregate(self, z, adj)}
-    both["aggregate_block"] = lambda self, *given: 2 * SAGELayer.aggregate_block(self, *given)
-    for own in (both, {"aggregate": both["aggregate"]}):
+
+    def twice_as_much(self: SAGELayer, z: torch.Tensor, adj: Any) -> torch.Tensor:
+        return 2 * SAGELayer.aggregate(self, z, adj)
+
+    def of_all_nodes(self: SAGELayer, z: torch.Tensor, adj: Any) -> torch.Tensor:
+        return SAGELayer.aggregate(self, z, adj) - z.mean(dim=0)
+
+    def over_two_hops(self: SAGELayer, z: torch.Tensor, adj: Any) -> torch.Tensor:
+        return SAGELayer.aggregate(self, SAGELayer.aggregate(self, z, adj), adj)
+
+    for aggregate in (twice_as_much, of_all_nodes, over_two_hops):
         model = random_model("graphsage", [4, 4])
         for conv in model.convs:
-            conv.__class__ = type("Twice", (SAGELayer,), own)
-        if own is both:
-            torch.testing.assert_close(by_layers(model, batch), whole(model, batch), rtol=1e-10, atol=1e-10)
-        else:
-            with refused("Twice has the aggregate of Twice, but the aggregate_block of Propagation: define both"):
-                by_layers(model, batch)
+            conv.__class__ = type("Own", (SAGELayer,), {"aggregate": aggregate})
+        expected = whole(model, batch)
+        for method, memory in (("layers", None), ("auto", 2**13)):
+            if aggregate is twice_as_much or method == "auto":
+                found = predict(model, batch, Evaluation(method, memory))
+                torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+            else:
+                with refused("the model is a GraphSAGE, which ", "choose the method parts, or whole"):
+                    predict(model, batch, Evaluation(method, memory))
 
 
 def test_any_budget_gives_the_whole_on_announced_disk_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     class Counting(NodeFeatures):
-        held = most = size = 0
+        stored = most = size = 0
 
         @classmethod
-        def empty(cls, batch: Batch, plan: LayerPlan, width: int, nodes: int, *given: object) -> NodeFeatures:
-            found = super().empty(batch, plan, width, nodes, *given)
-            found.size = nodes * width * 8 * plan.in_file
-            Counting.held += found.size
-            Counting.most = max(Counting.most, Counting.held)
+        def empty(cls, nodes: int, width: int, batch: Batch, *, in_file: bool) -> NodeFeatures:
+            found = super().empty(nodes, width, batch, in_file=in_file)
+            found.size = nodes * width * 8 * in_file
+            Counting.stored += found.size
+            Counting.most = max(Counting.most, Counting.stored)
             assert not any(tmp_path.iterdir())
             return found
 
         def close(self) -> None:
             super().close()
-            Counting.held, self.size = Counting.held - self.size, 0
+            Counting.stored -= self.size
+            self.size = 0
 
     monkeypatch.setattr("gistgnn.evaluation.by_layers.NodeFeatures", Counting)
     for name in MODELS:
         for sizes in ([4, 12], [12, 4, 4], [5]):
             batch, model = random_batch(20, 100, sparse=sizes == [5]), random_model(name, sizes, "layer")
             expected = whole(model, batch)  # computes the operators, so they need no memory of the budget
-            costs = LayerCosts(model, batch, 0)
-            for memory in (costs.least, 3 * costs.least, 2**24):
-                plan = plan_layers(model, batch, Budget(memory))
-                assert plan.columns >= costs.narrowest
-                assert not (plan.in_file and memory == 2**24), "enough memory needs no file"
+            least = least_bytes(layer_costs(model, batch), batch)
+            for memory in (least, 3 * least, 2**24):
+                inference = prepared(model, batch, Budget(memory))
+                disk = inference.describe()["disk_bytes"]
+                assert not (disk and memory == 2**24), "enough memory needs no file"
                 Counting.most = 0
                 with torch.no_grad():
-                    actual = everything(model, batch, plan).logits(model)
+                    actual = inference.logits(model)
                 torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
-                assert Counting.held == 0
-                assert Counting.most <= plan.disk
-                assert plan.disk <= 2 * Counting.most
+                assert Counting.stored == 0
+                assert Counting.most == disk
 
 
 def test_a_folder_that_cannot_be_written_and_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from torch_geometric.nn import GCNConv, SAGEConv
 from torch_geometric.nn.models import GAT, GCN, GIN, PNA, EdgeCNN, GraphSAGE
 
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.by_rows import ByRows
+from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs import Standardisation, load
 from gistgnn.nn.convolutions import GCNLayer
@@ -106,9 +106,9 @@ def test_rows_are_the_whole(name: str, weighted: bool) -> None:
     with refused("evaluation has 1 bytes of memory, layer by layer this model needs"):
         predict(model, batch, Evaluation(memory=1))
     found = Evaluation("layers").prepare(model, batch)
-    assert isinstance(found, ByRows)
+    assert isinstance(found, ByLayers)
     for pieces in ({"in_file": True, "work": 0}, {"in_file": False, "work": 5000}, {"in_file": True}):
-        found._plan = replace(found._plan, **pieces)
+        found._plan = found._plan._replace(**pieces)
         logits = predict(model, batch, found)
         assert not logits.requires_grad
         torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-9)

@@ -13,7 +13,7 @@ from torch_geometric.nn import models as pyg
 
 from gistgnn import GIST, load
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.budget import LayerCosts
+from gistgnn.evaluation.budget import layer_costs, least_bytes
 from gistgnn.evaluation.scores import predict
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.nn import GAT, GCN, GIN, GATv2, GraphSAGE
@@ -74,7 +74,7 @@ def test_layers_give_the_plain_output(name: str, sparse: bool, place: str, scale
         if scaled:
             model = scaled_model(model, Standardisation(torch.rand(FEATURES), torch.rand(FEATURES) + 0.5))
         expected = plain(model, graph)
-        for memory in (LayerCosts(model, batch, 0).least, 2**20) if ours else (2**20,):
+        for memory in (least_bytes(layer_costs(model, batch), batch), 2**20) if ours else (2**20,):
             found = predict(model, batch, Evaluation("layers", memory))
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
@@ -96,6 +96,6 @@ def test_a_model_that_scales_keeps_to_its_memory(tmp_path: Path) -> None:
     model = scaled_model(GCN(FEATURES, (4,), CLASSES).eval(), scaling)
     stored = whole_graph(load(tmp_path / "graph"))
     found = Evaluation("layers", 2**20).prepare(model, stored)
-    assert not any(layer.cached for layer in found._plan.layers)
+    assert not any(layer.uses_product for layer in found._costs)
     replaced = replace(graph, x=(graph.x - scaling.mean) / scaling.std)
     torch.testing.assert_close(predict(model, stored, found), plain(model.model, replaced), rtol=1e-4, atol=1e-5)

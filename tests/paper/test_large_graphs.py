@@ -85,7 +85,7 @@ def test_out_of_memory_is_what_the_plan_says_of_the_device(tmp_path: Path) -> No
 
 
 def test_what_fits_the_papers_device_but_not_ours_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gistgnn.estimate.memory.available_bytes", lambda _: 2**30)
+    monkeypatch.setattr("gistgnn.estimate.resources.available_bytes", lambda _: 2**30)
     found = planned(tmp_path, widths=(400, 8192), sub_gcns=(8,))
     assert [line[5] for line in found.rows] == ["75.00", "not run"]
     assert "; here " in found.rows[1][7]

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -38,8 +39,9 @@ def theta_bytes(spec: ModelSpec) -> int:
 
 def slice_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]]) -> list[int]:
     """Bytes of every sub-GCN's parameters and buffers, by its number of features on each axis."""
-    known = {own: theta_bytes(replace(spec, widths=spec.layout.widths(own))) for own in {*map(tuple, counts)}}
-    return [known[tuple(own)] for own in counts]
+    different = {*map(tuple, counts)}
+    sizes = {blocks: theta_bytes(replace(spec, widths=spec.layout.widths(blocks))) for blocks in different}
+    return [sizes[tuple(blocks)] for blocks in counts]
 
 
 def moments_of(training: Training) -> int:
@@ -51,7 +53,7 @@ def state_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]], training: Trai
     """Bytes of the moments of all sub-GCNs, by their numbers of features on each axis; without the steps' counters."""
     trained = {name: p for name, p in spec.on_meta().named_parameters() if p.requires_grad}
     moments = _moments(training, {name: p.dim() for name, p in trained.items()})
-    models = [replace(spec, widths=spec.layout.widths(own)).on_meta() for own in counts]
+    models = [replace(spec, widths=spec.layout.widths(blocks)).on_meta() for blocks in counts]
     return sum(moments[name] * model.get_parameter(name).nbytes for model in models for name in trained)
 
 
@@ -73,18 +75,38 @@ def _moments(training: Training, dimensions: Mapping[str, int]) -> dict[str, int
     }
 
 
-def memory_of(
-    graph: Graph, training: Training, store: Store, device: torch.device, ranks: World, theta: int, slices: list[int]
-) -> dict[str, int]:
-    """Bytes that a process holds from the beginning of a run to its end, by what holds them."""
-    # Sub-GCNs count with gradients and the optimiser's state; Θ, the best Θ and moments where the device holds them.
-    place, moments, own = store.place, moments_of(training), slices[ranks.rank :: ranks.count] or slices
-    held = {"graph": graph.held_bytes}
-    if place.holds == "device" or (place.holds == "host" and device.type == "cpu"):
-        share = ranks.count if store.share == "rows" else 1
+class Trainer(Protocol):
+    """What decides where a process keeps the parameters: a `GIST`."""
+
+    store: Store
+    device: torch.device
+    ranks: World
+
+
+def memory_of(trainer: Trainer, graph: Graph, training: Training, theta: int, slices: list[int]) -> dict[str, int]:
+    """Return the bytes that a process holds from the beginning of a run to its end, by what they are for.
+
+    Sub-GCNs count with gradients and the optimiser's state; Θ, the best Θ and moments where the device holds them.
+
+    Args:
+        trainer: the method.
+        graph: what it trains on.
+        training: its settings.
+        theta: bytes of Θ.
+        slices: bytes of every sub-GCN.
+    """
+    store = trainer.store
+    ranks = trainer.ranks
+    place = store.place
+    moments = moments_of(training)
+    slices_here = slices[ranks.rank :: ranks.count] or slices
+    memory = {"graph": graph.held_bytes}
+    if place.holds == "device" or (place.holds == "host" and trainer.device.type == "cpu"):
+        shares = ranks.count if store.share == "rows" else 1
         carried = moments * theta if training.keeps_moments or len(slices) == 1 else 0
-        held |= {"theta": theta // share, "best": theta // share, "moments": carried // share}
-    return {**held, "sub_gcns": (2 + moments) * (max(own) if place.streams else sum(own))}
+        memory |= {"theta": theta // shares, "best": theta // shares, "moments": carried // shares}
+    at_once = max(slices_here) if place.streams else sum(slices_here)
+    return {**memory, "sub_gcns": (2 + moments) * at_once}
 
 
 def require_theta_fits(spec: ModelSpec, store: Store, ranks: int, replaced: int = 0) -> None:
@@ -92,24 +114,27 @@ def require_theta_fits(spec: ModelSpec, store: Store, ranks: int, replaced: int 
 
     ``replaced``: the bytes there of a Θ in whose place it comes.
     """
-    needed, place, advice = theta_bytes(spec), store.place, "make the widths smaller"
+    needed = theta_bytes(spec)
+    advice = "make the widths smaller"
     where: torch.device | str
-    if place.holds == "disk":
+    if store.place.holds == "disk":
         assert store.folder is not None
+        where = "disk"
+        available = free_disk(store.folder)
         needed = needed // 2 if store.precision == "bf16" else needed
-        where, there, advice = "disk", free_disk(store.folder), f"make room, or {advice}"
+        advice = f"make room, or {advice}"
     else:
-        where = spec.device if place.holds == "device" else torch.device("cpu")
-        there = available_bytes(where) + replaced
+        where = spec.device if store.place.holds == "device" else torch.device("cpu")
+        available = available_bytes(where) + replaced
         needed = needed // ranks if store.share == "rows" else needed
         advice += ", or keep the parameters in files, by the store disk"
-    if needed > there:
-        raise too_large(f"the model of widths {spec.widths}", needed, where, there, advice)
+    if needed > available:
+        raise too_large(f"the model of widths {spec.widths}", needed, where, available, advice)
 
 
-def too_large(what: str, needed: int, where: torch.device | str, there: int, advice: str) -> InputError:
+def too_large(what: str, needed: int, where: torch.device | str, available: int, advice: str) -> InputError:
     """The error of a model or a step that takes more bytes than are free there."""
-    free = f"{size(there)} are free"
+    free = f"{size(available)} are free"
     if isinstance(where, torch.device):
         free += "" if where.type == "cuda" else of_the_limit()
         where = "GPU memory" if where.type == "cuda" else "memory"
@@ -118,9 +143,9 @@ def too_large(what: str, needed: int, where: torch.device | str, there: int, adv
 
 def free_disk(folder: Path) -> int:
     """Return the bytes that a folder, which need not exist, may have: those free on its disk, and what it has."""
-    held = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
-    exists = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    return shutil.disk_usage(exists).free + held
+    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(existing).free + sum(path.stat().st_size for path in files)
 
 
 class Operations:
@@ -136,7 +161,9 @@ class Operations:
         *,
         inductive: bool,
     ) -> None:
-        self._spec, self._partition, self._graph = spec, partition, graph
+        self._spec = spec
+        self._partition = partition
+        self._graph = graph
         layers = getattr(spec.on_meta(), "num_layers", len(spec.widths) + 1)
         self.batch = expected_batch(sampling, graph.training() if inductive else graph, layers)
         # The share of the graph that an evaluation runs on.

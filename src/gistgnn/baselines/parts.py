@@ -153,7 +153,7 @@ class Parts(GIST):
             evaluation=scorer.description,
             inference_seconds=statistics.median(scorer.passes) if scorer.passes else None,
             traffic={"workers": self.workers},
-            memory=memory_of(setup.graph, setup.training, self.store, self.device, self.ranks, theta, slices),
+            memory=memory_of(self, setup.graph, setup.training, theta, slices),
             partition=self.partition.describe(0),
             **shared,
         )

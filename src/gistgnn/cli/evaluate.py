@@ -115,7 +115,7 @@ def _prepared(
 ) -> "Inference":
     """Return the evaluation of a model on a graph; refuse a model that does not fit it."""
     # The model is tried on the whole graph only where it runs on that anyway.
-    from gistgnn.evaluation.by_rows import small_batch
+    from gistgnn.evaluation.choosing import small_batch
     from gistgnn.sampling import check_fits
 
     def check(tried: "Batch") -> None:

@@ -64,7 +64,7 @@ def _run(args: argparse.Namespace) -> int:
 
     timed = args.timed and args.ranks == 1
     with spinner("planning", shown=not args.json):
-        plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, config_of, timed=timed)
+        plan = make_plan(config_of, sizes, resources, args.sub_gcns, args.store, timed=timed)
     if args.json:
         return options.print_json(plan.as_dict())
     _print_sizes(plan)
@@ -83,13 +83,16 @@ def _choose(args: argparse.Namespace) -> int:
 
     from gistgnn.utils.denormals import denormals_as_zero
 
-    given = {"memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
-    given |= {"ranks": None if args.ranks == 1 else args.ranks}
-    given |= {"store": None if args.store == PLANNED_STORES else args.store}
-    for name, value in given.items():
+    options_of_a_plan = {
+        "memory": args.memory,
+        "out": args.out,
+        "no_measure": not args.timed or None,
+        "ranks": None if args.ranks == 1 else args.ranks,
+        "store": None if args.store == PLANNED_STORES else args.store,
+    }
+    for name, value in options_of_a_plan.items():
         if value is not None:
-            how = "which is planned by measuring steps"
-            raise InputError(f"{name} is given beside a budget, {how}: leave one out")
+            raise InputError(f"{name} is given beside a budget, which is planned by measuring steps: leave one out")
     config = config_from_args(args, given_sub_gcns(args))
     graph = graph_of(args)
     with denormals_as_zero(), torch.inference_mode(False), torch.enable_grad():  # as in a run
@@ -130,15 +133,17 @@ def trials_of(config: RunConfig, graph: "Graph", seconds: float) -> "Trials":
 
 
 def _print_sizes(plan: "Plan") -> None:
-    graph, batch, there = plan.graph, plan.batch, plan.resources
+    graph = plan.graph
+    batch = plan.batch
+    resources = plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
     if graph.stored:
         print(f"in files: {size(graph.stored)} of features and edges, {graph.clusters:,} clusters")
     print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
     print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
-    gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
-    host = f"{size(there.host)} of memory{there.host_limit}"
-    print(f"available: {host}{gpu}, {size(there.disk)} on the disk")
+    gpu = "" if resources.gpu is None else f", {size(resources.gpu)} on the GPU"
+    host = f"{size(resources.host)} of memory{resources.host_limit}"
+    print(f"available: {host}{gpu}, {size(resources.disk)} on the disk")
 
 
 def _print_options(plan: "Plan") -> None:
@@ -146,7 +151,7 @@ def _print_options(plan: "Plan") -> None:
     time: list[list[str]] = []
     for option in plan.options:
         first = [f"{option.sub_gcns}", option.store]
-        memory.append([*first, *_held(option)])
+        memory.append([*first, *_sizes(option)])
         if option.seconds:
             time.append([*first, *_times(option.seconds)])
     peaks = ["peak", "disk"]
@@ -170,13 +175,14 @@ def _first_try(narrow: "Option", wide: "Option", hidden: Sequence[int]) -> str:
     from gistgnn.fit.trials import NARROWEST, even_parts
 
     widths = " ".join(f"{min(width, NARROWEST)}" for width in hidden)
-    said = f"try a narrow model first: --hidden {widths} --sub-gcns 1"
+    text = f"try a narrow model first: --hidden {widths} --sub-gcns 1"
     if narrow.seconds and wide.seconds:
-        epoch, other = _time(narrow.seconds["epoch"]), _time(wide.seconds["epoch"])
-        said += f", {epoch} an epoch; the wide one with m = {wide.sub_gcns} takes {other}"
+        narrow_epoch = _time(narrow.seconds["epoch"])
+        wide_epoch = _time(wide.seconds["epoch"])
+        text += f", {narrow_epoch} an epoch; the wide one with m = {wide.sub_gcns} takes {wide_epoch}"
     if len(even_parts(hidden)) > 1:
-        said += "\nin a given time: --budget TIME trains a narrow part, and copies it into the wide model"
-    return said
+        text += "\nin a given time: --budget TIME trains a narrow part, and copies it into the wide model"
+    return text
 
 
 def _times(seconds: Mapping[str, float]) -> list[str]:
@@ -188,10 +194,11 @@ def _time(seconds: float) -> str:
     return rough_duration(seconds) if seconds >= 99.5 else duration(float(f"{seconds:.2g}"))
 
 
-def _held(option: "Option") -> list[str]:
+def _sizes(option: "Option") -> list[str]:
     """Return whether it fits, the sizes of its parts, and the most that every place holds."""
-    parts = (option.slice, option.training, option.activations, option.evaluation)
-    peaks = (option.memory, option.peaks["disk"], option.machine)
+    memory = option.memory
+    parts = (memory.run.largest_slice, option.trained, memory.activations, memory.scoring.memory)
+    peaks = (option.peak, memory.peaks["disk"], option.machine)
     return ["fits" if option.fits else "too large", *map(size, (*parts, *peaks))]
 
 

@@ -54,6 +54,7 @@ class RunShape:
 
     Attributes:
         config: the run, with the sampler that it takes.
+        gist: its `GIST`.
         theta: bytes of Θ.
         model: the full model, without values.
         full: how many numbers the full model trains.
@@ -79,11 +80,11 @@ class RunShape:
         self.sizes = sizes
         if other is None:
             alike = replace(config, store="memory", share="whole", store_precision="float32", device="cpu")
-            self._gist = alike.trainer(sizes.features, sizes.classes)
+            self.gist = alike.trainer(sizes.features, sizes.classes)
         else:
-            self._gist = copy(other._gist)
-            self._gist.partition = other._gist.partition.split_into(config.sub_gcns)
-        self._spec = self._gist.full_spec
+            self.gist = copy(other.gist)
+            self.gist.partition = other.gist.partition.split_into(config.sub_gcns)
+        self._spec = self.gist.full_spec
         self.theta = theta_bytes(self._spec)
         self.model = self._spec.on_meta()
         self.full = _count(self.model)
@@ -99,7 +100,7 @@ class RunShape:
         if self.sparse:  # they are multiplied by the weights first
             self.expected = replace(self.expected, precomputed=False)
         has_own_batches = config.sampler is not None and config.sampler.batches == "independent"
-        self.shares_batches = not has_own_batches and self._gist.input_axis is None
+        self.shares_batches = not has_own_batches and self.gist.input_axis is None
 
         self.moments = moments_of(config.training)
         self.subs = self._sub_shapes()
@@ -109,8 +110,18 @@ class RunShape:
     @property
     def narrow(self) -> nn.Module:
         """The first sub-GCN, without values."""
-        widths = self._gist.layout.widths(self._gist.partition.sizes(0)[0])
+        widths = self.gist.layout.widths(self.gist.partition.sizes(0)[0])
         return replace(self._spec, widths=widths).on_meta()
+
+    @property
+    def moved(self) -> list[int]:
+        """The bytes that every sub-GCN reads from Θ and writes into it in a round."""
+        return [2 * (sub.slice + sub.carried) for sub in self.subs]
+
+    @property
+    def largest_slice(self) -> int:
+        """The bytes of the largest sub-GCN's parameters and buffers."""
+        return max(sub.slice for sub in self.subs)
 
     def activations(self, sub: SubShape) -> int:
         """Return the bytes that a step of a sub-GCN holds, beside its parameters.
@@ -118,41 +129,42 @@ class RunShape:
         These are the features that its gradient needs, and the gradient.
         """
         # Layer l keeps a·n·d_l numbers; while the gradient passes it, it takes b·n·d_l more.
-        own = self.factors
+        factors = self.factors
         batch = self.expected
         layers = self.config.model.layers
-        each = own.kept
+        of_a_layer = factors.kept
         if self.config.model.norm != "none":
-            each += own.norm
-        kept = most = 0.0
+            of_a_layer += factors.norm
+        until_backward = most = 0.0
         for layer, width in enumerate(sub.hidden, start=1):
             features = width * batch.nodes[min(layer, len(batch.nodes) - 1)]
-            kept += each * features
-            most = max(most, kept + own.passing * features)
+            until_backward += of_a_layer * features
+            most = max(most, until_backward + factors.passing * features)
         edges = sum(batch.edges) if len(batch.edges) > 1 else layers * batch.edges[0]
-        attending = own.attending * self._heads * (edges + layers * batch.nodes[0])
+        attending = factors.attending * self._heads * (edges + layers * batch.nodes[0])
         product = 0.0
         if self.config.sampler is not None and not batch.precomputed and not self.sparse:
-            product = own.product * batch.nodes[0] * self.sizes.features
+            product = factors.product * batch.nodes[0] * self.sizes.features
         outputs = 3 * batch.nodes[-1] * self.sizes.classes
         return round(4 * (most + attending + product + outputs))
 
     def _sub_shapes(self) -> list[SubShape]:
-        gist = self._gist
-        counts = gist.partition.sizes(0)
-        widths = [gist.layout.widths(own) for own in counts]
-        numbers = {own: _count(replace(self._spec, widths=own).on_meta()) for own in set(widths)}
-        is_kept = self.config.training.keeps_moments or len(counts) == 1
+        gist = self.gist
+        blocks = gist.partition.sizes(0)
+        widths_of_subs = [gist.layout.widths(sizes) for sizes in blocks]
+        models = {widths: replace(self._spec, widths=widths).on_meta() for widths in set(widths_of_subs)}
+        keeps_moments = self.config.training.keeps_moments or len(blocks) == 1
         first_hidden = 0 if gist.input_axis is None else 1
         shapes = []
-        for own, held in zip(widths, slice_bytes(self._spec, counts), strict=True):
-            carried = 4 * self.moments * numbers[own] if is_kept else 0
-            hidden = self._features(own[first_hidden:])
-            shapes.append(SubShape(held, numbers[own], hidden, carried))
+        for widths, size in zip(widths_of_subs, slice_bytes(self._spec, blocks), strict=True):
+            parameters = _count(models[widths])
+            carried = 4 * self.moments * parameters if keeps_moments else 0
+            shapes.append(SubShape(size, parameters, self._features(widths[first_hidden:]), carried))
         return shapes
 
     def _make_schedule(self) -> Schedule:
-        config, gist = self.config, self._gist
+        config = self.config
+        gist = self.gist
         operations = Operations(
             self._spec,
             gist.partition,

@@ -8,19 +8,24 @@ from typing import Any, NamedTuple
 import torch
 
 from gistgnn.accounting.costs import SPARSE
-from gistgnn.estimate.memory import DISK, Memory
+from gistgnn.estimate.memory import Memory
+from gistgnn.estimate.resources import DISK
 from gistgnn.estimate.shapes import RunShape, SubShape
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling.clusters import METIS_INSIDE
 
-# Multiply-adds of a forward pass of all sub-GCNs that is timed, at most. Fewer would give smaller tensors, which take
-# less time for each entry: glibc keeps the memory of tensors of up to 32 MiB, and caches are small.
+# Multiply-adds of a forward pass of all sub-GCNs that is timed, at most. Fewer would give smaller
+# tensors, which take less time for each entry: glibc keeps the memory of tensors of up to 32 MiB,
+# and caches are small.
 _OPERATIONS = {"cpu": 2e10, "cuda": 1e12}
 _MEMORY = 2**30  # bytes that they take, at most
-_LEAST, _WIDEST, _FEATURES = 1024, 512, 1024  # nodes at least, width and features at most, of a larger run
-_ROUNDS, _STEPS = 3, 5  # that are trained, with fewer steps where each takes long; the first round is not timed
+_LEAST = 1024  # nodes of a larger run, at least
+_WIDEST = 512  # its width, at most
+_FEATURES = 1024  # at most
+_ROUNDS = 3  # that are trained; the first round is not timed
+_STEPS = 5  # of a round; fewer where each takes long
 _FILES = 1e9  # bytes a second of an ordinary disk, for Θ; it is not measured
 
 
@@ -33,27 +38,24 @@ class _Seconds(NamedTuple):
 class Speed:
     """How long the parts of a run take on this machine.
 
-    The same model is trained by the same runner on a random graph, as large as a batch. Where that would take long, or
-    much memory, the graph is smaller and the model narrower. Then times grow as multiply-adds do, or as the bytes of Θ.
+    The same model is trained by the same runner on a random graph, as large as a batch. Where that
+    would take long, or much memory, the graph is smaller and the model narrower. Then times grow as
+    multiply-adds do, or as the bytes of Θ.
     """
 
     def __init__(self) -> None:
         self._timed: dict[Any, _Seconds] = {}
 
-    def seconds(self, memory: Memory, moved: int) -> dict[str, float]:
-        """Return the seconds of a step, a round, an epoch, an evaluation, and the total of a run.
-
-        Args:
-            memory: what the run takes.
-            moved: bytes that a round moves from and to Θ.
-        """
-        run, schedule = memory.run, memory.run.schedule
+    def seconds(self, memory: Memory) -> dict[str, float]:
+        """Return the seconds of a step, a round, an epoch, an evaluation, and the total of a run."""
+        run = memory.run
+        schedule = run.schedule
         m = len(run.subs)
         key = m, run.config.model.hidden
         if key not in self._timed:
             self._timed[key] = _time(memory)
         timed = self._timed[key]
-        exchange = moved / _FILES if memory.home == DISK else timed.exchange
+        exchange = sum(run.moved) / _FILES if memory.home == DISK else timed.exchange
         steps_in_round = min(schedule.local_steps, schedule.steps)
         rounds = schedule.steps / steps_in_round
         training = schedule.steps * timed.step + rounds * exchange
@@ -68,14 +70,16 @@ class Speed:
 
 def _time(memory: Memory) -> _Seconds:
     """Train some rounds like those of a run, perhaps smaller, and return what the run's take."""
-    run, wanted = memory.run, memory.run.config.evaluation
+    run = memory.run
+    evaluation_settings = run.config.evaluation
     nodes = run.expected.nodes[0]
     edges = max(run.expected.edges)
     degree = edges / nodes
     features = min(run.sizes.features, _FEATURES)
     sizes = replace(run.sizes, nodes=nodes, edges=round(edges), features=features, stored=0)
     small = RunShape(_small(run.config), sizes)
-    first, timed = run.subs[0], small.subs[0]
+    first = run.subs[0]
+    timed = small.subs[0]
 
     together = len(run.subs) if memory.fused else 1  # sub-GCNs whose activations there are at once
     bytes_of_node = 12 * features + small.activations(timed) * together / nodes
@@ -94,8 +98,8 @@ def _time(memory: Memory) -> _Seconds:
     exchange = rounds["take"] + rounds["merge"]
     exchange *= _bytes_of_slices(run) / _bytes_of_slices(small)
     share = inside = 1.0  # of the nodes and of the edges that an evaluation sees
-    if wanted.parts:
-        share = (wanted.sample or wanted.parts) / wanted.parts
+    if evaluation_settings.parts:
+        share = (evaluation_settings.sample or evaluation_settings.parts) / evaluation_settings.parts
         inside = share * METIS_INSIDE  # edges between parts are left out
     evaluation = rounds["evaluate"]
     evaluation *= _scored(run, share * run.sizes.nodes, inside * run.sizes.edges)
@@ -167,9 +171,9 @@ def _train(config: RunConfig, sizes: GraphSizes) -> dict[str, float]:
         result = config.fit(gist, graph, progress=False, callbacks=[callback])
     finally:
         logging.disable(logging.NOTSET)
-    found = result.progress.seconds
+    last = result.progress.seconds
     activities = ("take", "train", "merge", "evaluate")
-    return {name: (found[name] - first[name]) / (_ROUNDS - 1) for name in activities}
+    return {name: (last[name] - first[name]) / (_ROUNDS - 1) for name in activities}
 
 
 def _random_graph(sizes: GraphSizes) -> Graph:

@@ -1,35 +1,36 @@
-"""The memory that a model of `gistgnn.nn` needs on a graph, and a plan to evaluate it layer by layer with less."""
+"""The memory that a model needs on a graph: for a pass over all of it, and layer by layer for blocks of nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple, cast
 
 import torch
 from torch import nn
 
 from gistgnn.errors import InputError
-from gistgnn.nn import GNN, Adjacency
-from gistgnn.nn.gnn import Layer, Propagation, as_gnn, is_ours, propagates_features
+from gistgnn.nn import Adjacency
+from gistgnn.nn.gnn import GNN, Layer, Propagation, as_gnn, is_ours, propagates_features
 from gistgnn.nn.scaling import scales_input
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
 
-WORK = 2**27  # bytes of a chunk of nodes: larger ones are not faster
-_MOST_CHUNKS = 4096
+_WORK = 2**26  # bytes of a block: larger ones are not faster
+_WORK_WITH_SOURCES = 2**30  # of one with copies of its sources: in a larger one, few more nodes share them
 _NO_EDGES = Adjacency(torch.empty(2, 0, dtype=torch.int64), 1)
-ENTRY = 48  # bytes of attention per edge and head: scores, maxima, coefficients, rows
-READ_ENTRY = 32  # bytes for an entry of an operator whose rows are read from a file, while they are computed
+_NODE = 24  # bytes of a node in the structure: its degree and its places
+_EDGE = 80  # bytes of an edge while a block is found, and its operator is computed
+_ATTENTION = 48  # bytes of an edge and head: scores, maxima, coefficients, rows
 
 # Bytes per entry of an operator beside its values: kept afterwards, and only while it is computed.
 _OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "sum": (16, 40), "attention": (12, 40)}
 
 
 class Budget(NamedTuple):
-    """Bytes that an evaluation may use."""
+    """Bytes that an evaluation may use; ``device`` on the model's GPU, or None where it runs on the host."""
 
     host: int
-    device: int | None = None  # on the model's GPU; None: the model runs on the host
+    device: int | None = None
 
     @property
     def compute(self) -> int:
@@ -39,178 +40,263 @@ class Budget(NamedTuple):
     def require(self, least: int) -> None:
         """Refuse a model that needs more on its device."""
         if self.compute < least:
-            said = f"evaluation has {formats.size(self.compute)} of memory, layer by layer this model needs"
-            raise InputError(f"{said} {formats.size(least)} on this graph: allow more, or evaluate by parts")
-
-
-class LayerSizes(NamedTuple):
-    """A layer's numbers of columns. A 0 means: needs no memory."""
-
-    stored: int  # of the input, if it is the output of a hidden layer
-    read: int  # of the input
-    sent: int  # of the messages
-    messages: int  # of the messages, if they are neither the input nor replaced by a cached product
-    output: int  # of the output
-    hidden: int  # of the output, if it is not the model's output
-    scores: int  # of the scores that the edges' weights depend on
-    heads: int  # of attention
-    cuts: bool  # messages may be cut into blocks of columns
-    rereads_input: bool  # after aggregation
-    cached: bool  # nodes receive a cached product
-    sends_whole: bool  # the features themselves, which are in memory in one piece, as they are
-
-    def features(self, columns: int) -> int:
-        """Return the columns stored at once between steps, if messages are cut into blocks of ``columns`` columns."""
-        sending = self.stored + self.messages
-        receiving = sending if self.rereads_input else self.messages or self.stored
-        if self.cached or self.sends_whole or not self.cuts or self.sent <= columns:
-            return max(sending, receiving + self.hidden)
-        updating = (self.stored if self.rereads_input else 0) + self.sent + self.hidden
-        return max(sending, receiving + self.sent, updating)
-
-    def row(self, size: int) -> int:
-        """Return the bytes per node of a chunk, for numbers of ``size`` bytes."""
-        return size * (self.read + 2 * self.sent + 3 * self.output)
-
-
-@dataclass(frozen=True)
-class LayerPlan:
-    """How to evaluate a model layer by layer."""
-
-    in_file: bool  # hidden features are in temporary files, not in memory
-    columns: int  # of the messages that are on the model's device at once, at most
-    work: int  # bytes of a chunk of nodes
-    layers: tuple[LayerSizes, ...]
-    disk: int  # bytes of the temporary files
+            available = formats.size(self.compute)
+            needed = formats.size(least)
+            raise InputError(
+                f"evaluation has {available} of memory, layer by layer this model needs {needed} on this graph: allow "
+                "more, or evaluate by parts"
+            )
 
 
 @dataclass(frozen=True)
 class GraphShape:
-    """The numbers of a graph that decide what an evaluation on it takes."""
+    """The numbers of a graph that decide what an evaluation on it takes.
+
+    Args:
+        nodes, edges, features: how many there are.
+        size: bytes of a number.
+        sparse: few features are not zero.
+        stored: features and edges are read from files.
+        adj: knows what is computed already. None: there is no graph yet.
+        computed: all operators and Ā x are computed already.
+    """
 
     nodes: int
     edges: int
     features: int
-    size: int = 4  # bytes of a number
-    sparse: bool = False  # few features are not zero; see `for_model`
-    stored: bool = False  # the edges are read from files while they are multiplied
-    adj: Adjacency | None = None  # knows what is computed already; None: there is no graph yet
-    computed: bool = False  # all operators and Ā x are computed already
-    scaled: bool = False  # the model scales the features
+    size: int = 4
+    sparse: bool = False
+    stored: bool = False
+    adj: Adjacency | None = None
+    computed: bool = False
 
     @classmethod
     def of(cls, batch: "Batch | GraphShape") -> "GraphShape":
         if isinstance(batch, GraphShape):
             return batch
-        (nodes, features), adj = batch.x.shape, batch.adj
-        return cls(nodes, adj.num_edges, features, batch.dtype.itemsize, batch.is_sparse, batch.is_stored, adj)
+        nodes, features = batch.x.shape
+        edges = batch.adj.num_edges
+        return cls(
+            nodes,
+            edges,
+            features,
+            batch.dtype.itemsize,
+            batch.is_sparse,
+            batch.is_stored,
+            batch.adj,
+        )
 
     def for_model(self, model: nn.Module) -> "GraphShape":
         """Return the shape with ``sparse`` as layers see it: scaled features, and those in files, are dense."""
-        scaled = scales_input(model)
-        return replace(self, scaled=scaled, sparse=self.sparse and not self.stored and not scaled)
+        return replace(self, sparse=self.sparse and not self.stored and not scales_input(model))
+
+    @property
+    def most_entries(self) -> int:
+        """The most edges into one node; without a graph, four times the mean."""
+        return self.adj.pattern.most_entries if self.adj else 4 * self.edges // self.nodes
+
+    def has_product(self, layer: Propagation) -> bool:
+        """Whether the features times the layer's operator are there already, or are kept in a file."""
+        return self.stored or self.computed or (self.adj is not None and layer.operator in self.adj.products)
 
 
-# `least_work` is the smallest chunk of nodes; `widest` and `narrowest`: columns of messages that may and must fit.
-class LayerCosts:
-    """The bytes that a model needs on a graph: always, while operators are computed, and at least on its device."""
+class LayerCosts(NamedTuple):
+    """What a layer takes for a block of nodes, beside the features of all nodes before and after it.
 
-    @torch.no_grad()
-    def __init__(self, model: nn.Module, batch: Batch | GraphShape, largest_cached: int) -> None:
-        """Cache the product of the graph's features with an operator if it needs at most ``largest_cached`` bytes."""
-        gnn = cast(GNN, as_gnn(model))
-        graph = GraphShape.of(batch).for_model(model)
-        self.nodes, self.size, adj, first = graph.nodes, graph.size, graph.adj, gnn.convs[0]
-        product, cached, computed = self.nodes * gnn.in_features * self.size, False, False
-        # The product of a stored graph is computed in pieces, into a file. That with scaled features is not kept.
-        if propagates_features(first) and not graph.scaled:
-            computed = graph.stored or graph.computed or (adj is not None and first.operator in adj.products)
-            cached = not graph.sparse and (computed or product <= largest_cached)
-        self.layers = tuple(_sizes(gnn, graph, cached))
-        operators, self.preparing = _operators(gnn, graph)
-        columns = max(layer.scores for layer in self.layers) + (0 if graph.stored else gnn.out_features)
-        self.resident = operators + self.column(columns) + (product if cached and not computed else 0)
-        # Without a graph, the most edges into one node are taken to be four times the mean.
-        degree = 1 + (adj.pattern.most_entries if adj else 4 * graph.edges // graph.nodes)
-        read, rows = READ_ENTRY * graph.stored, -(-self.nodes // _MOST_CHUNKS)
-        entries = [degree * max(ENTRY if layer.heads else 0, read) for layer in self.layers]
-        pairs = zip(self.layers, entries, strict=True)
-        self.least_work = max(rows * layer.row(self.size) + own for layer, own in pairs)
-        self.widest = max(layer.sent for layer in self.layers)
-        self.narrowest = max(1 if layer.cuts else layer.sent for layer in self.layers)
-        self.least = max(self.preparing, self.resident + self.least_work + self.column(self.narrowest))
+    Args:
+        width: columns of its output.
+        messages: columns of what all nodes send, computed before the blocks. 0: they send the
+            layer's input.
+        row: bytes of each node of the block.
+        source: bytes of each of their sources. 0: the messages are multiplied where they are.
+        edge: bytes of each edge.
+        uses_product: the nodes of the block receive their rows of Ā x, and no edges are read.
+        kept: bytes of Ā x, and of its computation, if it is to be computed.
+    """
 
-    def column(self, count: int = 1) -> int:
-        """Return the bytes of ``count`` columns of all nodes."""
-        return count * self.nodes * self.size
+    width: int
+    messages: int
+    row: int
+    source: int
+    edge: int
+    uses_product: bool = False
+    kept: int = 0
 
-    def features(self, columns: int) -> int:
-        """Return the bytes of all features stored at once between steps; see `LayerSizes.features`."""
-        return self.column(max(layer.features(columns) for layer in self.layers))
+    def bytes(self, rows: int, sources: int, edges: int) -> int:
+        """Return the bytes of a block."""
+        return self.row * rows + self.source * sources + self.edge * edges
+
+    def most(self, nodes: int, edges: int) -> int:
+        """Return the bytes of one block of all nodes."""
+        return self.row * nodes if self.uses_product else self.bytes(nodes, nodes, edges)
+
+    def least(self, nodes: int, most_entries: int) -> int:
+        """Return the bytes of the node with the most edges, ``most_entries``, in a graph with some nodes."""
+        if self.uses_product:
+            return self.row
+        return self.bytes(1, min(1 + most_entries, nodes), 1 + most_entries)
+
+
+class LayerPlan(NamedTuple):
+    """How to evaluate a model layer by layer.
+
+    Args:
+        in_file: the features between layers are in temporary files, not in memory.
+        work: bytes of a block.
+        disk: bytes of the temporary files.
+        memory: bytes that all of it takes at most.
+    """
+
+    in_file: bool
+    work: int
+    disk: int
+    memory: int
+
+
+def layer_costs(model: nn.Module, batch: Batch | GraphShape, budget: Budget | None = None) -> list[LayerCosts]:
+    """Return what the layers of a model of `gistgnn.nn` take.
+
+    Args:
+        model: the model.
+        batch: the graph.
+        budget: where the model runs, and of which Ā x may take a quarter, if that is to be computed
+            and kept. Defaults to nothing, on the host.
+    """
+    graph = GraphShape.of(batch)
+    if budget is not None:
+        costs = _layer_costs(model, graph, budget.compute // 4, on_host=budget.device is None)
+        if least_bytes(costs, graph) <= budget.compute:
+            return costs
+    return _layer_costs(model, graph, 0, on_host=budget is None or budget.device is None)
+
+
+def sums_by_operator(layer: nn.Module) -> bool:
+    """Tell whether a layer's aggregate is Ā times the messages, and nothing else."""
+    return isinstance(layer, Propagation) and type(layer).aggregate is Propagation.aggregate
+
+
+def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int, *, on_host: bool) -> list[LayerCosts]:
+    """Return what the layers take; ``most_kept``: bytes that Ā x may take with its computation."""
+    gnn = cast(GNN, as_gnn(model))
+    graph = graph.for_model(model)
+    costs = list[LayerCosts]()
+    for index, (layer, read, sent) in enumerate(_sent(gnn, graph)):
+        uses_product = False
+        kept = 0
+        if index == 0 and not graph.sparse and not scales_input(model) and propagates_features(layer):
+            if not graph.has_product(layer):
+                kept = graph.nodes * graph.features * graph.size + max(_operator_bytes([layer.operator], graph))
+            uses_product = kept <= most_kept
+        received = read if uses_product else sent or read
+        is_scaled = index == 0 and not sent and scales_input(model)
+        is_in_place = on_host and not is_scaled and sums_by_operator(layer)
+        costs.append(
+            LayerCosts(
+                width=layer.out_features,
+                messages=0 if uses_product else sent,
+                # What a node has received, next to its features, and the output before and after
+                # the norm.
+                row=graph.size * (read + (1 if uses_product else 2) * received + 2 * layer.out_features),
+                source=0 if is_in_place else graph.size * 2 * received,
+                edge=_EDGE + _ATTENTION * layer.heads,
+                uses_product=uses_product,
+                kept=kept if uses_product else 0,
+            )
+        )
+    return costs
+
+
+def _resident_bytes(costs: Sequence[LayerCosts], graph: GraphShape) -> int:
+    """Return the bytes that stay from the first layer to the last: of the structure, of Ā x, and of the output."""
+    numbers = _NODE if graph.stored else _NODE + graph.size * (1 + costs[-1].width)
+    return graph.nodes * numbers + costs[0].kept
+
+
+def least_bytes(costs: Sequence[LayerCosts], batch: Batch | GraphShape) -> int:
+    """Return the bytes without which layers cannot be evaluated, one node at a time."""
+    graph = GraphShape.of(batch)
+    most = max(layer.least(graph.nodes, graph.most_entries) for layer in costs)
+    return _resident_bytes(costs, graph) + most
+
+
+def plan_layers(costs: Sequence[LayerCosts], batch: Batch | GraphShape, budget: Budget) -> LayerPlan:
+    """Choose where features are stored and how large the blocks are; refuse a budget that is too small."""
+    graph = GraphShape.of(batch)
+    least = least_bytes(costs, graph)
+    budget.require(least)
+    resident = _resident_bytes(costs, graph)
+    room = budget.compute - resident
+    # Of the features that are stored between the layers: none before the first and after the last.
+    widths = [0, *(layer.width for layer in costs[:-1]), 0]
+    stored = [before + layer.messages + after for layer, (before, after) in zip(costs, pairwise(widths), strict=True)]
+    features = graph.nodes * graph.size * max(stored)
+    least_work = least - resident
+    most_features = min(room // 2, room - least_work) if budget.device is None else budget.host
+    in_file = features > most_features
+    in_memory = 0 if in_file or budget.device is not None else features
+    largest = _WORK_WITH_SOURCES if any(layer.source for layer in costs) else _WORK
+    work = min((room - in_memory) // 2, largest)  # the heap of C keeps some more
+    work = max(work, least_work)
+    whole = max(layer.most(graph.nodes, graph.edges) for layer in costs)
+    return LayerPlan(in_file, work, features if in_file else 0, resident + in_memory + min(work, whole))
 
 
 def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
     """Estimate the peak memory of a forward pass on the whole graph, with the operators."""
-    graph = GraphShape.of(batch)
-    costs = LayerCosts(model, graph, largest_cached=2**62)
-    entries = graph.edges + costs.nodes
-    held = (layer.stored + layer.messages + layer.sent + 2 * layer.output for layer in costs.layers)
-    heads = (3 * entries * costs.size * layer.heads for layer in costs.layers)
-    between = max(costs.column(columns) + own for columns, own in zip(held, heads, strict=True))
-    scaled = costs.column(graph.features) if scales_input(model) else 0
-    return max(costs.preparing, costs.resident + scaled + between)
+    graph = GraphShape.of(batch).for_model(model)
+    gnn = cast(GNN, as_gnn(model))
+    names = [layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs]
+    operators, preparing = _operator_bytes(dict.fromkeys(names), graph)
+    entries = graph.edges + graph.nodes
+    most = 0
+    first = gnn.convs[0]
+    keeps_product = not graph.sparse and not scales_input(model) and propagates_features(first)
+    for index, (layer, read, sent) in enumerate(_sent(gnn, graph)):
+        if index == 0 and keeps_product:
+            columns = read + 2 * layer.out_features
+        else:
+            stored = read if index else 0
+            columns = stored + sent + (sent or read) + 2 * layer.out_features
+        most = max(most, graph.nodes * columns * graph.size + 3 * entries * graph.size * layer.heads)
+    resident = operators + graph.nodes * graph.size * gnn.out_features
+    if keeps_product and not graph.has_product(cast(Propagation, first)):
+        resident += graph.nodes * graph.features * graph.size
+    if scales_input(model):
+        resident += graph.nodes * graph.features * graph.size
+    return max(preparing, resident + most)
 
 
-def plan_layers(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> LayerPlan:
-    """Choose where features are stored and how large the chunks are; refuse a budget that is too small."""
-    costs = LayerCosts(model, batch, budget.compute // 4)
-    budget.require(costs.least)
-    left = budget.compute - costs.resident
-    work = min(max(costs.least_work, min(WORK, left // 4)), left - costs.column(costs.narrowest))
-    room = left - work
-    if budget.device is None:
-        in_file = costs.features(costs.widest) > room
-        columns = room // costs.column() if in_file else costs.widest
-    else:
-        columns = room // costs.column()
-        in_file = costs.features(columns) > budget.host
-    columns = min(columns, costs.widest)
-    return LayerPlan(in_file, columns, work, costs.layers, costs.features(columns) if in_file else 0)
-
-
-def _sizes(gnn: GNN, graph: GraphShape, cache_product: bool) -> Iterator[LayerSizes]:
-    stored, read = 0, gnn.in_features
+def _sent(gnn: GNN, graph: GraphShape) -> list[tuple[Layer, int, int]]:
+    """Return the layers, with the columns of their input and of their messages; 0: these are the input."""
+    sizes = list[tuple[Layer, int, int]]()
+    read = gnn.in_features
     for index, module in enumerate(gnn.convs):
-        layer, cached = cast(Layer, module), cache_product and index == 0
-        if propagates_features(layer) and index == 0 and graph.sparse:
+        layer = cast(Layer, module)
+        if index == 0 and graph.sparse and propagates_features(layer):
             sent = layer.neighbour_weight.shape[0]
         else:
-            own = next(chain(layer.parameters(), layer.buffers()))
-            probe = torch.empty(0, read, device=own.device, dtype=own.dtype)
+            weight = next(chain(layer.parameters(), layer.buffers()))
+            probe = torch.empty(0, read, device=weight.device, dtype=weight.dtype)
             message = layer.message(probe, graph.adj or _NO_EDGES)
-            sends_input = message is probe and is_ours(layer)  # a user's may have changed it
-            sent = 0 if sends_input else message.shape[1]
-        width = read if cached else sent or read
-        messages, out = width if sent and not cached else 0, layer.out_features
-        hidden = 0 if index + 1 == len(gnn.convs) else out
-        kind = (layer.edge_scores, layer.heads, layer.cuts_messages, layer.update_reads_input)
-        whole = index == 0 and not messages and not graph.stored and not graph.scaled
-        yield LayerSizes(stored, read, width, messages, out, hidden, *kind, cached, whole)
-        stored = read = out
+            is_input = message is probe and is_ours(layer)  # a user's may have changed it
+            sent = 0 if is_input else message.shape[1]
+        sizes.append((layer, read, sent))
+        read = layer.out_features
+    return sizes
 
 
-def _operators(gnn: GNN, graph: GraphShape) -> tuple[int, int]:
-    """Return the bytes that the operators still to be computed need afterwards, and at the peak."""
-    entries, size = graph.edges + graph.nodes, graph.size
-    if graph.stored:  # the scale of every row, or where its entries begin
-        return (held := (8 + size) * graph.nodes), held
-    if graph.computed:
+def _operator_bytes(names: Iterable[str], graph: GraphShape) -> tuple[int, int]:
+    """Return the bytes that operators still to be computed need afterwards, and at the peak."""
+    if graph.stored or graph.computed:
         return 0, 0
-    names = {layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs}
+    entries = graph.edges + graph.nodes
+    computed = graph.adj.__dict__ if graph.adj else {}
     kept = peak = 0
-    for name in names - (graph.adj.__dict__.keys() if graph.adj else set()):  # cached properties that are computed
+    for name in names:
+        if name in computed:
+            continue
         lasting, temporary = _OPERATOR_BYTES[name]
-        values = 0 if name == "attention" else size
+        values = 0 if name == "attention" else graph.size
         peak = max(peak, kept + entries * (temporary + values))
         kept += entries * (lasting + values)
     return kept, peak

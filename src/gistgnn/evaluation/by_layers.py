@@ -1,166 +1,261 @@
-"""The exact output of a model of `gistgnn.nn`, one layer after the other, within a memory budget."""
+"""The exact output of a model, one layer after the other, within a memory budget."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import accumulate, pairwise
-from typing import Any, cast
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import ENTRY, READ_ENTRY, LayerPlan, LayerSizes
+from gistgnn.evaluation.blocks import Block, BlockAdjacency, required_nodes
+from gistgnn.evaluation.budget import LayerCosts, LayerPlan
 from gistgnn.evaluation.inference import Inference, Output
-from gistgnn.graphs.csr import CSR, check_sources, row_chunks
-from gistgnn.nn import GNN, Adjacency, SparseMatrix
-from gistgnn.nn.adjacency import ENTRIES, Operator
+from gistgnn.evaluation.offered import ModelLayer, layers_of
+from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.functional import activate
-from gistgnn.nn.gnn import Layer, Propagation, as_gnn, is_ours
+from gistgnn.nn.gnn import GNN, Layer, Propagation, as_gnn, is_ours
+from gistgnn.nn.pyg_layers import layers_on_rows, normalises
 from gistgnn.nn.scaling import scaled, scales_input
 from gistgnn.sampling import Batch
+from gistgnn.sampling.call import signature
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.process_memory import return_freed_memory
-from gistgnn.utils.tensors import column_blocks, copied, row_pieces
-
-Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
-
-MOST = 0.75  # share of the nodes; above it all are computed, which reads the disk in order
-
-
-@dataclass(frozen=True, eq=False)
-class RequiredNodes:
-    """The nodes that a layer computes: few, where few nodes of a graph in a folder of clusters are scored."""
-
-    adj: Adjacency
-    nodes: Tensor | None  # [n], in ascending order; None: all
-    place: Tensor | None  # [N] int32, the place of a node among the nodes of the layer's input; None: its number
-    inputs: int  # how many nodes the input has
-
-    @cached_property
-    def rowptr(self) -> Tensor:
-        """Where the edges into each of these nodes begin: [n + 1]."""
-        return self.adj.pattern.rowptr if self.nodes is None else _rowptr(self.adj, self.nodes)
-
-    @cached_property
-    def own(self) -> Tensor | None:
-        """The places of these nodes in the layer's input: [n]; None: they are the same nodes."""
-        if self.nodes is None or self.place is None:
-            return self.nodes
-        return self.place[self.nodes].long()
-
-    def __len__(self) -> int:
-        return self.adj.num_nodes if self.nodes is None else len(self.nodes)
-
-    def rows(self, operator: Operator, rows: slice) -> SparseMatrix:
-        """Return an operator's rows of some of these nodes: [k, inputs]."""
-        matrix = self.adj.rows(operator, rows if self.nodes is None else self.nodes[rows])
-        return SparseMatrix.from_pattern(self._placed(matrix.pattern), matrix.value)
-
-    def edges(self, rows: slice) -> tuple[CSR, slice | Tensor]:
-        """Return the edges into some of these nodes: [k, inputs]; and the index of the edges in the graph."""
-        pattern, entries = self.adj.pattern.rows(rows if self.nodes is None else self.nodes[rows])
-        check_sources(pattern.col, self.adj.num_nodes)
-        return self._placed(pattern), entries
-
-    def _placed(self, pattern: CSR) -> CSR:
-        if self.place is None:
-            return pattern
-        col = self.place.index_select(0, pattern.col).to(pattern.col.dtype)
-        return CSR(pattern.rowptr, col, (pattern.shape[0], self.inputs))
-
-
-def required_nodes(layers: Iterable[Any], adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
-    """Return the nodes that each layer computes; ``wanted``: mask [N] of those whose output is wanted; None: all."""
-    layers = list(layers)
-    required = [RequiredNodes(adj, None, None, adj.num_nodes)] * len(layers)
-    whole = any(isinstance(layer, Layer) and not isinstance(layer, Propagation) for layer in layers)
-    if wanted is None or not adj.by_rows or whole:
-        return required
-    chosen = wanted.cpu().clone()  # the nodes that the layer above needs; then also the sources of their edges
-    for index in reversed(range(len(required))):
-        if int(chosen.sum()) > MOST * adj.num_nodes:
-            break
-        nodes = chosen.nonzero().squeeze(1)
-        for rows in row_chunks(_rowptr(adj, nodes), len(nodes), ENTRIES):
-            edges, _ = adj.pattern.rows(nodes[rows])
-            check_sources(edges.col, adj.num_nodes)
-            chosen[edges.col.long()] = True
-        place, inputs = None, adj.num_nodes
-        if index and int(chosen.sum()) <= MOST * inputs:
-            place, inputs = (chosen.cumsum(0) - 1).int(), int(chosen.sum())
-        required[index] = RequiredNodes(adj, nodes, place, inputs)
-    return required
-
-
-def _rowptr(adj: Adjacency, nodes: Tensor) -> Tensor:
-    degrees = adj.pattern.rowptr[nodes + 1] - adj.pattern.rowptr[nodes]
-    return torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
+from gistgnn.utils.tensors import row_pieces
 
 
 class NodeFeatures:
-    """The features of all nodes, in memory or a file: a matrix [N, f] per block of columns; one may be sparse."""
+    """The features of nodes, [n, f], in memory, in a file, or as a sparse matrix.
+
+    Args:
+        values: the matrix.
+        device: of the model.
+        dtype: of the model.
+        scale: scales rows as the model does. Defaults to features as they are.
+    """
 
     def __init__(
         self,
-        parts: list[Tensor] | list[SparseMatrix],
+        values: Tensor | SparseMatrix,
         device: torch.device,
         dtype: torch.dtype,
-        scale: Callable[[Tensor, slice], Tensor] = lambda x, columns: x,
+        scale: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        self.parts, self._device, self._dtype, self.scale = parts, device, dtype, scale
-        cuts = accumulate((part.shape[1] for part in parts), initial=0)
-        self.blocks = [slice(start, stop) for start, stop in pairwise(cuts)]
-        self.width = self.blocks[-1].stop
+        self._values: Tensor | SparseMatrix | None = values
+        self._device = device
+        self._dtype = dtype
+        self._scale = scale
+        self.width = values.shape[1]
 
     @classmethod
-    def empty(
-        cls, batch: Batch, plan: LayerPlan, width: int, nodes: int, blocks: list[slice] | None = None
-    ) -> "NodeFeatures":
-        """Return features on the host that are still to be set; `blocks` cut their columns, or else the plan does."""
-        blocks = blocks or column_blocks(width, plan.columns * len(batch.x) // max(nodes, 1))
-        size, dtype = torch.Size([nodes * width]), batch.dtype
-        in_file = plan.in_file and bool(size.numel())
-        whole = temporary_tensors({"x": (size, dtype)})["x"] if in_file else torch.empty(size, dtype=dtype)
-        cuts = ((nodes * block.start, nodes * block.stop) for block in blocks)
-        return cls([whole[start:stop].view(nodes, -1) for start, stop in cuts], batch.device, dtype)
+    def empty(cls, nodes: int, width: int, batch: Batch, *, in_file: bool) -> "NodeFeatures":
+        """Return features on the host that are still to be set."""
+        shape = torch.Size([nodes, width])
+        if in_file and shape.numel():
+            values = temporary_tensors({"x": (shape, batch.dtype)})["x"]
+        else:
+            values = torch.empty(shape, dtype=batch.dtype)
+        return cls(values, batch.device, batch.dtype)
 
     def rows(self, nodes: slice | Tensor) -> Tensor | SparseMatrix:
-        first = self.parts[0]
-        if isinstance(first, SparseMatrix):
-            return first.rows(nodes)
-        where = nodes.to(first.device) if isinstance(nodes, Tensor) else nodes
-        rows = [part[where] for part in cast(list[Tensor], self.parts)]
-        x = (rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).to(self._device, self._dtype)
-        return self.scale(x, slice(None))
+        """Return the rows of some nodes, a range or [k], on the model's device; perhaps a view of a range."""
+        values = self._values
+        assert values is not None
+        if isinstance(values, SparseMatrix):
+            return values.rows(nodes if isinstance(nodes, slice) else nodes.to(values.device))
+        rows = values[nodes] if isinstance(nodes, slice) else values.index_select(0, nodes.to(values.device))
+        rows = rows.to(self._device, self._dtype)
+        return rows if self._scale is None else self._scale(rows)
 
-    def block(self, index: int) -> Tensor:
-        """Return a block of columns of all nodes: [N, f]; not copied where it is as it is wanted."""
-        part = cast(Tensor, self.parts[index])
-        there = (part.device, part.dtype) == (self._device, self._dtype) and part.is_contiguous()
-        return self.scale(part if there else copied(part, self._device, self._dtype), self.blocks[index])
+    def all_rows(self) -> Tensor:
+        """Return the features themselves, which are not scaled and are where the model is."""
+        assert isinstance(self._values, Tensor)
+        assert self._scale is None
+        return self._values
 
     def put(self, nodes: slice, values: Tensor) -> None:
-        for part, columns in zip(cast(list[Tensor], self.parts), self.blocks, strict=True):
-            part[nodes] = values[:, columns]
+        """Set the rows of some nodes."""
+        assert isinstance(self._values, Tensor)
+        self._values[nodes] = values
 
     def close(self) -> None:
-        self.parts = []
+        """Give up the memory or the file."""
+        self._values = None
 
 
-Pass = Callable[[RequiredNodes, NodeFeatures], Iterator[tuple[slice, Tensor]]]
-"""Runs a layer: from the nodes that it computes and its input, to its output for a piece of them after another."""
+class BlockLayer(ABC):
+    """A layer as it is evaluated: for some nodes at a time."""
+
+    def message(self, x: Tensor | SparseMatrix) -> Tensor:
+        """Return what some nodes send, for layers whose costs have columns of messages."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
+        """Return the output of a block: [k, width].
+
+        Args:
+            block: the nodes and edges.
+            h: the layer's input.
+            z: the messages, or the input where this is sent.
+        """
 
 
-# Messages and updates are computed for a chunk of nodes at a time, sums for a chunk and a block of columns, of which
-# all messages are in memory. `required` has the nodes that each layer computes.
+class OwnLayer(BlockLayer):
+    """A layer of a `GNN`, with the norm and activation that follow.
+
+    Args:
+        gnn: the model.
+        number: of the layer.
+        batch: the graph.
+        in_place: the messages are multiplied where they are, without a copy of a block's sources.
+    """
+
+    def __init__(self, gnn: GNN, number: int, batch: Batch, *, in_place: bool) -> None:
+        layer = gnn.convs[number]
+        assert isinstance(layer, Layer)
+        self._layer = layer
+        self._norm = gnn.norms[number] if number < len(gnn.norms) else None
+        self._activation = gnn.activation
+        self._batch = batch
+        self._is_ours = is_ours(layer)
+        self._in_place = in_place
+
+    @property
+    def operator(self) -> Operator:
+        """The name of Ā, for a layer that receives Ā x."""
+        assert isinstance(self._layer, Propagation)
+        return self._layer.operator
+
+    def message(self, x: Tensor | SparseMatrix) -> Tensor:
+        return self._layer.message(self._readable(x), self._batch.adj)
+
+    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
+        if self._in_place:
+            received = block.rows_of_inputs(self.operator) @ z.all_rows()
+            return self.updated(h.rows(block.own), received)
+        adj = BlockAdjacency(block, self._batch.dtype, self._batch.device)
+        received = self._layer.aggregate(self._dense(z.rows(block.nodes)), adj)
+        return self.updated(h.rows(block.own), received)
+
+    def of_product(self, x: Tensor | SparseMatrix, product: Tensor | SparseMatrix) -> Tensor:
+        """Return the output of nodes with features ``x``, given their rows of Ā x."""
+        return self.updated(x, self._dense(self._readable(product)))
+
+    def updated(self, x: Tensor | SparseMatrix, received: Tensor) -> Tensor:
+        out = self._layer.update(self._readable(x), received)
+        if self._norm is None:
+            return out
+        return activate(self._norm, out, activation=self._activation, overwrite=self._is_ours)
+
+    def _readable(self, rows: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
+        """Return rows for a step of the layer: a copy for a layer of the user's, which may write into them."""
+        return rows.clone() if isinstance(rows, Tensor) and not self._is_ours else rows
+
+    @staticmethod
+    def _dense(rows: Tensor | SparseMatrix) -> Tensor:
+        assert isinstance(rows, Tensor)
+        return rows
+
+
+class OfferedLayer(BlockLayer):
+    """A layer that a model offers, PyG's or a user's; see `layers_of`.
+
+    Args:
+        model: the model.
+        layer: is called with the features of a block's nodes and the edges between them.
+        batch: the graph.
+    """
+
+    def __init__(self, model: nn.Module, layer: ModelLayer, batch: Batch) -> None:
+        takes = signature(model)
+        names = inspect.signature(layer.forward if isinstance(layer, nn.Module) else layer).parameters
+        self._model = model
+        self._layer = layer
+        self._device = batch.device
+        self._takes_adj = takes.structure == "adj"
+        self._edge_data = {
+            name: value.cpu() for name, value in batch.edge_data.items() if name in takes.edge_data and name in names
+        }
+        weight = batch.edge_data.get("edge_weight") if self._takes_adj else None
+        self._weight = None if weight is None else weight.to("cpu", batch.dtype)
+
+    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
+        x = h.rows(block.nodes)
+        assert isinstance(x, Tensor)
+        normalised = None
+        if self._takes_adj or normalises(self._model):
+            matrix = block.rows("gcn")
+            normalised = matrix.pattern.edge_index().to(self._device), matrix.value.to(self._device)
+        edges: Any = block.pattern.edge_index().to(self._device)
+        if self._takes_adj:
+            edges = self._adjacency(edges, x, block, normalised)
+        data = {name: value[block.entries].to(self._device) for name, value in self._edge_data.items()}
+        with layers_on_rows(self._model, x, normalised):
+            out: Tensor = self._layer(x, edges, **data)
+        return out[: block.count]
+
+    def _adjacency(self, edges: Tensor, x: Tensor, block: Block, normalised: tuple[Tensor, Tensor] | None) -> Adjacency:
+        """Return the structure of a block, of which only the rows of the computed nodes are the whole graph's."""
+        weight = None if self._weight is None else self._weight[block.entries].to(self._device)
+        adj = Adjacency(edges, len(x), x.dtype, weight)
+        assert normalised is not None
+        (source, target), value = normalised
+        adj.__dict__["gcn"] = SparseMatrix(target, source, value, (len(x), len(x)))
+        return adj
+
+
+def features_of(model: nn.Module, batch: Batch) -> NodeFeatures:
+    """Return a graph's features, scaled as a model does."""
+    if scales_input(model):
+        return NodeFeatures(batch.dense, batch.device, batch.dtype, partial(scaled, model))
+    features = batch.dense if as_gnn(model) is None else batch.features
+    return NodeFeatures(features, batch.device, batch.dtype)
+
+
+def structure_on_host(model: nn.Module, batch: Batch) -> Adjacency:
+    """Return the edges of a graph, with the weights that a model reads."""
+    takes = signature(model)
+    reads_weight = takes.structure == "adj" or "edge_weight" in takes.edge_data
+    weight = batch.edge_data.get("edge_weight") if reads_weight else None
+    if (weight is None and batch.adj.edge_weight is not None) or batch.adj.device.type != "cpu":
+        weight = None if weight is None else weight.cpu()
+        return Adjacency.from_csr(batch.adj.pattern.to("cpu"), batch.dtype, weight)
+    return batch.adj  # some operators may be there already
+
+
 class ByLayers(Inference):
-    """Runs one layer for all nodes, then the next; between them, features are on the host, in memory or in files."""
+    """Runs one layer for all nodes, then the next; between them, features are on the host, in memory or in files.
 
-    def __init__(self, batch: Batch, plan: LayerPlan, required: list[RequiredNodes]) -> None:
+    What nodes send is computed first, for a piece of the nodes after another. Then every block of
+    nodes reads the rows of its sources. A layer that a model offers is called on a block's nodes
+    and sources, and rows of the sources are thrown away.
+
+    Args:
+        model: decides what is read of the graph; those that are evaluated have the same shapes.
+        batch: the graph.
+        costs: of the model's layers.
+        plan: where features are stored, and how large a block is.
+        wanted: mask [N] of the nodes whose output is wanted. Defaults to all.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batch: Batch,
+        costs: Sequence[LayerCosts],
+        plan: LayerPlan,
+        wanted: Tensor | None = None,
+    ) -> None:
         super().__init__(len(batch.x))
-        self._batch, self._plan, self._required = batch, plan, required
-        if (last := required[-1].nodes) is not None:
+        self._batch = batch
+        self._costs = costs
+        self._plan = plan
+        adj = structure_on_host(model, batch)
+        self._required = required_nodes(len(costs), adj, wanted if batch.is_stored else None)
+        if (last := self._required[-1].nodes) is not None:
             nodes = torch.zeros(len(batch.x), dtype=torch.bool)
             nodes[last] = True
             self.nodes = nodes.to(batch.device)
@@ -170,127 +265,56 @@ class ByLayers(Inference):
 
     def outputs(self, model: nn.Module) -> Iterator[Output]:
         return_freed_memory()
-        h, passes = self._begin(model)
-        *hidden, (last, _) = passes
-        for (run, width), required in zip(hidden, self._required, strict=False):
-            pieces, out = run(required, h), NodeFeatures.empty(self._batch, self._plan, width, len(required))
-            for nodes, values in pieces:
-                out.put(nodes, values)
-            h.close()
+        h = features_of(model, self._batch)
+        *hidden, last = self._layers(model)
+        for number, layer in enumerate(hidden):
+            out = self._empty(len(self._required[number]), self._costs[number].width)
+            for rows, values in self._run(layer, number, h):
+                out.put(rows, values)
             h = out
         required = self._required[-1]
-        for nodes, values in last(required, h):
-            yield nodes if required.nodes is None else required.nodes[nodes], values
+        for rows, values in self._run(last, len(hidden), h):
+            yield required.numbers(rows), values
 
-    def _begin(self, model: nn.Module) -> tuple[NodeFeatures, list[tuple[Pass, int]]]:
-        """Return the input of the first layer, and for every layer how it runs and the columns of its output."""
-        gnn, batch, plan = cast(GNN, as_gnn(model)), self._batch, self._plan
-        gnn.check_input(batch.x)
-        features, scale = batch.dense if scales_input(model) else batch.features, partial(scaled, model)
-        if isinstance(features, SparseMatrix):
-            h = NodeFeatures([features], batch.device, batch.dtype)
+    def _layers(self, model: nn.Module) -> list[BlockLayer]:
+        gnn = as_gnn(model)
+        if gnn is not None:
+            gnn.check_input(self._batch.x)
+            in_place = [not costs.source for costs in self._costs]
+            return [OwnLayer(gnn, number, self._batch, in_place=here) for number, here in enumerate(in_place)]
+        return [OfferedLayer(model, layer, self._batch) for layer in layers_of(model) or []]
+
+    def _empty(self, nodes: int, width: int) -> NodeFeatures:
+        return NodeFeatures.empty(nodes, width, self._batch, in_file=self._plan.in_file)
+
+    def _run(self, layer: BlockLayer, number: int, h: NodeFeatures) -> Iterator[tuple[slice, Tensor]]:
+        """Yield a layer's output for a range of its required nodes after another; then close its input."""
+        costs = self._costs[number]
+        required = self._required[number]
+        work = self._plan.work
+        if costs.uses_product:
+            assert isinstance(layer, OwnLayer)
+            product = self._product(layer)
+            for rows in required.pieces(costs, work):
+                inputs = required.own_inputs(rows)
+                yield rows, layer.of_product(h.rows(inputs), product.rows(inputs))
         else:
-            cut = batch.is_stored or scales_input(gnn)  # a block is copied
-            blocks = column_blocks(features.shape[1], plan.columns if cut else features.shape[1])
-            h = NodeFeatures([features[:, columns] for columns in blocks], batch.device, batch.dtype, scale)
-        layers = zip(gnn.convs, [*gnn.norms, None], plan.layers, strict=True)
-        runs = [(_LayerPass(batch, plan, gnn, cast(Layer, own), norm, each), each) for own, norm, each in layers]
-        return h, [(run, each.output) for run, each in runs]
+            z = self._messages(layer, costs, h, required.inputs) if costs.messages else h
+            for rows, block in required.blocks(costs, work):
+                yield rows, layer.output(block, h, z)
+            z.close()
+        h.close()
 
+    def _messages(self, layer: BlockLayer, costs: LayerCosts, h: NodeFeatures, inputs: int) -> NodeFeatures:
+        """Return what all nodes of a layer's input send."""
+        z = self._empty(inputs, costs.messages)
+        for rows in row_pieces(inputs, costs.row, self._plan.work):
+            z.put(rows, layer.message(h.rows(rows)))
+        return z
 
-class _LayerPass:
-    """One layer of `gistgnn.nn`, with the norm and activation that follow; ``norm``: None for the last layer."""
-
-    def __init__(
-        self, batch: Batch, plan: LayerPlan, gnn: GNN, layer: Layer, norm: nn.Module | None, sizes: LayerSizes
-    ) -> None:
-        self._batch, self._plan, self._layer, self._norm, self._sizes = batch, plan, layer, norm, sizes
-        self._is_ours = is_ours(layer)
-        self._activate = partial(activate, activation=gnn.activation)
-        self._row = sizes.row(batch.dtype.itemsize)
-        homes = type(layer).__mro__  # the first that has a method defines it
-        whole, block = (next(k for k in homes if name in vars(k)) for name in ("aggregate", "aggregate_block"))
-        if whole is not block:
-            has = f"aggregate of {whole.__name__}, but the aggregate_block of {block.__name__}"
-            raise InputError(f"{type(layer).__name__} has the {has}: define both, or evaluate the whole graph")
-
-    def __call__(self, required: RequiredNodes, h: NodeFeatures) -> Iterator[tuple[slice, Tensor]]:
-        """Aggregate now, then yield the output for a piece of the nodes after another, in ascending order."""
-        # The input `h` is closed when nothing reads it any more.
-        self._required, self._h, self._no_rows = required, h, h.rows(torch.arange(0))
-        return self._outputs(*self._aggregate())
-
-    def _outputs(self, received: Rows, sums: NodeFeatures | None) -> Iterator[tuple[slice, Tensor]]:
-        for nodes in self._chunks():
-            x = self._own(self._h, nodes) if self._layer.update_reads_input else self._no_rows
-            values = self._layer.update(x, received(nodes))
-            yield nodes, values if self._norm is None else self._activate(self._norm, values, overwrite=self._is_ours)
-        if sums is not None:
-            sums.close()
-        self._h.close()
-
-    def _own(self, h: NodeFeatures, nodes: slice) -> Tensor | SparseMatrix:
-        """Return the rows of ``h`` that belong to some of the layer's nodes."""
-        own = self._required.own
-        return self._readable(h.rows(nodes if own is None else own[nodes]))
-
-    def _readable(self, rows: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
-        """Return rows for a step of the layer: a copy for a layer of the user's, which may write into them."""
-        return rows.clone() if isinstance(rows, Tensor) and not self._is_ours else rows
-
-    def _aggregate(self) -> tuple[Rows, NodeFeatures | None]:
-        """Return what nodes receive, and the storage, if not the layer's input, that it is read from."""
-        batch, layer, h = self._batch, self._layer, self._h
-        if self._sizes.cached:
-            assert isinstance(layer, Propagation)
-            product = batch.adj.cached_product(layer.operator, batch.x)
-            assert product is not None  # only that with the features as they are is planned to be kept
-            return cast(Rows, partial(self._own, NodeFeatures([product], batch.device, batch.dtype))), None
-        z, scores = self._messages(h)
-        if z is not h and not layer.update_reads_input:
-            h.close()
-        received: Rows
-        if len(z.blocks) == 1:
-            received, sums = partial(self._sums_of, z.block(0), scores, z.blocks[0]), None if z is h else z
-        else:
-            sums = NodeFeatures.empty(batch, self._plan, self._sizes.sent, len(self._required), z.blocks)
-            for index, columns in enumerate(z.blocks):
-                block, target = z.block(index), cast(Tensor, sums.parts[index])
-                for nodes in self._chunks():
-                    target[nodes] = self._sums_of(block, scores, columns, nodes)
-                del block  # frees it before the next one is read
-            if z is not h:
-                z.close()
-            received = cast(Rows, sums.rows)
-        if not layer.update_reads_input:
-            h.close()
-        return received, sums
-
-    def _sums_of(self, block: Tensor, scores: Tensor, columns: slice, nodes: slice) -> Tensor:
-        structure = self._batch.adj if self._required.nodes is None else cast(Adjacency, self._required)
-        return self._layer.aggregate_block(block, scores, structure, nodes, columns)
-
-    def _messages(self, h: NodeFeatures) -> tuple[NodeFeatures, Tensor]:
-        """Return the messages of all nodes (``h`` if the layer sends its input), and the scores: [edge_scores, N]."""
-        sizes, layer, inputs = self._sizes, self._layer, self._required.inputs
-        z = h
-        if sizes.messages:
-            blocks = None if sizes.cuts else [slice(0, sizes.sent)]
-            z = NodeFeatures.empty(self._batch, self._plan, sizes.sent, inputs, blocks)
-        scores = torch.empty(sizes.scores, inputs, dtype=self._batch.dtype, device=self._batch.device)
-        own = self._required.own
-        for nodes in self._chunks() if own is None else row_pieces(inputs, self._row, self._plan.work):
-            if z is h and not sizes.scores:
-                break
-            sent = layer.message(self._readable(h.rows(nodes)), self._batch.adj)
-            scores[:, nodes] = layer.scores(sent)
-            if z is not h:
-                z.put(nodes, sent)
-        return z, scores
-
-    def _chunks(self) -> Iterator[slice]:
-        work, row, adj = self._plan.work, self._row, self._batch.adj
-        if self._sizes.heads:
-            return row_chunks(adj.attention_rowptr, max(work // 2 // row, 1), work // 2 // ENTRY)
-        read = work // 2 // READ_ENTRY if adj.by_rows else None
-        return row_chunks(self._required.rowptr, max(work // (2 if read else 1) // row, 1), read)
+    def _product(self, layer: OwnLayer) -> NodeFeatures:
+        """Return Ā x."""
+        batch = self._batch
+        product = batch.adj.cached_product(layer.operator, batch.x)
+        assert product is not None
+        return NodeFeatures(product, batch.device, batch.dtype)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import WORK, Budget, GraphShape, LayerCosts
+from gistgnn.evaluation.budget import Budget, GraphShape, layer_costs
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.nn.gnn import members_of, row_wise
 from gistgnn.sampling import Batch, ClusterBatches, forward
@@ -21,7 +21,7 @@ from gistgnn.utils.tensors import Array
 
 Output = tuple[slice | Tensor, Tensor]
 """Some nodes, as a range or by number, and their logits: [n, C]."""
-_ENTRY = 64  # bytes per edge while the operators are computed
+_PASS = 2**27  # bytes of a pass over parts: larger ones are not faster
 
 
 class Inference(ABC):
@@ -127,9 +127,8 @@ def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -
     graph = GraphShape.of(batch)
     graph = replace(graph, stored=graph.stored and not graph.sparse)  # parts of sparse features are sparse matrices
     degree = graph.edges / graph.nodes + 1
-    layers = LayerCosts(model, graph, largest_cached=0).layers
-    node = max(layer.row(graph.size) + degree * 3 * graph.size * layer.heads for layer in layers)
-    return max(int(min(WORK, budget.compute) / (node + _ENTRY * degree)), 1)
+    node = max(layer.row + degree * layer.edge for layer in layer_costs(model, graph))
+    return max(int(min(_PASS, budget.compute) / node), 1)
 
 
 def _groups(chosen: Array, sizes: Array, most: int) -> list[Array]:

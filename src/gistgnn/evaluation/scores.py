@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
-from gistgnn.evaluation.by_layers import ByLayers, required_nodes
-from gistgnn.evaluation.by_rows import note_whole, prepare_rows
+from gistgnn.evaluation.budget import Budget
+from gistgnn.evaluation.choosing import note_whole, prepare_layers
 from gistgnn.evaluation.inference import ByParts, EnsembleAverage, Inference, Output, WholeGraph, nodes_at_once, put
 from gistgnn.graphs import Graph
 from gistgnn.graphs.folder import node_ids, original_nodes
-from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of, row_wise
+from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of
 from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import Batch, whole_graph
 from gistgnn.training.metric import NAMED, OF_PREDICTIONS, Metric, has_output, label_scores, predicted_labels
@@ -101,13 +100,8 @@ class Evaluation:
             with evaluation_mode(model):
                 note_whole(model, batch, limit, "as that was asked for")
             return WholeGraph(batch)
-        gnn = row_wise(model)
-        if gnn is None:
-            with evaluation_mode(model):
-                return prepare_rows(model, batch, budget, wanted, always=self.method == "layers", limit=limit)
-        if self.method == "auto" and not batch.is_stored and whole_graph_bytes(model, batch) <= budget.compute:
-            return WholeGraph(batch)
-        return ByLayers(batch, plan_layers(model, batch, budget), required_nodes(gnn.convs, batch.adj, wanted))
+        with evaluation_mode(model):
+            return prepare_layers(model, batch, budget, wanted, always=self.method == "layers", limit=limit)
 
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph

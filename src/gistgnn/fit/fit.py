@@ -264,7 +264,7 @@ class Fit(Run):
             communication=gist.theta.exchange.communication(gist.theta.place, theta, local_steps),
             inference_seconds=statistics.median(passes) if (passes := self._scorer.passes) else None,
             traffic={"workers": workers, **setup.variant.traffic(sent)},
-            memory=memory_of(setup.graph, self.training, gist.store, gist.device, gist.ranks, theta, slices),
+            memory=memory_of(gist, setup.graph, self.training, theta, slices),
             partition=gist.partition.describe(last_round),
             coverage=coverage_of(gist.full_spec, gist.partition, progress.rounds),
             batches=self.sampler.facts,

@@ -31,9 +31,9 @@ ROWS = 2**16  # rows likewise, at most: where nodes have few edges, the product 
 class Adjacency:
     """The structure of a graph or a batch, with the operators that layers multiply by.
 
-    Every operator is computed at its first use and kept. All layers and models that use one Adjacency share it. A graph
-    that is larger than memory is used ``by_rows``: `rows` computes some rows of an operator whenever it is called, and
-    nothing larger than a number for each node is kept. The values are the same bit for bit.
+    Every operator is computed at its first use and kept. All layers and models that use one Adjacency share it. For a
+    graph that is larger than memory there is `rows`: it computes some rows of an operator whenever it is called, and
+    keeps nothing larger than a number for each node. The values are the same bit for bit.
 
     Args:
         edge_index: [2, E], row 0 the sources, row 1 the targets. A repeated edge counts several times.
@@ -44,7 +44,6 @@ class Adjacency:
 
     pattern: CSR  # [N, N], the entries (target, source)
     edge_weight: Tensor | None = None  # [E], in the order of the entries; None: 1
-    by_rows = False
     layers: int | None = None  # that the structure is for; None: any number
 
     def __init__(
@@ -64,12 +63,11 @@ class Adjacency:
         self.cache_products(None)
 
     @classmethod
-    def from_csr(
-        cls, edges: CSR, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None, *, by_rows: bool = False
-    ) -> "Adjacency":
+    def from_csr(cls, edges: CSR, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None) -> "Adjacency":
         """Return the graph of entries (target, source), without a copy; ``edge_weight``: [E] in their order."""
         adjacency = cls.__new__(cls)
-        adjacency.pattern, adjacency.dtype, adjacency.by_rows = edges, dtype, by_rows
+        adjacency.pattern = edges
+        adjacency.dtype = dtype
         adjacency.edge_weight = None if edge_weight is None else edge_weight.to(dtype)
         adjacency.cache_products(None)
         return adjacency
@@ -157,23 +155,14 @@ class Adjacency:
         return self.pattern.for_products().looped()[0]
 
     def rows(self, operator: Operator, nodes: slice | Tensor) -> SparseMatrix:
-        """Return some rows of an operator: [k, N]. ``nodes``: consecutive ones, or [k] by number."""
-        return self._rows(operator, nodes) if self.by_rows else getattr(self, operator).rows(nodes)
+        """Return some rows of an operator: [k, N]; computed now, unless the whole operator is kept already.
 
-    def attention_rows(self, nodes: slice) -> CSR:
-        """Return some rows of `attention`: [k, N]."""
-        if not self.by_rows:
-            return self.attention.rows(nodes)[0]
-        pattern, _, own = self._entries(nodes)
-        return pattern.looped(own)[0]
-
-    @cached_property
-    def attention_rowptr(self) -> Tensor:
-        """Where the rows of `attention` begin: [N + 1]."""
-        if not self.by_rows:
-            return self.attention.rowptr
-        degrees = [self.attention_rows(nodes).rowptr.diff().long() for nodes in self.chunks()]
-        return torch.cat([torch.zeros(1, dtype=torch.int64), *degrees]).cumsum_(0)
+        Args:
+            operator: its name.
+            nodes: consecutive ones, or [k] by number.
+        """
+        whole = self.__dict__.get(operator)
+        return self._rows(operator, nodes) if whole is None else whole.rows(nodes)
 
     def chunks(self) -> Iterator[slice]:
         """Yield at most `ROWS` consecutive rows with at most `ENTRIES` edges, or one row."""
@@ -228,4 +217,4 @@ class Adjacency:
         if like.dtype == self.dtype and like.device == self.device:
             return self
         weight = None if self.edge_weight is None else self.edge_weight.to(like.device)
-        return Adjacency.from_csr(self.pattern.to(like.device), like.dtype, weight, by_rows=self.by_rows)
+        return Adjacency.from_csr(self.pattern.to(like.device), like.dtype, weight)

@@ -14,7 +14,6 @@ class GCNLayer(Propagation):
     """The graph convolution Ā H Θ + b of eq. 1, as PyG's GCNConv. ``weight`` is Θᵀ: [d_out, d_in], Glorot uniform."""
 
     operator = "gcn"
-    update_reads_input = False
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -83,7 +82,6 @@ class GINLayer(Propagation):
     """MLP((A + I) H), the sum over the incoming edges and the node itself; as PyG's GINConv with ε = 0."""
 
     operator = "sum"
-    update_reads_input = False
 
     def __init__(self, in_features: int, inside: int, out_features: int, norm: Norm = "none") -> None:
         super().__init__()

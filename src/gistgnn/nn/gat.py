@@ -17,7 +17,6 @@ from gistgnn.nn.sparse import SparseMatrix
 class _Heads(Layer):
     """A layer with attention heads, which stand side by side in its output, or are averaged."""
 
-    update_reads_input = False
     bias: nn.Parameter
 
     def __init__(self, width: int, heads: int, *, concat: bool, dropout: float) -> None:
@@ -37,7 +36,6 @@ class GATLayer(_Heads):
 
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
         super().__init__(width, heads, concat=concat, dropout=dropout)
-        self.edge_scores = 2 * heads
         self.weight = nn.Parameter(torch.empty(heads * width, in_features))
         self.source = nn.Parameter(torch.empty(heads, width))
         self.target = nn.Parameter(torch.empty(heads, width))
@@ -51,34 +49,21 @@ class GATLayer(_Heads):
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
         """Sum every head's features over the neighbours, weighted by the head's attention: [N, heads·width]."""
-        source, target = self.scores(z).chunk(2)  # [heads, N] each
+        source, target = self._scores(z).chunk(2)  # [heads, N] each
         scores = edge_scores(source, target[:, : adj.attention.shape[0]], adj.attention, SLOPE)
         return attend(z, scores, adj.attention, self.dropout if self.training else 0.0)
 
-    def scores(self, z: Tensor) -> Tensor:
+    def _scores(self, z: Tensor) -> Tensor:
         """Return every head's score as a source, then as a target: [2·heads, N]."""
         # One product over all features, with a block diagonal matrix [2·heads, heads·width] of the attention vectors.
         eye = torch.eye(self.heads, dtype=self.source.dtype, device=self.source.device).unsqueeze(2)
         return F.linear(torch.cat([(eye * vectors).flatten(1) for vectors in (self.source, self.target)]), z)
-
-    def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        """Return some nodes' sums, for columns that may cut heads in parts."""
-        pattern = adj.attention_rows(nodes).to(z.device)
-        out = z.new_empty(nodes.stop - nodes.start, z.shape[1])
-        for head in range(columns.start // self.width, -(-columns.stop // self.width)):
-            start, stop = head * self.width - columns.start, (head + 1) * self.width - columns.start
-            channels = slice(max(start, 0), min(stop, columns.stop - columns.start))
-            source, target = scores[head : head + 1], scores[self.heads + head, nodes].unsqueeze(0)
-            out[:, channels] = attend(z[:, channels], edge_scores(source, target, pattern, SLOPE), pattern)
-        return out
 
 
 # `weight`: [2·heads·width, d_in] is W_s over W_t; `attention`: [heads, width] is every head's a; `score_bias` is b,
 # PyG's sum of the two maps' biases. What the first of them adds to the output is in `bias`.
 class GATv2Layer(_Heads):
     """Every node attends to its sources and itself by ⟨a, LeakyReLU(W_s h_j + W_t h_i + b)⟩; as PyG's GATv2Conv."""
-
-    cuts_messages = False  # an edge's score is a sum over all columns of a head
 
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
         super().__init__(width, heads, concat=concat, dropout=dropout)
@@ -98,15 +83,6 @@ class GATv2Layer(_Heads):
         source, target = z.chunk(2, dim=1)
         scores = dynamic_scores(source, target[: pattern.shape[0]], self.attention, pattern, SLOPE)
         return attend(source, scores, pattern, self.dropout if self.training else 0.0)
-
-    def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        """Return some nodes' sums, given all columns of the messages."""
-        pattern = adj.attention_rows(nodes).to(z.device)
-        out = z.new_empty(nodes.stop - nodes.start, z.shape[1] // 2)
-        source, target, each = ((x.chunk(self.heads, dim=1)) for x in (*z.chunk(2, dim=1), out))
-        for own, other, vector, part in zip(source, target, self.attention.split(1), each, strict=True):
-            part.copy_(attend(own, dynamic_scores(own, other[nodes], vector, pattern, SLOPE), pattern))
-        return out
 
 
 class GAT(GNN):

@@ -26,22 +26,14 @@ SUMMED = 5  # as to add a node's features to a sum, along one edge
 class Layer(nn.Module, ABC):
     """One graph layer, from [N, in_features] to [N, out_features], in three steps: message, aggregate, update.
 
-    ``message`` and ``update`` treat every node alone; only ``aggregate`` looks along the edges. Evaluation layer by
-    layer calls ``scores`` and ``aggregate_block`` instead of ``aggregate``: for some nodes and some columns, in
-    evaluation mode.
+    ``message`` and ``update`` treat every node alone; only ``aggregate`` looks along the edges, by one step. Evaluation
+    layer by layer calls them in turn: ``message`` for all nodes, then ``aggregate`` and ``update`` for a block of nodes
+    after another. Then ``adj`` leads from a block's nodes and their sources to the block's nodes, which come first.
     """
 
     out_features: int  # columns of the output
     edge_data: ClassVar[tuple[str, ...]] = ()  # the edge data that `aggregate` reads from the `Adjacency`
     heads: int = 0  # attention heads; 0: it does not attend
-    edge_scores: int = 0  # rows of `scores`
-    cuts_messages: ClassVar[bool] = True  # whether `aggregate_block` takes blocks of the messages' columns
-    update_reads_input: bool = True  # whether `update` reads the values of `x`, and not only its type
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "update" in vars(cls) and "update_reads_input" not in vars(cls):
-            cls.update_reads_input = True  # the update of the base class may not read it, but a new one may
 
     @abstractmethod
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
@@ -50,14 +42,6 @@ class Layer(nn.Module, ABC):
     @abstractmethod
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
         """Return what every node receives of the messages ``z``: [N, k]."""
-
-    def scores(self, z: Tensor) -> Tensor:
-        """Return the part of the edges' weights that depends on the messages ``z``: [edge_scores, N]."""
-        return z.new_empty(self.edge_scores, len(z))
-
-    @abstractmethod
-    def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        """Return what ``nodes`` receive of the messages' ``columns``, ``z``: [N, f], or of all that are not cut."""
 
     @abstractmethod
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
@@ -98,7 +82,7 @@ class Propagation(Layer):
             return super().forward(x, adj)
         assert isinstance(x, Tensor)
         a = self.aggregate(x, adj).index_select(0, nodes)
-        return self.update(x.index_select(0, nodes) if self.update_reads_input else x, a)
+        return self.update(x.index_select(0, nodes), a)
 
     def saves_time(self, count: int, x: Tensor | SparseMatrix, adj: Adjacency) -> bool:
         """Tell whether the output of ``count`` nodes alone takes less time than that of all nodes."""
@@ -118,9 +102,6 @@ class Propagation(Layer):
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
         product = adj.cached_product(self.operator, z) if is_ours(self) else None
         return adj.aggregate(self.operator, z) if product is None else product
-
-    def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        return adj.rows(self.operator, nodes).to(z.device) @ z
 
     def is_projected(self, x: Tensor | SparseMatrix, a: Tensor) -> bool:
         """Tell whether ``a`` is Ā (H Wᵀ); otherwise it is Ā H."""

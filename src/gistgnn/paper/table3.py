@@ -117,11 +117,11 @@ class UltraWide(Experiment):
             make_plan(config, sizes, resources, [config.sub_gcns], [config.store], timed=False).options[0]
             for resources in (theirs, here)
         )
-        needed = size(on_theirs.peaks[theirs.device])
-        if {"cpu", theirs.device} & {*on_theirs.lacking}:
+        needed = size(on_theirs.memory.peaks[theirs.device])
+        if {"cpu", theirs.device} & {*on_theirs.memory.lacking}:
             return needed, OOM
-        if on_ours.lacking:
-            lacking = on_ours.lacking[0]
+        if on_ours.memory.lacking:
+            lacking = on_ours.memory.lacking[0]
             return f"{needed}; here {size(here.limits[lacking])} of {PLACES[lacking]}", NOT_RUN
         return needed, ""
 

@@ -4,7 +4,7 @@ Torch and what needs it are imported inside the functions, so that the command l
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
@@ -198,24 +198,6 @@ class RunConfig:
         if self.method in UNSPLIT or self.sub_gcns == 1 or self.width_scaling == "mup":
             return []
         return [width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims]
-
-    @property
-    def planned(self) -> "RunConfig":
-        """The run of GIST that takes as much memory as this one; with a budget, the least that may be chosen."""
-        if self.training.budget:
-            from gistgnn.fit.trials import even_parts
-
-            m = even_parts(self.model.hidden)[-1]
-            narrow = replace(self.model, hidden=tuple(width // m for width in self.model.hidden))
-            return replace(self, model=narrow, sub_gcns=1, training=replace(self.training, budget=None, epochs=1))
-        if self.method == "data-parallel":
-            return replace(self, sub_gcns=1, method="gist")
-        if self.method == "local-sgd":
-            return replace(self, partitioned=(), method="gist")
-        # An upper bound for parts and for an ensemble, which train one narrow model at a time. On a GPU, where GIST
-        # takes a step of all sub-GCNs at once, it may be far above what they take. With Θ in files it is a little
-        # below: the trained parts of a rank wait in memory for the end.
-        return replace(self, method="gist")
 
     def trainer(self, features: int, classes: int, out: Path | None = None, ranks: "World | None" = None) -> "GIST":
         """Return the `GIST` or the baseline that trains this run; a Θ on disk lies in the run folder `out`."""

@@ -72,11 +72,8 @@ class Batch:
         if isinstance(edges, Tensor):
             edges, order = CSR.from_entries(edges[1], edges[0], (len(self.x), len(self.x)), ("target", "source"))
             data = {k: v if order is None else v.index_select(0, order) for k, v in data.items()}
-        adj: Adjacency
-        if isinstance(edges, CSR):
-            adj = Adjacency.from_csr(edges, self.dtype, data.get("edge_weight"), by_rows=self.is_stored)
-        else:
-            adj = edges
+        weight = data.get("edge_weight")
+        adj = Adjacency.from_csr(edges, self.dtype, weight) if isinstance(edges, CSR) else edges
         if self.x.layout is not torch.sparse_csr:
             adj = adj.with_cached_products(self.x, self.product)
         self.__dict__.update(edges=edges, edge_data=data, adj=adj)

@@ -7,7 +7,7 @@ entry here. This module imports nothing slow: the command line reads it.
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.settings import PRECISIONS
@@ -16,7 +16,6 @@ from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
     from gistgnn.distributed import World
-    from gistgnn.theta.exchange import Exchange
 
 StoreName = Literal["memory", "host", "sharded"]
 """The places that need no folder, and "memory" by rows."""
@@ -42,7 +41,7 @@ STORES = {
 }
 """The places by name."""
 
-SHARES: "Registry[type[Exchange]]" = Registry(
+SHARES: Registry[Any] = Registry(
     {
         "whole": "gistgnn.theta.exchange:Exchange",
         "rows": "gistgnn.theta.rows:Rows",

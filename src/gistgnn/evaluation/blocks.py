@@ -1,0 +1,225 @@
+"""Blocks of nodes: which nodes each layer of a model computes, and what some of them are computed from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gistgnn.evaluation.budget import LayerCosts
+from gistgnn.graphs.csr import CSR, check_sources, row_chunks
+from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.adjacency import ENTRIES, Operator
+from gistgnn.utils.tensors import row_pieces
+
+MOST = 0.75  # share of the nodes; above it all are computed, which reads the disk in order
+
+
+@dataclass(frozen=True, eq=False)
+class RequiredNodes:
+    """The nodes that a layer computes: few, where few nodes of a graph in a folder of clusters are scored.
+
+    Args:
+        adj: the graph, on the host.
+        inputs: how many nodes the layer's input has.
+        nodes: [n], in ascending order. None: all nodes.
+        place: [N] int32, the place of every node among those of the input. None: its number.
+    """
+
+    adj: Adjacency
+    inputs: int
+    nodes: Tensor | None = None
+    place: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.adj.num_nodes if self.nodes is None else len(self.nodes)
+
+    @cached_property
+    def rowptr(self) -> Tensor:
+        """Where the edges into each of these nodes begin: [n + 1]."""
+        return self.adj.pattern.rowptr if self.nodes is None else _rowptr(self.adj, self.nodes)
+
+    @cached_property
+    def table(self) -> Tensor:
+        """A number for every node of the layer's input, for a block to write: [inputs]."""
+        return torch.empty(self.inputs, dtype=torch.int64)
+
+    def numbers(self, rows: slice) -> slice | Tensor:
+        """Return some of these nodes, by their numbers in the graph."""
+        return rows if self.nodes is None else self.nodes[rows]
+
+    def inputs_of(self, nodes: Tensor) -> Tensor:
+        """Return the places of some nodes, by number, in the layer's input: [n] int64."""
+        return nodes.long() if self.place is None else self.place.index_select(0, nodes).long()
+
+    def own_inputs(self, rows: slice) -> slice | Tensor:
+        """Return the places of some of these nodes in the layer's input."""
+        return rows if self.nodes is None else self.inputs_of(self.nodes[rows])
+
+    def blocks(self, costs: LayerCosts, work: int) -> "Iterator[tuple[slice, Block]]":
+        """Yield consecutive nodes whose block takes at most ``work`` bytes, or one node; with their block."""
+        count = len(self)
+        ends = (self.rowptr.long() + torch.arange(count + 1)).numpy()  # of the nodes with their edges
+        start = 0
+        step = count
+        while start < count:
+            by_edges = int(ends.searchsorted(ends[start] + work // costs.edge, side="right")) - 1
+            by_rows = start + work // max(costs.row, 1)
+            stop = min(start + step, by_edges, by_rows, count)
+            rows = slice(start, max(stop, start + 1))
+            step = rows.stop - rows.start
+            block = Block(self, rows)
+            sources = len(block.nodes) if costs.source else 0
+            needed = costs.bytes(step, sources, int(ends[rows.stop] - ends[start]))
+            if step > 1 and needed > work:
+                step = max(min(step * work // needed, step * 7 // 8), 1)
+                continue
+            yield rows, block
+            start = rows.stop
+            step = max(step * work // needed, step)
+
+    def pieces(self, costs: LayerCosts, work: int) -> Iterator[slice]:
+        """Yield consecutive nodes that take at most ``work`` bytes without their edges, or one node."""
+        return row_pieces(len(self), costs.row, work)
+
+
+class Block:
+    """Some nodes that a layer computes, with all edges into them and the sources of these edges.
+
+    Args:
+        required: all nodes that the layer computes.
+        rows: which of these.
+
+    Attributes:
+        count: k, how many nodes are computed.
+        own: their places in the layer's input.
+    """
+
+    def __init__(self, required: RequiredNodes, rows: slice) -> None:
+        self._required = required
+        self._numbers = required.numbers(rows)
+        self.count = rows.stop - rows.start
+        self.own = required.own_inputs(rows)
+
+    @cached_property
+    def _edges(self) -> tuple[CSR, slice | Tensor]:
+        """The edges by target, from nodes by number: [k, N]; and their index among those of the graph."""
+        adj = self._required.adj
+        edges, entries = adj.pattern.rows(self._numbers)
+        check_sources(edges.col, adj.num_nodes)
+        return edges, entries
+
+    @property
+    def entries(self) -> slice | Tensor:
+        """The index of the edges among those of the graph."""
+        return self._edges[1]
+
+    @cached_property
+    def nodes(self) -> Tensor:
+        """The places of the block's nodes in the layer's input: [n].
+
+        First come those that are computed, in ascending order, then their other sources, in
+        ascending order.
+        """
+        inputs = self._required.inputs_of(self._edges[0].col)
+        table = self._required.table
+        table[inputs] = torch.arange(len(inputs))  # of equal places one is written last
+        sources = inputs[table[inputs] == torch.arange(len(inputs))].sort().values
+        own = torch.arange(self.own.start, self.own.stop) if isinstance(self.own, slice) else self.own
+        table[sources] = 0
+        table[own] = 1
+        return torch.cat([own, sources[table[sources] == 0]])
+
+    @cached_property
+    def pattern(self) -> CSR:
+        """The edges by target, from nodes of the block: [k, n]."""
+        return self._renumbered(self._edges[0])
+
+    def rows(self, operator: Operator) -> SparseMatrix:
+        """Return the rows of an operator of the whole graph, for features of the block's nodes: [k, n]."""
+        matrix = self._required.adj.rows(operator, self._numbers)
+        return SparseMatrix.from_pattern(self._renumbered(matrix.pattern), matrix.value)
+
+    def rows_of_inputs(self, operator: Operator) -> SparseMatrix:
+        """Return the rows of an operator of the whole graph, for the layer's whole input: [k, inputs]."""
+        required = self._required
+        matrix = required.adj.rows(operator, self._numbers)
+        if required.place is None:
+            return matrix
+        col = required.inputs_of(matrix.pattern.col).to(matrix.pattern.col.dtype)
+        return SparseMatrix.from_pattern(CSR(matrix.pattern.rowptr, col, (self.count, required.inputs)), matrix.value)
+
+    def _renumbered(self, pattern: CSR) -> CSR:
+        """Return edges from nodes by number, [k, N], as edges from the nodes of the block: [k, n]."""
+        table = self._required.table
+        table[self.nodes] = torch.arange(len(self.nodes))
+        col = table[self._required.inputs_of(pattern.col)].to(pattern.col.dtype)
+        return CSR(pattern.rowptr, col, (self.count, len(self.nodes)))
+
+
+class BlockAdjacency(Adjacency):
+    """The edges of a block, with the whole graph's operators: for layers of `gistgnn.nn`.
+
+    Args:
+        block: the edges.
+        dtype: of the operators.
+        device: of the model.
+    """
+
+    def __init__(self, block: Block, dtype: torch.dtype, device: torch.device) -> None:
+        self._block = block
+        self._device = device
+        self.pattern = block.pattern
+        self.dtype = dtype
+        self.cache_products(None)
+
+    @cached_property
+    def gcn(self) -> SparseMatrix:
+        return self._block.rows("gcn").to(self._device)
+
+    @cached_property
+    def mean(self) -> SparseMatrix:
+        return self._block.rows("mean").to(self._device)
+
+    @cached_property
+    def sum(self) -> SparseMatrix:
+        return self._block.rows("sum").to(self._device)
+
+    @cached_property
+    def attention(self) -> CSR:
+        return super().attention.to(self._device)
+
+
+def required_nodes(layers: int, adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
+    """Return the nodes that each layer computes.
+
+    Args:
+        layers: how many there are.
+        adj: the graph, on the host.
+        wanted: mask [N] of the nodes whose output is wanted. None: all.
+    """
+    required = [RequiredNodes(adj, adj.num_nodes)] * layers
+    if wanted is None:
+        return required
+    chosen = wanted.cpu().clone()  # the nodes that the layer above needs; then also the sources of their edges
+    for index in reversed(range(layers)):
+        if int(chosen.sum()) > MOST * adj.num_nodes:
+            break
+        nodes = chosen.nonzero().squeeze(1)
+        for rows in row_chunks(_rowptr(adj, nodes), len(nodes), ENTRIES):
+            edges, _ = adj.pattern.rows(nodes[rows])
+            check_sources(edges.col, adj.num_nodes)
+            chosen[edges.col.long()] = True
+        inputs = adj.num_nodes
+        place = None
+        if index and int(chosen.sum()) <= MOST * inputs:
+            place = (chosen.cumsum(0) - 1).int()
+            inputs = int(chosen.sum())
+        required[index] = RequiredNodes(adj, inputs, nodes, place)
+    return required
+
+
+def _rowptr(adj: Adjacency, nodes: Tensor) -> Tensor:
+    degrees = adj.pattern.rowptr[nodes + 1] - adj.pattern.rowptr[nodes]
+    return torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
