@@ -113,7 +113,7 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
         for name, value in vars(part).items():
             if name != "training" and (not name.startswith("_") or "cache" in name):
                 found[f"{prefix}{name}"] = value
-        found |= {f"{prefix}{name}": value for name, value in part._buffers.items()}
+        found |= {f"{prefix}{name}": value for name, value in part.named_buffers(recurse=False)}
     return found
 
 

@@ -63,8 +63,8 @@ class OnDisk(InMemory):
     ) -> None:
         super().__init__(slices, {}, streams=True, homes=homes)
         self.folder, self._ranks, self._leads = folder, ranks, homes[ranks.rank] == ranks.rank
-        self._is_new = False  # the files have been made for a run of which no round has begun
-        self._final: tuple[Path, FolderLock | None] | None = None  # the folder that they will replace, locked
+        self.is_new = False  # the files have been made for a run of which no round has begun
+        self.replaces: tuple[Path, FolderLock | None] | None = None  # the folder that they will replace, locked
         self._background, self._writing = ThreadPoolExecutor(1, "gistgnn-disk"), list[Future[None]]()
         self._lock = ranks.together(lambda: FolderLock(folder, beside=True) if self._leads else None)
         ranks.together(self._open)
@@ -97,9 +97,9 @@ class OnDisk(InMemory):
 
         lock = ranks.together(write)
         place = cls(slices, made, ranks, homes)
-        place._is_new = True
+        place.is_new = True
         if replace:
-            place._final = folder, lock
+            place.replaces = folder, lock
         elif lock:
             lock.free()
         return place
@@ -110,10 +110,10 @@ class OnDisk(InMemory):
         return cls(slices, folder, ranks, homes) if all(ranks.gather(folder.exists())) else None
 
     def settle(self) -> None:
-        self._is_new = False
-        if self._final is None:
+        self.is_new = False
+        if self.replaces is None:
             return
-        (final, lock), self._final = self._final, None
+        (final, lock), self.replaces = self.replaces, None
 
         def move() -> None:
             if self._leads:
@@ -127,7 +127,7 @@ class OnDisk(InMemory):
         self.folders = [folder.with_name(folder.name.removesuffix(NEW)) for folder in self.folders]
 
     def discard(self) -> None:
-        if self._is_new and self._leads:
+        if self.is_new and self._leads:
             remove(self.folder)
         self.close()
 
