@@ -51,7 +51,7 @@ RUNS = {
     "parts, two ranks": f"ranks --method parts --sub-gcns 4 {DIGITS}",
     "layers, few columns": f"--sub-gcns 2 --evaluation layers --evaluation-memory 0.02 {SMALL}",
     "evaluation in parts": f"--sub-gcns 2 --evaluation parts --set parts=4 {SMALL}",
-    "bf16": f"--model graphsage --sub-gcns 2 --precision bf16 {DIGITS}",
+    "bf16": f"--model graphsage --sub-gcns 2 --set precision=bf16 {DIGITS}",
     "folder": f"--dataset {{folder}}/graph {CLUSTERS} {LARGER}",
     "folder of clusters": f"--dataset {{folder}}/clusters --sampler clusters --clusters-per-batch 5 {LARGER}",
 }

@@ -124,7 +124,14 @@ def foreign(rng: Random, place: Place) -> Report:
 
 
 _OTHER = [  # what one rank has, and the other has not; then what both may have
-    *("--lr 0.03", "--dropout 0.1", "--weight-decay 0.01", "--precision bf16", "--schedule step", "--local-steps 2"),
+    *(
+        "--lr 0.03",
+        "--dropout 0.1",
+        "--weight-decay 0.01",
+        "--set precision=bf16",
+        "--schedule step",
+        "--local-steps 2",
+    ),
     *("--epochs 5", "--patience 3", "--evaluate-every 2", "--inductive", "--seed 7", "--hidden 8 16", "--sub-gcns 4"),
     *("--model graphsage", "--norm batch", "--optimizer adamw", "--set optimizer_state=reset", "--set training=each"),
     *("--set clip_norm=1", "--method parts", "--set width_scaling=none", "--no-standardise"),

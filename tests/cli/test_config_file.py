@@ -31,7 +31,7 @@ def config_of(words: list[str]) -> RunConfig:
         "--model gat --set heads=2 activation=elu attention_dropout=0.5 --no-standardise --inductive",
         "--method parts --sub-gcns 2 --set training=each --schedule step --patience 3 --evaluate-every 5",
         "--optimizer sgd --set momentum=0.9 clip_norm=2 label_smoothing=0.1 --class-weights 1 2 3.5",
-        "--class-weights balanced --metric f1_macro --loss cross-entropy --precision bf16",
+        "--class-weights balanced --metric f1_macro --loss cross-entropy --set precision=bf16",
         "--clusters 12 --clusters-per-batch 3 --set cluster_method=random precompute=false batches=independent",
         "--sampler neighbor --fanout 4 7 --batch-size 9",
         "--sampler ladies --set nodes_per_layer=5,6,7 row_normalise=false",

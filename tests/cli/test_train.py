@@ -100,7 +100,9 @@ WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of som
         "partitioned": [0, 1]
     },
     f"--optimizer sgd --set momentum=0.9 --patience 2 --evaluate-every 2 {CLUSTERS} --inductive": {"inductive": True},
-    "--runner fused --precision bf16 --sampler saint-node --batch-size 20 --norm whole": {"training.precision": "bf16"},
+    "--runner fused --set precision=bf16 --sampler saint-node --batch-size 20 --norm whole": {
+        "training.precision": "bf16"
+    },
     f"--model gin {LADIES} --runner fused --evaluation layers": {"model.norm": "layer", "sampler.batch_size": 5},
     "--model gatv2 --set heads=2 --store disk --sampler saint-edge --batch-size 10": {
         "store": "disk",

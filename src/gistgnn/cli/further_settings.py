@@ -27,6 +27,7 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "optimizer_state": ("training", "optimizer_state"),
     "momentum": ("training", "momentum"),
     "clip_norm": ("training", "clip_norm"),
+    "precision": ("training", "precision"),
     "label_smoothing": ("training", "label_smoothing"),
     "batches": ("sampler", "batches"),
     "cluster_method": ("sampler", "method"),

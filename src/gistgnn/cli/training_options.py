@@ -107,7 +107,7 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     # A comparison has scores that all its runs share.
     losses = ("loss", "class_weights", *(() if several else ("metric",)))
     add(group("loss and score"), RunConfig.training, *losses)
-    of_optimizer = ("optimizer", "lr", "weight_decay", "schedule", "precision", "patience", "evaluate_every")
+    of_optimizer = ("optimizer", "lr", "weight_decay", "schedule", "patience", "evaluate_every")
     add(group("optimiser"), RunConfig.training, *of_optimizer)
     options.add_evaluation_options(parser, default="auto", parts=False)
     further_settings.add_option(parser)
