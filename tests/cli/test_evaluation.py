@@ -42,7 +42,20 @@ def refused(cli: Cli, message: str, *args: object) -> None:
 
 
 def test_datasets_lists_every_name_and_says_what_a_file_holds(cli: Cli, as_json: Json, own_graph: Path) -> None:
-    assert [row["name"] for row in as_json("datasets")] == list(DATASETS)
+    rows = {row["name"]: row for row in as_json("datasets")}
+    assert list(rows) == list(DATASETS)
+    assert {name: rows[name]["data"] for name in ("digits", "synthetic:reddit", "cora", "ogbn-arxiv")} == {
+        "digits": "here",
+        "synthetic:reddit": "here",
+        "cora": "PyG downloads it",
+        "ogbn-arxiv": "unpack OGB's zip",
+    }
+    assert rows["reddit"]["bytes"] == 4 * (232_965 * 602 + 114_615_892 + 232_965)
+    raw = Path("data/Planetoid/Cora/raw")
+    raw.mkdir(parents=True)
+    assert as_json("datasets")[0]["data"] == "PyG downloads it"  # the folder is empty
+    (raw / "ind.cora.x").touch()
+    assert as_json("datasets")[0]["data"] == "here"
     listed = cli("datasets").stdout.splitlines()
     assert any(line.startswith("coauthor-physics ") for line in listed)
     assert max(map(len, listed[:-1])) <= 80

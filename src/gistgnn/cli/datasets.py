@@ -11,6 +11,7 @@ from gistgnn.errors import InputError, printable
 from gistgnn.utils.formats import plural, size
 
 if TYPE_CHECKING:
+    from gistgnn.graphs import DatasetInfo
     from gistgnn.graphs.cache import KeptFile
 
 
@@ -44,7 +45,9 @@ def _run(args: argparse.Namespace) -> int:
     if args.verify and not stored:
         raise InputError(f"--verify is for graph folders; {args.dataset or 'no dataset'} is none: leave it out")
     if args.dataset is None:
-        return _clear(kept_in_cache(), as_json=args.json) if args.clear_cache else _list(as_json=args.json)
+        if args.clear_cache:
+            return _clear(kept_in_cache(), as_json=args.json)
+        return _list(Path(args.data_root).expanduser(), as_json=args.json)
     facts: dict[str, Any] = {}
     if stored:
         manifest = Manifest.read(folder)
@@ -75,6 +78,24 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _bytes_in_memory(info: "DatasetInfo") -> int:
+    """Return the bytes of a graph's features and edges in memory."""
+    from gistgnn.graphs import GraphSizes
+
+    sizes = GraphSizes.of_dataset(info)
+    bytes_of_number = 4 if sizes.edges < 2**31 else 8
+    return sizes.feature_bytes + bytes_of_number * (sizes.edges + sizes.nodes)
+
+
+def _where(info: "DatasetInfo", data_root: Path) -> str:
+    """Say where the files of a data set come from."""
+    from gistgnn.graphs.named import is_here
+
+    if is_here(info, data_root):
+        return "here"
+    return "unpack OGB's zip" if info.reader == "ogb" else "PyG downloads it"
+
+
 def _as_json(kept: "Sequence[KeptFile]") -> list[dict[str, Any]]:
     return [{"path": str(file.path), "bytes": file.bytes, "content": file.content} for file in kept]
 
@@ -95,21 +116,28 @@ def _clear(kept: "Sequence[KeptFile]", *, as_json: bool) -> int:
     return 0
 
 
-def _list(*, as_json: bool) -> int:
+def _list(data_root: Path, *, as_json: bool) -> int:
+    """Print all named data sets, where their files come from, and how large they are."""
     from gistgnn.graphs import DATASETS
     from gistgnn.graphs.cache import kept_in_cache
     from gistgnn.utils.console import print_table
 
-    if as_json:  # `source` is for the readers
-        return print_json([{k: v for k, v in asdict(info).items() if k != "source"} for info in DATASETS.values()])
-    columns = ("name", "nodes", "edges", "features", "classes", "split")
+    if as_json:
+        records = []
+        for info in DATASETS.values():
+            record = {**asdict(info), "bytes": _bytes_in_memory(info), "data": _where(info, data_root)}
+            del record["source"]  # it is for the readers
+            records.append(record)
+        return print_json(records)
+    columns = ("name", "nodes", "edges", "features", "classes", "in memory", "data")
     cells = []
     for info in DATASETS.values():
-        sizes = (f"{getattr(info, key):,}" for key in columns[1:-1])
-        cells.append([info.name, *sizes, info.split.split(" (")[0].removesuffix(" with a fixed seed")])
-    print_table("", columns, cells, left=["name", "split"])
+        sizes = (f"{getattr(info, key):,}" for key in columns[1:5])
+        cells.append([info.name, *sizes, size(_bytes_in_memory(info)), _where(info, data_root)])
+    print_table("", columns, cells, left=["name", "data"])
+    print(f"\nhere: in {printable(data_root)} (--data-root), or made without files")
     if kept := kept_in_cache():
         total = size(sum(file.bytes for file in kept))
-        print(f"\nThe cache {printable(kept[0].path.parent)} has {total}; `gistgnn datasets --clear-cache` empties it.")
-    print("\nEdges count both directions. `gistgnn datasets NAME` describes one. Your own graph: docs/how-to/data.md")
+        print(f"The cache {printable(kept[0].path.parent)} has {total}; `gistgnn datasets --clear-cache` empties it.")
+    print("Edges count both directions. `gistgnn datasets NAME` describes one. Your own graph: docs/how-to/data.md")
     return 0

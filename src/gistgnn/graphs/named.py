@@ -187,6 +187,19 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     )
 
 
+def raw_folder(info: DatasetInfo, data_root: Path) -> Path | None:
+    """Return the folder where the raw files of a data set lie; None for one that needs no files."""
+    if info.reader == "ogb":
+        return data_root / info.source[0].replace("-", "_")
+    return data_root.joinpath(*info.source, "raw") if info.source else None
+
+
+def is_here(info: DatasetInfo, data_root: Path) -> bool:
+    """Tell whether a data set can be read without a download."""
+    folder = raw_folder(info, data_root)
+    return folder is None or (folder.is_dir() and any(folder.iterdir()))
+
+
 @dataclass(frozen=True)
 class GraphSizes:
     """The sizes of a graph."""
