@@ -93,7 +93,7 @@ def _where(info: "DatasetInfo", data_root: Path) -> str:
 
     if is_here(info, data_root):
         return "here"
-    return "unpack OGB's zip" if info.reader == "ogb" else "PyG downloads it"
+    return "unpack" if info.reader == "ogb" else "download"
 
 
 def _as_json(kept: "Sequence[KeptFile]") -> list[dict[str, Any]]:
@@ -129,13 +129,14 @@ def _list(data_root: Path, *, as_json: bool) -> int:
             del record["source"]  # it is for the readers
             records.append(record)
         return print_json(records)
-    columns = ("name", "nodes", "edges", "features", "classes", "in memory", "data")
+    columns = ("name", "nodes", "edges", "features", "classes", "memory", "data")
     cells = []
     for info in DATASETS.values():
         sizes = (f"{getattr(info, key):,}" for key in columns[1:5])
         cells.append([info.name, *sizes, size(_bytes_in_memory(info)), _where(info, data_root)])
     print_table("", columns, cells, left=["name", "data"])
-    print(f"\nhere: in {printable(data_root)} (--data-root), or made without files")
+    print(f"\nhere: in {printable(data_root)} (--data-root) or made without files; download: by PyG,")
+    print("on the first use; unpack: a file of OGB, which the first use names. Memory: x and edges.")
     if kept := kept_in_cache():
         total = size(sum(file.bytes for file in kept))
         print(f"The cache {printable(kept[0].path.parent)} has {total}; `gistgnn datasets --clear-cache` empties it.")
