@@ -47,13 +47,13 @@ def test_datasets_lists_every_name_and_says_what_a_file_holds(cli: Cli, as_json:
     assert {name: rows[name]["data"] for name in ("digits", "synthetic:reddit", "cora", "ogbn-arxiv")} == {
         "digits": "here",
         "synthetic:reddit": "here",
-        "cora": "download",
+        "cora": "fetch",
         "ogbn-arxiv": "unpack",
     }
     assert rows["reddit"]["bytes"] == 4 * (232_965 * 602 + 114_615_892 + 232_965)
     raw = Path("data/Planetoid/Cora/raw")
     raw.mkdir(parents=True)
-    assert as_json("datasets")[0]["data"] == "download"  # the folder is empty
+    assert as_json("datasets")[0]["data"] == "fetch"  # the folder is empty
     (raw / "ind.cora.x").touch()
     assert as_json("datasets")[0]["data"] == "here"
     listed = cli("datasets").stdout.splitlines()

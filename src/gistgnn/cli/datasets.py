@@ -93,7 +93,7 @@ def _where(info: "DatasetInfo", data_root: Path) -> str:
 
     if is_here(info, data_root):
         return "here"
-    return "unpack" if info.reader == "ogb" else "download"
+    return "unpack" if info.reader == "ogb" else "fetch"
 
 
 def _as_json(kept: "Sequence[KeptFile]") -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ def _list(data_root: Path, *, as_json: bool) -> int:
         sizes = (f"{getattr(info, key):,}" for key in columns[1:5])
         cells.append([info.name, *sizes, size(_bytes_in_memory(info)), _where(info, data_root)])
     print_table("", columns, cells, left=["name", "data"])
-    print(f"\nhere: in {printable(data_root)} (--data-root) or made without files; download: by PyG,")
+    print(f"\nhere: in {printable(data_root)} (--data-root) or made without files; fetch: PyG downloads it")
     print("on the first use; unpack: a file of OGB, which the first use names. Memory: x and edges.")
     if kept := kept_in_cache():
         total = size(sum(file.bytes for file in kept))
