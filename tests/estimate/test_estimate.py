@@ -197,7 +197,12 @@ def test_the_refusal_says_when_it_does_not_fit_and_what_would() -> None:
         (replace(run, sub_gcns=32), {"host": most // 8}, (["memory"],), ("m = 32 needs ", none_fits)),
         (run, between, (), ("m = 4 needs ", ": --store disk would fit; --memory GIB")),
         (run, {"host": 2**17}, (), (none_fits,)),
-        (replace(run, store="disk"), {"disk": files[DISK] // 8}, (), ("m = 4 needs ", "of the disk", "--store-prec")),
+        (
+            replace(run, store="disk"),
+            {"disk": files[DISK] // 8},
+            (),
+            ("m = 4 needs ", "of the disk", "--set store_prec"),
+        ),
         (local, {"host": 50 * MIB}, (), ("local-sgd, m = 4, needs ", ": make --hidden smaller")),
         (parts, scarce, (["memory"],), ("parts, m = 4, needs ", "--sub-gcns 8 would fit")),
     ):

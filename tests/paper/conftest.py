@@ -18,8 +18,8 @@ def forked_from_one() -> None:
 @pytest.fixture
 def large_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are made as on a machine that has room for every run."""
-    monkeypatch.setattr("gistgnn.estimate.memory.available_bytes", lambda _: 2**45)
-    monkeypatch.setattr("gistgnn.estimate.memory.free_disk", lambda _: 2**45)
+    monkeypatch.setattr("gistgnn.estimate.resources.available_bytes", lambda _: 2**45)
+    monkeypatch.setattr("gistgnn.estimate.resources.free_disk", lambda _: 2**45)
 
 
 @pytest.fixture(scope="session")
