@@ -32,7 +32,7 @@ from gistgnn.cli.main import main
 from gistgnn.errors import InputError
 from gistgnn.fit.saving import Saving
 from gistgnn.graphs import Standardisation
-from gistgnn.sampling import FromLoader, from_description, named_sampling, whole_graph
+from gistgnn.sampling import ClusterSampling, FromLoader, from_description, named_sampling, whole_graph
 from gistgnn.sampling.loaders import BatchReader, Draws, LoaderBatches
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
 from tests.helpers.models import PLAIN, C, F, tiny_graph
@@ -105,6 +105,20 @@ def test_other_ways_to_write_the_same_batch(change: Callable[[Data], Data]) -> N
 def test_edges_may_be_in_any_order() -> None:
     mixed = DATA.clone().update({"edge_index": DATA.edge_index[:, torch.randperm(DATA.num_edges)]})
     torch.testing.assert_close(trained([mixed]), trained(None))
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_our_clusters_in_a_list_are_our_sampler(m: int) -> None:
+    settings = ClusterSampling(6, 2, method="random", precompute=False)
+    graph = Graph.from_pyg(DATA)
+    batches = []
+    for batch in settings.sampler(whole_graph(graph), seed=1).batches(0, 12):
+        mask = torch.zeros(len(batch.x), dtype=torch.bool)
+        mask[batch.loss_nodes] = True
+        batches.append(Data(x=batch.x, edge_index=batch.edge_index, y=batch.y, train_mask=mask))
+    options = {"local_steps": 3, "training": "each", "schedule": "cosine"}
+    ours = trained(settings, m, epochs=4, **options)
+    assert same(trained(batches, m, epochs=1, **options), ours)
 
 
 def test_sparse_features_stay_sparse() -> None:
