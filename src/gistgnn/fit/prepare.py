@@ -236,11 +236,15 @@ def prepare(gist: GlobalModel, variant: Variant, graph: Any, settings: Training,
 def _check_loader(graph: Any, arguments: FitArguments) -> None:
     """Refuse what contradicts the batches of a loader."""
     if arguments.inductive:
-        how = "leave inductive out, and make the loader of data.subgraph(data.train_mask)"
-        raise InputError(f"inductive is True, but the loader decides what a batch sees: {how}")
+        raise InputError(
+            "inductive is True, but the loader decides what a batch sees: "
+            "leave inductive out, and make the loader of data.subgraph(data.train_mask)"
+        )
     if type(graph).__name__ == "HeteroData":
-        how = "give fit gistgnn.graphs.from_hetero(data), and make the loader of the same"
-        raise InputError(f"the graph is a HeteroData, but the loader's batches are of one type: {how}")
+        raise InputError(
+            "the graph is a HeteroData, but a loader's batches have one type of nodes: "
+            "give fit gistgnn.graphs.from_hetero(data), and make the loader of the same"
+        )
 
 
 def _load(

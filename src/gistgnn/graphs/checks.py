@@ -301,7 +301,7 @@ def check_classes(num_classes: Any, num_nodes: int) -> int:
 
 
 def single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
-    """Return the labels of nodes that have one each, [N] int64, and the number of classes. Defaults to all found."""
+    """Return labels, one for each node, [N] int64, and the number of classes, if it is not given."""
     if y.is_floating_point():
         bad = ~torch.isfinite(y) | (y != torch.floor(y))
         numbers = 'to predict numbers, give GIST.fit a PyG Data and loss="mse"'

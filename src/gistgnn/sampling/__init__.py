@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
     from gistgnn.sampling.sampler import FullGraph, RandomBatches, Sampler, Sampling, expected_batch
 
-__all__ = ["AutoSampling", "Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling", "FromLoader"]
-__all__ += ["SAMPLERS", "FullGraph", "LadiesSampling", "NeighborSampling", "RandomBatches", "SaintEdgeSampling"]
-__all__ += ["SaintNodeSampling", "SaintWalkSampling", "Sampler", "Sampling", "arguments", "calling", "check_fits"]
-__all__ += ["chosen_sampling", "describe", "expected_batch", "forward", "from_description", "named_sampling"]
+__all__ = ["AutoSampling", "Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling"]
+__all__ += ["SAMPLERS", "FromLoader", "FullGraph", "LadiesSampling", "NeighborSampling"]
+__all__ += ["RandomBatches", "SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"]
+__all__ += ["Sampler", "Sampling", "arguments", "calling", "check_fits", "chosen_sampling"]
+__all__ += ["describe", "expected_batch", "forward", "from_description", "named_sampling"]
 __all__ += ["training_subgraph", "whole_graph"]
 
 __getattr__ = lazy_attributes(

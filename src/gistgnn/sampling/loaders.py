@@ -30,30 +30,32 @@ from gistgnn.utils.random_streams import Stream
 from gistgnn.utils.tensors import to_device
 
 MOST_BATCHES = 100_000  # of an epoch that are counted where a loader has no length
-WITHOUT_TRAINING = 20  # batches at most, one after another: some random ones may hold no training node
+WITHOUT_TRAINING = 20  # batches in a row at most: random ones may hold no training node
 _END = object()
 
 # Attributes of torch's DataLoader that say where batches are made, not which.
-_ELSEWHERE = ("num_workers", "prefetch_factor", "pin_memory", "pin_memory_device", "timeout", "persistent_workers")
+_WHERE = ("num_workers", "prefetch_factor", "pin_memory", "pin_memory_device", "persistent_workers")
 
 
 @dataclass(frozen=True, eq=False)
 class FromLoader(Sampling):
-    """Training on the batches of a loader. `GIST.fit(graph, sampler=loader)` makes these settings by itself.
+    """Training on the batches of a loader: what `GIST.fit(graph, sampler=loader)` makes of it.
 
-    A batch is a `Data` of PyG. The loss is on its training nodes, by its `train_mask`. If it has `batch_size`, as
-    those of `NeighborLoader` do, only its first `batch_size` nodes count. With `node_norm`, as from GraphSAINT's
-    samplers, the loss is the sum of the nodes' losses times their `node_norm`; `edge_norm` multiplies the edges'
-    weights, if there are any. Features are scaled as the graph's are.
+    A batch is a `Data` of PyG. The loss is on its training nodes, by its `train_mask`. If it has
+    `batch_size`, as those of `NeighborLoader` do, only its first `batch_size` nodes count. With
+    `node_norm`, as from GraphSAINT's samplers, the loss is the sum of the nodes' losses times their
+    `node_norm`; `edge_norm` multiplies the edges' weights, if there are any. Features are scaled as
+    the graph's are.
 
-    The loader decides what a batch sees and in which order batches come. What it draws from torch's global generator
-    follows from the run's seed and the epoch, so a step has the same batch in every runner, on every rank and in a
-    resumed run. What it draws elsewhere (NumPy, a `generator` of its own) is its own: then the sub-GCNs of a round
-    that one process trains still see the same batches, but every rank and a resumed run draw others.
+    The loader decides what a batch sees, and in which order batches come. What it draws from
+    torch's global generator follows from the run's seed and the epoch, so a step has the same batch
+    in every runner, on every rank and in a resumed run. What it draws elsewhere (NumPy, a
+    `generator` of its own, `persistent_workers`) is its own: then the sub-GCNs of a round that one
+    process trains still see the same batches, but every rank and a resumed run draw others.
 
     Args:
-        loader: a loader of `torch_geometric.loader`, a list of `Data`, or any object that yields `Data` each time that
-            it is iterated over.
+        loader: a loader of `torch_geometric.loader`, a list of `Data`, or any object that yields
+            `Data` each time that it is iterated over.
     """
 
     name = "loader"
@@ -67,20 +69,25 @@ class FromLoader(Sampling):
 
         kind = type(self.loader).__name__
         if isinstance(self.loader, Iterator):
-            how = "give a list, or a loader that can be iterated over again"
-            raise InputError(f"sampler is a {kind}, which yields its batches once, and every epoch needs them: {how}")
-        if isinstance(self.loader, (BaseData, Mapping)) or not isinstance(self.loader, Iterable):
-            raise InputError(f"sampler is a {kind}; expected a loader, or a list of the Data to train on: [data]")
+            raise InputError(
+                f"sampler is a {kind}, which yields its batches once, and every epoch needs them: "
+                "give a list, or a loader that can be iterated over again"
+            )
+        is_batch = isinstance(self.loader, (BaseData, Mapping))
+        if is_batch or not isinstance(self.loader, Iterable):
+            expected = "a loader, or a list of the Data to train on: [data]"
+            raise InputError(f"sampler is a {kind}; expected {expected}")
 
     @cached_property
     def steps_per_epoch(self) -> int:
-        """The batches of an epoch: the loader's length, or as many as it yields where it has none."""
+        """The batches of an epoch: the loader's length, or how many it yields if it has none."""
         try:
             count = len(self.loader)  # type: ignore[arg-type]  # it need not have a length
         except (TypeError, ValueError, NotImplementedError):
             count = self._counted()
         if count < 1:
-            raise InputError(f"the {type(self.loader).__name__} has no batch; expected at least one in an epoch")
+            kind = type(self.loader).__name__
+            raise InputError(f"the {kind} has no batch; expected at least one in an epoch")
         return count
 
     def _counted(self) -> int:
@@ -89,18 +96,23 @@ class FromLoader(Sampling):
             for _ in self.loader:
                 count += 1
                 if count > MOST_BATCHES:
-                    kind = type(self.loader).__name__
-                    more = f"yields more than {MOST_BATCHES:,} batches"
-                    raise InputError(f"the {kind} has no length and {more}: give it a length, or end its epoch")
+                    raise InputError(
+                        f"the {type(self.loader).__name__} has no length and yields more than "
+                        f"{MOST_BATCHES:,} batches: give it a length, or end its epoch"
+                    )
         return count
 
     def as_dict(self) -> dict[str, Any]:
         """Return the loader's class, and those of its settings that are numbers or texts."""
         loader: Any = self.loader
-        facts: dict[str, Any] = {"name": self.name, "batches": self.batches, "class": type(loader).__name__}
-        facts["steps_per_epoch"] = self.steps_per_epoch
+        facts: dict[str, Any] = {
+            "name": self.name,
+            "batches": self.batches,
+            "class": type(loader).__name__,
+            "steps_per_epoch": self.steps_per_epoch,
+        }
         for name, value in sorted(getattr(loader, "__dict__", {}).items()):
-            is_setting = isinstance(value, (bool, int, float, str)) and name not in _ELSEWHERE
+            is_setting = isinstance(value, (bool, int, float, str)) and name not in _WHERE
             if is_setting and not name.startswith("_"):
                 facts.setdefault(name, value)
         if (order := getattr(loader, "sampler", None)) is not None:
@@ -139,7 +151,7 @@ class LoaderBatches(RandomBatches):
             self._require_own_batches()
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        # Without a thread: torch's global generator, from which loaders draw, is the same for all threads.
+        # Without a thread: torch's global generator, which loaders use, is that of all threads.
         draws = self._draws_of(self._stream)
         for drawn in self._drawn(first_step, steps):
             batch = self.make(drawn)
@@ -171,8 +183,8 @@ class LoaderBatches(RandomBatches):
         kind = type(self._loader).__name__
         if getattr(self._loader, "persistent_workers", False):
             raise InputError(
-                f"the {kind} has persistent_workers, which make the batches of one worker at a time, and several "
-                "draw from it: leave persistent_workers out"
+                f"the {kind} has persistent_workers, which serve one epoch at a time, and several "
+                "workers of the run draw from it: leave persistent_workers out"
             )
         first, second = (self._draws_of((worker,)).at(0) for worker in range(2))
         if first is second or _are_equal(first, second):
@@ -185,16 +197,22 @@ class LoaderBatches(RandomBatches):
 class Draws:
     """What a loader yields, by step.
 
-    A step that does not follow the last one begins its epoch anew, and leaves out what comes before it.
+    A step that does not follow the last one begins its epoch anew, and skips what is before it.
 
     Args:
         loader: is iterated over, once for every epoch.
         steps_per_epoch: about how often it yields.
         seed: of the run; torch's global generator follows from it while the loader draws.
-        stream: further numbers that it follows from, such as the worker's.
+        stream: further numbers that the generator follows from, such as the worker's.
     """
 
-    def __init__(self, loader: Iterable[Any], steps_per_epoch: int, seed: int, stream: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        steps_per_epoch: int,
+        seed: int,
+        stream: tuple[int, ...],
+    ) -> None:
         self._loader = loader
         self._steps_per_epoch = steps_per_epoch
         self._seed = seed
@@ -203,7 +221,8 @@ class Draws:
         self._data: Any = None  # of that step: it may be asked for again
         self._epoch = 0
         self._iterator: Iterator[Any] | None = None
-        self._last_trained: int | None = None  # the last step with training nodes, or the one before the first step
+        # The last step with training nodes, or the one before the first step.
+        self._last_trained: int | None = None
 
     def at(self, step: int) -> Any:
         """Return what the loader yields for a step."""
@@ -215,7 +234,12 @@ class Draws:
         return self._data
 
     def require_training(self, step: int, *, has_nodes: bool) -> None:
-        """Refuse a loader whose batches have no training nodes in an epoch, given whether that of a step has some."""
+        """Refuse a loader without training nodes in an epoch.
+
+        Args:
+            step: of a batch.
+            has_nodes: whether this batch has training nodes.
+        """
         if has_nodes:
             self._last_trained = step
             return
@@ -225,9 +249,10 @@ class Draws:
         if not isinstance(self._loader, (list, tuple)):
             most = max(most, WITHOUT_TRAINING)
         if step - self._last_trained >= most:
-            kind = type(self._loader).__name__
-            how = "make its batches of training nodes, or set their train_mask"
-            raise InputError(f"the {kind} has yielded {most} batches without a training node: {how}")
+            raise InputError(
+                f"the {type(self._loader).__name__} has yielded {most} batches without a training "
+                "node: make its batches of training nodes, or set their train_mask"
+            )
 
     def _go_to(self, step: int) -> None:
         self._step = None
@@ -271,7 +296,9 @@ class KeptDraws(Draws):
 
 
 class BatchReader:
-    """Turns a `Data` of PyG into a `Batch` for a graph, of which it may be any part; nothing is written into it.
+    """Turns a `Data` of PyG into a `Batch` for a graph, of which it may be any part.
+
+    Nothing is written into the `Data`.
 
     Args:
         graph: decides the device, and the number and the kind of features, labels and edge data.
@@ -286,7 +313,11 @@ class BatchReader:
         self._is_sparse = is_csr or nonzero_share(graph.x) < SPARSE_BELOW
 
     def read(self, data: Any) -> Batch:
-        """Return a batch; raise InputError if it does not fit the graph, or names no nodes to train on."""
+        """Return a batch.
+
+        Raises:
+            InputError: it does not fit the graph, or does not say which nodes to train on.
+        """
         _require_data(data)
         x = self._features(data)
         nodes = x.shape[0]
@@ -298,7 +329,8 @@ class BatchReader:
         if "node_norm" in data:
             weights = to_tensor(data.node_norm, "node_norm").to(torch.float32).reshape(-1)
             if len(weights) != nodes:
-                raise InputError(f"node_norm has {len(weights)} numbers; expected {nodes}, one for each node")
+                expected = f"{nodes}, one for each node"
+                raise InputError(f"node_norm has {len(weights)} numbers; expected {expected}")
             loss_weights = to_device(weights[loss_nodes], self._device)
         return Batch(
             to_device(x, self._device),
@@ -317,8 +349,8 @@ class BatchReader:
         is_matrix = is_sparse_matrix(value)
         x = csr_of(value) if is_matrix else to_tensor(value, "x")
         if x.ndim != 2 or x.shape[1] != self._graph.num_features:
-            features = self._graph.num_features
-            raise InputError(f"x has shape {list(x.shape)}; expected [nodes, {features}], as the graph has")
+            expected = f"[nodes, {self._graph.num_features}], as the graph has"
+            raise InputError(f"x has shape {list(x.shape)}; expected {expected}")
         if is_matrix and (self._scaling is not None or not self._is_sparse):
             x = dense(x)
         x = x.to(torch.float32)
@@ -341,19 +373,19 @@ class BatchReader:
         checked = {}
         for name, value in values.items():
             if (value is None) == (getattr(self._graph, name) is not None):
-                batch, graph = ("no", "some") if value is None else ("some", "none")
-                how = "give both or neither of them"
-                raise InputError(f"it has {batch} {name}, and the graph has {graph}: {how}")
+                differ = f"it has {name}, and the graph has none"
+                if value is None:
+                    differ = f"it has no {name}, and the graph has some"
+                raise InputError(f"{differ}: give it to both or to neither of them")
             if value is not None:
                 checked[name] = check_edge_data(name, value, edges.shape[1])
         if "edge_weight" in checked and "edge_norm" in data:  # of GraphSAINT's samplers
-            checked["edge_weight"] = checked["edge_weight"] * check_edge_data(
-                "edge_weight", data.edge_norm, edges.shape[1]
-            )
+            factors = check_edge_data("edge_weight", data.edge_norm, edges.shape[1])
+            checked["edge_weight"] = checked["edge_weight"] * factors
         return edges, checked
 
     def _labels(self, data: Any, nodes: int) -> Tensor:
-        """Return labels or targets of the kind that the graph has, after what the loss makes of them."""
+        """Return labels or targets of the kind that the graph has."""
         if getattr(data, "y", None) is None:
             raise InputError("it has no y; expected the labels of its nodes")
         graph = self._graph
@@ -364,7 +396,8 @@ class BatchReader:
             y[data.root_n_id] = of_roots
         if y.ndim == 0 or len(y) != nodes:
             rows = len(y) if y.ndim else 1
-            raise InputError(f"y has {rows} rows and x has {nodes}; expected one row of each per node")
+            expected = "one row of each per node"
+            raise InputError(f"y has {rows} rows and x has {nodes}; expected {expected}")
         columns = 1 if graph.y.ndim == 1 else graph.y.shape[1]
         y = y.reshape(nodes, -1)
         if y.shape[1] != columns:
@@ -380,8 +413,10 @@ def _require_data(data: Any) -> None:
     from torch_geometric.data import Data, HeteroData
 
     if isinstance(data, HeteroData):
-        how = "make the loader of gistgnn.graphs.from_hetero(data)"
-        raise InputError(f"it is a HeteroData; expected a torch_geometric.data.Data: {how}")
+        raise InputError(
+            "it is a HeteroData; expected a torch_geometric.data.Data: "
+            "make the loader of gistgnn.graphs.from_hetero(data)"
+        )
     if not isinstance(data, Data):
         raise InputError(f"it is {shown(data)}; expected a torch_geometric.data.Data")
 
@@ -390,10 +425,13 @@ def _is_trained(data: Any, y: Tensor) -> Tensor:
     """Return a mask of the nodes to train on: [N]."""
     nodes = len(y)
     mask = getattr(data, "train_mask", None)
-    has_outputs = "root_n_id" in data or "batch_size" in data  # a Batch of several Data has a property batch_size
+    # By their keys: a Batch of several Data has a property batch_size, which means something else.
+    has_outputs = "root_n_id" in data or "batch_size" in data
     if mask is None and not has_outputs:
-        how = "set train_mask on the Data of which the loader makes its batches"
-        raise InputError(f"it has neither train_mask nor batch_size, which say what to train on: {how}")
+        raise InputError(
+            "it has neither train_mask nor batch_size, which say what to train on: "
+            "set train_mask on the Data of which the loader makes its batches"
+        )
     is_trained = torch.ones(nodes, dtype=torch.bool, device=y.device)
     if has_outputs:
         outputs = data.root_n_id if "root_n_id" in data else slice(int(data.batch_size))
@@ -403,7 +441,8 @@ def _is_trained(data: Any, y: Tensor) -> Tensor:
         return is_trained
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise InputError(f"train_mask is of {kind}; expected a mask of bools, one for each of the {nodes} nodes")
+        expected = f"a mask of bools, one for each of the {nodes} nodes"
+        raise InputError(f"train_mask is of {kind}; expected {expected}")
     return is_trained & check_mask(mask, "train_mask", nodes, empty=True)
 
 
@@ -411,16 +450,15 @@ def _require_labels(y: Tensor, loss_nodes: Tensor) -> None:
     targets = y[loss_nodes]
     is_missing = targets == -1 if y.ndim == 1 else ~targets.isfinite().all(dim=1)
     if bool(is_missing.any()):
-        count = int(is_missing.sum())
-        raise InputError(f"{count} of its {len(targets)} training nodes have no label: take them out of train_mask")
+        unlabelled = f"{int(is_missing.sum())} of its {len(targets)} training nodes"
+        raise InputError(f"{unlabelled} have no label: take them out of train_mask")
 
 
 def _are_equal(one: Any, other: Any) -> bool:
     """Whether two batches have equal tensors."""
     if type(one) is not type(other) or not hasattr(one, "to_dict"):
         return False
-    values, others = one.to_dict(), other.to_dict()
-    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    return all(
-        isinstance(others.get(name), Tensor) and torch.equal(value, others[name]) for name, value in tensors.items()
-    )
+    values = one.to_dict()
+    tensors = [name for name, value in values.items() if isinstance(value, Tensor)]
+    pairs = [(values[name], getattr(other, name, None)) for name in tensors]
+    return all(isinstance(second, Tensor) and torch.equal(first, second) for first, second in pairs)

@@ -32,7 +32,7 @@ SAMPLERS: "Registry[type[Sampling]]" = Registry(
 
 
 def named_sampling(sampling: "Sampling | str | Iterable[Any] | None") -> "Sampling | None":
-    """Return the settings of a sampler: the default ones of a name, such as "clusters", or those of a loader."""
+    """Return the settings of a sampler, given by its name, as settings, or as a loader of batches."""
     if isinstance(sampling, str) and (sampling == FULL or sampling in SAMPLERS):
         return None if sampling == FULL else SAMPLERS[sampling]()
     if sampling is None:
@@ -45,8 +45,9 @@ def named_sampling(sampling: "Sampling | str | Iterable[Any] | None") -> "Sampli
             return sampling
         if isinstance(sampling, Iterable):
             return FromLoader(sampling)
-    said = f"sampler is {shown(sampling)}, expected one of {', '.join((FULL, *SAMPLERS))}, settings such as"
-    raise InputError(f"{said} ClusterSampling(clusters=50), or a loader of batches")
+    names = ", ".join((FULL, *SAMPLERS))
+    others = "settings such as ClusterSampling(clusters=50), or a loader of batches"
+    raise InputError(f"sampler is {shown(sampling)}, expected one of {names}, {others}")
 
 
 def describe(sampling: "Sampling | None") -> dict[str, Any] | None:
@@ -61,5 +62,6 @@ def from_description(fields: dict[str, Any] | None) -> "Sampling | None":
     settings = dict(fields)
     name = settings.pop("name")
     if name == LOADER:
-        raise InputError(f"the batches were those of a {settings['class']}, a Python object: give it to GIST.fit")
+        kind = settings["class"]
+        raise InputError(f"the batches were those of a {kind}, a Python object: give it to GIST.fit")
     return SAMPLERS[name](**settings)
