@@ -485,6 +485,7 @@ BAD: list[tuple[Any, str]] = [
     (without(y=torch.full((NODES,), -1)), "training nodes have no label"),
     (without(edge_index=DATA.edge_index + 1), f"expected node numbers from 0 to {NODES - 1}"),
     (without(edge_weight=torch.ones(DATA.num_edges)), "it has edge_weight, and the graph has none"),
+    (without(edge_label_index=DATA.edge_index), "it has edge_label_index, so it is of links"),
     (without(train_mask=torch.arange(3)), "train_mask is of torch.int64; expected a mask of bools"),
     (without(train_mask=torch.ones(3, dtype=torch.bool)), "train_mask is a mask of length 3"),
     (without(node_norm=torch.ones(3)), f"node_norm has 3 numbers; expected {NODES}"),

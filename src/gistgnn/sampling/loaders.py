@@ -33,8 +33,9 @@ MOST_BATCHES = 100_000  # of an epoch that are counted where a loader has no len
 WITHOUT_TRAINING = 20  # batches in a row at most: random ones may hold no training node
 _END = object()
 
-# Attributes of torch's DataLoader that say where batches are made, not which.
-_WHERE = ("num_workers", "prefetch_factor", "pin_memory", "pin_memory_device", "persistent_workers")
+# Attributes of loaders that say how batches are made, not which.
+_HOW = ("num_workers", "prefetch_factor", "pin_memory", "pin_memory_device", "persistent_workers")
+_HOW += ("timeout", "in_order", "filter_per_worker", "log")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,7 @@ class FromLoader(Sampling):
             "steps_per_epoch": self.steps_per_epoch,
         }
         for name, value in sorted(getattr(loader, "__dict__", {}).items()):
-            is_setting = isinstance(value, (bool, int, float, str)) and name not in _WHERE
+            is_setting = isinstance(value, (bool, int, float, str)) and name not in _HOW
             if is_setting and not name.startswith("_"):
                 facts.setdefault(name, value)
         if (order := getattr(loader, "sampler", None)) is not None:
@@ -419,6 +420,11 @@ def _require_data(data: Any) -> None:
         )
     if not isinstance(data, Data):
         raise InputError(f"it is {shown(data)}; expected a torch_geometric.data.Data")
+    if "edge_label_index" in data:
+        raise InputError(
+            "it has edge_label_index, so it is of links: "
+            "train on links in a loop of your own, as examples/link_prediction.py does"
+        )
 
 
 def _is_trained(data: Any, y: Tensor) -> Tensor:
