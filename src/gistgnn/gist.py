@@ -1,6 +1,6 @@
 """Algorithm 1 of the paper (`train`), and the class `GIST` around it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import torch
@@ -121,7 +121,7 @@ class GIST(GlobalModel):
         graph: "Graph | Data | HeteroData",
         training: Training | Literal["split", "each"] | None = None,
         *,
-        sampler: Sampling | SamplerName | None = "auto",
+        sampler: "Sampling | SamplerName | Iterable[Data] | None" = "auto",
         runner: RunnerName = "auto",
         inductive: bool = False,
         evaluation: Evaluation | None = None,
@@ -145,7 +145,8 @@ class GIST(GlobalModel):
             training: all settings; or "split" or "each", the keyword of that name.
             sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name for the defaults, such
                 as "clusters"; "auto": the whole graph in every step up to 2,000 nodes, clusters above; None: the whole
-                graph.
+                graph. Or a loader of PyG's, a list of `Data`, or anything else that yields `Data`
+                (see `gistgnn.sampling.FromLoader`).
             runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch; "auto": on a CPU the
                 result of "in-turn", bit for bit, but each batch is made once; on a GPU "fused", where a model can be.
             inductive: train on the subgraph of the training nodes; scores are those of the whole graph.

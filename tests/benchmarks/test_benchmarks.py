@@ -65,6 +65,15 @@ def test_pyg_s_contender_computes_our_function(model: str) -> None:
             torch.testing.assert_close(its(batch.x, steps.in_layout(batch, layout)), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_loaders_are_scored_beside_our_samplers(run: Run) -> None:
+    few = ("--epochs", 1, "--width", 8, "--seeds", 2, "--sub-gcns", 2, "--clusters", 6)
+    printed = run("loaders", *few, "--clusters-per-batch", 2)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines()[2:]]
+    scored = {row[0]: row[2:] for row in rows if row[1]}
+    assert {"clusters: ClusterLoader", "clusters: a list of Data"} <= scored.keys()
+    assert all(0 <= float(cell.split()[0]) <= 100 for cells in scored.values() for cell in cells)
+
+
 def test_a_setting_of_the_public_sweep_is_measured() -> None:
     setting = Setting("cora", TABLE1_ROWS.index((8, (0, 1))), "split", "whole", True, "100", 5e-4, epochs=8)
     found = measure(setting, 0.01, 0, load("digits"))

@@ -20,7 +20,16 @@ from gistgnn.graphs.features import sample_of
 from gistgnn.layout.instance import small_instance
 from gistgnn.nn.scaling import saved_state
 from gistgnn.runners.registry import Runner
-from gistgnn.sampling import FullGraph, Sampler, Sampling, chosen_sampling, training_subgraph, whole_graph
+from gistgnn.sampling import (
+    FromLoader,
+    FullGraph,
+    Sampler,
+    Sampling,
+    chosen_sampling,
+    training_subgraph,
+    whole_graph,
+)
+from gistgnn.sampling.loaders import BatchReader, LoaderBatches
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import values_of
 from gistgnn.training.loss import make_criterion, task_of
@@ -200,6 +209,8 @@ def prepare(gist: GlobalModel, variant: Variant, graph: Any, settings: Training,
             named_as(settings.optimizer),
         )
     sampling = arguments.sampling
+    if isinstance(sampling, FromLoader):
+        _check_loader(graph, arguments)
     if variant.independent:
         sampling = independent(sampling, gist.method)
     checked, scaling = gist.ranks.load(partial(_load, gist, graph, settings, arguments))
@@ -220,6 +231,20 @@ def prepare(gist: GlobalModel, variant: Variant, graph: Any, settings: Training,
         log.info("the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum")
     _ = setup.training, setup.metric  # a wrong loss or metric is refused here
     return setup
+
+
+def _check_loader(graph: Any, arguments: FitArguments) -> None:
+    """Refuse what contradicts the batches of a loader."""
+    if arguments.inductive:
+        raise InputError(
+            "inductive is True, but the loader decides what a batch sees: "
+            "leave inductive out, and make the loader of data.subgraph(data.train_mask)"
+        )
+    if type(graph).__name__ == "HeteroData":
+        raise InputError(
+            "the graph is a HeteroData, but a loader's batches have one type of nodes: "
+            "give fit gistgnn.graphs.from_hetero(data), and make the loader of the same"
+        )
 
 
 def _load(
@@ -285,6 +310,8 @@ def _outputs(gist: GlobalModel) -> int:
 
 def make_sampler(gist: GlobalModel, graph: Graph, sampling: Sampling | None, inductive: bool) -> Sampler:
     """Make the batches of a run from a graph on the device of `gist`."""
+    if isinstance(sampling, FromLoader):
+        return LoaderBatches(sampling, BatchReader(graph, gist.scaling), gist.seed)
     batch = training_subgraph(graph) if inductive else whole_graph(graph)
     if sampling is None:
         return FullGraph(batch)

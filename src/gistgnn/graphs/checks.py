@@ -167,9 +167,9 @@ def check_edges(
     value: ArrayLike, num_nodes: int, data: Mapping[str, ArrayLike | None] | None = None
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return ``edge_index`` sorted by (target, source), int64, and the edge data; without data, each edge once."""
-    edges = _valid_edges(value, num_nodes)
+    edges = valid_edges(value, num_nodes)
     given = {name: own for name, own in (data or {}).items() if own is not None}
-    checked = {name: _check_edge_data(name, own, edges.shape[1]) for name, own in given.items()}
+    checked = {name: check_edge_data(name, own, edges.shape[1]) for name, own in given.items()}
     key = edges[1] * num_nodes
     key += edges[0]
     if bool((key[1:] >= key[:-1] if checked else key[1:] > key[:-1]).all()):  # as in files: no sort of large graphs
@@ -182,12 +182,15 @@ def check_edges(
     return torch.stack([key - target * num_nodes, target]), {}
 
 
-def _valid_edges(value: ArrayLike, num_nodes: int) -> Tensor:
+def valid_edges(value: ArrayLike, num_nodes: int, *, may_be_empty: bool = False) -> Tensor:
+    """Return ``edge_index`` as it is, int64, of at least one edge, unless it ``may_be_empty``."""
     edges = to_tensor(value, "edge_index")
     if edges.ndim != 2 or edges.shape[0] != 2:
         hint = ": transpose it" if edges.ndim == 2 and edges.shape[1] == 2 else ""
         raise InputError(f"edge_index has shape {list(edges.shape)}; expected [2, edges]{hint}")
     if edges.shape[1] == 0:
+        if may_be_empty:
+            return edges.to(torch.int64)
         hint = "without a graph, give every node an edge to itself"
         raise InputError(f"edge_index has no edges (shape [2, 0]); expected at least one: {hint}")
     if edges.is_floating_point() or edges.dtype == torch.bool:
@@ -200,7 +203,7 @@ def _valid_edges(value: ArrayLike, num_nodes: int) -> Tensor:
     return edges
 
 
-def _check_edge_data(name: str, value: ArrayLike, edges: int) -> Tensor:
+def check_edge_data(name: str, value: ArrayLike, edges: int) -> Tensor:
     """Return edge data of one name: [E] or, for edge_attr, also [E, D]; float32, or int64 for integers."""
     tensor, is_attr, is_type = to_tensor(value, name), name == "edge_attr", name == "edge_type"
     if not is_attr and tensor.ndim == 2 and tensor.shape[1] == 1:
@@ -281,7 +284,7 @@ def check_labels(
     if num_classes is not None and not regression:
         num_classes = check_classes(num_classes, num_nodes)
     if not regression and y.numel() == num_nodes:
-        return _single_label(y.reshape(-1), num_classes)
+        return single_label(y.reshape(-1), num_classes)
     y = y.reshape(num_nodes, -1)
     if num_classes not in (None, y.shape[1]):
         raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
@@ -297,7 +300,8 @@ def check_classes(num_classes: Any, num_nodes: int) -> int:
     return check_count("num_classes", num_classes, least=2, most=max(num_nodes, _CLASSES))
 
 
-def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
+def single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
+    """Return labels, one for each node, [N] int64, and the number of classes, if it is not given."""
     if y.is_floating_point():
         bad = ~torch.isfinite(y) | (y != torch.floor(y))
         numbers = 'to predict numbers, give GIST.fit a PyG Data and loss="mse"'

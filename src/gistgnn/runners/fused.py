@@ -48,6 +48,7 @@ class Fused:
         # On a GPU a single sub-GCN gains as well, if its steps can be recorded.
         fewest = 1 if round_.device.type == "cuda" else 2
         if len(round_.members) >= fewest and self.together is None:
+            sampler = sampler.for_round()
             why_not = _why_not(round_, sampler, steps, training)
             self.together = None if why_not == NO_BATCH else why_not is None
             if self.together is False and self._otherwise is None and len(round_.members) > 1:

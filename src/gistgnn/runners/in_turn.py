@@ -20,6 +20,8 @@ class InTurn:
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
         numbers: Numbers = {}
+        if len(round_.members) > 1:
+            sampler = sampler.for_round()
         for i, sub in zip(round_.members, round_, strict=True):
             columns = round_.input_columns(i)
             batches_of = sampler.for_sub_gcn(i)

@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from gistgnn.sampling.clusters import AutoSampling, ClusterBatches, ClusterSampling, chosen_sampling
     from gistgnn.sampling.ladies_fastgcn import FastGCNSampling, LadiesSampling
     from gistgnn.sampling.layered import NeighborSampling
+    from gistgnn.sampling.loaders import FromLoader
     from gistgnn.sampling.registry import SAMPLERS, describe, from_description, named_sampling
     from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
     from gistgnn.sampling.sampler import FullGraph, RandomBatches, Sampler, Sampling, expected_batch
 
-__all__ = ["AutoSampling", "Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling", "FullGraph"]
-__all__ += ["SAMPLERS", "LadiesSampling", "NeighborSampling", "RandomBatches", "SaintEdgeSampling", "SaintNodeSampling"]
-__all__ += ["SaintWalkSampling", "Sampler", "Sampling", "arguments", "calling", "check_fits", "chosen_sampling"]
-__all__ += ["describe", "expected_batch", "forward", "from_description", "named_sampling", "training_subgraph"]
-__all__ += ["whole_graph"]
+__all__ = ["AutoSampling", "Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling"]
+__all__ += ["SAMPLERS", "FromLoader", "FullGraph", "LadiesSampling", "NeighborSampling"]
+__all__ += ["RandomBatches", "SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"]
+__all__ += ["Sampler", "Sampling", "arguments", "calling", "check_fits", "chosen_sampling"]
+__all__ += ["describe", "expected_batch", "forward", "from_description", "named_sampling"]
+__all__ += ["training_subgraph", "whole_graph"]
 
 __getattr__ = lazy_attributes(
     __name__,
@@ -32,6 +34,7 @@ __getattr__ = lazy_attributes(
         "gistgnn.sampling.clusters": ("AutoSampling", "ClusterBatches", "ClusterSampling", "chosen_sampling"),
         "gistgnn.sampling.ladies_fastgcn": ("FastGCNSampling", "LadiesSampling"),
         "gistgnn.sampling.layered": ("NeighborSampling",),
+        "gistgnn.sampling.loaders": ("FromLoader",),
         "gistgnn.sampling.registry": ("SAMPLERS", "describe", "from_description", "named_sampling"),
         "gistgnn.sampling.saint": ("SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"),
         "gistgnn.sampling.sampler": ("FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"),

@@ -1,6 +1,6 @@
 """The samplers by name. Importing this module does not import torch; a new sampler is a file and a line here."""
 
-from dataclasses import asdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.errors import InputError
@@ -15,6 +15,7 @@ SamplerName = Literal[
 ]
 AUTO = "auto"
 FULL = "full"  # every step sees the whole graph; it has no settings
+LOADER = "loader"  # an object of the user's own; it has no name on the command line
 SAMPLERS: "Registry[type[Sampling]]" = Registry(
     {
         "auto": "gistgnn.sampling.clusters:AutoSampling",
@@ -30,19 +31,28 @@ SAMPLERS: "Registry[type[Sampling]]" = Registry(
 """The classes of the samplers' settings, by the name on the command line."""
 
 
-def named_sampling(sampling: "Sampling | str | None") -> "Sampling | None":
-    """Return the default settings of a sampler given by name, such as "clusters"; settings as they are."""
-    if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
-        return sampling
-    if not isinstance(sampling, str) or (sampling != FULL and sampling not in SAMPLERS):
-        said = f"sampler is {shown(sampling)}, expected one of {', '.join((FULL, *SAMPLERS))}, or settings such as"
-        raise InputError(f"{said} ClusterSampling(clusters=50)")
-    return None if sampling == FULL else SAMPLERS[sampling]()
+def named_sampling(sampling: "Sampling | str | Iterable[Any] | None") -> "Sampling | None":
+    """Return the settings of a sampler, given by its name, as settings, or as a loader of batches."""
+    if isinstance(sampling, str) and (sampling == FULL or sampling in SAMPLERS):
+        return None if sampling == FULL else SAMPLERS[sampling]()
+    if sampling is None:
+        return None
+    if not isinstance(sampling, (str, type)):
+        from gistgnn.sampling.loaders import FromLoader
+        from gistgnn.sampling.sampler import Sampling
+
+        if isinstance(sampling, Sampling):
+            return sampling
+        if isinstance(sampling, Iterable):
+            return FromLoader(sampling)
+    names = ", ".join((FULL, *SAMPLERS))
+    others = "settings such as ClusterSampling(clusters=50), or a loader of batches"
+    raise InputError(f"sampler is {shown(sampling)}, expected one of {names}, {others}")
 
 
 def describe(sampling: "Sampling | None") -> dict[str, Any] | None:
     """Return what result.json and checkpoints hold of a sampler's settings."""
-    return None if sampling is None else {"name": sampling.name, **asdict(sampling)}
+    return None if sampling is None else sampling.as_dict()
 
 
 def from_description(fields: dict[str, Any] | None) -> "Sampling | None":
@@ -50,4 +60,8 @@ def from_description(fields: dict[str, Any] | None) -> "Sampling | None":
     if fields is None:
         return None
     settings = dict(fields)
-    return SAMPLERS[settings.pop("name")](**settings)
+    name = settings.pop("name")
+    if name == LOADER:
+        kind = settings["class"]
+        raise InputError(f"the batches were those of a {kind}, a Python object: give it to GIST.fit")
+    return SAMPLERS[name](**settings)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -81,6 +81,13 @@ class Sampler(ABC):
         """Return the same sampler with independent batches, if its batches are random."""
         return self
 
+    def for_round(self) -> "Sampler":
+        """Return a sampler of the same batches, which gives those of a round several times.
+
+        It is this one where a batch follows from its step alone.
+        """
+        return self
+
     def with_smaller_batches(self, times: int) -> "Sampler | None":
         """Return the same sampler with batches of about 1 / `times` of the nodes, and as many more steps in an epoch.
 
@@ -135,6 +142,10 @@ class Sampling(ABC):
         ``whole`` is what training sees of the graph, on the device where the models run. ``layers`` are the graph
         layers of the model, the output layer included; None: not known.
         """
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what result.json and checkpoints hold of the settings."""
+        return {"name": self.name, **asdict(self)}
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Return about how large batches will be: as large as the graph, unless a subclass knows better."""
