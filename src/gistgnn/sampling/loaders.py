@@ -34,8 +34,17 @@ WITHOUT_TRAINING = 20  # batches in a row at most: random ones may hold no train
 _END = object()
 
 # Attributes of loaders that say how batches are made, not which.
-_HOW = ("num_workers", "prefetch_factor", "pin_memory", "pin_memory_device", "persistent_workers")
-_HOW += ("timeout", "in_order", "filter_per_worker", "log")
+_HOW = (
+    "num_workers",
+    "prefetch_factor",
+    "pin_memory",
+    "pin_memory_device",
+    "persistent_workers",
+    "timeout",
+    "in_order",
+    "filter_per_worker",
+    "log",
+)
 
 
 @dataclass(frozen=True, eq=False)
