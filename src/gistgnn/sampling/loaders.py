@@ -34,8 +34,17 @@ WITHOUT_TRAINING = 20  # batches in a row at most: random ones may hold no train
 _END = object()
 
 # Attributes of loaders that say how batches are made, not which.
-_HOW = ("num_workers", "prefetch_factor", "pin_memory", "pin_memory_device", "persistent_workers")
-_HOW += ("timeout", "in_order", "filter_per_worker", "log")
+_HOW = {
+    "filter_per_worker",
+    "in_order",
+    "log",
+    "num_workers",
+    "persistent_workers",
+    "pin_memory",
+    "pin_memory_device",
+    "prefetch_factor",
+    "timeout",
+}
 
 
 @dataclass(frozen=True, eq=False)
