@@ -34,17 +34,17 @@ WITHOUT_TRAINING = 20  # batches in a row at most: random ones may hold no train
 _END = object()
 
 # Attributes of loaders that say how batches are made, not which.
-_HOW = (
+_HOW = {
+    "filter_per_worker",
+    "in_order",
+    "log",
     "num_workers",
-    "prefetch_factor",
+    "persistent_workers",
     "pin_memory",
     "pin_memory_device",
-    "persistent_workers",
+    "prefetch_factor",
     "timeout",
-    "in_order",
-    "filter_per_worker",
-    "log",
-)
+}
 
 
 @dataclass(frozen=True, eq=False)
