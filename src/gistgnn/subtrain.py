@@ -121,6 +121,14 @@ def backward(sub: nn.Module, batch: Batch, training: Training) -> Tensor:
     with training.autocast(batch.x.device):
         loss = loss_of(forward(sub, batch, nodes=batch.loss_nodes), batch, training)
     loss.backward()
-    if training.clip_norm is not None:
-        nn.utils.clip_grad_norm_(sub.parameters(), training.clip_norm)
+    change_gradients(sub, training)
     return loss.detach()
+
+
+def change_gradients(model: nn.Module, training: Training) -> None:
+    """Do to the gradients of a model what the settings say, between the backward pass and the step of the optimiser.
+
+    The fused runner does the same for all sub-GCNs at once, in `Group._take_step`.
+    """
+    if training.clip_norm is not None:
+        nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)

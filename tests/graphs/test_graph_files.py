@@ -17,7 +17,9 @@ from scipy.sparse import csr_matrix
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 from torch_geometric.transforms import ToSparseTensor
 
+from gistgnn.cli.options import GRAPH_FILES
 from gistgnn.graphs import Graph, from_hetero, load_file, load_nodes, save_file
+from gistgnn.graphs.files import FORMATS
 from tests.helpers.edges import edge_graph
 from tests.helpers.refusals import refused
 
@@ -242,3 +244,7 @@ def test_no_pickle_is_executed(tmp_path: Path) -> None:
     assert not marker.exists()
     torch.load(tmp_path / "g.pt", weights_only=False)
     assert marker.exists()  # the check above can fail
+
+
+def test_the_command_line_knows_the_formats() -> None:
+    assert tuple(FORMATS) == GRAPH_FILES  # it repeats them, as the readers import torch

@@ -22,7 +22,7 @@ from gistgnn.runners.registry import Numbers
 from gistgnn.sampling import Batch, Sampler, arguments, calling
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
-from gistgnn.subtrain import loss_of, norms_one_node, trains_on
+from gistgnn.subtrain import change_gradients, loss_of, norms_one_node, trains_on
 from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec
@@ -99,8 +99,7 @@ class EveryStep:
                 steps.begin(optimizer, training, k)
                 for loss in self._backward(self._net or model, model, batches, training, (seed, steps.first + k)):
                     total, counted = total + loss, counted + 1
-                if training.clip_norm is not None:
-                    nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
+                change_gradients(model, training)
                 optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)

@@ -218,7 +218,7 @@ def _mean_history(by_rank: Sequence[Sequence[Sequence[dict[str, Any]]]]) -> list
     ends = [[history[-1] for history in histories] for histories in scored]
     if ends not in rows:  # the parts have stopped after different rounds
         rows.append(ends)
-    return list(map(_mean_entry, rows))
+    return list(map(_mean_evaluation, rows))
 
 
 def _mean_rounds(by_rank: Sequence[Sequence[Sequence[dict[str, float]]]]) -> list[dict[str, float]]:
@@ -240,7 +240,7 @@ def _mean_rounds(by_rank: Sequence[Sequence[Sequence[dict[str, float]]]]) -> lis
     return means
 
 
-def _mean_entry(by_rank: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def _mean_evaluation(by_rank: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     """Return the mean of an entry of every part; its time is that of the slowest rank."""
     parts = [entry for rank in by_rank for entry in rank]
     found = dict(max(parts, key=lambda entry: entry["round"]))

@@ -26,6 +26,7 @@ BAD_INPUT = 2  # exit status
 # As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
 CLUSTER_METHODS = ("metis", "stream", "random")
 TRAINING_CLUSTER_METHODS = ("metis", "split", "stream", "random")
+GRAPH_FILES = (".npz", ".pt")  # as in `gistgnn.graphs.files`
 EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 MOST_USED = (
     "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--sampler", "--clusters", "--device",

@@ -147,8 +147,8 @@ def config_from_args(
     if method in UNSPLIT and partitioned:
         raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
     path = os.path.expanduser(args.dataset)
-    if path.lower().endswith((".npz", ".pt")) and not os.path.exists(path):
-        raise InputError(f"{path}: no such file; expected a graph in a .npz or a .pt file")
+    if path.lower().endswith(options.GRAPH_FILES) and not os.path.exists(path):
+        raise InputError(f"{path}: no such file; expected a graph in a {' or a '.join(options.GRAPH_FILES)} file")
     load_torch("gistgnn.gist", title)
     from gistgnn.evaluation import Evaluation
     from gistgnn.graphs import find

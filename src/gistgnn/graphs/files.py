@@ -7,10 +7,10 @@ import pickletools
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,15 +31,14 @@ from gistgnn.graphs.graph import DATA_KEYS, Graph, require_data
 from gistgnn.graphs.hetero import from_hetero
 from gistgnn.storage.whole_files import reading, replacing
 
-SUFFIXES = (".npz", ".pt")
 _KEYS = ("edge_index", "x", "y", "train", "val", "test")
 
 
 @contextlib.contextmanager
 def reading_file(path: Path) -> Iterator[None]:
     """Turn whatever a parser raises into one line that names the file; its warnings are not shown."""
-    made = "numpy.savez" if path.suffix.lower() == ".npz" else "torch.save(Data(...), path)"
-    with naming(str(path)), reading(path, f"expected a graph in a file made by {made}"), warnings.catch_warnings():
+    made_by = FORMATS.get(path.suffix.lower(), FORMATS[".pt"]).made_by
+    with naming(str(path)), reading(path, f"expected a graph in a file made by {made_by}"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
@@ -182,19 +181,9 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
         partial: any two of the splits may be missing or empty: the graph is to be scored, not trained on.
     """
     path = Path(path)
-    is_npz, name = _is_npz(path), printable(path.stem)
+    file_format = _format_of(path)
     with reading_file(path):
-        if not is_npz:
-            from torch_geometric.data import Data
-
-            values = read_pt(path, (*DATA_KEYS, *EDGE_DATA, "adj_t", "edge_label"))
-            return Graph.from_pyg(Data(**values), name=name, partial=partial)
-        may_lack = _KEYS[3:] if partial else _KEYS[5:]
-        arrays: dict[str, Any] = dict.fromkeys(may_lack, ())
-        arrays |= read_npz(path, [key for key in _KEYS if key not in may_lack], (*may_lack, "num_classes", *EDGE_DATA))
-        if (count := arrays.get("num_classes")) is not None:
-            arrays["num_classes"] = count.item() if count.size == 1 else count
-        return Graph.build(**arrays, name=name, partial=partial)
+        return file_format.read_graph(path, partial)
 
 
 def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor], int]:
@@ -202,28 +191,70 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor], int
 
     The last number says how many of the first nodes are to be predicted: N, or those of a `HeteroData`'s target type.
     """
-    path, keys = Path(path), ("edge_index", "x")
-    is_npz = _is_npz(path)
+    path = Path(path)
+    file_format = _format_of(path)
     with reading_file(path):
-        names = (*keys, *EDGE_DATA, "adj_t", "target_nodes")
-        found: dict[str, Any] = read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, names)
-        if (adj_t := found.pop("adj_t", None)) is not None and "edge_index" not in found:
-            found["edge_index"], weights = edges_of_adj_t(adj_t)
+        values = file_format.read_nodes(path)
+        if (adj_t := values.pop("adj_t", None)) is not None and "edge_index" not in values:
+            values["edge_index"], weights = edges_of_adj_t(adj_t)
             if bool((weights != 1).any()):
-                found.setdefault("edge_weight", weights)
-        if missing := [key for key in keys if key not in found]:
+                values.setdefault("edge_weight", weights)
+        if missing := [key for key in ("edge_index", "x") if key not in values]:
             raise InputError(f"has no {missing[0]}; expected x [nodes, features] and edge_index [2, edges]")
-        x = check_features(found.pop("x"))
-        count = len(found.pop("target_nodes", x))
-        edges, data = check_edges(found.pop("edge_index"), len(x), found)
+        x = check_features(values.pop("x"))
+        count = len(values.pop("target_nodes", x))
+        edges, data = check_edges(values.pop("edge_index"), len(x), values)
         return x, edges.to(x.device), {name: value.to(x.device) for name, value in data.items()}, count
 
 
-def _is_npz(path: Path) -> bool:
+def _graph_of_npz(path: Path, partial: bool) -> Graph:
+    may_lack = _KEYS[3:] if partial else _KEYS[5:]
+    needed = [key for key in _KEYS if key not in may_lack]
+    arrays: dict[str, Any] = dict.fromkeys(may_lack, ())
+    arrays |= read_npz(path, needed, (*may_lack, "num_classes", *EDGE_DATA))
+    if (count := arrays.get("num_classes")) is not None:
+        arrays["num_classes"] = count.item() if count.size == 1 else count
+    return Graph.build(**arrays, name=printable(path.stem), partial=partial)
+
+
+def _nodes_of_npz(path: Path) -> dict[str, Any]:
+    return read_npz(path, ("edge_index", "x"), EDGE_DATA)
+
+
+def _graph_of_pt(path: Path, partial: bool) -> Graph:
+    from torch_geometric.data import Data
+
+    values = read_pt(path, (*DATA_KEYS, *EDGE_DATA, "adj_t", "edge_label"))
+    return Graph.from_pyg(Data(**values), name=printable(path.stem), partial=partial)
+
+
+def _nodes_of_pt(path: Path) -> dict[str, Any]:
+    return read_pt(path, ("edge_index", "x", *EDGE_DATA, "adj_t", "target_nodes"))
+
+
+class Format(NamedTuple):
+    """A format of graph files. Its functions are called in `reading_file`, which turns their errors into one line."""
+
+    made_by: str  # what writes such a file, for messages
+    read_graph: Callable[[Path, bool], Graph]  # of the path, and whether splits may be missing
+    read_nodes: Callable[[Path], dict[str, Any]]  # x, edge_index and edge data by name
+
+
+FORMATS = {
+    ".npz": Format("numpy.savez", _graph_of_npz, _nodes_of_npz),
+    ".pt": Format("torch.save(Data(...), path)", _graph_of_pt, _nodes_of_pt),
+}
+"""The formats by suffix. A new one is an entry here, and in `gistgnn.cli.options.GRAPH_FILES`."""
+
+SUFFIXES = tuple(FORMATS)
+
+
+def _format_of(path: Path) -> Format:
     check_table(path)
-    if (suffix := path.suffix.lower()) not in SUFFIXES:
-        raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a .npz or a .pt file")
-    return suffix == ".npz"
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a {' or a '.join(FORMATS)} file")
+    return FORMATS[suffix]
 
 
 def save_file(graph: Graph, path: str | Path) -> None:

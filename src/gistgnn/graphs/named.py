@@ -182,8 +182,8 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     close = difflib.get_close_matches(name.lower().partition("@")[0], DATASETS, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
     raise InputError(
-        f"{name!r} is neither a data set nor a file{hint}; expected a .npz or .pt file, a graph folder, or one of "
-        f"{', '.join(DATASETS)}"
+        f"{name!r} is neither a data set nor a file{hint}; expected a {' or '.join(SUFFIXES)} file, "
+        f"a graph folder, or one of {', '.join(DATASETS)}"
     )
 
 
