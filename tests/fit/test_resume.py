@@ -1,5 +1,6 @@
 """Runs that are stopped at any round and resumed: they end as unbroken ones in memory."""
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from torch import Tensor
 from gistgnn import Saving
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.sampling import ClusterSampling
-from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.storage.checkpoints import VERSION, Checkpoints
+from gistgnn.storage.json_files import write_json
 from tests.helpers.fitting import focal
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import RICH, ROUNDS, after, fit, make, state
@@ -131,3 +133,27 @@ def test_moments_are_carried_on_or_begin_anew_with_the_blocks() -> None:
 
     assert ages(4, "reset") == [set()] * ROUNDS
     assert ages(4, "carry") == ages(1, "carry") == ages(1, "reset") == [{2}, {4}, {6}, {8}, {10}, {11}]
+
+
+@pytest.mark.parametrize(
+    ("version", "entries", "said"),
+    [
+        (5, {"best_round": 2, "best_score": 0.5}, "has the form 5"),
+        (VERSION, {"best_round": 2}, "it has best_round, which this gistgnn does not know"),
+        (VERSION, {"rounds": "2"}, "Expected `int`"),
+    ],
+)
+def test_no_entry_of_a_state_is_left_out_in_silence(
+    version: int, entries: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """A run that resumed without its best score would return a worse model as its best."""
+    fit(make(), saving=Saving(tmp_path / "c"), callbacks=after(3))
+    newest = Checkpoints(tmp_path / "c").newest()
+    assert newest is not None
+    content = json.loads((newest / "state.json").read_text(encoding="utf-8"))
+    del content["checksum"]
+    content["version"] = version
+    content["state"] |= entries
+    write_json(newest / "state.json", content)
+    with refused(said):
+        fit(make(), saving=Saving(tmp_path / "c", resume=True))

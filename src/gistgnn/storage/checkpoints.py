@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from gistgnn.utils.tensors import is_digest
 T = TypeVar("T")
 
 KEPT = 2  # checkpoints of a run that are kept: the last ones
-VERSION = 5  # of a checkpoint's form
+VERSION = 6  # of a checkpoint's form; raise it when the state of a run has other entries
 NARROW = r"(part|stage)-\d+"  # folders of the checkpoints of narrow models, which a run trains one after another
 _STATE = "state.json"
 
@@ -162,6 +162,19 @@ class Checkpoint:
         self._pieces.setdefault(name, []).append((part.first, part.tensor))
 
     def state_as(self, kind: type[T]) -> T:
+        """Return the state of the run.
+
+        Args:
+            kind: of the state: a dataclass, or a dictionary.
+
+        Raises:
+            InputError: the state has other entries, or entries of other types. None is left out in silence.
+        """
+        if is_dataclass(kind):
+            unknown = sorted(self._state.keys() - {entry.name for entry in fields(kind)})
+            if unknown:
+                why = f"it has {unknown[0]}, which this gistgnn does not know"
+                raise InputError(f"{self._place} cannot be used ({why}); {self._advice}")
         try:
             return msgspec.convert(self._state, kind)
         except msgspec.ValidationError as error:
