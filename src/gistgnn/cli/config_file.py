@@ -5,15 +5,14 @@ read and checked in one way, and what is typed wins.
 """
 
 import argparse
-import difflib
 import json
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gistgnn.cli.further_settings import SETTINGS
-from gistgnn.cli.options import Parser
+from gistgnn.cli.options import Parser, did_you_mean
 from gistgnn.errors import InputError
 from gistgnn.storage.whole_files import reading
 from gistgnn.utils.checks import shown
@@ -22,7 +21,6 @@ OPTION = "--config"
 COMMANDS = ("train", "compare", "plan")
 # Where a run trained. The next one may be on another machine, and chooses for itself.
 _PLACES = ("device", "store", "share")
-_WITH_OPPOSITE = ("inductive", "standardise")  # options that --no-NAME takes back
 # The name of a setting where it is not that of the field, by the part of the run and the field.
 _NAMES: dict[tuple[str, str], str] = {field: name for name, field in SETTINGS.items()}
 _NAMES[("sampler", "fanouts")] = "fanout"
@@ -34,7 +32,7 @@ def add_option(parser: Parser) -> None:
     parser.add_argument(OPTION, metavar="FILE", help=text)
 
 
-def with_config_file(words: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+def with_config_file(words: Sequence[str], parser: Parser) -> list[str]:
     """Return the words of a command line, with those of its configuration file in front.
 
     Args:
@@ -56,8 +54,8 @@ def with_config_file(words: Sequence[str], parser: argparse.ArgumentParser) -> l
     if path is None:
         return words
     settings = read_config_file(Path(path).expanduser())
-    names = vars(parser.parse_args([words[0]])).keys() - {"config", "further", "run", "version"}
-    return [words[0], *words_of(settings, names, str(path)), *words[1:]]
+    command: Parser = parser.commands.choices[words[0]]
+    return [words[0], *words_of(settings, command, str(path)), *words[1:]]
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
@@ -112,35 +110,45 @@ def settings_of_run(record: Any, path: Path) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def words_of(settings: Mapping[str, Any], names: Collection[str], source: str) -> list[str]:
+def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[str]:
     """Return settings as words of the command line.
 
     Args:
         settings: by the names of their options, with _ in place of -, or by their names of ``--set``.
-        names: those of the options that there are.
+        command: has the options.
         source: what the message calls the settings, such as the name of their file.
 
     Raises:
         InputError: a name is neither that of an option nor that of a setting.
     """
+    options = {word: option for option in command.options for word in option.option_strings}
+    for word in ("-h", "--help", "--help-all", "--set", OPTION):
+        del options[word]
     words: list[str] = []
     for name, value in settings.items():
-        option = f"--{name.replace('_', '-')}"
+        word = f"--{name.replace('_', '-')}"
         if name in SETTINGS:
             words += ["--set", f"{name}={_text_of(value)}"]
-        elif name not in names:
-            near = difflib.get_close_matches(name, [*names, *SETTINGS], n=1)
-            advice = f"did you mean {near[0]}?" if near else "gistgnn train --help-all lists them"
-            raise InputError(f"{source}: {shown(name)} is no option; {advice}")
-        elif value is False:
-            words += [f"--no-{option[2:]}"] if name in _WITH_OPPOSITE else []
-        elif value is True:
-            words.append(option)
+        elif word not in options:
+            names = [other.removeprefix("--").replace("-", "_") for other in options]
+            hint = did_you_mean(name, [*names, *SETTINGS]) or "; gistgnn train --help-all lists them"
+            raise InputError(f"{source}: {shown(name)} is no option{hint}")
+        elif options[word].nargs == 0:  # it is given or left out
+            opposite = f"--no-{word[2:]}"
+            words += _words_of_flag(name, value, word, opposite if opposite in options else None, source)
         elif isinstance(value, list):
-            words += [option, *map(str, value)]
+            words += [word, *map(str, value)]
         else:
-            words += [option, str(value)]
+            words += [word, str(value)]
     return words
+
+
+def _words_of_flag(name: str, value: Any, word: str, opposite: str | None, source: str) -> list[str]:
+    if not isinstance(value, bool):
+        raise InputError(f"{source}: {name} is {shown(value)}, expected true or false")
+    if value:
+        return [word]
+    return [] if opposite is None else [opposite]
 
 
 def _text_of(value: Any) -> str:

@@ -1,14 +1,12 @@
 """`--set NAME=VALUE`: the settings of a run that few people change, and that have no option of their own."""
 
 import argparse
-import difflib
-import json
 import re
 import textwrap
 from collections import defaultdict
 from typing import Any
 
-from gistgnn.cli.options import Parser
+from gistgnn.cli.options import Parser, did_you_mean, keyword
 from gistgnn.errors import InputError
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
@@ -96,24 +94,18 @@ def further_settings(args: argparse.Namespace) -> Settings:
 
 def read_setting(text: str) -> tuple[str, Any]:
     """Read a setting such as momentum=0.9 or partition_dims=0,1: its value is JSON, numbers with commas, or text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a setting with a value, such as momentum=0.9")
+    name, value = keyword(text)
     if name not in SETTINGS:
-        raise argparse.ArgumentTypeError(f"{shown(name)} is no setting: {_names_like(name)}")
-    return name, _checked(name, _value_of(name, value))
-
-
-def _value_of(name: str, text: str) -> Any:
-    if re.fullmatch(r"-?\d+(,-?\d+)+", text):
-        return [int(number) for number in text.split(",")]
-    try:
-        value = json.loads(text.lower() if text in ("True", "False") else text)
-    except (ValueError, RecursionError):  # no JSON, or lists within lists a thousand times
-        return text
+        advice = f"--help-all lists their names; others are options, such as --{name.replace('_', '-')}"
+        hint = did_you_mean(name, SETTINGS) or f": {advice}"
+        raise argparse.ArgumentTypeError(f"{shown(name)} is no setting{hint}")
+    if isinstance(value, str) and re.fullmatch(r"-?\d+(,-?\d+)+", value):
+        value = [int(number) for number in value.split(",")]
+    if value in ("True", "False"):
+        value = value == "True"
     if name == "partition_dims" and isinstance(value, int):
-        return [value]
-    return value
+        value = [value]
+    return name, _checked(name, value)
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -129,14 +121,6 @@ def _checked(name: str, value: Any) -> Any:
     except InputError as error:
         message = str(error).replace(known.name, name, 1)
         raise argparse.ArgumentTypeError(message) from None
-
-
-def _names_like(name: str) -> str:
-    option = f"--{name.replace('_', '-')}"
-    near = difflib.get_close_matches(name, SETTINGS, n=1)
-    if near:
-        return f"did you mean {near[0]}?"
-    return f"--help-all lists their names; others are options, such as {option}"
 
 
 def _help_of(name: str) -> str:

@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             names = [name for option in self.options for name in option.option_strings]
             wrong = next((word for word in unknown if word.startswith("-")), "")
-            hint = _did_you_mean(wrong.partition("=")[0], names)
+            hint = did_you_mean(wrong.partition("=")[0], names)
             setting = wrong.partition("=")[0].lstrip("-").replace("-", "_")
             if setting in self.settings:
                 hint = f", give --set {setting}=VALUE"
@@ -125,7 +125,7 @@ class Parser(argparse.ArgumentParser):
         known = list(self.commands.choices)
         name = next((word for word in words if not word.startswith("-")), None)
         if name is not None and name not in known:
-            hint = _did_you_mean(name, known)
+            hint = did_you_mean(name, known)
             self.error(f"invalid choice: '{name}'{hint} (choose from {', '.join(known)})")
 
     def format_help(self) -> str:
@@ -159,9 +159,9 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-def _did_you_mean(word: str, known: Sequence[str]) -> str:
+def did_you_mean(word: str, known: Collection[str]) -> str:
     """Return a question with the known word that is nearest to a wrong one, if one is near."""
-    near = get_close_matches(word, known, n=1)
+    near = get_close_matches(word, [*known], n=1)
     return f", did you mean {near[0]}?" if near else ""
 
 
