@@ -14,6 +14,12 @@ from .in_process import run
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 Json = Callable[..., Any]
 
+TRAIN = (
+    *("train", "--dataset", "own.npz", "--hidden", 8, 8, "--sub-gcns", 2, "--out", "run"),
+    *("--epochs", 10, "--set", "training=each", "--local-steps", 5),
+)
+"""Trains two sub-GCNs on `own_graph` in a moment."""
+
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:

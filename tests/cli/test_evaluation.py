@@ -15,23 +15,8 @@ from gistgnn.evaluation.scores import evaluate
 from gistgnn.graphs import DATASETS, load
 from gistgnn.nn import GCN
 
-from .conftest import Cli, Json, arrays
+from .conftest import TRAIN, Cli, Json, arrays
 
-TRAIN = (
-    "train",
-    "--dataset",
-    "own.npz",
-    "--hidden",
-    8,
-    8,
-    "--epochs",
-    10,
-    "--set",
-    "training=each",
-    "--local-steps",
-    5,
-)
-TRAIN = (*TRAIN, "--sub-gcns", 2, "--out", "run")
 PARTS = ("--evaluation", "parts", "--set", "parts=4")
 
 

@@ -15,23 +15,7 @@ from gistgnn import load_run
 from gistgnn.fit.scorer import Scorer
 from tests.helpers.refusals import full_disk
 
-from .conftest import Cli, Json, arrays
-
-TRAIN = (
-    "train",
-    "--dataset",
-    "own.npz",
-    "--hidden",
-    8,
-    8,
-    "--epochs",
-    10,
-    "--set",
-    "training=each",
-    "--local-steps",
-    5,
-)
-TRAIN = (*TRAIN, "--sub-gcns", 2, "--out", "run")
+from .conftest import TRAIN, Cli, Json, arrays
 
 OWN = """
 import torch
