@@ -95,8 +95,11 @@ def test_a_rank_with_wrong_options_tells_the_others(tmp_path: Path, options: tup
 
 @pytest.mark.parametrize(("rank", "listens"), [(0, True), (1, True), (1, False)])
 def test_ranks_that_cannot_meet_say_so_in_one_line(tmp_path: Path, rank: int, listens: bool) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:  # it says nothing
-        port = server.getsockname()[1] - (not listens)
+    with socket.socket() as server:  # it says nothing; nobody else may have its port
+        server.bind(("127.0.0.1", 0))
+        if listens:
+            server.listen()
+        port = server.getsockname()[1]
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": "2"}
         process = start_command(tmp_path, *TRAIN, "--timeout", 2, "--out", "run", **where)
         lines = process.communicate(timeout=40)[1].splitlines()
