@@ -12,7 +12,9 @@ from gistgnn.storage.whole_files import replacing
 
 
 def output_of(*words: object) -> str:
-    """Run a command of gistgnn and return what it prints; its warnings and progress are not shown."""
+    """Run a command of gistgnn and return what it prints; its warnings and progress are not
+    shown.
+    """
     line = [sys.executable, "-m", "gistgnn", *map(str, words)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -33,7 +35,9 @@ def trained(*words: object) -> dict[str, Any]:
 
 
 def trained_once(words: list[str], runs: Path) -> dict[str, Any]:
-    """Run `gistgnn train`, unless ``runs`` has its result.json already: a file with a JSON entry for each command."""
+    """Run `gistgnn train`, unless ``runs`` has its result.json already: a file with a JSON entry
+    for each command.
+    """
     key = " ".join(words)
     known: dict[str, Any] = json.loads(runs.read_text(encoding="utf-8")) if runs.exists() else {}
     if key not in known:

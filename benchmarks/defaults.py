@@ -1,10 +1,11 @@
-"""Scores of `gistgnn train` with its defaults, with m = 4, and with the defaults that small graphs had before.
+"""Scores of `gistgnn train` with its defaults, with m = 4, and with the defaults that small graphs
+had before.
 
-    python -m benchmarks.defaults --data-root ../shared/data --seeds 3
-    python -m benchmarks.defaults --data-root ../shared/data --seeds 3 --datasets cora citeseer --train-nodes 300 1000
+    python -m benchmarks.defaults --data-root ../shared/data --seeds 3 python -m benchmarks.defaults
+    --data-root ../shared/data --seeds 3 --datasets cora citeseer --train-nodes 300 1000
 
-With ``--train-nodes``, random splits stand for the published one: as many training nodes, 400 for validation. Finished
-runs stay in ``--out``. The same command goes on where it was stopped.
+With ``--train-nodes``, random splits stand for the published one: as many training nodes, 400 for
+validation. Finished runs stay in ``--out``. The same command goes on where it was stopped.
 """
 
 import argparse
@@ -22,7 +23,16 @@ from gistgnn.graphs import load, save_file
 from gistgnn.report.names import never_trained
 from gistgnn.utils.formats import mean_sd
 
-ON_CLUSTERS = ("--model", "graphsage", "--sampler", "clusters", "--clusters", "300", "--epochs", "40")
+ON_CLUSTERS = (
+    "--model",
+    "graphsage",
+    "--sampler",
+    "clusters",
+    "--clusters",
+    "300",
+    "--epochs",
+    "40",
+)
 DATASETS: dict[str, tuple[str, ...]] = {
     "digits": (),
     "cora": (),
@@ -46,7 +56,10 @@ def split_at_random(dataset: str, root: str, train: int, folder: Path) -> str:
     for mask, nodes in zip(masks, order.tensor_split([train, train + 400]), strict=True):
         mask[nodes] = True
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(replace(graph, train=masks[0], val=masks[1], test=masks[2]), path := folder / f"{dataset}-{train}.npz")
+    save_file(
+        replace(graph, train=masks[0], val=masks[1], test=masks[2]),
+        path := folder / f"{dataset}-{train}.npz",
+    )
     return str(path)
 
 
@@ -63,17 +76,35 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.defaults", description=__doc__)
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=list(DATASETS))
     parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
-    parser.add_argument("--train-nodes", type=int, nargs="+", default=[0], help="0: the published split")
+    parser.add_argument(
+        "--train-nodes", type=int, nargs="+", default=[0], help="0: the published split"
+    )
     parser.add_argument("--data-root", default="data")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("runs/defaults"), metavar="FOLDER", help="the finished runs")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/defaults"),
+        metavar="FOLDER",
+        help="the finished runs",
+    )
     args = parser.parse_args(words)
-    print("| graph | run | test at best validation, % | test at the end, % | rounds | never trained, % |")
+    print(
+        "| graph | run | test at best validation, % | test at the end, % | rounds | never trained, "
+        "% |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     for dataset, train in product(args.datasets, args.train_nodes):
         file = split_at_random(dataset, args.data_root, train, args.out) if train else dataset
         for name in args.runs:
-            words = ["--dataset", file, *DATASETS[dataset], *RUNS[name], "--data-root", args.data_root]
+            words = [
+                "--dataset",
+                file,
+                *DATASETS[dataset],
+                *RUNS[name],
+                "--data-root",
+                args.data_root,
+            ]
             seeds = ([*words, "--seed", str(seed)] for seed in range(args.seeds))
             runs = [trained_once(each, args.out / "runs.json") for each in seeds]
             print(row(f"{dataset} {train or ''}", name, runs), flush=True)

@@ -35,7 +35,9 @@ SMALLEST_NORMAL = torch.finfo(torch.float32).smallest_normal
 
 
 def step(model: nn.Module, optimizer: Optimizer, batch: Batch) -> tuple[list[float], Tensor, float]:
-    """Take a step; return the seconds of its parts, the logits of the training nodes, and the loss."""
+    """Take a step; return the seconds of its parts, the logits of the training nodes, and the
+    loss.
+    """
     times = [time.thread_time()]
     optimizer.zero_grad()
     logits = forward(model, batch)[batch.loss_nodes]
@@ -67,7 +69,9 @@ def shares(model: nn.Module, optimizer: Optimizer, logits: Tensor) -> list[float
 
 
 def operations(scale: float) -> dict[str, Callable[[], object]]:
-    """Return operations on numbers near 1, or on such whose operands or results are near this scale."""
+    """Return operations on numbers near 1, or on such whose operands or results are near this
+    scale.
+    """
     draws = torch.rand(1_000_000) + 0.5
     small = draws * scale
     root = draws * scale**0.5
@@ -123,8 +127,12 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=10, help="steps of a row")
     parser.add_argument("--lr", type=float, default=0.04)
     parser.add_argument("--dropout", type=float, default=0.2)
-    parser.add_argument("--plain-adam", action="store_true", help="torch's default, instead of the fused one")
-    parser.add_argument("--reset", action="store_true", help="a new Adam in every row, as in rounds that reset it")
+    parser.add_argument(
+        "--plain-adam", action="store_true", help="torch's default, instead of the fused one"
+    )
+    parser.add_argument(
+        "--reset", action="store_true", help="a new Adam in every row, as in rounds that reset it"
+    )
     options = parser.parse_args()
     print(on(describe_machine(torch.get_num_threads(), "cpu")))
     if options.operations:
@@ -141,15 +149,21 @@ def main() -> None:
     sampler = make_sampler(gist, graph, sampling, False)
     models = {name: gist.full_spec.from_seed().train() for name in ("kept", "zero")}
     adam = {"lr": options.lr, "fused": not options.plain_adam}
-    optimizers = {name: torch.optim.Adam(model.parameters(), **adam) for name, model in models.items()}
+    optimizers = {
+        name: torch.optim.Adam(model.parameters(), **adam) for name, model in models.items()
+    }
     seconds: dict[str, list[list[float]]] = {name: [] for name in models}
     rows = []
     with closing(sampler.batches(0, options.steps)) as batches:
         for number, batch in enumerate(batches, 1):
             losses = {}
             if options.reset and number % options.every == 1:
-                optimizers = {name: torch.optim.Adam(model.parameters(), **adam) for name, model in models.items()}
-            order = list(models) if number % 2 else list(reversed(models))  # the first one finds a cold batch
+                optimizers = {
+                    name: torch.optim.Adam(model.parameters(), **adam)
+                    for name, model in models.items()
+                }
+            # the first one finds a cold batch
+            order = list(models) if number % 2 else list(reversed(models))
             for name in order:
                 model = models[name]
                 torch.manual_seed(number)
@@ -161,7 +175,9 @@ def main() -> None:
             if number % options.every == 0:
                 row = [f"{number - options.every + 1} to {number}"]
                 for name in models:
-                    parts = [statistics.median(column) for column in zip(*seconds[name], strict=True)]
+                    parts = [
+                        statistics.median(column) for column in zip(*seconds[name], strict=True)
+                    ]
                     row.append(" + ".join(f"{part:.2f}" for part in parts) + f" = {sum(parts):.2f}")
                     seconds[name].clear()
                 row += [f"{100 * value:.1f} %" for value in found]

@@ -24,9 +24,15 @@ from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
 
 def main() -> None:
     """Make a run that was stopped, flip bits in its model and its checkpoint, and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.flips", description=__doc__.split("\n")[0])
-    parser.add_argument("--hidden", type=int, default=1024, metavar="D", help="width of both layers (default: 1024)")
-    parser.add_argument("--bytes", type=int, default=1000, help="flipped in each file (default: 1000)")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.flips", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "--hidden", type=int, default=1024, metavar="D", help="width of both layers (default: 1024)"
+    )
+    parser.add_argument(
+        "--bytes", type=int, default=1000, help="flipped in each file (default: 1000)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the places (default: 0)")
     options = parser.parse_args()
     graph = load("digits")
@@ -40,11 +46,14 @@ def main() -> None:
         saving = Saving(folder / "checkpoints", every=1)
         counts = iter(range(3))
         stop = [InterruptWhen(lambda: next(counts) == 1)]
-        gist.fit(graph, epochs=200, local_steps=5, callbacks=stop, saving=saving, progress=False).save(folder / "run")
+        gist.fit(
+            graph, epochs=200, local_steps=5, callbacks=stop, saving=saving, progress=False
+        ).save(folder / "run")
         place = Checkpoints(saving.path).newest()
         assert place
         run = json.loads((place / "state.json").read_text(encoding="utf-8"))["run"]
-        model, saved = folder / "run" / "model.safetensors", folder / "run"
+        model = folder / "run" / "model.safetensors"
+        saved = folder / "run"
         files: dict[Path, Callable[[], object]] = {model: lambda: load_run(saved, build)}
         files |= {path: lambda: Checkpoint(place, run) for path in sorted(place.iterdir())}
         rows = [row(path, opened, options) for path, opened in files.items()]
@@ -53,7 +62,8 @@ def main() -> None:
 
 def row(path: Path, opened: Callable[[], object], options: argparse.Namespace) -> list[str]:
     """Flip a bit of some bytes of a file, one after another, and open it each time."""
-    size, rng = path.stat().st_size, random.Random(options.seed)
+    size = path.stat().st_size
+    rng = random.Random(options.seed)
     opened()
     places = range(size) if size <= options.bytes else rng.sample(range(size), options.bytes)
     refused = 0

@@ -1,10 +1,12 @@
-"""Training from the disk, with a cold and with a warm cache, beside training on the same graph in memory.
+"""Training from the disk, with a cold and with a warm cache, beside training on the same graph in
+memory.
 
     python -m benchmarks.from_disk FOLDER --width 256 --sub-gcns 4
 
-FOLDER is one that `gistgnn partition --out` has made; the graph has to fit in memory. Batches are the same in all
-three, and so is what is computed: a round of `--steps` steps of each sub-GCN. The three take turns. Before a cold round
-the system is told to drop the folder's files from its cache; how much is read from the disk is measured.
+FOLDER is one that `gistgnn partition --out` has made; the graph has to fit in memory. Batches are
+the same in all three, and so is what is computed: a round of `--steps` steps of each sub-GCN. The
+three take turns. Before a cold round the system is told to drop the folder's files from its cache;
+how much is read from the disk is measured.
 """
 
 import argparse
@@ -33,7 +35,9 @@ KINDS = ("memory", "warm", "cold")
 
 def main() -> None:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.from_disk", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.from_disk", description=__doc__.split("\n")[0]
+    )
     add = parser.add_argument
     add("folder", type=Path)
     add("--model", choices=MODELS, default="graphsage")
@@ -41,7 +45,12 @@ def main() -> None:
     add("--sub-gcns", type=int, default=4)
     add("--per-batch", type=int, default=10, help="clusters in a batch")
     add("--steps", type=int, default=40, help="ζ, of a round")
-    add("--no-precompute", dest="precompute", action="store_false", help="without Āx of the whole graph")
+    add(
+        "--no-precompute",
+        dest="precompute",
+        action="store_false",
+        help="without Āx of the whole graph",
+    )
     add("--repeat", type=int, default=3)
     add("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -49,7 +58,10 @@ def main() -> None:
     stored = load(options.folder)
     if stored.cluster_ptr is None:
         raise SystemExit(f"{options.folder} has no clusters: make it by `gistgnn partition --out`")
-    setting = f"{options.model} of width {options.width}, m = {options.sub_gcns}, {options.per_batch} clusters a batch"
+    setting = (
+        f"{options.model} of width {options.width}, m = {options.sub_gcns}, "
+        f"{options.per_batch} clusters a batch"
+    )
     machine = on(describe_machine(options.threads, "cpu"))
     print(f"# Rounds from the disk\n\n{machine}; {stored}; {setting}\n", flush=True)
     held = in_memory(stored)
@@ -57,7 +69,9 @@ def main() -> None:
     for _ in range(options.repeat):
         for kind in KINDS:
             forget = partial(drop_from_cache, options.folder) if kind == "cold" else None
-            rounds[kind].append(trained(held if kind == "memory" else load(options.folder), options, forget))
+            rounds[kind].append(
+                trained(held if kind == "memory" else load(options.folder), options, forget)
+            )
             print(f"{kind}: {rounds[kind][-1][0]:.2f} s", file=sys.stderr, flush=True)
             gc.collect()
     print(report(rounds))
@@ -66,31 +80,49 @@ def main() -> None:
 def in_memory(stored: Graph) -> Graph:
     """Return a copy of the graph in memory, whose clusters are ranges of nodes as well."""
     edges = CSR(stored.edges.rowptr.clone(), stored.edges.col.clone())
-    return replace(stored, x=stored.x.to(torch.float32, copy=True), edges=edges, y=stored.y.clone(), folder=None)
+    return replace(
+        stored,
+        x=stored.x.to(torch.float32, copy=True),
+        edges=edges,
+        y=stored.y.clone(),
+        folder=None,
+    )
 
 
-def trained(graph: Graph, options: argparse.Namespace, forget: Callable[[], None] | None) -> tuple[float, int]:
-    """Train two rounds; return the seconds of the second, and the bytes that were read from the disk in it."""
+def trained(
+    graph: Graph, options: argparse.Namespace, forget: Callable[[], None] | None
+) -> tuple[float, int]:
+    """Train two rounds; return the seconds of the second, and the bytes that were read from the
+    disk in it.
+    """
     width = options.width // options.sub_gcns * options.sub_gcns
     watch = Rounds(forget)
 
     def build(widths: Any) -> nn.Module:
-        return MODELS[options.model](graph.num_features, widths, graph.num_classes, norm="layer", dropout=0.5)
+        return MODELS[options.model](
+            graph.num_features, widths, graph.num_classes, norm="layer", dropout=0.5
+        )
 
-    sampler = ClusterSampling(len(graph.cluster_ptr) - 1, options.per_batch, precompute=options.precompute)
+    sampler = ClusterSampling(
+        len(graph.cluster_ptr) - 1, options.per_batch, precompute=options.precompute
+    )
     GIST(build, (width, width), options.sub_gcns).fit(
-        graph, epochs=NEVER, local_steps=options.steps, sampler=sampler, evaluate_every=NEVER, callbacks=[watch],
+        graph, epochs=NEVER, local_steps=options.steps, sampler=sampler, evaluate_every=NEVER,
+        callbacks=[watch],
         progress=False,
     )  # fmt: skip
     return watch.seconds[0], watch.read
 
 
 class Rounds(Stopwatch):
-    """Measures one round after a first one, and what is read from the disk in it; `forget` is called between them."""
+    """Measures one round after a first one, and what is read from the disk in it; `forget` is
+    called between them.
+    """
 
     def __init__(self, forget: Callable[[], None] | None) -> None:
         super().__init__(1)
-        self._forget, self.read = forget, 0
+        self._forget = forget
+        self.read = 0
 
     def on_round_end(self, run: Any, loss: float) -> None:
         self.read = bytes_read() - self.read

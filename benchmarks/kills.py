@@ -1,11 +1,14 @@
-"""Kills runs at random times, resumes them, and compares what they make with what an unbroken run makes.
+"""Kills runs at random times, resumes them, and compares what they make with what an unbroken run
+makes.
 
-    python -m benchmarks.kills --kills 20                     # one process with Θ on disk; another process resumes
-    python -m benchmarks.kills --kills 20 --disk              # convert, partition, training from the disk
-    python -m benchmarks.kills --kills 20 --ranks 4           # one of four ranks; torchrun starts them again
-    python -m benchmarks.kills --kills 20 --ranks 4 --then 2  # all four ranks at half time; two ranks resume
+    python -m benchmarks.kills --kills 20 # one process with Θ on disk; another process resumes
+    python -m benchmarks.kills --kills 20 --disk # convert, partition, training from the disk python
+    -m benchmarks.kills --kills 20 --ranks 4 # one of four ranks; torchrun starts them again python
+    -m benchmarks.kills --kills 20 --ranks 4 --then 2 # all four ranks at half time; two ranks
+    resume
 
-Without ranks, each command is killed (SIGKILL) up to three times before it may end. With ranks, it is killed once.
+Without ranks, each command is killed (SIGKILL) up to three times before it may end. With ranks, it
+is killed once.
 """
 
 import argparse
@@ -22,46 +25,77 @@ from pathlib import Path
 
 import psutil
 
-WIDE = "train --model graphsage --sub-gcns 8 --set optimizer_state=carry --evaluate-every 2 --hidden {hidden} {hidden}"
+WIDE = (
+    "train --model graphsage --sub-gcns 8 --set optimizer_state=carry --evaluate-every 2 "
+    "--hidden {hidden} {hidden}"
+)
 SAVED = "--out {folder}/run --resume"
 ALONE = {"run": f"{WIDE} --epochs 48 --local-steps 1 --store disk {SAVED}"}
-RANKS = {"run": f"{WIDE} --epochs 8000 --local-steps 5 --store sharded --checkpoint-every 3 {SAVED}"}
+RANKS = {
+    "run": f"{WIDE} --epochs 8000 --local-steps 5 --store sharded --checkpoint-every 3 {SAVED}"
+}
 DISK = {
     "graph": "convert synthetic:papers100m@0.002 {folder}/graph --memory 1",
-    "clusters": "partition --dataset {folder}/graph --clusters 100 --method stream --memory 2 --out {folder}/clusters",
-    "run": "train --dataset {folder}/clusters --sampler clusters --model graphsage --hidden 64 64 --sub-gcns 2 "
+    "clusters": "partition --dataset {folder}/graph --clusters 100 --method stream --memory 2 "
+    "--out {folder}/clusters",
+    "run": "train --dataset {folder}/clusters --sampler clusters --model graphsage --hidden 64 64 "
+    "--sub-gcns 2 "
     f"--epochs 4 --local-steps 5 --checkpoint-every 1 {SAVED}",
 }
 
 
 def main() -> None:
-    """Run the commands unbroken, then with kills until there are enough, and compare what they have made."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__.split("\n")[0])
+    """Run the commands unbroken, then with kills until there are enough, and compare what they have
+    made.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.kills", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--hidden", type=int, default=3072, metavar="D", help="width of both layers")
+    parser.add_argument(
+        "--hidden", type=int, default=3072, metavar="D", help="width of both layers"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the times")
-    parser.add_argument("--disk", action="store_true", help="convert, partition and train from the disk")
-    parser.add_argument("--ranks", type=int, default=0, metavar="W", help="ranks; 0: one process without torchrun")
-    parser.add_argument("--then", type=int, metavar="W", help="kill all ranks at half time and resume with W ranks")
+    parser.add_argument(
+        "--disk", action="store_true", help="convert, partition and train from the disk"
+    )
+    parser.add_argument(
+        "--ranks", type=int, default=0, metavar="W", help="ranks; 0: one process without torchrun"
+    )
+    parser.add_argument(
+        "--then", type=int, metavar="W", help="kill all ranks at half time and resume with W ranks"
+    )
     parser.add_argument("--folder", type=Path, default=Path("runs/kills"))
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    rng, killed, different = random.Random(options.seed), 0, 0
+    rng = random.Random(options.seed)
+    killed = 0
+    different = 0
     commands = DISK if options.disk else RANKS if options.ranks else ALONE
-    chain = {made: words.format(folder=options.folder, hidden=options.hidden) for made, words in commands.items()}
+    chain = {
+        made: words.format(folder=options.folder, hidden=options.hidden)
+        for made, words in commands.items()
+    }
     shutil.rmtree(options.folder, ignore_errors=True)
-    lengths = {made: seconds(words, options.folder / made, options.ranks) for made, words in chain.items()}
+    lengths = {
+        made: seconds(words, options.folder / made, options.ranks) for made, words in chain.items()
+    }
     whole = {made: digest(options.folder / made) for made in chain}
-    print("unbroken: " + ", ".join(f"{made} {length:.1f} s" for made, length in lengths.items()), flush=True)
+    print(
+        "unbroken: " + ", ".join(f"{made} {length:.1f} s" for made, length in lengths.items()),
+        flush=True,
+    )
     while killed < options.kills:
         shutil.rmtree(options.folder)
         for made, words in chain.items():
             after = with_kills(words, options.folder / made, lengths[made], options, rng)
             left = [path.name for path in options.folder.glob(".gistgnn-*")]
             same = digest(options.folder / made) == whole[made] and not left
-            killed, different = killed + len(after), different + (not same)
+            killed = killed + len(after)
+            different = different + (not same)
             print(f"{made}: killed after {', '.join(after) or 'nothing'}: "
-                  f"{'the same' if same else f'ANOTHER, left behind: {left}'}", flush=True)  # fmt: skip
+                  f"{'the same' if same else f'ANOTHER, left behind: {left}'}",
+                  flush=True)  # fmt: skip
     print(f"{killed} kills, {different} results that differ")
     sys.exit(different > 0)
 
@@ -86,7 +120,9 @@ def seconds(words: str, out: Path, ranks: int) -> float:
     return time.perf_counter() - start
 
 
-def with_kills(words: str, out: Path, length: float, options: argparse.Namespace, rng: random.Random) -> list[str]:
+def with_kills(
+    words: str, out: Path, length: float, options: argparse.Namespace, rng: random.Random
+) -> list[str]:
     """Run a command with kills to its end; return when it was killed."""
     if options.then:
         return halved(words, out, options.ranks, options.then, length * rng.uniform(0.4, 0.6))
@@ -94,7 +130,8 @@ def with_kills(words: str, out: Path, length: float, options: argparse.Namespace
         return one_rank_less(words, out, options.ranks, length * rng.uniform(0.05, 0.95), rng)
     after: list[str] = []
     while True:
-        process, patience = launch(words, out, 0), rng.uniform(0.15, 1.0) * length
+        process = launch(words, out, 0)
+        patience = rng.uniform(0.15, 1.0) * length
         try:
             status = process.wait(patience if len(after) < 3 else None)
         except subprocess.TimeoutExpired:
@@ -107,7 +144,9 @@ def with_kills(words: str, out: Path, length: float, options: argparse.Namespace
         return after if not status else failed(out)
 
 
-def one_rank_less(words: str, out: Path, ranks: int, patience: float, rng: random.Random) -> list[str]:
+def one_rank_less(
+    words: str, out: Path, ranks: int, patience: float, rng: random.Random
+) -> list[str]:
     """Kill one rank after some seconds; torchrun starts all ranks again."""
     process = launch(words, out, ranks)
     time.sleep(patience)
@@ -144,7 +183,10 @@ def workers(torchrun: int) -> list[tuple[int, psutil.Process]]:
 
 def newest(out: Path) -> str:
     """Return the last checkpoint at this time."""
-    return max((path.parent.name for path in out.glob("checkpoints/*/state.json")), default="before any checkpoint")
+    return max(
+        (path.parent.name for path in out.glob("checkpoints/*/state.json")),
+        default="before any checkpoint",
+    )
 
 
 def failed(out: Path) -> list[str]:
@@ -153,7 +195,8 @@ def failed(out: Path) -> list[str]:
 
 def digest(made: Path) -> str:
     """Return a digest of the model of a run, or of the arrays that a folder's manifest names."""
-    found, manifest = hashlib.sha256(), made / "manifest.json"
+    found = hashlib.sha256()
+    manifest = made / "manifest.json"
     names = json.loads(manifest.read_text())["arrays"] if manifest.exists() else {}
     for path in [made / f"{name}.npy" for name in sorted(names)] or [made / "model.safetensors"]:
         found.update(path.name.encode() + path.read_bytes())

@@ -1,4 +1,6 @@
-"""Scores by PyG's loaders beside those by our samplers of the same kind; loaders that cannot be built are left out."""
+"""Scores by PyG's loaders beside those by our samplers of the same kind; loaders that cannot be
+built are left out.
+"""
 
 import argparse
 import statistics
@@ -37,7 +39,9 @@ def kinds(batch_size: int, clusters: int, per_batch: int) -> dict[str, tuple[Sam
 
     def cut(data: Data, seed: int) -> list[Data]:
         order = torch.randperm(clusters, generator=torch.Generator().manual_seed(seed))
-        batches = pyg.ClusterLoader(ClusterData(data, clusters), batch_size=per_batch, sampler=order.tolist())
+        batches = pyg.ClusterLoader(
+            ClusterData(data, clusters), batch_size=per_batch, sampler=order.tolist()
+        )
         return list(batches)
 
     def neighbors(data: Data, seed: int) -> Any:
@@ -46,13 +50,17 @@ def kinds(batch_size: int, clusters: int, per_batch: int) -> dict[str, tuple[Sam
 
     def saint(data: Data, seed: int) -> Any:
         nodes = data.num_nodes // parts
-        return pyg.GraphSAINTNodeSampler(data, batch_size=nodes, num_steps=parts, sample_coverage=20, log=False)
+        return pyg.GraphSAINTNodeSampler(
+            data, batch_size=nodes, num_steps=parts, sample_coverage=20, log=False
+        )
 
     ours = ClusterSampling(clusters, per_batch, precompute=False)
     return {
         "clusters: ClusterLoader": (
             ours,
-            lambda data, seed: pyg.ClusterLoader(ClusterData(data, clusters), batch_size=per_batch, shuffle=True),
+            lambda data, seed: pyg.ClusterLoader(
+                ClusterData(data, clusters), batch_size=per_batch, shuffle=True
+            ),
         ),
         "clusters: a list of Data": (ours, cut),
         "random groups of nodes: RandomNodeLoader": (
@@ -65,7 +73,8 @@ def kinds(batch_size: int, clusters: int, per_batch: int) -> dict[str, tuple[Sam
 
 
 def score(graph: Data, sampler: Any, m: int, seed: int, epochs: int, width: int) -> float:
-    features, classes = graph.num_features, int(graph.y.max()) + 1
+    features = graph.num_features
+    classes = int(graph.y.max()) + 1
     gist = GIST(lambda widths: GraphSAGE(features, widths, classes), (width, width), m, seed=seed)
     result = gist.fit(graph, sampler=sampler, epochs=epochs, evaluate_every=5, progress=False)
     return 100 * result.test["accuracy"]
@@ -86,8 +95,13 @@ def main() -> None:
     graph = load(args.dataset, args.data_root)
     masks = {"train_mask": graph.train, "val_mask": graph.val, "test_mask": graph.test}
     data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **masks)
-    print(f"| {args.dataset}, test accuracy in % | m | our sampler | PyG's loader |\n| --- | --- | --- | --- |")
-    for name, (ours, make) in kinds(args.batch_size, args.clusters, args.clusters_per_batch).items():
+    print(
+        f"| {args.dataset}, test accuracy in % | m | our sampler | PyG's loader |\n| --- | --- | "
+        "--- | --- |"
+    )
+    for name, (ours, make) in kinds(
+        args.batch_size, args.clusters, args.clusters_per_batch
+    ).items():
         if isinstance(ours, SaintNodeSampling):
             ours = SaintNodeSampling(data.num_nodes * args.clusters_per_batch // args.clusters)
         try:
@@ -98,7 +112,10 @@ def main() -> None:
         for m in args.sub_gcns:
             cells = []
             for sampler in (lambda seed: ours, lambda seed: make(data, seed)):  # noqa: B023
-                scores = [score(data, sampler(seed), m, seed, args.epochs, args.width) for seed in range(args.seeds)]
+                scores = [
+                    score(data, sampler(seed), m, seed, args.epochs, args.width)
+                    for seed in range(args.seeds)
+                ]
                 cells.append(f"{statistics.fmean(scores):.2f} ± {statistics.stdev(scores):.2f}")
             print(f"| {name} | {m} | {' | '.join(cells)} |", flush=True)
 

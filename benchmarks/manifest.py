@@ -1,9 +1,11 @@
-"""Checks the manifest of docs/how-to/workers.md against the schema that the Kubeflow training operator publishes.
+"""Checks the manifest of docs/how-to/workers.md against the schema that the Kubeflow training
+operator publishes.
 
-    git clone --depth 1 --branch v1.9.0 https://github.com/kubeflow/training-operator
-    python -m benchmarks.manifest training-operator/manifests/base/crds/kubeflow.org_pytorchjobs.yaml
+    git clone --depth 1 --branch v1.9.0 https://github.com/kubeflow/training-operator python -m
+    benchmarks.manifest training-operator/manifests/base/crds/kubeflow.org_pytorchjobs.yaml
 
-It needs jsonschema and pyyaml. An entry that the schema does not have is an error, as for `kubectl apply`.
+It needs jsonschema and pyyaml. An entry that the schema does not have is an error, as for `kubectl
+apply`.
 """
 
 import re
@@ -19,9 +21,12 @@ def main() -> None:
     page = Path(__file__).parents[1] / "docs/how-to/workers.md"
     (block,) = re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     versions = yaml.safe_load(Path(sys.argv[1]).read_text())["spec"]["versions"]
-    (schema,) = (version["schema"]["openAPIV3Schema"] for version in versions if version["name"] == "v1")
+    (schema,) = (
+        version["schema"]["openAPIV3Schema"] for version in versions if version["name"] == "v1"
+    )
     close(schema)
-    schema["properties"]["metadata"] = {"type": "object", "required": ["name"]}  # the API server's own
+    # the API server's own
+    schema["properties"]["metadata"] = {"type": "object", "required": ["name"]}
     errors = list(jsonschema.Draft4Validator(schema).iter_errors(yaml.safe_load(block)))
     for error in errors:
         print(f"{'.'.join(map(str, error.absolute_path))}: {error.message}")
@@ -30,13 +35,17 @@ def main() -> None:
 
 
 def close(schema: Any) -> None:
-    """Refuse entries that a schema does not name, in it and below; a port or an amount may be a number or a text."""
+    """Refuse entries that a schema does not name, in it and below; a port or an amount may be a
+    number or a text.
+    """
     if isinstance(schema, dict):
         if schema.get("x-kubernetes-int-or-string"):
             schema["type"] = ["integer", "string"]
         if "properties" in schema and schema.get("type") == "object":
             schema.setdefault("additionalProperties", False)
-    for below in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+    for below in (
+        schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    ):
         close(below)
 
 

@@ -1,11 +1,13 @@
-"""The peak memory of training steps: PyG on the whole graph and on batches of clusters, beside gistgnn.
+"""The peak memory of training steps: PyG on the whole graph and on batches of clusters, beside
+gistgnn.
 
     python -m benchmarks.memory_table --data-root ../shared/data --most 12
 
-The model is PyG's GraphSAGE of three layers, with Adam. Each cell is a process whose anonymous memory is limited
-(`ulimit -d`) to 8, 16 and then 24 GiB, until it can take its steps. PyG's edges are a CSR tensor, which needs less than
-an edge_index. Batches are ten clusters, as of PyG's `ClusterLoader`; gistgnn has the same ones, m = 8, and Θ on disk.
-PyG asks first, at once, for the size of its parameters, gradients and Adam's moments: what fails then holds nothing.
+The model is PyG's GraphSAGE of three layers, with Adam. Each cell is a process whose anonymous
+memory is limited (`ulimit -d`) to 8, 16 and then 24 GiB, until it can take its steps. PyG's edges
+are a CSR tensor, which needs less than an edge_index. Batches are ten clusters, as of PyG's
+`ClusterLoader`; gistgnn has the same ones, m = 8, and Θ on disk. PyG asks first, at once, for the
+size of its parameters, gradients and Adam's moments: what fails then holds nothing.
 """
 
 import argparse
@@ -32,21 +34,40 @@ from gistgnn.sampling import Batch, ClusterSampling, whole_graph
 from gistgnn.theta import Store
 
 METHODS = ("PyG, whole graph", "PyG, batches", "gistgnn")
-LIMITS, GIB = (8, 16, 24), 2**30
-STEPS, CLUSTER = 2, 200  # of a model or sub-GCN; nodes of a cluster
-OUT, STOPPED = 3, 4  # statuses of a process: out of memory; more than `--most`
+LIMITS = (8, 16, 24)
+GIB = 2**30
+# of a model or sub-GCN; nodes of a cluster
+STEPS = 2
+CLUSTER = 200
+# statuses of a process: out of memory; more than `--most`
+OUT = 3
+STOPPED = 4
 
 
 def main() -> None:
     """Measure every cell in a process of its own, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory_table", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.memory_table", description=__doc__.split("\n")[0]
+    )
     add = parser.add_argument
     add("--data-root", default="data")
-    add("--graphs", nargs="+", default=["amazon-computers", "synthetic:amazon2m@0.02"], metavar="NAME")
+    add(
+        "--graphs",
+        nargs="+",
+        default=["amazon-computers", "synthetic:amazon2m@0.02"],
+        metavar="NAME",
+    )
     add("--widths", type=int, nargs="+", default=[1024, 4096, 16384, 32768], metavar="D")
-    add("--most", type=float, default=float("inf"), metavar="GIB", help="end a cell of PyG that needs more")
+    add(
+        "--most",
+        type=float,
+        default=float("inf"),
+        metavar="GIB",
+        help="end a cell of PyG that needs more",
+    )
     options = parser.parse_args()
-    print(f"{on(describe_machine(torch.get_num_threads(), 'cpu'))}\n\n{table(['graph', 'width', *METHODS], [])}")
+    machine = on(describe_machine(torch.get_num_threads(), "cpu"))
+    print(f"{machine}\n\n{table(['graph', 'width', *METHODS], [])}")
     for name, width in product(options.graphs, options.widths):
         cells = [peak(method, name, width, options.most, options.data_root) for method in METHODS]
         print(f"| {name} | {width:,} | {' | '.join(cells)} |", flush=True)
@@ -56,13 +77,16 @@ def peak(*setting: object) -> str:
     """Return the peak in GiB, and the largest limit that was too small."""
     too_small = ""
     for limit in LIMITS:
-        process, most = get_context("spawn").Process(target=cell, args=(limit, *setting)), 0
+        process = get_context("spawn").Process(target=cell, args=(limit, *setting))
+        most = 0
         process.start()
         while process.is_alive():
             most = max(most, resident(process.pid or 0)[0])
             time.sleep(PAUSE)
         if process.exitcode in (0, STOPPED):
-            return ("over the limit of --most" if process.exitcode else f"{most / GIB:.1f}") + too_small
+            return (
+                "over the limit of --most" if process.exitcode else f"{most / GIB:.1f}"
+            ) + too_small
         if process.exitcode != OUT:
             raise RuntimeError(f"{setting} ended with status {process.exitcode}")
         too_small = f", out of memory at {limit}"
@@ -71,7 +95,8 @@ def peak(*setting: object) -> str:
 
 def cell(limit: int, method: str, name: str, width: int, most: float, data_root: str) -> None:
     """Take the steps of one cell; end with status 0, OUT or STOPPED."""
-    graph, failed = load(name, data_root), OUT
+    graph = load(name, data_root)
+    failed = OUT
 
     def build(width: int) -> nn.Module:
         return GraphSAGE(graph.num_features, width, 3, graph.num_classes)
@@ -80,7 +105,8 @@ def cell(limit: int, method: str, name: str, width: int, most: float, data_root:
     try:
         if method == "gistgnn":
             with tempfile.TemporaryDirectory() as folder:
-                gist, made = GIST(build, width, 8, store=Store("disk", Path(folder, "theta"))), batches(graph)
+                gist = GIST(build, width, 8, store=Store("disk", Path(folder, "theta")))
+                made = batches(graph)
                 for sub in (sub for sub_gcns in gist.rounds(1) for sub in sub_gcns):
                     steps(sub, made, "edge_index")
         else:
@@ -88,8 +114,14 @@ def cell(limit: int, method: str, name: str, width: int, most: float, data_root:
                 size = sum(parameter.numel() for parameter in build(width).parameters())
             torch.empty(4, size)  # parameters, gradients and two moments
             failed = STOPPED if most < limit else OUT
-            resource.setrlimit(resource.RLIMIT_DATA, (int(min(limit, most) * GIB), resource.RLIM_INFINITY))
-            steps(build(width), batches(graph) if "batches" in method else [whole_graph(graph)] * STEPS, "CSR")
+            resource.setrlimit(
+                resource.RLIMIT_DATA, (int(min(limit, most) * GIB), resource.RLIM_INFINITY)
+            )
+            steps(
+                build(width),
+                batches(graph) if "batches" in method else [whole_graph(graph)] * STEPS,
+                "CSR",
+            )
     except RuntimeError as error:
         if "allocate" not in str(error):
             raise

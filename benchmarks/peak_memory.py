@@ -1,10 +1,13 @@
-"""Runs a command and prints its seconds, and the peaks of its anonymous and of its mapped resident memory.
+"""Runs a command and prints its seconds, and the peaks of its anonymous and of its mapped resident
+memory.
 
-    python -m benchmarks.peak_memory [--cgroup GIB] gistgnn convert synthetic:papers100m@0.1 papers --memory 2
+    python -m benchmarks.peak_memory [--cgroup GIB] gistgnn convert synthetic:papers100m@0.1 papers
+    --memory 2
 
-Anonymous memory is what a process allocates; mapped pages of files belong to the page cache, and the system takes them
-back. The memory of all processes that the command starts is added up every 0.05 s. ``--cgroup`` runs the command in a
-control group (v1, as root) whose limit includes the page cache.
+Anonymous memory is what a process allocates; mapped pages of files belong to the page cache, and
+the system takes them back. The memory of all processes that the command starts is added up every
+0.05 s. ``--cgroup`` runs the command in a control group (v1, as root) whose limit includes the page
+cache.
 """
 
 import argparse
@@ -28,9 +31,13 @@ def main() -> None:
     parser.add_argument("--cgroup", type=float, metavar="GIB", help="limit of the control group")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    started, anonymous, mapped = time.perf_counter(), 0, 0
+    started = time.perf_counter()
+    anonymous = 0
+    mapped = 0
     with group(options.cgroup) as tasks:
-        process = subprocess.Popen(options.command, preexec_fn=lambda: tasks and tasks.write_text(str(os.getpid())))
+        process = subprocess.Popen(
+            options.command, preexec_fn=lambda: tasks and tasks.write_text(str(os.getpid()))
+        )
         while process.poll() is None:
             now = [resident(pid) for pid in family(process.pid)]
             anonymous = max(anonymous, sum(own for own, _ in now))
@@ -38,7 +45,8 @@ def main() -> None:
             time.sleep(PAUSE)
     seconds = time.perf_counter() - started
     print(
-        f"{seconds:.1f} s, {anonymous / 2**30:.2f} GiB anonymous, {mapped / 2**30:.2f} GiB mapped, exit status "
+        f"{seconds:.1f} s, {anonymous / 2**30:.2f} GiB anonymous, {mapped / 2**30:.2f} GiB mapped, "
+        "exit status "
         f"{process.returncode}",
         file=sys.stderr,
     )
@@ -55,8 +63,12 @@ def family(pid: int) -> list[int]:
 def resident(pid: int) -> tuple[int, int]:
     """Return the bytes of a process's anonymous and mapped resident memory."""
     with contextlib.suppress(OSError):
-        lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        anonymous, *files = (int(lines.get(name, "0 kB").split()[0]) for name in ("RssAnon", "RssFile", "RssShmem"))
+        lines = dict(
+            line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        )
+        anonymous, *files = (
+            int(lines.get(name, "0 kB").split()[0]) for name in ("RssAnon", "RssFile", "RssShmem")
+        )
         return 1024 * anonymous, 1024 * sum(files)
     return 0, 0
 

@@ -1,8 +1,10 @@
-"""Measures the memory and time of evaluating PyG's models on a whole graph, at once and layer by layer.
+"""Measures the memory and time of evaluating PyG's models on a whole graph, at once and layer by
+layer.
 
     python -m benchmarks.pyg_evaluation [--nodes N] [--edges E] [--limit MIB]
 
-The graph is random, of 16 features and 8 classes; models have three layers. Each way runs in a process of its own.
+The graph is random, of 16 features and 8 classes; models have three layers. Each way runs in a
+process of its own.
 """
 
 import argparse
@@ -24,10 +26,14 @@ WIDTHS = {"GCN": 256, "GraphSAGE": 256, "GIN": 256, "GAT": 256, "PNA": 64}
 
 def main() -> None:
     """Run every model in both ways, or one of them in this process."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pyg_evaluation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.pyg_evaluation", description=__doc__
+    )
     parser.add_argument("--nodes", type=int, default=50_000)
     parser.add_argument("--edges", type=int, default=500_000)
-    parser.add_argument("--limit", type=int, default=256, metavar="MIB", help="of evaluation layer by layer")
+    parser.add_argument(
+        "--limit", type=int, default=256, metavar="MIB", help="of evaluation layer by layer"
+    )
     parser.add_argument("--only", nargs=2, metavar=("MODEL", "METHOD"))
     options = parser.parse_args()
     if options.only:
@@ -35,17 +41,34 @@ def main() -> None:
         return
     for name in WIDTHS:
         for method in ("whole", "layers"):
-            line = [sys.executable, "-m", "benchmarks.pyg_evaluation", *sys.argv[1:], "--only", name, method]
+            line = [
+                sys.executable,
+                "-m",
+                "benchmarks.pyg_evaluation",
+                *sys.argv[1:],
+                "--only",
+                name,
+                method,
+            ]
             subprocess.run(line, check=True)
 
 
 def measure(name: str, method: str, nodes: int, edges: int, limit: int) -> None:
-    """Evaluate a model twice, and print the peak beyond what the process holds, and the seconds of the second time."""
+    """Evaluate a model twice, and print the peak beyond what the process holds, and the seconds of
+    the second time.
+    """
     torch.manual_seed(0)
-    batch = Batch(torch.randn(nodes, 16), torch.randint(nodes, (2, edges)), torch.zeros(nodes), torch.arange(0))
+    batch = Batch(
+        torch.randn(nodes, 16),
+        torch.randint(nodes, (2, edges)),
+        torch.zeros(nodes),
+        torch.arange(0),
+    )
     extra = {"GAT": {"heads": 2}, "PNA": PNA}.get(name, {})
     model = getattr(models, name)(16, WIDTHS[name], 3, 8, norm="batch", **extra).eval()
-    peak, done, before = 0, threading.Event(), held_bytes()
+    peak = 0
+    done = threading.Event()
+    before = held_bytes()
 
     def watch() -> None:
         nonlocal peak
@@ -60,7 +83,11 @@ def measure(name: str, method: str, nodes: int, edges: int, limit: int) -> None:
         inference.logits(model)
     seconds = time.perf_counter() - begun
     done.set()
-    print(f"| {name}, {WIDTHS[name]} | {method} | {(peak - before) / 2**20:,.0f} MiB | {seconds:.1f} s |", flush=True)
+    print(
+        f"| {name}, {WIDTHS[name]} | {method} | {(peak - before) / 2**20:,.0f} MiB | {seconds:.1f} "
+        "s |",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""PyG's layers and models in small models for GIST, as a user would write them: what `benchmarks.pyg_table` tries.
+"""PyG's layers and models in small models for GIST, as a user would write them: what
+`benchmarks.pyg_table` tries.
 
-A layer with two sizes stands twice in a stack, with one width (an axis of its own). A layer whose two sizes are equal
-stands between two linear layers, and all layers share one integer width. Positions of nodes are three of their
-features.
+A layer with two sizes stands twice in a stack, with one width (an axis of its own). A layer whose
+two sizes are equal stands between two linear layers, and all layers share one integer width.
+Positions of nodes are three of their features.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,19 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.nn import Linear
 
-from benchmarks.pyg_nets import NETS, TYPES, C, Call, D, EdgeUpdate, F, LastOf, NodeUpdate, Typed, plain
+from benchmarks.pyg_nets import (
+    NETS,
+    TYPES,
+    C,
+    Call,
+    D,
+    EdgeUpdate,
+    F,
+    LastOf,
+    NodeUpdate,
+    Typed,
+    plain,
+)
 
 POSITIONS = slice(0, 3)  # columns of x
 
@@ -31,18 +44,30 @@ class Case:
 
 def stack(layer: Callable[[int, int], nn.Module], data: str = "", call: Call = plain) -> Case:
     """Return the case of a layer with two sizes."""
-    return Case(lambda w: NETS[data]([layer(F, w[0]), layer(w[0], C)], call), (8,), _how("stack", data))
+    return Case(
+        lambda w: NETS[data]([layer(F, w[0]), layer(w[0], C)], call), (8,), _how("stack", data)
+    )
 
 
 def three(layer: Callable[[int, int], nn.Module], data: str = "") -> Case:
     """Return the case of a layer with two sizes between two widths that may differ."""
-    return Case(lambda w: NETS[data]([layer(F, w[0]), layer(*w), layer(w[1], C)]), (8, 8), _how("stack of 3", data))
-
-
-def between(layer: Callable[[int], nn.Module], data: str = "", call: Call = plain, copies: int = 1) -> Case:
-    """Return the case of a layer with equal sizes, or whose output has ``copies`` times as many features."""
     return Case(
-        lambda w: NETS[data]([Linear(F, w), layer(w), Linear(copies * w, C)], call), 8, _how("between linear", data)
+        lambda w: NETS[data]([layer(F, w[0]), layer(*w), layer(w[1], C)]),
+        (8, 8),
+        _how("stack of 3", data),
+    )
+
+
+def between(
+    layer: Callable[[int], nn.Module], data: str = "", call: Call = plain, copies: int = 1
+) -> Case:
+    """Return the case of a layer with equal sizes, or whose output has ``copies`` times as many
+    features.
+    """
+    return Case(
+        lambda w: NETS[data]([Linear(F, w), layer(w), Linear(copies * w, C)], call),
+        8,
+        _how("between linear", data),
     )
 
 
@@ -88,7 +113,11 @@ def _by_kinds(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor, edge_t
 KIND = ("node", "to", "node")
 METADATA = (["node"], [KIND])
 DEGREES = torch.tensor([0, 4, 8, 12, 8, 4, 2, 1])  # a histogram of in-degrees, for PNA
-PNA: dict[str, Any] = {"aggregators": ["mean", "max"], "scalers": ["identity", "amplification"], "deg": DEGREES}
+PNA: dict[str, Any] = {
+    "aggregators": ["mean", "max"],
+    "scalers": ["identity", "amplification"],
+    "deg": DEGREES,
+}
 
 LAYERS: dict[str, Case] = {
     "SimpleConv": between(lambda w: pyg.SimpleConv("mean"), "edge_weight"),
@@ -96,7 +125,9 @@ LAYERS: dict[str, Case] = {
     "ChebConv": stack(partial(pyg.ChebConv, K=3), "edge_weight"),
     "SAGEConv": stack(pyg.SAGEConv),
     "GraphConv": stack(pyg.GraphConv, "edge_weight"),
-    "GravNetConv": between(lambda w: pyg.GravNetConv(w, w, 3, 4, 5), call=lambda layer, h, *_: layer(h)),
+    "GravNetConv": between(
+        lambda w: pyg.GravNetConv(w, w, 3, 4, 5), call=lambda layer, h, *_: layer(h)
+    ),
     "GatedGraphConv": between(lambda w: pyg.GatedGraphConv(w, 2), "edge_weight"),
     "ResGatedGraphConv": stack(partial(pyg.ResGatedGraphConv, edge_dim=D), "edge_attr"),
     "GATConv": stack(partial(pyg.GATConv, edge_dim=D), "edge_attr"),
@@ -123,8 +154,12 @@ LAYERS: dict[str, Case] = {
     "NNConv with two widths": three(lambda a, b: pyg.NNConv(a, b, Linear(D, a * b)), "edge_attr"),
     "CGConv": between(partial(pyg.CGConv, dim=D), "edge_attr"),
     "EdgeConv": stack(lambda a, b: pyg.EdgeConv(Linear(2 * a, b))),
-    "DynamicEdgeConv": stack(lambda a, b: pyg.DynamicEdgeConv(Linear(2 * a, b), 4), call=lambda layer, h, *_: layer(h)),
-    "XConv": stack(lambda a, b: pyg.XConv(a, b, 3, 4), call=lambda layer, h, x, _: layer(h, x[:, POSITIONS])),
+    "DynamicEdgeConv": stack(
+        lambda a, b: pyg.DynamicEdgeConv(Linear(2 * a, b), 4), call=lambda layer, h, *_: layer(h)
+    ),
+    "XConv": stack(
+        lambda a, b: pyg.XConv(a, b, 3, 4), call=lambda layer, h, x, _: layer(h, x[:, POSITIONS])
+    ),
     "PPFConv": between(lambda w: pyg.PPFConv(Linear(w + 4, w)), call=_with_normals),
     "FeaStConv": stack(pyg.FeaStConv),
     "PointTransformerConv": stack(
@@ -149,11 +184,14 @@ LAYERS: dict[str, Case] = {
     "GeneralConv": stack(partial(pyg.GeneralConv, in_edge_channels=D), "edge_attr"),
     "HGTConv": Case(lambda w: Typed(pyg.HGTConv(F, w[0], METADATA), w[0]), (8,), "with `x_dict`"),
     "HEATConv": stack(lambda a, b: pyg.HEATConv(a, b, 1, TYPES, 4, D, 4), "edge_type", _by_kinds),
-    "HeteroConv": Case(lambda w: Typed(pyg.HeteroConv({KIND: pyg.SAGEConv(F, w[0])}), w[0]), (8,), "with `x_dict`"),
+    "HeteroConv": Case(
+        lambda w: Typed(pyg.HeteroConv({KIND: pyg.SAGEConv(F, w[0])}), w[0]), (8,), "with `x_dict`"
+    ),
     "HANConv": Case(lambda w: Typed(pyg.HANConv(F, w[0], METADATA), w[0]), (8,), "with `x_dict`"),
     "LGConv": between(lambda w: pyg.LGConv(), "edge_weight"),
     "PointGNNConv": between(
-        lambda w: pyg.PointGNNConv(Linear(w, 3), Linear(w + 3, w), Linear(w, w)), call=_with_positions
+        lambda w: pyg.PointGNNConv(Linear(w, 3), Linear(w + 3, w), Linear(w, w)),
+        call=_with_positions,
     ),
     "GPSConv": between(lambda w: pyg.GPSConv(w, pyg.GCNConv(w, w), heads=1)),
     "GPSConv with two heads": between(lambda w: pyg.GPSConv(w, pyg.GCNConv(w, w), heads=2)),
@@ -168,16 +206,27 @@ def _in_place(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor) -> Any
     return layer(h.clone(), edge_index)  # it frees its input
 
 
-BASIC = {"GCN": pyg.models.GCN, "GraphSAGE": pyg.models.GraphSAGE, "GIN": pyg.models.GIN, "GAT": pyg.models.GAT}
+BASIC = {
+    "GCN": pyg.models.GCN,
+    "GraphSAGE": pyg.models.GraphSAGE,
+    "GIN": pyg.models.GIN,
+    "GAT": pyg.models.GAT,
+}
 BASIC |= {"EdgeCNN": pyg.models.EdgeCNN, "PNA": partial(pyg.models.PNA, **PNA)}
 
 MODELS: dict[str, Case] = {
     **{name: model(lambda w, kind=kind: kind(F, w, 2, C)) for name, kind in BASIC.items()},
     "MLP": model(lambda w: pyg.models.MLP([F, w, C])),
     "JumpingKnowledge": Case(LastOf, 8, "after two GCNConv"),
-    "MetaLayer": between(lambda w: pyg.MetaLayer(EdgeUpdate(w), NodeUpdate(w)), "edge_attr", _first_output),
-    "DeepGCNLayer": between(lambda w: pyg.DeepGCNLayer(pyg.GCNConv(w, w), pyg.LayerNorm(w), nn.ReLU())),
-    "GroupAddRev": between(lambda w: pyg.GroupAddRev(pyg.SAGEConv(w // 2, w // 2), num_groups=2), call=_in_place),
+    "MetaLayer": between(
+        lambda w: pyg.MetaLayer(EdgeUpdate(w), NodeUpdate(w)), "edge_attr", _first_output
+    ),
+    "DeepGCNLayer": between(
+        lambda w: pyg.DeepGCNLayer(pyg.GCNConv(w, w), pyg.LayerNorm(w), nn.ReLU())
+    ),
+    "GroupAddRev": between(
+        lambda w: pyg.GroupAddRev(pyg.SAGEConv(w // 2, w // 2), num_groups=2), call=_in_place
+    ),
     "GraphUNet": model(lambda w: pyg.models.GraphUNet(F, w, C, 2)),
     "AttentiveFP": model(lambda w: pyg.models.AttentiveFP(F, w, C, D, 2, 2)),
     "RECT_L": model(lambda w: pyg.models.RECT_L(F, w)),
@@ -188,7 +237,9 @@ MODELS: dict[str, Case] = {
     "SignedGCN": model(lambda w: pyg.models.SignedGCN(F, w, 2)),
     "GAE": model(lambda w: pyg.models.GAE(pyg.models.GCN(F, w, 2, C))),
     "DeepGraphInfomax": model(
-        lambda w: pyg.models.DeepGraphInfomax(w, pyg.GCNConv(F, w), lambda z, *_: z.mean(0), lambda *a: a)
+        lambda w: pyg.models.DeepGraphInfomax(
+            w, pyg.GCNConv(F, w), lambda z, *_: z.mean(0), lambda *a: a
+        )
     ),
     "SGFormer": model(lambda w: pyg.models.SGFormer(F, w, C)),
     "Polynormer": model(lambda w: pyg.models.Polynormer(F, w, C)),

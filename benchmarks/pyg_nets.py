@@ -8,7 +8,11 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.nn import Linear
 
-F, C, D, TYPES = 7, 3, 2, 3  # features of a node, classes, features of an edge, types of edges
+# features of a node, classes, features of an edge, types of edges
+F = 7
+C = 3
+D = 2
+TYPES = 3
 
 Call = Callable[..., Any]  # (layer, h, x, edge_index, edge data ...) -> features
 
@@ -23,7 +27,8 @@ class Net(nn.Module):
 
     def __init__(self, layers: Sequence[nn.Module], call: Call = plain) -> None:
         super().__init__()
-        self.layers, self.call = nn.ModuleList(layers), call
+        self.layers = nn.ModuleList(layers)
+        self.call = call
 
     def run(self, x: Tensor, edge_index: Tensor, *data: Tensor) -> Tensor:
         """Return the output of the last layer. Linear layers see no edges."""
@@ -44,7 +49,9 @@ def _net_of(forward: Callable[..., Any]) -> type[Net]:
 
 NETS = {
     "": Net,
-    "edge_weight": _net_of(lambda self, x, edge_index, edge_weight: self.run(x, edge_index, edge_weight)),
+    "edge_weight": _net_of(
+        lambda self, x, edge_index, edge_weight: self.run(x, edge_index, edge_weight)
+    ),
     "edge_attr": _net_of(lambda self, x, edge_index, edge_attr: self.run(x, edge_index, edge_attr)),
     "edge_type": _net_of(lambda self, x, edge_index, edge_type: self.run(x, edge_index, edge_type)),
 }
@@ -56,7 +63,8 @@ class LastOf(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.convs = nn.ModuleList([pyg.GCNConv(F, width), pyg.GCNConv(width, width)])
-        self.jump, self.out = pyg.JumpingKnowledge("cat"), Linear(2 * width, C)
+        self.jump = pyg.JumpingKnowledge("cat")
+        self.out = Linear(2 * width, C)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         first = self.convs[0](x, edge_index).relu()
@@ -79,9 +87,12 @@ class NodeUpdate(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.net, self.mean = Linear(width + D, width), pyg.MeanAggregation()
+        self.net = Linear(width + D, width)
+        self.mean = pyg.MeanAggregation()
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, u: Any, batch: Any) -> Tensor:
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, u: Any, batch: Any
+    ) -> Tensor:
         received = self.mean(edge_attr, edge_index[1], dim_size=len(x))
         return self.net(torch.cat([x, received], dim=1))
 
@@ -91,7 +102,8 @@ class Typed(nn.Module):
 
     def __init__(self, layer: nn.Module, width: int) -> None:
         super().__init__()
-        self.layer, self.out = layer, Linear(width, C)
+        self.layer = layer
+        self.out = Linear(width, C)
 
     def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
         return self.out(self.layer(x_dict, edge_index_dict)["node"])

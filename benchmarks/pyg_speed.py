@@ -1,4 +1,5 @@
-"""PyG's GCN and GraphSAGE trained by `GIST.fit` beside ours: in turn, fused and by `auto`, taking turns.
+"""PyG's GCN and GraphSAGE trained by `GIST.fit` beside ours: in turn, fused and by `auto`, taking
+turns.
 
     python -m benchmarks.pyg_speed --data-root ../shared/data
 
@@ -26,14 +27,27 @@ from gistgnn.nn import GCN, GraphSAGE
 from gistgnn.sampling import ClusterSampling
 
 RUNNERS = ("in-turn", "fused", "auto")
-HIDDEN_LAYERS, DROPOUT, CLUSTERS = 2, 0.5, 150
-HEAD = ["model", "width", "m", "ours: in turn, fused, auto", "PyG", "auto / better: ours", "PyG", "PyG / ours"]
+HIDDEN_LAYERS = 2
+DROPOUT = 0.5
+CLUSTERS = 150
+HEAD = [
+    "model",
+    "width",
+    "m",
+    "ours: in turn, fused, auto",
+    "PyG",
+    "auto / better: ours",
+    "PyG",
+    "PyG / ours",
+]
 Samples = dict[tuple[str, str], list[float]]  # milliseconds of a step, by (whose model, runner)
 
 
 def main() -> None:
     """Measure, and print a row for every setting."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pyg_speed", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.pyg_speed", description=__doc__.split("\n")[0]
+    )
     add = parser.add_argument
     add("--data-root", default="data")
     add("--models", nargs="+", default=["gcn", "graphsage"], choices=["gcn", "graphsage"])
@@ -44,26 +58,34 @@ def main() -> None:
     add("--repeat", type=int, default=6, help="turns")
     add("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    logging.getLogger("gistgnn").setLevel(logging.ERROR)  # the runs are short, and leave parameters untrained
+    # the runs are short, and leave parameters untrained
+    logging.getLogger("gistgnn").setLevel(logging.ERROR)
     machine = describe_machine(torch.get_num_threads(), "cpu")
     print(f"# PyG's models and ours\n\n{on(machine)}\n\n{table(HEAD, [])}", flush=True)
-    graph, record = load("amazon-computers", options.data_root), []
+    graph = load("amazon-computers", options.data_root)
+    record = []
     for width, m, model in product(options.widths, options.sub_gcns, options.models):
         samples = measure(graph, model, width, m, options)
         print(f"| {' | '.join([model, str(width), str(m), *cells(samples)])} |", flush=True)
         runs = [[*contender, times] for contender, times in samples.items()]
         record.append({"model": model, "width": width, "sub_gcns": m, "runs": runs})
     if options.json:
-        options.json.write_text(json.dumps({"machine": machine, "arguments": sys.argv[1:], "settings": record}))
+        options.json.write_text(
+            json.dumps({"machine": machine, "arguments": sys.argv[1:], "settings": record})
+        )
 
 
 def measure(graph: Graph, model: str, width: int, m: int, options: argparse.Namespace) -> Samples:
-    """Return the milliseconds of a step of all sub-GCNs, one after another of `options.repeat` turns."""
+    """Return the milliseconds of a step of all sub-GCNs, one after another of `options.repeat`
+    turns.
+    """
     samples: Samples = {(whose, runner): [] for whose in ("ours", "PyG") for runner in RUNNERS}
     for _, ((whose, runner), own) in product(range(options.repeat), samples.items()):
         seconds = seconds_of_rounds(
-            graph, builder(whose, model, graph), width if whose == "PyG" else (width,) * HIDDEN_LAYERS, m, 2,
-            sampler=ClusterSampling(CLUSTERS, options.per_batch), runner=runner, local_steps=options.local_steps,
+            graph, builder(whose, model, graph),
+            width if whose == "PyG" else (width,) * HIDDEN_LAYERS, m, 2,
+            sampler=ClusterSampling(CLUSTERS, options.per_batch), runner=runner,
+            local_steps=options.local_steps,
         )  # fmt: skip
         own.append(1e3 * statistics.mean(seconds) / options.local_steps)
     return samples
@@ -71,7 +93,8 @@ def measure(graph: Graph, model: str, width: int, m: int, options: argparse.Name
 
 def builder(whose: str, model: str, graph: Graph) -> Callable[[Any], nn.Module]:
     """Return what builds a model of PyG or of ours."""
-    features, classes = graph.num_features, graph.num_classes
+    features = graph.num_features
+    classes = graph.num_classes
     if whose == "PyG":
         kind = pyg.GCN if model == "gcn" else pyg.GraphSAGE
         return lambda width: kind(features, width, HIDDEN_LAYERS + 1, classes, dropout=DROPOUT)
@@ -82,7 +105,9 @@ def builder(whose: str, model: str, graph: Graph) -> Callable[[Any], nn.Module]:
 def cells(samples: Samples) -> list[str]:
     """Return the medians, and the ratios of turns with their quartiles."""
     medians = {contender: statistics.median(times) for contender, times in samples.items()}
-    steps = [", ".join(number(medians[whose, runner]) for runner in RUNNERS) for whose in ("ours", "PyG")]
+    steps = [
+        ", ".join(number(medians[whose, runner]) for runner in RUNNERS) for whose in ("ours", "PyG")
+    ]
     to_best = []
     for whose in ("ours", "PyG"):
         better = min(RUNNERS[:2], key=lambda runner, whose=whose: medians[whose, runner])  # type: ignore[misc]
@@ -91,9 +116,13 @@ def cells(samples: Samples) -> list[str]:
 
 
 def ratio(mine: Sequence[float], theirs: Sequence[float]) -> str:
-    """Return how many times as long one takes as the other in the same turn: the median, with quartiles."""
+    """Return how many times as long one takes as the other in the same turn: the median, with
+    quartiles.
+    """
     ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
-    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    low, median, high = (
+        statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    )
     return f"{median:.2f} ({low:.2f}–{high:.2f})"
 
 

@@ -1,4 +1,5 @@
-"""Trains each of PyG's layers and models by GIST for a few rounds, and writes what became of it as a page of the docs.
+"""Trains each of PyG's layers and models by GIST for a few rounds, and writes what became of it as
+a page of the docs.
 
     python -m benchmarks.pyg_table [--only NAME ...] [--page FILE]
 
@@ -23,7 +24,8 @@ from gistgnn import GIST, Graph
 from gistgnn.errors import GistError, reason
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "pyg-modules.md"
-NODES, EPOCHS = 40, 8
+NODES = 40
+EPOCHS = 8
 
 LEFT_OUT = {
     "MessagePassing": "the base class",
@@ -32,7 +34,9 @@ LEFT_OUT = {
     "CuGraphRGCNConv": "needs pylibcugraphops",
     "FusedGATConv": "needs dgNN",
     **dict.fromkeys(["HeteroJumpingKnowledge", "MetaPath2Vec"], "several types of nodes"),
-    **dict.fromkeys(["Node2Vec", "RENet", "TGNMemory", "MaskLabel"], "no model of features and edges"),
+    **dict.fromkeys(
+        ["Node2Vec", "RENet", "TGNMemory", "MaskLabel"], "no model of features and edges"
+    ),
     **dict.fromkeys(["InnerProductDecoder", "ARLinkPredictor", "LPFormer"], "link prediction"),
     **dict.fromkeys(["VGAE", "ARGA", "ARGVA"], "as GAE"),
     **dict.fromkeys(["DimeNet", "DimeNetPlusPlus", "GNNFF", "ViSNet"], "molecules, as SchNet"),
@@ -40,7 +44,9 @@ LEFT_OUT = {
     **dict.fromkeys(["LabelPropagation", "CorrectAndSmooth"], "nothing to train"),
     **dict.fromkeys(["to_captum_model", "to_captum_input", "captum_output_to_dicts"], "functions"),
 }
-"""Names of `torch_geometric.nn.conv` and `torch_geometric.nn.models` that are not tried, and why."""
+"""Names of `torch_geometric.nn.conv` and `torch_geometric.nn.models` that are not tried, and
+why.
+"""
 
 
 @dataclass(frozen=True)
@@ -97,11 +103,15 @@ def attempt(case: Case) -> Outcome:
     finally:
         logger.removeHandler(messages)
     after = gist.model().state_dict()
-    if all(torch.equal(before[name], value) for name, value in after.items()) or not result.progress.rounds:
+    if (
+        all(torch.equal(before[name], value) for name, value in after.items())
+        or not result.progress.rounds
+    ):
         raise RuntimeError(f"{case} was trained, and no parameter has changed")
     unfused = [text.split("not fused: ")[1] for text in messages.texts if "not fused: " in text]
     outcome = f"trains, not fused: {unfused[0]}" if unfused else "trains, fused"
-    told = [text for text in messages.texts if text.startswith("the graph has")]  # edge data without effect
+    # edge data without effect
+    told = [text for text in messages.texts if text.startswith("the graph has")]
     return Outcome(True, "; ".join([outcome, *told]))
 
 
@@ -133,16 +143,23 @@ def page(rows: dict[str, list[str]]) -> str:
     parts = [
         "# PyG's layers and models",
         f"`python -m benchmarks.pyg_table` writes this page. It puts each layer and model of PyG "
-        f"{torch_geometric.__version__} into a small model, and trains it by `GIST.fit` with two sub-GCNs for a few "
-        f"rounds. {trained} of {count} train. The others are refused before the first step, with the message in the "
+        f"{torch_geometric.__version__} into a small model, and trains it by `GIST.fit` with two "
+        "sub-GCNs for a few "
+        f"rounds. {trained} of {count} train. The others are refused before the first step, with "
+        "the message in the "
         "last column. A model trains only if its layout passes a numerical check (see "
         "[how a model is cut](../explanation/layout.md)).",
-        "*Stack*: the layer twice, one after the other. *Between linear*: the layer between two linear layers, with "
-        "one width for all. The names after that are the [edge data](../how-to/edge-data.md) that it gets. *Fused*: "
+        "*Stack*: the layer twice, one after the other. *Between linear*: the layer between two "
+        "linear layers, with "
+        "one width for all. The names after that are the [edge data](../how-to/edge-data.md) that "
+        "it gets. *Fused*: "
         '`runner="fused"` trains all sub-GCNs in one pass.',
     ]
     for heading, lines in rows.items():
-        parts += [f"## {heading}", "\n".join(["| module | how | outcome |", "| --- | --- | --- |", *lines])]
+        parts += [
+            f"## {heading}",
+            "\n".join(["| module | how | outcome |", "| --- | --- | --- |", *lines]),
+        ]
     left = {name: why for name, why in LEFT_OUT.items() if name in exported()}
     reasons = {why: [name for name, other in left.items() if other == why] for why in left.values()}
     listed = "\n".join(f"- {', '.join(names)}: {why}." for why, names in reasons.items())
@@ -151,12 +168,18 @@ def page(rows: dict[str, list[str]]) -> str:
 
 
 def _wrapped(text: str) -> str:
-    return text if text.startswith(("|", "#", "-")) else fill(text, 120, break_long_words=False, break_on_hyphens=False)
+    return (
+        text
+        if text.startswith(("|", "#", "-"))
+        else fill(text, 120, break_long_words=False, break_on_hyphens=False)
+    )
 
 
 def main() -> None:
     """Write the page, or print some rows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="print the rows of these modules")
     parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args()
@@ -164,7 +187,10 @@ def main() -> None:
         print("\n".join(row(name, {**LAYERS, **MODELS}[name]) for name in args.only))
         return
     cases = {"Layers": LAYERS, "Models": MODELS}
-    rows = {heading: [row(name, case) for name, case in table.items()] for heading, table in cases.items()}
+    rows = {
+        heading: [row(name, case) for name, case in table.items()]
+        for heading, table in cases.items()
+    }
     args.page.write_text(page(rows), encoding="utf-8")
 
 

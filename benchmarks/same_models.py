@@ -1,7 +1,8 @@
-"""Trains small models in many ways and keeps digests of them, to show that a change of the code changes no result.
+"""Trains small models in many ways and keeps digests of them, to show that a change of the code
+changes no result.
 
-    python -m benchmarks.same_models before.json                       # with the code before the change
-    python -m benchmarks.same_models after.json --compare before.json  # with the code after it
+    python -m benchmarks.same_models before.json # with the code before the change python -m
+    benchmarks.same_models after.json --compare before.json # with the code after it
 
 A digest covers every value of the trained model and the history of scores. Run both on one machine.
 """
@@ -32,13 +33,16 @@ RUNS = {
     "PyG's GCN": "--model {folder}/pyg_model.py:gcn --sub-gcns 2 --hidden 64 --epochs 30",
     "PyG's GAT": "--model {folder}/pyg_model.py:gat --sub-gcns 2 --hidden 64 --epochs 30",
     "clusters": f"--model graphsage --sub-gcns 4 {CLUSTERS} {SMALL}",
-    "clusters, inductive, no ĀX": f"--sub-gcns 2 --inductive --set precompute=false {CLUSTERS} {SMALL}",
+    "clusters, inductive, no ĀX": f"--sub-gcns 2 --inductive --set precompute=false {CLUSTERS} "
+    f"{SMALL}",
     "clusters by stream": f"--sub-gcns 2 --set cluster_method=stream {CLUSTERS} {SMALL}",
     "LADIES": f"--sub-gcns 2 --sampler ladies --batch-size 128 --set nodes_per_layer=128 {SMALL}",
     "FastGCN": f"--sub-gcns 2 --sampler fastgcn --batch-size 128 --set nodes_per_layer=128 {SMALL}",
-    "neighbours": f"--model graphsage --sub-gcns 2 --sampler neighbor --batch-size 128 --fanout 5 {SMALL}",
+    "neighbours": "--model graphsage --sub-gcns 2 --sampler neighbor --batch-size 128 --fanout 5 "
+    f"{SMALL}",
     "GraphSAINT, nodes": f"--sub-gcns 2 --sampler saint-node --batch-size 300 {SMALL}",
-    "GraphSAINT, walks": f"--model graphsage --sub-gcns 2 --sampler saint-rw --batch-size 100 {SMALL}",
+    "GraphSAINT, walks": "--model graphsage --sub-gcns 2 --sampler saint-rw --batch-size 100 "
+    f"{SMALL}",
     "host": f"--sub-gcns 4 --store host {DIGITS}",
     "disk": f"--sub-gcns 4 --store disk --set optimizer_state=carry {DIGITS}",
     "disk, bf16": f"--sub-gcns 4 --store disk --set store_precision=bf16 {DIGITS}",
@@ -53,7 +57,8 @@ RUNS = {
     "evaluation in parts": f"--sub-gcns 2 --evaluation parts --set parts=4 {SMALL}",
     "bf16": f"--model graphsage --sub-gcns 2 --set precision=bf16 {DIGITS}",
     "folder": f"--dataset {{folder}}/graph {CLUSTERS} {LARGER}",
-    "folder of clusters": f"--dataset {{folder}}/clusters --sampler clusters --clusters-per-batch 5 {LARGER}",
+    "folder of clusters": f"--dataset {{folder}}/clusters --sampler clusters --clusters-per-batch "
+    f"5 {LARGER}",
 }
 MODEL = """
 from torch_geometric.nn import GAT, GCN
@@ -79,12 +84,18 @@ def main() -> None:
         command(["convert", "synthetic:papers100m@0.0005", str(folder / "graph")])
         clusters = ["--clusters", "40", "--method", "metis", "--out", str(folder / "clusters")]
         command(["partition", "--dataset", str(folder / "graph"), *clusters])
-        found = {run: digest_of(run, words.format(folder=folder).split(), folder) for run, words in RUNS.items()}
+        found = {
+            run: digest_of(run, words.format(folder=folder).split(), folder)
+            for run, words in RUNS.items()
+        }
     options.digests.write_text(json.dumps(found, indent=1, ensure_ascii=False))
     if options.compare:
         before = json.loads(options.compare.read_text())
         different = [run for run in found if found[run] != before.get(run)]
-        print(f"{len(found) - len(different)} of {len(found)} models are the same; different: {different or 'none'}")
+        print(
+            f"{len(found) - len(different)} of {len(found)} models are the same; different: "
+            f"{different or 'none'}"
+        )
         sys.exit(bool(different))
 
 
@@ -92,24 +103,34 @@ def digest_of(run: str, words: list[str], folder: Path) -> dict[str, str]:
     """Train one model and return the digests of its values and of its history."""
     out = folder / "run"
     ranks = words[0] == "ranks"
-    fixed = [] if "pyg_model.py" in " ".join(words) else ["--dropout", "0.5"]  # a change of defaults is no change here
+    # a change of defaults is no change here
+    fixed = [] if "pyg_model.py" in " ".join(words) else ["--dropout", "0.5"]
     fixed += [] if "--model" in words else ["--norm", "none"]
     fixed += [] if "--sampler" in words else ["--sampler", "full"]
     fixed += ["--set", "width_scaling=none"]
-    command(["train", *fixed, *words[ranks:], "--seed", "3", "--overwrite", "--out", str(out)], ranks)
+    command(
+        ["train", *fixed, *words[ranks:], "--seed", "3", "--overwrite", "--out", str(out)], ranks
+    )
     result: dict[str, Any] = json.loads((out / "result.json").read_text())
     values = xxhash.xxh64()
     for name, tensor in sorted(load_file(out / "model.safetensors").items()):
         values.update(name.encode() + tensor.numpy().tobytes())
     scores = [[row.get("val"), row.get("round")] for row in result["history"]]
     print(f"{run}: {values.hexdigest()}", flush=True)
-    return {"model": values.hexdigest(), "history": xxhash.xxh64(json.dumps(scores).encode()).hexdigest()}
+    return {
+        "model": values.hexdigest(),
+        "history": xxhash.xxh64(json.dumps(scores).encode()).hexdigest(),
+    }
 
 
 def command(words: list[str], ranks: bool = False) -> None:
     """Run gistgnn, on two ranks if asked; stop with its output if it fails."""
-    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if ranks else []
-    done = subprocess.run([sys.executable, *start, "-m", "gistgnn", *words], capture_output=True, text=True)
+    start = (
+        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if ranks else []
+    )
+    done = subprocess.run(
+        [sys.executable, *start, "-m", "gistgnn", *words], capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(f"gistgnn {' '.join(words)}\n{done.stdout}{done.stderr}")
 

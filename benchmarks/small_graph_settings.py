@@ -1,8 +1,9 @@
 """What settings of the authors' public sweep, and other splits, do to rows of Table 1.
 
-Each line of the table is one row of Table 1 with one combination of settings. Every learning rate trains with every
-seed; the rate with the best mean validation score is shown, and beside it the best test score of any rate. "On training
-nodes" is the accuracy of the chosen model there, "loss" its cross-entropy on training and on test nodes.
+Each line of the table is one row of Table 1 with one combination of settings. Every learning rate
+trains with every seed; the rate with the best mean validation score is shown, and beside it the
+best test score of any rate. "On training nodes" is the accuracy of the chosen model there, "loss"
+its cross-entropy on training and on test nodes.
 """
 
 import argparse
@@ -31,7 +32,9 @@ from gistgnn.utils.formats import mean_sd
 
 NORMS = ("none", "layer", "whole")
 PUBLIC = "public"
-VALIDATION, TEST = 500, 1000  # nodes of a random split, as in the public one
+# nodes of a random split, as in the public one
+VALIDATION = 500
+TEST = 1000
 COLUMNS = (
     "data set",
     "m",
@@ -45,7 +48,15 @@ COLUMNS = (
     "dropout",
 )
 COLUMNS += ("lr", "decay")
-SCORES = ("accuracy", "best over rounds", "on training nodes", "loss", "best of all rates", "never trained, %", "paper")
+SCORES = (
+    "accuracy",
+    "best over rounds",
+    "on training nodes",
+    "loss",
+    "best of all rates",
+    "never trained, %",
+    "paper",
+)
 
 
 @dataclass(frozen=True)
@@ -66,9 +77,15 @@ class Setting:
 
     def config(self, lr: float, seed: int) -> RunConfig:
         """Return the run. One device is scored after every step, as in the public code."""
-        run = Table1.at("full").config((self.dataset, self.row, self.norm), lr, self.weight_decay, seed)
+        run = Table1.at("full").config(
+            (self.dataset, self.row, self.norm), lr, self.weight_decay, seed
+        )
         zeta = self.local_steps if run.sub_gcns > 1 else 1
-        own: dict[str, Any] = {"training": self.training, "optimizer": self.optimizer, "epochs": self.epochs}
+        own: dict[str, Any] = {
+            "training": self.training,
+            "optimizer": self.optimizer,
+            "epochs": self.epochs,
+        }
         training = replace(run.training, local_steps=zeta, **own)
         return replace(run, training=training, model=replace(run.model, dropout=self.dropout))
 
@@ -76,7 +93,11 @@ class Setting:
         """Return the data set with this setting's features and split."""
         if self.projected:
             graph = replace(graph, x=projection(graph.x, ROWS[self.row][0], seed))
-        return graph if self.train_nodes == PUBLIC else random_split(graph, int(self.train_nodes), seed)
+        return (
+            graph
+            if self.train_nodes == PUBLIC
+            else random_split(graph, int(self.train_nodes), seed)
+        )
 
     @property
     def cells(self) -> list[str]:
@@ -86,23 +107,30 @@ class Setting:
         zeta = str(self.local_steps) if m > 1 else "–"
         norm = {"whole": "whole matrix", "layer": "each node"}.get(self.norm, "none")
         projected = "yes" if self.projected else "no"
-        return [self.dataset, str(m), split, self.training, zeta, norm, projected, self.train_nodes, self.optimizer,
+        return [self.dataset, str(m), split, self.training, zeta, norm, projected,
+        self.train_nodes, self.optimizer,
                 f"{self.dropout:g}"]  # fmt: skip
 
 
 def projection(x: Tensor, multiple: int, seed: int) -> Tensor:
-    """Project features [N, d] at random to the largest multiple of m that is not above d: dense features."""
+    """Project features [N, d] at random to the largest multiple of m that is not above d: dense
+    features.
+    """
     features = x.shape[1] // multiple * multiple
     generator = torch.Generator().manual_seed(seed)
     return x @ torch.randn(x.shape[1], features, generator=generator) / features**0.5
 
 
 def random_split(graph: Graph, train: int, seed: int) -> Graph:
-    """Return the graph with `train` training nodes, 500 validation and 1,000 test nodes, uniformly at random."""
+    """Return the graph with `train` training nodes, 500 validation and 1,000 test nodes, uniformly
+    at random.
+    """
     labelled = (graph.y >= 0).nonzero().flatten()
     order = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
     masks = torch.zeros(3, graph.num_nodes, dtype=torch.bool)
-    for mask, nodes in zip(masks, order.tensor_split(np.cumsum([train, VALIDATION, TEST]).tolist()), strict=False):
+    for mask, nodes in zip(
+        masks, order.tensor_split(np.cumsum([train, VALIDATION, TEST]).tolist()), strict=False
+    ):
         mask[nodes] = True
     return replace(graph, train=masks[0], val=masks[1], test=masks[2])
 
@@ -115,7 +143,9 @@ def measure(setting: Setting, lr: float, seed: int, graph: Graph) -> dict[str, f
     result = run.fit(gist, graph, progress=False)
     with torch.no_grad():
         logits = result.model.eval()(graph.x, graph.edge_index)
-    losses = [float(cross_entropy(logits[nodes], graph.y[nodes])) for nodes in (graph.train, graph.test)]
+    losses = [
+        float(cross_entropy(logits[nodes], graph.y[nodes])) for nodes in (graph.train, graph.test)
+    ]
     return {
         "train": 100 * float((logits.argmax(1) == graph.y)[graph.train].float().mean()),
         "train_loss": losses[0],
@@ -136,21 +166,46 @@ def line(setting: Setting, found: Mapping[float, Sequence[Mapping[str, float]]])
         *setting.cells,
         *(f"{chosen:g}", f"{setting.weight_decay:g}"),
         *(mean_sd([run[score] for run in runs]) for score in ("test", "best", "train")),
-        ", ".join(f"{fmean(run[part] for run in runs):.2f}" for part in ("train_loss", "test_loss")),
+        ", ".join(
+            f"{fmean(run[part] for run in runs):.2f}" for part in ("train_loss", "test_loss")
+        ),
         *(f"{oracle:.2f}", f"{fmean(run['untrained'] for run in runs):.0f}"),
         f"{PAPER[setting.dataset][setting.row]:.2f}",
     ]
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Print the table as Markdown; most options take several values, and every combination is a line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Print the table as Markdown; most options take several values, and every combination is a
+    line.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dataset", choices=PAPER, default="citeseer")
-    parser.add_argument("--rows", nargs="+", type=int, choices=range(len(ROWS)), default=[0], help="of Table 1, from 0")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        type=int,
+        choices=range(len(ROWS)),
+        default=[0],
+        help="of Table 1, from 0",
+    )
     parser.add_argument("--training", nargs="+", choices=("split", "each"), default=["split"])
     parser.add_argument("--norm", nargs="+", choices=NORMS, default=["none"])
-    parser.add_argument("--projected", nargs="+", choices=("no", "yes"), default=["no"], help="random dense features")
-    parser.add_argument("--train-nodes", nargs="+", default=[PUBLIC], metavar="N", help="of a random split, or public")
+    parser.add_argument(
+        "--projected",
+        nargs="+",
+        choices=("no", "yes"),
+        default=["no"],
+        help="random dense features",
+    )
+    parser.add_argument(
+        "--train-nodes",
+        nargs="+",
+        default=[PUBLIC],
+        metavar="N",
+        help="of a random split, or public",
+    )
     parser.add_argument("--weight-decay", nargs="+", type=float, default=[5e-4])
     parser.add_argument("--local-steps", nargs="+", type=int, default=[20], metavar="N", help="ζ")
     parser.add_argument("--optimizer", nargs="+", choices=("adam", "adamw"), default=["adam"])
@@ -159,16 +214,30 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=400)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--data-root", default="data")
-    parser.add_argument("--out", type=Path, required=True, help="a folder for finished runs, which are kept")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="a folder for finished runs, which are kept"
+    )
     args = parser.parse_args(words)
-    graph, store, rows = load(args.dataset, args.data_root), RunStore(args.out, args.data_root), []
-    several = args.rows, args.training, args.norm, [word == "yes" for word in args.projected], args.train_nodes
-    for values in itertools.product(*several, args.weight_decay, args.local_steps, args.optimizer, args.dropout):
+    graph = load(args.dataset, args.data_root)
+    store = RunStore(args.out, args.data_root)
+    rows = []
+    several = (
+        args.rows,
+        args.training,
+        args.norm,
+        [word == "yes" for word in args.projected],
+        args.train_nodes,
+    )
+    for values in itertools.product(
+        *several, args.weight_decay, args.local_steps, args.optimizer, args.dropout
+    ):
         setting = Setting(args.dataset, *values, epochs=args.epochs)
         found: dict[float, list[Any]] = {lr: [] for lr in args.lr}
         for lr, seed in itertools.product(args.lr, range(args.seeds)):
             work = partial(measure, setting, lr, seed, graph)
-            found[lr].append(store.measured("setting", {**vars(setting), "lr": lr, "seed": seed}, work))
+            found[lr].append(
+                store.measured("setting", {**vars(setting), "lr": lr, "seed": seed}, work)
+            )
         rows.append(line(setting, found))
     print(table([*COLUMNS, *SCORES], rows))
 

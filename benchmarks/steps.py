@@ -1,12 +1,14 @@
-"""Milliseconds of a training step: PyG's layers in a plain loop, ordinary training (m = 1), and sub-GCNs.
+"""Milliseconds of a training step: PyG's layers in a plain loop, ordinary training (m = 1), and
+sub-GCNs.
 
     python -m benchmarks.steps --widths 4096 1024 256
     python -m benchmarks.steps --model gat --widths 1024 --device cuda --precision bf16
 
-The contenders take turns, round by round, in one process. A step of ours is a round of `GIST.fit` divided by its steps:
-batches, operators, forward, backward, optimiser, and the slices of Θ that are taken and written back. A step of PyG's
-is one of the loop that its examples have, on batches that are there already, in its layout. The graph has the shape of
-Amazon2M: 10 of 60 clusters in a batch, about 1,630 nodes. On a GPU the peak of allocated memory is measured as well.
+The contenders take turns, round by round, in one process. A step of ours is a round of `GIST.fit`
+divided by its steps: batches, operators, forward, backward, optimiser, and the slices of Θ that are
+taken and written back. A step of PyG's is one of the loop that its examples have, on batches that
+are there already, in its layout. The graph has the shape of Amazon2M: 10 of 60 clusters in a batch,
+about 1,630 nodes. On a GPU the peak of allocated memory is measured as well.
 """
 
 import argparse
@@ -31,18 +33,24 @@ from gistgnn.graphs import Graph, load
 from gistgnn.nn import MODELS
 from gistgnn.sampling import Batch, ClusterSampling, whole_graph
 
-DROPOUT, HEADS, LAYERS = 0.2, 4, 2
-SAMPLING = ClusterSampling(60, 10, precompute=False)  # the first layer sums neighbours in each batch, as PyG's does
+DROPOUT = 0.2
+HEADS = 4
+LAYERS = 2
+# the first layer sums neighbours in each batch, as PyG's does
+SAMPLING = ClusterSampling(60, 10, precompute=False)
 NEVER = 10**6  # rounds
 Step = Callable[[], list[float]]  # trains, and returns the seconds of each step
 
 
 class Stopwatch(Callback):
-    """Measures the seconds of every round but the first, which loads code; ends the run after `rounds` of them."""
+    """Measures the seconds of every round but the first, which loads code; ends the run after
+    `rounds` of them.
+    """
 
     def __init__(self, rounds: int) -> None:
         self.seconds: list[float] = []
-        self._rounds, self._last = rounds, 0.0
+        self._rounds = rounds
+        self._last = 0.0
 
     def on_round_end(self, run: Any, loss: float) -> None:
         if torch.cuda.is_available():
@@ -56,13 +64,25 @@ class Stopwatch(Callback):
 
 
 def seconds_of_rounds(
-    graph: Graph, build: Callable[[Any], nn.Module], widths: Any, m: int, rounds: int, **options: Any
+    graph: Graph,
+    build: Callable[[Any], nn.Module],
+    widths: Any,
+    m: int,
+    rounds: int,
+    **options: Any,
 ) -> list[float]:
-    """Train by `GIST.fit` and return the seconds of each round; `options` are of `GIST` (device, store) and `fit`."""
+    """Train by `GIST.fit` and return the seconds of each round; `options` are of `GIST` (device,
+    store) and `fit`.
+    """
     watch = Stopwatch(rounds)
     own = {name: options.pop(name) for name in ("device", "store") if name in options}
     epochs = NEVER * m  # the stopwatch ends the run
-    fixed: dict[str, Any] = {"epochs": epochs, "evaluate_every": NEVER, "optimizer_state": "carry", "progress": False}
+    fixed: dict[str, Any] = {
+        "epochs": epochs,
+        "evaluate_every": NEVER,
+        "optimizer_state": "carry",
+        "progress": False,
+    }
     GIST(build, widths, m, **own).fit(graph, callbacks=[watch], **{**fixed, **options})
     return watch.seconds
 
@@ -74,7 +94,9 @@ class PyGNet(nn.Module):
         super().__init__()
         sizes = [features, *[width] * LAYERS, classes]
         last = len(sizes) - 2
-        self.convs = nn.ModuleList([layer(model, *sizes[k : k + 2], last=k == last) for k in range(last + 1)])
+        self.convs = nn.ModuleList(
+            [layer(model, *sizes[k : k + 2], last=k == last) for k in range(last + 1)]
+        )
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
         *hidden, last = self.convs
@@ -88,24 +110,34 @@ class PyGNet(nn.Module):
 def layer(model: str, features: int, width: int, *, last: bool) -> nn.Module:
     """Return PyG's layer of a kind."""
     if model == "gat":
-        return pyg.GATConv(features, width if last else width // HEADS, HEADS, concat=not last, dropout=DROPOUT)
+        return pyg.GATConv(
+            features, width if last else width // HEADS, HEADS, concat=not last, dropout=DROPOUT
+        )
     return pyg.SAGEConv(features, width) if model == "graphsage" else pyg.GCNConv(features, width)
 
 
 def in_layout(batch: Batch, layout: str) -> Tensor:
-    """Return a batch's edges as PyG's layers take them: an edge_index, or a CSR tensor of (target, source)."""
+    """Return a batch's edges as PyG's layers take them: an edge_index, or a CSR tensor of (target,
+    source).
+    """
     if layout == "edge_index":
         return batch.edge_index
-    rowptr, col = batch.edges.rowptr.long(), batch.edges.col.long()
+    rowptr = batch.edges.rowptr.long()
+    col = batch.edges.col.long()
     ones = torch.ones(len(col), device=col.device)
     return torch.sparse_csr_tensor(rowptr, col, ones, batch.edges.shape, check_invariants=False)
 
 
-def pyg_loop(graph: Graph, model: str, width: int, layout: str, steps: int, device: str, precision: str) -> Step:
+def pyg_loop(
+    graph: Graph, model: str, width: int, layout: str, steps: int, device: str, precision: str
+) -> Step:
     """Return the loop of PyG's examples over a few batches."""
     sampler = SAMPLING.sampler(whole_graph(graph.to(device)), 0)
     with closing(sampler.batches(0, 4)) as made:
-        batches = [(batch.x, in_layout(batch, layout), batch.y, batch.loss_nodes) for batch in islice(made, 4)]
+        batches = [
+            (batch.x, in_layout(batch, layout), batch.y, batch.loss_nodes)
+            for batch in islice(made, 4)
+        ]
     net = PyGNet(model, graph.num_features, width, graph.num_classes).to(device)
     optimizer = torch.optim.Adam(net.parameters())
 
@@ -126,10 +158,13 @@ def pyg_loop(graph: Graph, model: str, width: int, layout: str, steps: int, devi
     return train
 
 
-def gist_rounds(graph: Graph, model: str, width: int, m: int, runner: str, options: argparse.Namespace) -> Step:
+def gist_rounds(
+    graph: Graph, model: str, width: int, m: int, runner: str, options: argparse.Namespace
+) -> Step:
     """Return a run of `GIST.fit`; the seconds are those of a step of one sub-GCN."""
     heads = {"heads": HEADS} if model == "gat" else {}
-    each, zeta = width // heads.get("heads", 1), options.local_steps
+    each = width // heads.get("heads", 1)
+    zeta = options.local_steps
     fixed: dict[str, Any] = {"dropout": DROPOUT, "norm": "layer", **heads}
 
     def build(widths: Any) -> nn.Module:
@@ -138,7 +173,8 @@ def gist_rounds(graph: Graph, model: str, width: int, m: int, runner: str, optio
     def train() -> list[float]:
         seconds = seconds_of_rounds(
             graph, build, (each,) * LAYERS, m, options.rounds,
-            sampler=SAMPLING, runner=runner, local_steps=zeta, precision=options.precision.replace("tf32", "float32"),
+            sampler=SAMPLING, runner=runner, local_steps=zeta,
+            precision=options.precision.replace("tf32", "float32"),
             device=options.device,
         )  # fmt: skip
         return [took / zeta / m for took in seconds]
@@ -146,12 +182,16 @@ def gist_rounds(graph: Graph, model: str, width: int, m: int, runner: str, optio
     return train
 
 
-def contenders(graph: Graph, model: str, width: int, options: argparse.Namespace) -> dict[str, Step]:
+def contenders(
+    graph: Graph, model: str, width: int, options: argparse.Namespace
+) -> dict[str, Step]:
     """Return the contenders by their names."""
     steps = options.rounds * options.local_steps
     found: dict[str, Step] = {}
     for layout in ("edge_index", "CSR"):
-        found[f"PyG, {layout}"] = pyg_loop(graph, model, width, layout, steps, options.device, options.precision)
+        found[f"PyG, {layout}"] = pyg_loop(
+            graph, model, width, layout, steps, options.device, options.precision
+        )
     found["m=1"] = gist_rounds(graph, model, width, 1, "auto", options)
     for m in options.sub_gcns:
         for runner in ("in-turn", "auto", "fused"):
@@ -159,8 +199,12 @@ def contenders(graph: Graph, model: str, width: int, options: argparse.Namespace
     return found
 
 
-def measure(graph: Graph, model: str, width: int, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Measure all contenders of one model and width in turn; one that fails is left out, and named."""
+def measure(
+    graph: Graph, model: str, width: int, options: argparse.Namespace
+) -> dict[str, dict[str, Any]]:
+    """Measure all contenders of one model and width in turn; one that fails is left out, and
+    named.
+    """
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
     cuda = torch.device(options.device).type == "cuda"
     samples: dict[str, list[float]] = {}
@@ -172,8 +216,13 @@ def measure(graph: Graph, model: str, width: int, options: argparse.Namespace) -
                 torch.cuda.reset_peak_memory_stats()
             try:
                 samples[name] = samples.get(name, []) + [1e3 * seconds for seconds in step()]
-            except Exception as error:  # such as too little memory, or a layer that cannot take the layout in bf16
-                print(f"{model} {width}, {name}: {type(error).__name__}: {error}".splitlines()[0], file=sys.stderr)
+            except (
+                Exception
+            ) as error:  # such as too little memory, or a layer that cannot take the layout in bf16
+                print(
+                    f"{model} {width}, {name}: {type(error).__name__}: {error}".splitlines()[0],
+                    file=sys.stderr,
+                )
                 del left[name]
                 continue
             peaks[name] = torch.cuda.max_memory_allocated() if cuda else 0
@@ -183,10 +232,15 @@ def measure(graph: Graph, model: str, width: int, options: argparse.Namespace) -
 def rows(found: dict[str, dict[str, Any]]) -> list[list[str]]:
     """Return the rows of a table: a step, and how many steps of each peer it is faster than."""
     medians = {name: own["step_ms"]["median"] for name, own in found.items()}
-    fastest_pyg = min((value for name, value in medians.items() if name.startswith("PyG")), default=None)
+    fastest_pyg = min(
+        (value for name, value in medians.items() if name.startswith("PyG")), default=None
+    )
     lines = []
     for name, own in found.items():
-        ratios = [f"{other / medians[name]:.2f}x" if other else "—" for other in (fastest_pyg, medians.get("m=1"))]
+        ratios = [
+            f"{other / medians[name]:.2f}x" if other else "—"
+            for other in (fastest_pyg, medians.get("m=1"))
+        ]
         peak = f"{own['peak_bytes'] / 2**30:.2f}" if own["peak_bytes"] else "—"
         lines.append([name, spread(own["step_ms"]), *ratios, peak])
     return lines
@@ -198,7 +252,8 @@ HEAD = ["", "step, ms (quartiles)", "PyG's faster one / it", "m=1 / it", "peak o
 def main() -> None:
     """Measure every width, and print a table for each."""
     options = parse()
-    logging.getLogger("gistgnn").setLevel(logging.ERROR)  # the runs are short, and leave parameters untrained
+    # the runs are short, and leave parameters untrained
+    logging.getLogger("gistgnn").setLevel(logging.ERROR)
     torch.set_num_threads(options.threads or torch.get_num_threads())
     machine = describe_machine(torch.get_num_threads(), options.device)
     graph = load(options.dataset)
@@ -208,14 +263,25 @@ def main() -> None:
         record[width] = measure(graph, options.model, width, options)
         print(f"\nWidth {width}:\n\n{table(HEAD, rows(record[width]))}", flush=True)
     if options.json:
-        options.json.write_text(json.dumps({"machine": machine, "arguments": sys.argv[1:], "widths": record}))
+        options.json.write_text(
+            json.dumps({"machine": machine, "arguments": sys.argv[1:], "widths": record})
+        )
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.steps", description=__doc__.split("\n")[0]
+    )
     add = parser.add_argument
     add("--model", choices=("graphsage", "gcn", "gat"), default="graphsage")
-    add("--widths", type=int, nargs="+", default=[1024, 256], metavar="D", help="of both hidden layers; 4 heads of GAT")
+    add(
+        "--widths",
+        type=int,
+        nargs="+",
+        default=[1024, 256],
+        metavar="D",
+        help="of both hidden layers; 4 heads of GAT",
+    )
     add("--sub-gcns", type=int, nargs="+", default=[8], metavar="M")
     add("--dataset", default="synthetic:amazon2m@0.004")
     add("--precision", choices=("float32", "tf32", "bf16"), default="float32")

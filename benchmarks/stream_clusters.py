@@ -3,8 +3,8 @@
     python -m benchmarks.stream_clusters --data-root data
     python -m benchmarks.stream_clusters --folder papers --clusters 800
 
-Each row is made in a process of its own. Memory is the peak of that process and of METIS's together, less what the
-first has at its start, with the graph.
+Each row is made in a process of its own. Memory is the peak of that process and of METIS's
+together, less what the first has at its start, with the graph.
 """
 
 import argparse
@@ -29,13 +29,28 @@ from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.streaming import blocks_of
 
-GRAPHS = {"amazon-computers": (50, 500), "coauthor-physics": (50, 500), "synthetic:reddit@0.1": (50, 500, 1500)}
+GRAPHS = {
+    "amazon-computers": (50, 500),
+    "coauthor-physics": (50, 500),
+    "synthetic:reddit@0.1": (50, 500, 1500),
+}
 METHODS = ("metis", "stream")
-HEAD = ["graph", "clusters", "method", "edges cut, %", "of METIS's", "largest, of the mean", "seconds", "MiB"]
+HEAD = [
+    "graph",
+    "clusters",
+    "method",
+    "edges cut, %",
+    "of METIS's",
+    "largest, of the mean",
+    "seconds",
+    "MiB",
+]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.stream_clusters", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.stream_clusters", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--data-root", default="data")
     parser.add_argument("--graph", help="one named graph alone, with --clusters")
     parser.add_argument("--folder", type=Path, help="a graph folder, with --clusters")
@@ -59,12 +74,26 @@ def cuts(options: argparse.Namespace) -> None:
             cut_by_metis = None
             for method in options.methods:
                 where = ["--folder", name] if options.folder else ["--graph", name]
-                words = [*where, "--clusters", str(count), "--one", method, "--data-root", options.data_root]
+                words = [
+                    *where,
+                    "--clusters",
+                    str(count),
+                    "--one",
+                    method,
+                    "--data-root",
+                    options.data_root,
+                ]
                 row = json.loads(own_process(words).splitlines()[-1])
                 cut_by_metis = row["cut"] if method == "metis" else cut_by_metis
                 ratio = f"{row['cut'] / cut_by_metis:.3f}" if cut_by_metis else "—"
-                numbers = [f"{100 * row['cut']:.1f}", ratio, f"{row['largest']:.3f}", f"{row['seconds']:.1f}"]
-                print(f"| {' | '.join([name, f'{count:,}', method, *numbers, format(row['mib'], ',')])} |", flush=True)
+                numbers = [
+                    f"{100 * row['cut']:.1f}",
+                    ratio,
+                    f"{row['largest']:.3f}",
+                    f"{row['seconds']:.1f}",
+                ]
+                cells = [name, f"{count:,}", method, *numbers, format(row["mib"], ",")]
+                print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def own_process(words: list[str]) -> str:
@@ -79,7 +108,8 @@ def one(options: argparse.Namespace) -> dict[str, float]:
     with Watched() as watched:
         part = cut(edges, options.clusters, options.one)
     seconds = time.perf_counter() - start
-    sizes, apart = np.bincount(part, minlength=options.clusters), 0
+    sizes = np.bincount(part, minlength=options.clusters)
+    apart = 0
     for block in blocks_of(edges, 2**19, 2**19):
         apart += int((part[block.source] != part[block.target]).sum())
     return {
@@ -91,10 +121,14 @@ def one(options: argparse.Namespace) -> dict[str, float]:
 
 
 class Watched:
-    """Watches the memory of this process and of METIS's: `peak` is of both, less what this one had at the start."""
+    """Watches the memory of this process and of METIS's: `peak` is of both, less what this one had
+    at the start.
+    """
 
     def __enter__(self) -> "Watched":
-        self.peak, self._held, self._over = 0, psutil.Process().memory_info().rss, threading.Event()
+        self.peak = 0
+        self._held = psutil.Process().memory_info().rss
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
         return self
@@ -109,7 +143,8 @@ class Watched:
             held = own.memory_info().rss
             for child in own.children(recursive=True):
                 with contextlib.suppress(psutil.Error):
-                    if "metis" in " ".join(child.cmdline()[1:2]):  # no longer the copy of this process
+                    # no longer the copy of this process
+                    if "metis" in " ".join(child.cmdline()[1:2]):
                         held += child.memory_info().rss
             self.peak = max(self.peak, held - self._held)
 

@@ -2,9 +2,10 @@
 
     python -m benchmarks.switch COUNT MILLISECONDS MBIT
 
-It makes the devices wire1, wire2, ... as root. A packet that machine i sends to an address that ends in j leaves wire i
-and comes out of wire j later: by the delay, and by what the packet and those before it take at this rate. Packets have
-up to 64 KB: the kernel cuts and joins them at its own maximum, as it does for a network card.
+It makes the devices wire1, wire2, ... as root. A packet that machine i sends to an address that
+ends in j leaves wire i and comes out of wire j later: by the delay, and by what the packet and
+those before it take at this rate. Packets have up to 64 KB: the kernel cuts and joins them at its
+own maximum, as it does for a network card.
 """
 
 import fcntl
@@ -15,14 +16,19 @@ import sys
 import time
 from collections import deque
 
-_SET_NAME, _SET_OFFLOAD = 0x400454CA, 0x400454D0  # TUNSETIFF, TUNSETOFFLOAD
-_KIND = 0x5001  # IFF_TUN | IFF_NO_PI | IFF_VNET_HDR: before every packet 10 bytes say how the kernel has to cut it
+# TUNSETIFF, TUNSETOFFLOAD
+_SET_NAME = 0x400454CA
+_SET_OFFLOAD = 0x400454D0
+# IFF_TUN | IFF_NO_PI | IFF_VNET_HDR: before every packet 10 bytes say how the kernel has to cut it
+_KIND = 0x5001
 _LARGE = 3  # TUN_F_CSUM | TUN_F_TSO4
 _TARGET = 10 + 19  # of a packet: the last byte of the address that it goes to
 
 
 def main() -> None:
-    count, delay, rate = int(sys.argv[1]), float(sys.argv[2]) / 1000, float(sys.argv[3]) * 1e6 / 8
+    count = int(sys.argv[1])
+    delay = float(sys.argv[2]) / 1000
+    rate = float(sys.argv[3]) * 1e6 / 8
     ends = [wire(f"wire{i}") for i in range(1, count + 1)]
     queues: list[deque[tuple[float, bytes]]] = [deque() for _ in ends]
     free = [0.0] * count  # when a wire has delivered all that is on its way to it

@@ -11,7 +11,9 @@ from gistgnn.utils.machine import processor
 def quartiles(samples: Sequence[float]) -> dict[str, Any]:
     """Return the median, the quartiles and the samples, as "median", "q1", "q3" and "samples"."""
     values = sorted(samples)
-    q1, median, q3 = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    q1, median, q3 = (
+        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    )
     return {"median": median, "q1": q1, "q3": q3, "samples": list(samples)}
 
 
@@ -25,7 +27,11 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def spread(value: dict[str, Any] | None) -> str:
     """Format as: median (lower quartile to upper quartile)."""
-    return "—" if value is None else f"{number(value['median'])} ({number(value['q1'])}–{number(value['q3'])})"
+    return (
+        "—"
+        if value is None
+        else f"{number(value['median'])} ({number(value['q1'])}–{number(value['q3'])})"
+    )
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -53,5 +59,6 @@ def on(machine: dict[str, Any]) -> str:
     """Describe the machine in one line."""
     where = f"{machine['gpu']}, host " if machine["gpu"] else ""
     return (
-        f"{where}{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}, Python {machine['python']}"
+        f"{where}{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}, "
+        f"Python {machine['python']}"
     )

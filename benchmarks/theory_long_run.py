@@ -1,8 +1,9 @@
-"""What remains of the error after many rounds of GIST: `python -m benchmarks.theory_long_run`, about two minutes.
+"""What remains of the error after many rounds of GIST: `python -m benchmarks.theory_long_run`,
+about two minutes.
 
-docs/explanation/theory.md predicts a plateau for rounds well below d_1. This script trains for many more rounds and
-prints Markdown tables: the error, its prediction, what moves the weights, and the round from which `ProvedBound` says
-nothing.
+docs/explanation/theory.md predicts a plateau for rounds well below d_1. This script trains for many
+more rounds and prints Markdown tables: the error, its prediction, what moves the weights, and the
+round from which `ProvedBound` says nothing.
 """
 
 import argparse
@@ -36,35 +37,53 @@ ERROR, NORMS, OFF, DRIFT = range(4)  # the numbers of a round, which `train_fast
 
 
 def train_fast(
-    problem: Problem, d_1: int, m: int, step_size: float, rounds: int, seed: int, *, from_zero: bool, every: int = 0
+    problem: Problem,
+    d_1: int,
+    m: int,
+    step_size: float,
+    rounds: int,
+    seed: int,
+    *,
+    from_zero: bool,
+    every: int = 0,
 ) -> Iterator[tuple[float, float, float, float]]:
-    """Train as `gistgnn.theory.train` does with ζ = 1, in NumPy, and yield four numbers after 0, 1, ... rounds.
+    """Train as `gistgnn.theory.train` does with ζ = 1, in NumPy, and yield four numbers after 0, 1,
+    ... rounds.
 
-    It keeps Z = X̂Θ in place of Θ: a step changes z_r by η a_r / √d_1 X̂X̂' I_r Ā (y − ŷ^(j)). Θ_0, a and the blocks are
-    those of `make_gist`. The numbers: the error ‖y − ŷ(t)‖²; Σ_r ‖h_r‖², where h_r is what neuron r adds to mŷ; the
-    share of the pairs of a neuron and a node in which the neuron is off; the largest ‖G^(j)(t) − G^∞‖, computed every
-    `every` rounds, else nan (0: never). With `from_zero` y is ŷ(0).
+    It keeps Z = X̂Θ in place of Θ: a step changes z_r by η a_r / √d_1 X̂X̂' I_r Ā (y − ŷ^(j)). Θ_0,
+    a and the blocks are those of `make_gist`. The numbers: the error ‖y − ŷ(t)‖²; Σ_r ‖h_r‖², where
+    h_r is what neuron r adds to mŷ; the share of the pairs of a neuron and a node in which the
+    neuron is off; the largest ‖G^(j)(t) − G^∞‖, computed every `every` rounds, else nan (0: never).
+    With `from_zero` y is ŷ(0).
     """
     gist = make_gist(problem, d_1, m, seed)
     z = np.ascontiguousarray((problem.x_hat @ global_weights(gist)).T.numpy())  # [d_1, n]
     a = gist.model().get_buffer("a").numpy() / math.sqrt(d_1)
-    a_bar, inner = problem.a_bar.numpy(), (problem.x_hat @ problem.x_hat.T).numpy()
+    a_bar = problem.a_bar.numpy()
+    inner = (problem.x_hat @ problem.x_hat.T).numpy()
     G = limit_kernel(problem, m).numpy()
     y = a_bar @ (np.maximum(z, 0.0).T @ a) / m if from_zero else problem.y.numpy()
     for t in range(rounds + 1):
         hidden = np.maximum(z, 0.0)
         blocks = [block.numpy() for (block,) in gist.blocks(t)]
         checked = every and t % every == 0
-        drift = max(_distance(z[block], a_bar, inner, d_1, G) for block in blocks) if checked else math.nan
+        drift = (
+            max(_distance(z[block], a_bar, inner, d_1, G) for block in blocks)
+            if checked
+            else math.nan
+        )
         error = float(np.square(y - a_bar @ (hidden.T @ a) / m).sum())
         yield error, float(np.square(hidden @ a_bar).sum()) / d_1, float((z <= 0).mean()), drift
         for block in blocks:
-            signs, active = a[block], z[block] > 0
+            signs = a[block]
+            active = z[block] > 0
             residual = y - a_bar @ (hidden[block].T @ signs)
             z[block] += (active * (step_size * (a_bar @ residual))) * signs[:, None] @ inner
 
 
-def _distance(z: np.ndarray, a_bar: np.ndarray, inner: np.ndarray, d_1: int, limit: np.ndarray) -> float:
+def _distance(
+    z: np.ndarray, a_bar: np.ndarray, inner: np.ndarray, d_1: int, limit: np.ndarray
+) -> float:
     active = (z > 0).astype(np.float64)
     return float(np.linalg.norm(a_bar @ (inner * (active.T @ active) / d_1) @ a_bar - limit, ord=2))
 
@@ -80,29 +99,55 @@ def name_of(from_zero: bool) -> str:
 
 
 def error_rows(problem: Problem, seeds: int, looks: Sequence[int]) -> Iterator[list[str]]:
-    """Yield a row for every run and every look: the error, its prediction, and what moves the weights."""
+    """Yield a row for every run and every look: the error, its prediction, and what moves the
+    weights.
+    """
     eta = recommended_step(problem, M)
     for d_1, from_zero in RUNS:
-        settings: dict[str, Any] = {"d_1": d_1, "m": M, "step_size": eta, "rounds": looks[-1], "from_zero": from_zero}
+        settings: dict[str, Any] = {
+            "d_1": d_1,
+            "m": M,
+            "step_size": eta,
+            "rounds": looks[-1],
+            "from_zero": from_zero,
+        }
         runs = [list(train_fast(problem, **settings, seed=seed)) for seed in range(seeds)]
         if from_zero:  # at infinite width there is no error then
             predicted = LeadingOrder.of(problem, d_1, M, 1, eta).after(looks[-1]).tolist()
         else:
             predicted = predicted_error(problem, d_1, M, 1, eta, looks[-1]).tolist()
-        errors, norms, off = (np.mean([[at[k] for at in run] for run in runs], axis=0) for k in (ERROR, NORMS, OFF))
+        errors, norms, off = (
+            np.mean([[at[k] for at in run] for run in runs], axis=0) for k in (ERROR, NORMS, OFF)
+        )
         for t in looks:
-            left, said = window(errors, t), window(predicted, t)
+            left = window(errors, t)
+            said = window(predicted, t)
             yield [
                 *(f"{d_1:,}", name_of(from_zero), f"{t:,}", f"{t / d_1:.2g}"),
-                *(f"{left:.1e}", f"{said:.1e}", f"{left / said:.2g}", f"{norms[t]:.2g}", f"{off[t]:.2f}"),
+                *(
+                    f"{left:.1e}",
+                    f"{said:.1e}",
+                    f"{left / said:.2g}",
+                    f"{norms[t]:.2g}",
+                    f"{off[t]:.2f}",
+                ),
             ]
 
 
 def drift_rows(problem: Problem) -> Iterator[list[str]]:
-    """Yield a row for every width: ρ / λ_0 after the first rounds, and the round at which it reaches 1."""
-    eta, lambda_0 = recommended_step(problem, M), least_eigenvalue(problem, M)
+    """Yield a row for every width: ρ / λ_0 after the first rounds, and the round at which it
+    reaches 1.
+    """
+    eta = recommended_step(problem, M)
+    lambda_0 = least_eigenvalue(problem, M)
     for d_1, from_zero in product(DRIFT_WIDTHS, (False, True)):
-        settings: dict[str, Any] = {"d_1": d_1, "m": M, "step_size": eta, "rounds": d_1 // 4, "from_zero": from_zero}
+        settings: dict[str, Any] = {
+            "d_1": d_1,
+            "m": M,
+            "step_size": eta,
+            "rounds": d_1 // 4,
+            "from_zero": from_zero,
+        }
         first = reached = math.nan
         for t, at in enumerate(train_fast(problem, **settings, seed=0, every=CHECK_EVERY)):
             if t == 0:
@@ -110,7 +155,13 @@ def drift_rows(problem: Problem) -> Iterator[list[str]]:
             if at[DRIFT] >= lambda_0:
                 reached = t
                 break
-        yield [f"{d_1:,}", name_of(from_zero), f"{first:.2f}", f"{reached:,.0f}", f"{reached / d_1:.2g}"]
+        yield [
+            f"{d_1:,}",
+            name_of(from_zero),
+            f"{first:.2f}",
+            f"{reached:,.0f}",
+            f"{reached / d_1:.2g}",
+        ]
 
 
 def main() -> None:
@@ -118,11 +169,27 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=LOOKS[-1])
     args = parser.parse_args()
-    started, problem = time.monotonic(), complete(6)
+    started = time.monotonic()
+    problem = complete(6)
     looks = [t for t in LOOKS if t <= args.rounds]
-    titles = ("d_1", "y", "rounds", "rounds / d_1", "error", "… predicted", "ratio", "Σ‖h_r‖²", "neurons off")
+    titles = (
+        "d_1",
+        "y",
+        "rounds",
+        "rounds / d_1",
+        "error",
+        "… predicted",
+        "ratio",
+        "Σ‖h_r‖²",
+        "neurons off",
+    )
     print(table(titles, error_rows(problem, args.seeds, looks)), flush=True)
-    print("\n" + table(("d_1", "y", "ρ/λ_0 at the start", "rounds to ρ = λ_0", "… / d_1"), drift_rows(problem)))
+    print(
+        "\n"
+        + table(
+            ("d_1", "y", "ρ/λ_0 at the start", "rounds to ρ = λ_0", "… / d_1"), drift_rows(problem)
+        )
+    )
     print(f"\n{args.seeds} seeds, {time.monotonic() - started:.0f} s")
 
 

@@ -6,11 +6,11 @@
     python -m benchmarks.transfer runs/transfer.jsonl                  # the tables again
     python -m benchmarks.transfer --picture docs/images/learning-rate.svg runs/*.jsonl
 
-A model is trained at every width, rate and seed, once with `--set width_scaling=mup`
-and once with `--set width_scaling=none`. All other settings are the defaults of `gistgnn train`, or the options that
-come after `--`. Every run adds a line to the file ``--out``. Runs that the file has are not
-repeated, so the same command goes on where it was stopped. If transfer works, the rate that is
-best at a small width is best, or nearly so, at every width.
+A model is trained at every width, rate and seed, once with `--set width_scaling=mup` and once with
+`--set width_scaling=none`. All other settings are the defaults of `gistgnn train`, or the options
+that come after `--`. Every run adds a line to the file ``--out``. Runs that the file has are not
+repeated, so the same command goes on where it was stopped. If transfer works, the rate that is best
+at a small width is best, or nearly so, at every width.
 """
 
 import argparse

@@ -1,4 +1,6 @@
-"""Hooks of the documentation site: pages made from other files, and a check that pages load nothing from elsewhere."""
+"""Hooks of the documentation site: pages made from other files, and a check that pages load nothing
+from elsewhere.
+"""
 
 import argparse
 import posixpath
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
     from gistgnn.cli.options import Parser
 
 ROOT = Path(__file__).resolve().parents[1]
-# Files outside docs/ that are pages of the site, so that links to them work both on GitHub and here.
+# Files outside docs/ that are pages of the site, so that links to them work both on GitHub and
+# here.
 COPIES = {
     "benchmarks/RESULTS.md": "results.md",
     "benchmarks/README.md": "benchmarks.md",
@@ -24,14 +27,18 @@ COPIES = {
 }
 COMMANDS = "<!-- commands -->"
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
-_LOADS = re.compile(r"<(?:script|link|img|iframe|source|video|audio)\b[^>]*?\b(?:src|href|srcset)=[\"']?(?:https?:)?//")
+_LOADS = re.compile(
+    r"<(?:script|link|img|iframe|source|video|audio)\b[^>]*?\b(?:src|href|srcset)=[\"']?(?:https?:)?//"
+)
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that come from files outside docs/, and the examples themselves."""
     for source, page in COPIES.items():
         content = (ROOT / source).read_text(encoding="utf-8")
-        files.append(File.generated(config, page, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
+        files.append(
+            File.generated(config, page, content=content, inclusion=InclusionLevel.NOT_IN_NAV)
+        )
     for example in sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb")]):
         content = example.read_text(encoding="utf-8")
         files.append(File.generated(config, f"examples/{example.name}", content=content))
@@ -39,7 +46,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Point links at pages of the site, and put the commands where the command line's page asks for them."""
+    """Point links at pages of the site, and put the commands where the command line's page asks for
+    them.
+    """
     uri = page.file.src_uri
     source = next((path for path, copy in COPIES.items() if copy == uri), f"docs/{uri}")
     markdown = _LINK.sub(lambda link: link[1] + relinked(link[2], source, uri) + link[3], markdown)
@@ -94,7 +103,8 @@ def _describe(parser: "Parser") -> str:
     lines = [f"## `{parser.prog}`"]
     for group in parser.groups:
         actions = [action for action in group.options if action.dest != "help"]
-        actions.sort(key=lambda action: bool(action.option_strings))  # arguments without a name first
+        # arguments without a name first
+        actions.sort(key=lambda action: bool(action.option_strings))
         if actions:
             lines.append(f"**{group.title}**")
             rows = [f"| {_name(action)} | {_help(action, parser)} |" for action in actions]
@@ -109,12 +119,16 @@ def _name(action: argparse.Action) -> str:
     value = action.metavar
     if value is None and action.nargs != 0:
         value = "" if action.choices else action.dest.upper()
-    words = [" ".join(filter(None, (name, str(value or "")))) for name in action.option_strings] or [str(value)]
+    words = [
+        " ".join(filter(None, (name, str(value or "")))) for name in action.option_strings
+    ] or [str(value)]
     return ", ".join(f"`{word}`" for word in words)
 
 
 def _help(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
     text = (action.help or "") % {"prog": parser.prog, "default": action.default}
     if action.choices:
-        text = f"{', '.join(f'`{choice}`' for choice in action.choices)}. {text[:1].upper()}{text[1:]}"
+        text = (
+            f"{', '.join(f'`{choice}`' for choice in action.choices)}. {text[:1].upper()}{text[1:]}"
+        )
     return text.replace("|", r"\|").replace("*", r"\*")

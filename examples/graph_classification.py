@@ -1,4 +1,6 @@
-"""Graph classification: images as graphs of pixels, in a loop of your own, beside ordinary training (m = 1)."""
+"""Graph classification: images as graphs of pixels, in a loop of your own, beside ordinary training
+(m = 1).
+"""
 
 import argparse
 import random
@@ -20,14 +22,17 @@ parser.add_argument("--rounds", type=int, default=20)
 args = parser.parse_args()
 
 edges, _ = grid(8, 8)  # every pixel and the eight pixels around it
-places = torch.cat([torch.eye(8).repeat_interleave(8, dim=0), torch.eye(8).repeat(8, 1)], dim=1)  # row and column
+# row and column
+places = torch.cat([torch.eye(8).repeat_interleave(8, dim=0), torch.eye(8).repeat(8, 1)], dim=1)
 images, digits = load_digits(return_X_y=True)
 graphs = []  # pixels are from 0 to 4: their mean over an image is small
 for image, digit in zip(torch.tensor(images[: args.graphs]).float() / 4, digits, strict=False):
     graphs.append(Data(x=places * image.unsqueeze(1), edge_index=edges, y=torch.tensor([digit])))
 random.Random(0).shuffle(graphs)
 fifth = len(graphs) // 5
-val, test, train = graphs[:fifth], graphs[fifth : 2 * fifth], graphs[2 * fifth :]
+val = graphs[:fifth]
+test = graphs[fifth : 2 * fifth]
+train = graphs[2 * fifth :]
 
 
 class GraphClassifier(nn.Module):
@@ -39,7 +44,9 @@ class GraphClassifier(nn.Module):
         self.head = nn.Linear(width, 10)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Return [graphs, 10]. Without `batch` every node is a graph: so GIST tries the model before it trains."""
+        """Return [graphs, 10]. Without `batch` every node is a graph: so GIST tries the model
+        before it trains.
+        """
         h = self.encoder(x, edge_index)
         if batch is not None:
             h = global_mean_pool(h, batch)

@@ -1,4 +1,6 @@
-"""A LightningModule that trains by GIST: a batch of the trainer is a round (pip install pytorch-lightning)."""
+"""A LightningModule that trains by GIST: a batch of the trainer is a round (pip install
+pytorch-lightning).
+"""
 
 import argparse
 
@@ -25,18 +27,23 @@ class NodeClassifier(pl.LightningModule):
     def __init__(self, graph: Graph, width: int = 256, steps: int = 10, lr: float = 0.01) -> None:
         super().__init__()
         self.automatic_optimization = False  # every sub-GCN has its own optimiser
-        self.graph, self.steps, self.lr = graph, steps, lr
+        self.graph = graph
+        self.steps = steps
+        self.lr = lr
         self.gist = GIST(self.build, widths=width, sub_gcns=4)
         self.model = self.gist.model().train()  # the full model, which checkpoints hold
 
     def build(self, width: int) -> nn.Module:
         """Return the model at a width."""
-        model: nn.Module = GraphSAGE(self.graph.num_features, width, 3, self.graph.num_classes, dropout=0.2)
+        model: nn.Module = GraphSAGE(
+            self.graph.num_features, width, 3, self.graph.num_classes, dropout=0.2
+        )
         return model
 
     def training_step(self, batch: object) -> None:
         """Train a round."""
-        round, graph = self.gist.begin_round(), self.graph
+        round = self.gist.begin_round()
+        graph = self.graph
         for sub in round:
             optimizer = torch.optim.Adam(sub.parameters(), lr=self.lr)
             for _ in range(self.steps):
@@ -69,15 +76,21 @@ class NodeClassifier(pl.LightningModule):
         self.log(name, right[nodes].float().mean())
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return an optimiser that changes nothing: Lightning counts its steps, which are rounds here."""
+        """Return an optimiser that changes nothing: Lightning counts its steps, which are rounds
+        here.
+        """
         return torch.optim.SGD(self.model.parameters(), lr=0.0)
 
 
 graph = load("digits")
-once = DataLoader(TensorDataset(torch.zeros(1)))  # an epoch has one batch: a round on the whole graph
+# an epoch has one batch: a round on the whole graph
+once = DataLoader(TensorDataset(torch.zeros(1)))
 trainer = pl.Trainer(
     max_epochs=args.rounds,
-    callbacks=[ModelCheckpoint(monitor="val", mode="max"), EarlyStopping("val", mode="max", patience=10)],
+    callbacks=[
+        ModelCheckpoint(monitor="val", mode="max"),
+        EarlyStopping("val", mode="max", patience=10),
+    ],
     accelerator="cpu",
     default_root_dir=args.folder,
     enable_progress_bar=False,

@@ -1,6 +1,7 @@
 """Link prediction: GIST trains the encoder in a loop of your own, beside ordinary training (m = 1).
 
-With --data-root DIR the graph is Cora, from that folder or downloaded to it; otherwise it is a graph of digits.
+With --data-root DIR the graph is Cora, from that folder or downloaded to it; otherwise it is a
+graph of digits.
 """
 
 import argparse
@@ -24,7 +25,9 @@ args = parser.parse_args()
 
 graph = load("cora", args.data_root) if args.data_root else load("digits")
 torch.manual_seed(0)
-split = RandomLinkSplit(num_val=0.05, num_test=0.1, is_undirected=True, add_negative_train_samples=False)
+split = RandomLinkSplit(
+    num_val=0.05, num_test=0.1, is_undirected=True, add_negative_train_samples=False
+)
 train, val, test = split(Data(x=graph.x, edge_index=graph.edge_index, num_nodes=graph.num_nodes))
 
 
@@ -50,15 +53,25 @@ def take_steps(encoder: nn.Module, steps: int) -> None:
 
 @torch.no_grad()
 def auc(encoder: nn.Module, held_out: Data) -> float:
-    """Return the area under the ROC curve for the held-out edges and as many pairs that are no edges."""
-    return float(roc_auc_score(held_out.edge_label, link_scores(encoder.eval(), held_out.edge_label_index)))
+    """Return the area under the ROC curve for the held-out edges and as many pairs that are no
+    edges.
+    """
+    return float(
+        roc_auc_score(held_out.edge_label, link_scores(encoder.eval(), held_out.edge_label_index))
+    )
 
 
 for m in (1, 4):
-    # The hidden layer is split. The embedding has a constant width, so that every sub-GCN gives all of it.
-    gist = GIST(lambda widths: GCN(graph.num_features, widths, 64, dropout=0.2), widths=(256,), sub_gcns=m)
+    # The hidden layer is split. The embedding has a constant width, so that every sub-GCN gives all
+    # of it.
+    gist = GIST(
+        lambda widths: GCN(graph.num_features, widths, 64, dropout=0.2), widths=(256,), sub_gcns=m
+    )
     loop = Loop(gist, args.rounds, lambda encoder: auc(encoder, val))
     for round in loop:
         for sub in round:
             take_steps(sub, 10)
-    print(f"m = {m}: AUC {auc(loop.best_model(), test):.3f} on {test.edge_label_index.shape[1]} held-out pairs")
+    print(
+        f"m = {m}: AUC {auc(loop.best_model(), test):.3f} on {test.edge_label_index.shape[1]} "
+        "held-out pairs"
+    )

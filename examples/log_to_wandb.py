@@ -1,4 +1,6 @@
-"""Log the history of a run to Weights & Biases. Needs `pip install wandb`, but no account: it is kept in wandb/."""
+"""Log the history of a run to Weights & Biases. Needs `pip install wandb`, but no account: it is
+kept in wandb/.
+"""
 
 import argparse
 
@@ -14,9 +16,14 @@ parser.add_argument("--mode", default="offline", help="online sends the run to y
 args = parser.parse_args()
 
 graph = load("digits")
-gist = GIST(lambda width: GraphSAGE(graph.num_features, (width,), graph.num_classes), args.width, sub_gcns=4)
+gist = GIST(
+    lambda width: GraphSAGE(graph.num_features, (width,), graph.num_classes), args.width, sub_gcns=4
+)
 with wandb.init(project="gistgnn", mode=args.mode, config=vars(args)) as run:
     # trackio has the same functions. For MLflow write callbacks=[Log(mlflow.log_metrics)].
     result = gist.fit(graph, epochs=args.epochs, callbacks=[Log(run)], progress=False)
     run.summary["best test accuracy"] = result.test["accuracy"]
-    print(f"{run.step} steps, last score {run.summary['validation']:.1%}, test accuracy {result.test['accuracy']:.1%}")
+    print(
+        f"{run.step} steps, last score {run.summary['validation']:.1%}, test accuracy "
+        f"{result.test['accuracy']:.1%}"
+    )

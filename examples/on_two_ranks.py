@@ -15,7 +15,8 @@ parser.add_argument("--epochs", type=int, default=80)
 args = parser.parse_args()
 
 ranks = Ranks() if started_by_torchrun() else None
-graph = load_on_ranks(ranks, lambda: load("digits"))  # one rank of every machine first, which may download it
+# one rank of every machine first, which may download it
+graph = load_on_ranks(ranks, lambda: load("digits"))
 gist = GIST(
     lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes),
     widths=(256, 256),

@@ -1,4 +1,5 @@
-"""Train on a graph of your own that lies in two CSV files, and write the predicted classes into a third.
+"""Train on a graph of your own that lies in two CSV files, and write the predicted classes into a
+third.
 
 nodes.csv has a row for each node: its name, its class (empty: not known), and its features.
 edges.csv has a row for each edge: the names of two nodes.
@@ -20,7 +21,9 @@ args = parser.parse_args()
 
 
 def write_a_small_graph(folder: Path) -> None:
-    """Write 300 people in three groups, who mostly know people of their own group; 30 groups are not known."""
+    """Write 300 people in three groups, who mostly know people of their own group; 30 groups are
+    not known.
+    """
     rng = torch.Generator().manual_seed(0)
     groups = torch.arange(300) % 3
     folder.mkdir(parents=True)
@@ -34,7 +37,9 @@ def write_a_small_graph(folder: Path) -> None:
     pairs = torch.randint(300, (4000, 2), generator=rng)
     friends = (groups[pairs[:, 0]] == groups[pairs[:, 1]]) | (torch.rand(4000, generator=rng) < 0.1)
     with open(folder / "edges.csv", "w", newline="") as file:
-        csv.writer(file).writerows([["from", "to"], *((f"p{a}", f"p{b}") for a, b in pairs[friends].tolist())])
+        csv.writer(file).writerows(
+            [["from", "to"], *((f"p{a}", f"p{b}") for a, b in pairs[friends].tolist())]
+        )
 
 
 def read_rows(path: Path) -> list[list[str]]:
@@ -54,15 +59,23 @@ edges = torch.tensor([[number[a], number[b]] for a, b in read_rows(args.folder /
 
 known = (y >= 0).nonzero().squeeze(1)
 known = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(0))]
-train, val, test = known.split([len(known) - 2 * (len(known) // 5), len(known) // 5, len(known) // 5])
+train, val, test = known.split(
+    [len(known) - 2 * (len(known) // 5), len(known) // 5, len(known) // 5]
+)
 both_ways = torch.cat([edges, edges.flip(0)], dim=1)  # friends are friends in both directions
 graph = Graph.build(x, both_ways, y, train=train, val=val, test=test, name="people")
 print(graph)
 
-gist = GIST(lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes), widths=(64, 64), sub_gcns=2)
+gist = GIST(
+    lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes),
+    widths=(64, 64),
+    sub_gcns=2,
+)
 result = gist.fit(graph, epochs=args.epochs, progress=False)
 print(f"test accuracy: {result.test['accuracy']:.1%}")
 
 predicted = result.model(graph.x, graph.edge_index).argmax(dim=1).tolist()
 with open(args.folder / "predicted.csv", "w", newline="") as file:
-    csv.writer(file).writerows([["person", "group"], *([name, classes[predicted[i]]] for name, i in number.items())])
+    csv.writer(file).writerows(
+        [["person", "group"], *([name, classes[predicted[i]]] for name, i in number.items())]
+    )

@@ -1,4 +1,6 @@
-"""Two training loops of your own: a plain one, and one with validation, early stopping and checkpoints."""
+"""Two training loops of your own: a plain one, and one with validation, early stopping and
+checkpoints.
+"""
 
 import argparse
 from pathlib import Path
@@ -42,14 +44,18 @@ def accuracy(model: nn.Module, nodes: Tensor) -> float:
     return right[nodes].float().mean().item()
 
 
-# The plain loop. When it goes on to the next round, the narrow models are written back into the full one.
+# The plain loop. When it goes on to the next round, the narrow models are written back into the
+# full one.
 gist = GIST(build, widths=256, sub_gcns=4)
 for round in gist.rounds(args.rounds):
     for sub in round:  # a GraphSAGE of width 64, in training mode
         train(sub)
-print(f"plain loop: test accuracy {accuracy(gist.model(), graph.test):.1%} after {args.rounds} rounds")
+print(
+    f"plain loop: test accuracy {accuracy(gist.model(), graph.test):.1%} after {args.rounds} rounds"
+)
 
-# The same with `Loop`: after Ctrl-C, start the script again, and it goes on from the last checkpoint.
+# The same with `Loop`: after Ctrl-C, start the script again, and it goes on from the last
+# checkpoint.
 gist = GIST(build, widths=256, sub_gcns=4)
 saving = Saving(args.checkpoints, every=5, resume=True)
 loop = Loop(gist, args.rounds, lambda model: accuracy(model, graph.val), patience=8, saving=saving)
@@ -58,4 +64,7 @@ for round in loop:
         train(sub)
 best = loop.best_model()
 progress = loop.progress
-print(f"Loop: test accuracy {accuracy(best, graph.test):.1%} at round {progress.best_round} of {progress.rounds}")
+print(
+    f"Loop: test accuracy {accuracy(best, graph.test):.1%} at round {progress.best_round} of "
+    f"{progress.rounds}"
+)

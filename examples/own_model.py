@@ -37,12 +37,13 @@ class ResidualNet(nn.Module):
         return scores
 
 
-# `widths` is one number, so the function gets one number. GIST finds out by itself which dimension of which parameter
-# lies along it, and checks that.
+# `widths` is one number, so the function gets one number. GIST finds out by itself which dimension
+# of which parameter lies along it, and checks that.
 gist = GIST(ResidualNet, widths=256, sub_gcns=4)
 print(gist)
 result = gist.fit(graph, epochs=args.epochs, local_steps=10, lr=0.005, progress=False)
 print(f"test accuracy: {result.test['accuracy']:.1%}")
 
-model = result.model  # a ScaledModel: a layer that scales the features, and a ResidualNet of width 256
+# a ScaledModel: a layer that scales the features, and a ResidualNet of width 256
+model = result.model
 torch.save(model.state_dict(), "residual.pt")

@@ -1,4 +1,6 @@
-"""Nodes and edges of several types: modules, classes and functions. The package of a Python module is learned."""
+"""Nodes and edges of several types: modules, classes and functions. The package of a Python module
+is learned.
+"""
 
 import argparse
 import ast
@@ -29,8 +31,11 @@ labels: list[int] = []
 
 
 def add(node: ast.AST) -> int:
-    """Add a node with what it defines, and return its number. Its features count kinds of syntax."""
-    kind, counts = TYPES[type(node)], Counter(map(type, ast.walk(node)))
+    """Add a node with what it defines, and return its number. Its features count kinds of
+    syntax.
+    """
+    kind = TYPES[type(node)]
+    counts = Counter(map(type, ast.walk(node)))
     features[kind].append([counts[syntax] for syntax in SYNTAX])
     number = len(features[kind]) - 1
     for child in ast.iter_child_nodes(node):
@@ -43,12 +48,18 @@ for label, package in enumerate(PACKAGES):
     spec = find_spec(package)
     assert spec is not None
     folder = Path(str(spec.origin)).parent
-    trees = {path.stem: ast.parse(path.read_text()) for path in sorted(folder.rglob("[!_]*.py"))[-args.files :]}
+    trees = {
+        path.stem: ast.parse(path.read_text())
+        for path in sorted(folder.rglob("[!_]*.py"))[-args.files :]
+    }
     numbers = {name: add(tree) for name, tree in trees.items()}
     labels += [label] * len(trees)
     for name, tree in trees.items():
-        used = {str(getattr(part, "module", "")).split(".")[-1] for part in ast.walk(tree)}  # from .. import
-        edges["module", "imports", "module"] += [(numbers[name], numbers[other]) for other in used & numbers.keys()]
+        # from .. import
+        used = {str(getattr(part, "module", "")).split(".")[-1] for part in ast.walk(tree)}
+        edges["module", "imports", "module"] += [
+            (numbers[name], numbers[other]) for other in used & numbers.keys()
+        ]
 
 
 class RGCN(nn.Module):
@@ -56,15 +67,19 @@ class RGCN(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        kinds, classes = len(data.edge_types), len(PACKAGES)
-        self.conv1, self.conv2 = RGCNConv(joined.num_features, width, kinds), RGCNConv(width, classes, kinds)
+        kinds = len(data.edge_types)
+        classes = len(PACKAGES)
+        self.conv1 = RGCNConv(joined.num_features, width, kinds)
+        self.conv2 = RGCNConv(width, classes, kinds)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
         """Return a score for each package: [nodes, packages]."""
         return self.conv2(self.conv1(x, edge_index, edge_type).relu(), edge_index, edge_type)
 
 
-data = HeteroData({kind: {"x": torch.tensor(rows).float().log1p()} for kind, rows in features.items()})
+data = HeteroData(
+    {kind: {"x": torch.tensor(rows).float().log1p()} for kind, rows in features.items()}
+)
 for kind, pairs in edges.items():
     data[kind].edge_index = torch.tensor(pairs).t()
 data["module"].y = torch.tensor(labels)
@@ -73,4 +88,7 @@ data = RandomNodeSplit(num_val=0.2, num_test=0.2)(ToUndirected()(data))  # messa
 joined = from_hetero(data)  # the features of all types side by side, and the type of every edge
 result = GIST(RGCN, widths=64, sub_gcns=2).fit(data, epochs=args.epochs, progress=False)
 tested = data["module"].y[data["module"].test_mask]
-print(f"test accuracy {result.test['accuracy']:.1%}; always one package: {tested.bincount().max() / len(tested):.1%}")
+print(
+    f"test accuracy {result.test['accuracy']:.1%}; always one package: "
+    f"{tested.bincount().max() / len(tested):.1%}"
+)

@@ -4,12 +4,17 @@ import hypothesis
 import pytest
 import torch
 
-hypothesis.settings.register_profile("tests", deadline=None)  # a first call, and a busy machine, may be slow
+# a first call, and a busy machine, may be slow
+hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
-NO_GPU = "The tests marked cuda were not run: torch finds no GPU here. `make bench-gpu` runs them where there is one."
+NO_GPU = (
+    "The tests marked cuda were not run: torch finds no GPU here. `make bench-gpu` runs them "
+    "where there is one."
+)
 
-# Kill loops, examples and a browser are for `make test-all`, as are tests of real graphs and those marked `long`.
+# Kill loops, examples and a browser are for `make test-all`, as are tests of real graphs and those
+# marked `long`.
 LONG = (
     "distributed/test_restarts.py",
     "examples/",
@@ -22,7 +27,9 @@ _SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the long tests. Leave out those that need a GPU where there is none; a line at the end says so."""
+    """Mark the long tests. Leave out those that need a GPU where there is none; a line at the end
+    says so.
+    """
     for item in items:
         path = item.path.relative_to(Path(__file__).parent).as_posix()
         if path.startswith(LONG) or "shared_data" in getattr(item, "fixturenames", ()):
@@ -49,13 +56,17 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """The products of tests are tiny: on a busy machine, threads that wait for each other cost seconds."""
+    """The products of tests are tiny: on a busy machine, threads that wait for each other cost
+    seconds.
+    """
     torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the user's cache, and none hangs on the random numbers of those before it."""
+    """No test reads or writes the user's cache, and none hangs on the random numbers of those
+    before it.
+    """
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("user") / "cache"
     monkeypatch.setenv("GISTGNN_CACHE", str(folder))

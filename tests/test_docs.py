@@ -1,4 +1,6 @@
-"""The README and the docs: their Python runs, their commands exist, their links lead somewhere, the site builds."""
+"""The README and the docs: their Python runs, their commands exist, their links lead somewhere, the
+site builds.
+"""
 
 import re
 import shlex
@@ -17,7 +19,11 @@ from tests.helpers.commands import run_program
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 FOLDERS = ("benchmarks", "examples", ".github")
-PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(page for name in FOLDERS for page in ROOT.glob(f"{name}/*.md"))]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *DOCS.rglob("*.md"),
+    *(page for name in FOLDERS for page in ROOT.glob(f"{name}/*.md")),
+]
 LONGEST = {"README.md": 120}  # lines of a page
 
 
@@ -27,40 +33,67 @@ def name_of(page: Path) -> str:
 
 def code(page: Path, language: str) -> list[str]:
     """The page's code blocks in a language, without the indentation that they have in a list."""
-    blocks = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    return ["\n".join(line.removeprefix(indent) for line in text.splitlines()) for indent, text in blocks]
+    blocks = re.findall(
+        rf"^( *)```{language}\n(.*?)^ *```", page.read_text(), flags=re.DOTALL | re.MULTILINE
+    )
+    return [
+        "\n".join(line.removeprefix(indent) for line in text.splitlines())
+        for indent, text in blocks
+    ]
 
 
 README_BLOCKS = code(ROOT / "README.md", "python")
-LESSONS = [page for folder in ("tutorial", "how-to") for page in sorted((DOCS / folder).glob("*.md"))]
+LESSONS = [
+    page for folder in ("tutorial", "how-to") for page in sorted((DOCS / folder).glob("*.md"))
+]
 
 
-@pytest.mark.parametrize("block", README_BLOCKS, ids=[f"block{i}" for i in range(len(README_BLOCKS))])
+@pytest.mark.parametrize(
+    "block", README_BLOCKS, ids=[f"block{i}" for i in range(len(README_BLOCKS))]
+)
 def test_the_readme_s_python_runs(block: str, tmp_path: Path) -> None:
     done = run_program(tmp_path, block)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", [page for page in LESSONS if code(page, "python")], ids=name_of)
-def test_a_page_s_python_runs_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_s_python_runs_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "page"}
     for block in code(page, "python"):
         exec(compile(block, name_of(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "examples/README.md", *LESSONS], ids=name_of)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "examples/README.md", *LESSONS], ids=name_of
+)
 def test_the_new_lines_of_a_diff_are_lines_of_a_program_that_runs(page: Path) -> None:
-    program = "\n".join(code(page, "python")) + (ROOT / "examples/pyg_script_with_gist.py").read_text()
-    new = [line[1:] for block in code(page, "diff") for line in block.splitlines() if line.startswith("+")]
+    program = (
+        "\n".join(code(page, "python")) + (ROOT / "examples/pyg_script_with_gist.py").read_text()
+    )
+    new = [
+        line[1:]
+        for block in code(page, "diff")
+        for line in block.splitlines()
+        if line.startswith("+")
+    ]
     assert [line for line in new if line not in program.splitlines()] == []
 
 
 def test_training_is_predicted_as_the_docs_say() -> None:
-    (block,) = (block for block in code(DOCS / "explanation/theory.md", "python") if "predicted_error" in block)
+    (block,) = (
+        block
+        for block in code(DOCS / "explanation/theory.md", "python")
+        if "predicted_error" in block
+    )
     names: dict[str, Any] = {}
     exec(block, names)
-    ratios = names["errors"][1:] / names["predicted_error"](names["problem"], 4096, 2, 2, names["eta"], rounds=20)[1:]
+    ratios = (
+        names["errors"][1:]
+        / names["predicted_error"](names["problem"], 4096, 2, 2, names["eta"], rounds=20)[1:]
+    )
     assert float(ratios.log().abs().max()) < 0.5
 
 
@@ -69,7 +102,11 @@ def commands(page: Path) -> Iterator[list[str]]:
     for block in [*code(page, "console"), *code(page, "bash")]:
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line.removeprefix("$ "), comments=True)
-            starts = [i for i, word in enumerate(words) if word == "gistgnn" and (i == 0 or words[i - 1] == "-m")]
+            starts = [
+                i
+                for i, word in enumerate(words)
+                if word == "gistgnn" and (i == 0 or words[i - 1] == "-m")
+            ]
             if starts:
                 yield words[starts[0] + 1 :]
 
@@ -103,19 +140,25 @@ def test_every_option_that_the_docs_name_exists() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
-    missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    missing = [
+        target for target in targets if "://" not in target and not (page.parent / target).exists()
+    ]
     assert missing == []
 
 
 def test_pages_that_the_code_names_exist() -> None:
     sources = [*ROOT.glob("src/**/*.py"), *ROOT.glob("benchmarks/*.py")]
-    named = {path for source in sources for path in re.findall(r"docs/[\w/-]+\.md", source.read_text())}
+    named = {
+        path for source in sources for path in re.findall(r"docs/[\w/-]+\.md", source.read_text())
+    }
     assert named
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
 # What is written by others, or is one long table, wraps elsewhere.
-WRAPPED = [page for page in PAGES if name_of(page) not in ("benchmarks/RESULTS.md", "benchmarks/README.md")]
+WRAPPED = [
+    page for page in PAGES if name_of(page) not in ("benchmarks/RESULTS.md", "benchmarks/README.md")
+]
 
 
 @pytest.mark.parametrize("page", WRAPPED, ids=name_of)
@@ -129,16 +172,31 @@ def test_the_glossary_is_short_and_every_page_is_in_the_navigation() -> None:
     terms = re.findall(r"^\| \*\*", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE)
     assert 0 < len(terms) <= 25
     navigation = (ROOT / "mkdocs.yml").read_text()
-    assert [name for page in DOCS.rglob("*.md") if (name := str(page.relative_to(DOCS))) not in navigation] == []
+    assert [
+        name
+        for page in DOCS.rglob("*.md")
+        if (name := str(page.relative_to(DOCS))) not in navigation
+    ] == []
 
 
 def test_the_site_builds_and_lists_every_command(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
-    mkdocs = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    mkdocs = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path),
+    ]
     done = subprocess.run(mkdocs, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "reference/cli/index.html").read_text()
-    assert all(f"gistgnn {name}" in page for name in ("train", "plan", "reproduce table1", "theory check"))
+    assert all(
+        f"gistgnn {name}" in page for name in ("train", "plan", "reproduce table1", "theory check")
+    )
     assert "--local-steps" in page
 
 

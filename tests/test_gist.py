@@ -33,14 +33,17 @@ ADJ = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
 @pytest.mark.parametrize("norm", ["none", "batch"])
 def test_one_sub_gcn_is_a_plain_loop_bit_for_bit(options: dict[str, Any], norm: str) -> None:
     gist = GIST(gcn(norm=norm), (8, 7), 1, seed=4, width_scaling="none")
-    model, epochs = gist.model().train(), 13
+    model = gist.model().train()
+    epochs = 13
     plain = {name: value for name, value in PLAIN.items() if name != "standardise"}
     training = Training(epochs, **{**plain, **options})
     optimizer = training.make_optimizer(model.parameters())
     for step in range(epochs):
         optimizer.param_groups[0]["lr"] = training.rate_at(step, epochs)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(GRAPH.x, ADJ)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
+        nn.functional.cross_entropy(
+            model(GRAPH.x, ADJ)[GRAPH.train], GRAPH.y[GRAPH.train]
+        ).backward()
         if training.clip_norm is not None:
             nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
         optimizer.step()
@@ -103,7 +106,9 @@ def test_the_users_random_stream_does_not_move() -> None:
 def test_m_the_epochs_and_the_batches_suit_the_graph_and_the_width() -> None:
     for nodes, width, m in ((24, 7, 1), (2_001, 7, 1), (24, 1024, 2)):
         gist = GIST(gcn(), (width, 7))
-        result = gist.fit(tiny_graph(nodes), progress=False, callbacks=[InterruptWhen(lambda: True)])
+        result = gist.fit(
+            tiny_graph(nodes), progress=False, callbacks=[InterruptWhen(lambda: True)]
+        )
         assert (gist.sub_gcns, result.config["training"]["epochs"]) == (m, 100 * m)
         assert (result.batches is None) == (nodes == 24)
         given = GIST(gcn(), (8, 7), 2)
@@ -118,7 +123,9 @@ def make() -> GIST:
     return GIST(OURS["gcn"], (8, 7), 3)
 
 
-def train(sub: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 2, x: Tensor = GRAPH.x) -> None:
+def train(
+    sub: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 2, x: Tensor = GRAPH.x
+) -> None:
     for _ in range(steps):
         optimizer.zero_grad()
         nn.functional.cross_entropy(sub(x, ADJ)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
@@ -170,7 +177,9 @@ DIVERGED = ("round 3", "'convs.1.bias'", "sub-GCN 1", "learning rate")
         ("inf", DivergedError, DIVERGED),
     ],
 )
-def test_a_round_that_fails_changes_nothing(how: str, error: type[Exception], said: tuple[str, ...]) -> None:
+def test_a_round_that_fails_changes_nothing(
+    how: str, error: type[Exception], said: tuple[str, ...]
+) -> None:
     gist = make()
     list(gist.rounds(2))
     before = gist.theta.copy()
@@ -206,7 +215,8 @@ def test_carry_where_only_one_sub_gcn_took_steps(trained: int) -> None:
                 optimizer.zero_grad()
                 sub(GRAPH.x).square().sum().backward()
                 optimizer.step()
-        own, other = round_.blocks[trained][0], round_.blocks[1 - trained][0]
+        own = round_.blocks[trained][0]
+        other = round_.blocks[1 - trained][0]
     kept = gist.theta.place.moments["moments/hidden.weight/exp_avg_sq"]
     assert kept[own].any()
     assert not kept[other].any()

@@ -23,7 +23,13 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], int]:
 
 
 @examples
-@given(case=cases(), kind=kinds, seed=st.integers(0, 2**40), number=st.integers(0, 10**6), data=st.data())
+@given(
+    case=cases(),
+    kind=kinds,
+    seed=st.integers(0, 2**40),
+    number=st.integers(0, 10**6),
+    data=st.data(),
+)
 def test_blocks_split_every_axis_that_is_not_whole(
     case: tuple[tuple[int, ...], int], kind: str, seed: int, number: int, data: st.DataObject
 ) -> None:
@@ -38,7 +44,9 @@ def test_blocks_split_every_axis_that_is_not_whole(
             assert all(torch.equal(b, torch.arange(d)) for b in own)
             continue
         assert sorted(torch.cat(own).tolist()) == list(range(d))
-        assert all(len(b) and torch.equal(b, b.sort().values) and b.dtype == torch.long for b in own)
+        assert all(
+            len(b) and torch.equal(b, b.sort().values) and b.dtype == torch.long for b in own
+        )
         assert kind == "categorical" or max(map(len, own)) - min(map(len, own)) <= 1
     assert partition.whole == (whole if m > 1 else {*range(len(features))})
     assert partition.sizes(number) == [tuple(map(len, own)) for own in blocks]
@@ -49,8 +57,15 @@ def as_lists(partition: Partition, number: int) -> list[list[list[int]]]:
 
 
 @examples
-@given(kind=kinds, seed=st.integers(0, 2**40), number=st.integers(0, 10**4), other=st.integers(1, 10**4))
-def test_blocks_follow_from_seed_and_round_alone(kind: str, seed: int, number: int, other: int) -> None:
+@given(
+    kind=kinds,
+    seed=st.integers(0, 2**40),
+    number=st.integers(0, 10**4),
+    other=st.integers(1, 10**4),
+)
+def test_blocks_follow_from_seed_and_round_alone(
+    kind: str, seed: int, number: int, other: int
+) -> None:
     fresh = as_lists(Partition((64, 48), 3, kind=kind, seed=seed), number)
     used = Partition((64, 48), 3, kind=kind, seed=seed)
     for earlier in range(3):
@@ -61,8 +76,11 @@ def test_blocks_follow_from_seed_and_round_alone(kind: str, seed: int, number: i
 
 
 def test_all_balanced_blocks_are_equally_likely_and_categorical_sizes_are_binomial() -> None:
-    """Without the empty blocks. The probability of counts at least as far from what is expected is not tiny."""
-    balanced, categorical = Partition((6,), 2, seed=5), Partition((6,), 2, kind="categorical", seed=7)
+    """Without the empty blocks. The probability of counts at least as far from what is expected is
+    not tiny.
+    """
+    balanced = Partition((6,), 2, seed=5)
+    categorical = Partition((6,), 2, kind="categorical", seed=7)
     seen = Counter(tuple(balanced.blocks(t)[0][0].tolist()) for t in range(ROUNDS))
     every = list(combinations(range(6), 3))
     assert set(seen) == set(every)
@@ -78,12 +96,15 @@ def test_all_balanced_blocks_are_equally_likely_and_categorical_sizes_are_binomi
 def test_blocks_of_a_divisor_are_unions(
     case: tuple[tuple[int, ...], int], data: st.DataObject, seed: int, number: int
 ) -> None:
-    """Block r of m' sub-GCNs is the union of the blocks of m that are r mod m', also by way of m = 1."""
+    """Block r of m' sub-GCNs is the union of the blocks of m that are r mod m', also by way of m =
+    1.
+    """
     features, many = case
     few = data.draw(st.sampled_from([m for m in range(1, many + 1) if many % m == 0]))
     whole = data.draw(st.sets(st.sampled_from(range(len(features)))))
     partition = Partition(features, many, whole=whole, seed=seed)
-    blocks, unions = partition.blocks(number), partition.split_into(1).split_into(few).blocks(number)
+    blocks = partition.blocks(number)
+    unions = partition.split_into(1).split_into(few).blocks(number)
     for r, union in enumerate(unions):
         for axis, d in enumerate(features):
             parts = [blocks[i][axis] for i in range(r, many, few)]
@@ -94,11 +115,19 @@ def test_blocks_of_a_divisor_are_unions(
 REFUSED: dict[tuple[str, ...], dict[str, Any]] = {
     **{("sub_gcns is", repr(m)): {"sub_gcns": m} for m in (0, -1, 1.5, "2")},
     ("sub_gcns is 9", "8 features of axis 1", "at most 8"): {"features": (16, 8), "sub_gcns": 9},
-    ("sub_gcns is 9", "8 features of d_2"): {"features": (16, 8), "sub_gcns": 9, "names": ["d_1", "d_2"]},
+    ("sub_gcns is 9", "8 features of d_2"): {
+        "features": (16, 8),
+        "sub_gcns": 9,
+        "names": ["d_1", "d_2"],
+    },
     ("partition is 'even'", "balanced", "categorical"): {"kind": "even"},
     ("axis 2", "0 to 1"): {"features": (8, 8), "whole": [2]},
     ("seed is -1",): {"seed": -1},
-    ("30 features", "30 sub-GCNs", "fewer"): {"features": (30,), "sub_gcns": 30, "kind": "categorical"},
+    ("30 features", "30 sub-GCNs", "fewer"): {
+        "features": (30,),
+        "sub_gcns": 30,
+        "kind": "categorical",
+    },
 }
 
 

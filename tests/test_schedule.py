@@ -35,12 +35,17 @@ def steps_of_each(training: Training, per_epoch: int, m: int) -> int:
 
 @given(lr=st.floats(1e-6, 10), progress=st.floats(0, 1, exclude_max=True))
 def test_rates(lr: float, progress: float) -> None:
-    step, steps = int(progress * 10**6), 10**6
+    step = int(progress * 10**6)
+    steps = 10**6
     assert Training(1, lr=lr, schedule="constant").rate_at(step, steps) == lr
     tenths = 0 if step < steps / 2 else 1 if step < 3 * steps / 4 else 2
-    assert Training(1, lr=lr, schedule="step").rate_at(step, steps) == pytest.approx(lr / 10**tenths)
+    assert Training(1, lr=lr, schedule="step").rate_at(step, steps) == pytest.approx(
+        lr / 10**tenths
+    )
     cosine = lr * math.cos(math.pi * step / steps / 2) ** 2
-    assert Training(1, lr=lr, schedule="cosine").rate_at(step, steps) == pytest.approx(cosine, rel=1e-6, abs=1e-12)
+    assert Training(1, lr=lr, schedule="cosine").rate_at(step, steps) == pytest.approx(
+        cosine, rel=1e-6, abs=1e-12
+    )
 
 
 @given(steps=st.integers(1, 10**6), m=st.integers(2, 64))
@@ -66,10 +71,13 @@ def test_steps_of_a_round_are_chosen_by_m_unless_they_are_given(m: int, zeta: in
 @given(training=trainings(), per_epoch=st.integers(1, 5), m=st.integers(1, 8))
 def test_rounds_follow_each_other(training: Training, per_epoch: int, m: int) -> None:
     """Walks through a run step by step: a round ends after ζ of them, and with the run."""
-    schedule, steps = Schedule(training, per_epoch, m), steps_of_each(training, per_epoch, m)
+    schedule = Schedule(training, per_epoch, m)
+    steps = steps_of_each(training, per_epoch, m)
     optimizer = training.make_optimizer([nn.Parameter(torch.zeros(2))])
     assert schedule.steps == steps
-    taken, rounds, found = 0, 0, list[float]()
+    taken = 0
+    rounds = 0
+    found = list[float]()
     own = schedule.steps_of(0)
     for step in range(steps):
         assert (own.first, own.total) == (rounds * training.local_steps, steps)
@@ -80,8 +88,11 @@ def test_rounds_follow_each_other(training: Training, per_epoch: int, m: int) ->
         taken += 1
         if taken == training.local_steps or step == steps - 1:
             assert own.count == taken
-            rounds, taken = rounds + 1, 0
-            assert schedule.epochs_after(rounds) == pytest.approx(training.all_epochs * (step + 1) / steps)
+            rounds = rounds + 1
+            taken = 0
+            assert schedule.epochs_after(rounds) == pytest.approx(
+                training.all_epochs * (step + 1) / steps
+            )
             own = schedule.steps_of(rounds)
     assert rounds == schedule.rounds
     assert found == [training.rate_at(step, steps) for step in range(steps)]
@@ -91,12 +102,16 @@ def test_rounds_follow_each_other(training: Training, per_epoch: int, m: int) ->
 
 @examples
 @given(training=trainings(), per_epoch=st.integers(1, 5), m=st.integers(1, 8))
-def test_the_model_is_scored_after_every_few_rounds_and_the_last(training: Training, per_epoch: int, m: int) -> None:
+def test_the_model_is_scored_after_every_few_rounds_and_the_last(
+    training: Training, per_epoch: int, m: int
+) -> None:
     """After every round, if nothing says what a score costs."""
     schedule = Schedule(training, per_epoch, m)
     every = 1 if training.evaluate_every == "auto" else training.evaluate_every
     assert schedule.evaluate_every == every
-    scored = [number for number in range(1, schedule.rounds + 1) if schedule.is_scored_after(number)]
+    scored = [
+        number for number in range(1, schedule.rounds + 1) if schedule.is_scored_after(number)
+    ]
     assert scored == sorted({*range(every, schedule.rounds + 1, every), schedule.rounds})
 
 

@@ -1,4 +1,6 @@
-"""Attacks gistgnn, and says what it found: `python -m benchmarks.attack --cases 3000 --seconds 3600 --seed 0`."""
+"""Attacks gistgnn, and says what it found: `python -m benchmarks.attack --cases 3000 --seconds 3600
+--seed 0`.
+"""
 
 import argparse
 import os
@@ -18,20 +20,37 @@ from benchmarks.attack.case import Place, Report
 from benchmarks.attack.registry import KINDS
 from benchmarks.attack.valid import prepare
 
-_NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # nothing answers there
+# nothing answers there
+_NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
 FRESH = 0.01  # share of the commands that are run by a new interpreter
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.attack", description=__doc__.split(":")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.attack", description=__doc__.split(":")[0]
+    )
     parser.add_argument("--cases", type=int, default=3000, help="at most (default: 3000)")
     parser.add_argument("--seconds", type=float, default=3600.0, help="at most (default: 3600)")
     parser.add_argument("--seed", type=int, default=0, help="of all cases (default: 0)")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, help="of cases (default: all, by their shares)")
-    parser.add_argument("--case", type=int, nargs="+", help="run these cases alone, by their numbers, and show them")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds that a case may take (default: 60)")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=KINDS, help="of cases (default: all, by their shares)"
+    )
+    parser.add_argument(
+        "--case", type=int, nargs="+", help="run these cases alone, by their numbers, and show them"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=60.0, help="seconds that a case may take (default: 60)"
+    )
     options = parser.parse_args()
-    os.environ.update({"OMP_NUM_THREADS": "1", "COLUMNS": "120", "GISTGNN_CACHE": "", "NO_COLOR": "1", **_NO_NETWORK})
+    os.environ.update(
+        {
+            "OMP_NUM_THREADS": "1",
+            "COLUMNS": "120",
+            "GISTGNN_CACHE": "",
+            "NO_COLOR": "1",
+            **_NO_NETWORK,
+        }
+    )
     warnings.simplefilter("ignore")  # of making odd tensors; a case's own are seen
     with tempfile.TemporaryDirectory(prefix="gistgnn-attack-") as name:
         os.environ["GISTGNN_CACHE"] = f"{name}/cache"
@@ -42,7 +61,9 @@ def _attack(options: argparse.Namespace, folder: Path) -> int:
     _import_all()
     place = Place(folder / "valid", folder / "case", options.limit)
     prepare(place.valid, options.kinds or KINDS)
-    begun, counts, failures = time.monotonic(), Counter[str](), []
+    begun = time.monotonic()
+    counts = Counter[str]()
+    failures = []
     for number in options.case or range(options.cases):
         if time.monotonic() - begun > options.seconds:
             break
@@ -52,7 +73,11 @@ def _attack(options: argparse.Namespace, folder: Path) -> int:
             print(f"{counts.total()} cases, {len(failures)} failures", flush=True)
         if report.wrong or options.case:
             said = report.wrong or f"status {report.status}, {report.seconds:.1f} s"
-            print(f"{'FAILURE ' * bool(report.wrong)}case {number} ({kind}): {report.title}\n    {said}", flush=True)
+            print(
+                f"{'FAILURE ' * bool(report.wrong)}case {number} ({kind}): {report.title}\n    "
+                f"{said}",
+                flush=True,
+            )
         failures += [number] if report.wrong else []
     took = time.monotonic() - begun
     print(f"\n{counts.total()} cases, {len(failures)} failures, seed {options.seed}, {took:.0f} s")

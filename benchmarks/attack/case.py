@@ -9,7 +9,8 @@ from random import Random
 from benchmarks.attack.process import Forked, Outcome, gistgnn
 
 ENDS = (0, 2, 130, 143)  # the exit statuses that a command may have
-_NOTES = ("gistgnn: ", "training: ", "round ", "partitioning ", "converting ", "Downloading ")  # the last is PyG's
+# the last is PyG's
+_NOTES = ("gistgnn: ", "training: ", "round ", "partitioning ", "converting ", "Downloading ")
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class Place:
     valid: Path  # the folder of valid graphs and finished runs (see `benchmarks.attack.valid`)
     own: Path  # an empty folder for the case
     limit: float  # seconds that a case may take
-    fresh: bool = False  # the command is run by a new interpreter, which takes seconds to import torch
+    # the command is run by a new interpreter, which takes seconds to import torch
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,24 @@ Kind = Callable[[Random, Place], Report]
 
 
 def run(place: Place, title: str, work: Callable[[], int], judge: Judge | None = None) -> Report:
-    """Run a function in a process of its own; ``judge`` says what is wrong where nothing else is, or ""."""
+    """Run a function in a process of its own; ``judge`` says what is wrong where nothing else is,
+    or "".
+    """
     outcome = Forked(work, place.own).outcome(place.limit)
     wrong = fault(outcome) or (judge(outcome) if judge else "")
     return Report(title, wrong, outcome.status, outcome.seconds)
 
 
-def run_command(place: Place, words: list[str], judge: Judge | None = None, note: str = "") -> Report:
+def run_command(
+    place: Place, words: list[str], judge: Judge | None = None, note: str = ""
+) -> Report:
     """Run the command line, and judge it."""
-    return run(place, f"gistgnn {shown(words)}{note and f'  # {note}'}", gistgnn(words, fresh=place.fresh), judge)
+    return run(
+        place,
+        f"gistgnn {shown(words)}{note and f'  # {note}'}",
+        gistgnn(words, fresh=place.fresh),
+        judge,
+    )
 
 
 def fault(outcome: Outcome) -> str:
@@ -61,14 +72,18 @@ def fault(outcome: Outcome) -> str:
         return f"traceback: {lines[-1][:200]} {' '.join(where)}"
     if outcome.status not in ENDS:
         return f"exit status {outcome.status}: {outcome.err.strip()[-200:]!r}"
-    if bad := next((c for c in outcome.err + outcome.out if not (c.isprintable() or c in "\n\t\xa0")), ""):
+    if bad := next(
+        (c for c in outcome.err + outcome.out if not (c.isprintable() or c in "\n\t\xa0")), ""
+    ):
         return f"prints the character {bad!r}"
     if outcome.status != 2:
         return ""
     errors = [line for line in lines if ": error: " in line]
     if len(errors) != 1 or not errors[0].startswith("gistgnn"):
         return f"refuses with {len(errors)} lines: {outcome.err[-200:]!r}"
-    if rest := [line for line in lines if line not in errors and line and not line.startswith(_NOTES)]:
+    if rest := [
+        line for line in lines if line not in errors and line and not line.startswith(_NOTES)
+    ]:
         return f"refuses with more lines: {rest[0][:200]!r}"
     if len(errors[0]) > 2000:
         return f"refuses with a line of {len(errors[0]):,} characters"

@@ -1,4 +1,6 @@
-"""Files that change behind a run: a resumed run must be the same run, or be refused and lose nothing."""
+"""Files that change behind a run: a resumed run must be the same run, or be refused and lose
+nothing.
+"""
 
 import json
 import shutil
@@ -32,7 +34,9 @@ def _noise(rng: Random, graph: Arrays) -> None:
 def _edge(rng: Random, graph: Arrays) -> None:
     edge = rng.randrange(graph["edge_index"].shape[1])
     source, target = graph["edge_index"][:, edge]
-    graph["edge_index"][0, edge] = (source + 1 if source + 1 != target else source + 2) % len(graph["x"])
+    graph["edge_index"][0, edge] = (source + 1 if source + 1 != target else source + 2) % len(
+        graph["x"]
+    )
 
 
 def _split(rng: Random, graph: Arrays) -> None:
@@ -45,7 +49,9 @@ def _weights(rng: Random, graph: Arrays) -> None:
 
 
 def _permuted(rng: Random, graph: Arrays) -> None:
-    """Features and labels move to other nodes, which keep their edges: degrees and counts are as before."""
+    """Features and labels move to other nodes, which keep their edges: degrees and counts are as
+    before.
+    """
     order = np.roll(np.arange(len(graph["y"])), rng.choice([1, 2]))
     graph["x"], graph["y"] = graph["x"][order], graph["y"][order]
 
@@ -59,12 +65,21 @@ _CHANGES: dict[str, Callable[[Random, Arrays], None]] = {
     "edge weights": _weights,
     "the nodes' places": _permuted,
 }
-_OPTIONS = ("--dropout 0.9", "--set activation=elu", "--norm batch", "--lr 0.5", "--seed 2", "--optimizer sgd")
+_OPTIONS = (
+    "--dropout 0.9",
+    "--set activation=elu",
+    "--norm batch",
+    "--lr 0.5",
+    "--seed 2",
+    "--optimizer sgd",
+)
 _OPTIONS += ("--weight-decay 0.1", "--no-standardise", "--schedule constant", "--set clip_norm=0.1")
 
 
 def changed(rng: Random, place: Place) -> Report:
-    """Resume a run whose graph, or whose settings, are others; or whose graph was only written again."""
+    """Resume a run whose graph, or whose settings, are others; or whose graph was only written
+    again.
+    """
     name = rng.choice([*STOPPED, "run"])
     out = place.own / "out"
     shutil.copytree(place.valid / name, out)
@@ -99,5 +114,7 @@ def changed(rng: Random, place: Place) -> Report:
 
 def _contents(folder: Path) -> dict[str, Any]:
     """Return the files of a run, but for its lock."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "lock" not in path.name)
+    files = (
+        path for path in sorted(folder.rglob("*")) if path.is_file() and "lock" not in path.name
+    )
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -1,4 +1,6 @@
-"""Damage of every file that a run leaves, and of graph folders, followed by each command that reads it."""
+"""Damage of every file that a run leaves, and of graph folders, followed by each command that reads
+it.
+"""
 
 import json
 import os
@@ -16,11 +18,66 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.folder import verify
 from gistgnn.storage.json_files import write_json
 
-_ODD: list[Any] = [None, True, -1, 2**63, 10**30, 1e308, "", "x", [], {}, [[]], "../../etc/passwd", "\ud800"]
-_WORDS = ["NaN", "Infinity", "1e999", "[" * 20000, "9" * 5000, "{}", "[]", "null", '"x"', "", "\0", "\ufeff{}"]
-_VALUES = [-1, 0, 1, 3, 4, 5, 39, 40, 41, 127, 2**31 - 1, 2**31, 2**62, -(2**62), np.nan, np.inf, 1e30]
+_ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    2**63,
+    10**30,
+    1e308,
+    "",
+    "x",
+    [],
+    {},
+    [[]],
+    "../../etc/passwd",
+    "\ud800",
+]
+_WORDS = [
+    "NaN",
+    "Infinity",
+    "1e999",
+    "[" * 20000,
+    "9" * 5000,
+    "{}",
+    "[]",
+    "null",
+    '"x"',
+    "",
+    "\0",
+    "\ufeff{}",
+]
+_VALUES = [
+    -1,
+    0,
+    1,
+    3,
+    4,
+    5,
+    39,
+    40,
+    41,
+    127,
+    2**31 - 1,
+    2**31,
+    2**62,
+    -(2**62),
+    np.nan,
+    np.inf,
+    1e30,
+]
 _OF_RUNS = ["evaluate", "predict", "list", "compare", "resume", "overwrite"]
-_OF_CLUSTERS = ["train", "train", "evaluate", "predict", "verify", "describe", "plan", "whole", "sampled"]
+_OF_CLUSTERS = [
+    "train",
+    "train",
+    "evaluate",
+    "predict",
+    "verify",
+    "describe",
+    "plan",
+    "whole",
+    "sampled",
+]
 _OF_GRAPHS = ["partition", "partition", "stream", "verify", "describe", "train", "whole", "predict"]
 _WHOLE = "train --dataset NAME --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out out"
 _LINES = {
@@ -39,7 +96,9 @@ _LINES = {
 
 
 def damage(rng: Random, place: Place) -> Report:
-    """Copy a run, damage one of its files, and evaluate it, predict by it, list it, compare it or go on with it."""
+    """Copy a run, damage one of its files, and evaluate it, predict by it, list it, compare it or
+    go on with it.
+    """
     name = rng.choice(list(RUNS))
     path, note = _damaged(rng, place, name, CHANGES)
     command = rng.choice(_OF_RUNS)
@@ -64,9 +123,12 @@ def damage(rng: Random, place: Place) -> Report:
 def folders(rng: Random, place: Place) -> Report:
     """Copy a graph folder, damage one of its files, and run a command that reads the folder."""
     name = rng.choice([*GRAPHS, *CLUSTERS, *CLUSTERS])
-    _, note = _damaged(rng, place, name, {**CHANGES, "puts a value": _value, "puts another value": _value})
+    _, note = _damaged(
+        rng, place, name, {**CHANGES, "puts a value": _value, "puts another value": _value}
+    )
     command = rng.choice(_OF_CLUSTERS if name in CLUSTERS else _OF_GRAPHS)
-    run, folder = run_on(name if name in CLUSTERS else "clusters"), place.own / name
+    run = run_on(name if name in CLUSTERS else "clusters")
+    folder = place.own / name
     if command == "train":
         words = [*words_of(name), *(["--clusters", "4"] if name in GRAPHS else []), "--out", "out"]
     else:
@@ -88,7 +150,9 @@ def folders(rng: Random, place: Place) -> Report:
 
 
 Change = Callable[[Random, Path, Path], str]
-"""Changes a file, or writes it by a valid one; says what it did. The last argument is the folder of valid files."""
+"""Changes a file, or writes it by a valid one; says what it did. The last argument is the folder of
+valid files.
+"""
 
 
 def _damaged(rng: Random, place: Place, name: str, changes: dict[str, Change]) -> tuple[Path, str]:
@@ -96,8 +160,11 @@ def _damaged(rng: Random, place: Place, name: str, changes: dict[str, Change]) -
     folder = place.own / name
     shutil.copytree(place.valid / name, folder, symlinks=True)
     computed = ("x-", "product-")  # a folder's own cache
-    files = (each for each in folder.rglob("*") if each.is_file() and not each.name.startswith(computed))
-    path, (what, change) = rng.choice(sorted(files)), rng.choice(list(changes.items()))
+    files = (
+        each for each in folder.rglob("*") if each.is_file() and not each.name.startswith(computed)
+    )
+    path = rng.choice(sorted(files))
+    (what, change) = rng.choice(list(changes.items()))
     return path, f"{path.relative_to(place.own)}: {what} {change(rng, path, place.valid)}".strip()
 
 
@@ -107,7 +174,9 @@ def _words(command: str, name: str, run: str) -> list[str]:
 
 
 def _removable(path: Path) -> bool:
-    """Return whether a run may replace what has a file's name: a file, or a link that leads nowhere, but no device."""
+    """Return whether a run may replace what has a file's name: a file, or a link that leads
+    nowhere, but no device.
+    """
     return path.is_file() or (path.is_symlink() and not path.exists())
 
 
@@ -124,7 +193,9 @@ def flip(rng: Random, path: Path, valid: Path) -> str:
     content = bytearray(path.read_bytes())
     if not content:
         return "nothing"
-    at = rng.randrange(min(len(content), 400)) if rng.random() < 0.4 else rng.randrange(len(content))
+    at = (
+        rng.randrange(min(len(content), 400)) if rng.random() < 0.4 else rng.randrange(len(content))
+    )
     content[at] ^= rng.choice([1, 2, 128, 255])
     path.write_bytes(content)
     return f"byte {at} of {len(content)}"
@@ -157,7 +228,8 @@ def _foreign(rng: Random, path: Path, valid: Path) -> str:
 
 def _swap(rng: Random, path: Path, valid: Path) -> str:
     other = rng.choice(sorted(each for each in path.parent.iterdir() if each.is_file()))
-    one, two = path.read_bytes(), other.read_bytes()
+    one = path.read_bytes()
+    two = other.read_bytes()
     path.write_bytes(two)
     other.write_bytes(one)
     return f"with {other.name}"
@@ -180,7 +252,9 @@ def _record(rng: Random, path: Path, valid: Path) -> str:
             del at[key]
         else:
             deep = json.loads('{"a":' * 400 + "{}" + "}" * 400)
-            at[key] = rng.choice([*_ODD, deep, at[key] + 1 if isinstance(at[key], (int, float)) else [at[key]]])
+            at[key] = rng.choice(
+                [*_ODD, deep, at[key] + 1 if isinstance(at[key], (int, float)) else [at[key]]]
+            )
         path.write_text(json.dumps(record), encoding="utf-8")
         return f"at {key}"
     return "nothing"
@@ -199,7 +273,13 @@ def _retype(rng: Random, path: Path, valid: Path) -> str:
 
 def put_special(path: Path, what: str) -> str:
     """Put something in the place of a file that is no regular file."""
-    targets = {"loop": path.name, "zero": "/dev/zero", "null": "/dev/null", "terminal": "/dev/tty", "dangling": "none"}
+    targets = {
+        "loop": path.name,
+        "zero": "/dev/zero",
+        "null": "/dev/null",
+        "terminal": "/dev/tty",
+        "dangling": "none",
+    }
     if what == "pipe":
         os.mkfifo(path)
     elif what == "folder":
@@ -215,11 +295,14 @@ def _special(rng: Random, path: Path, valid: Path) -> str:
 
 
 def _value(rng: Random, path: Path, valid: Path) -> str:
-    """Put one value, or the same one at several places, into an array; its header and its size stay."""
+    """Put one value, or the same one at several places, into an array; its header and its size
+    stay.
+    """
     if path.suffix != ".npy":
         return flip(rng, path, valid)
     array = np.load(path)
-    flat, value = array.reshape(-1), rng.choice(_VALUES)
+    flat = array.reshape(-1)
+    value = rng.choice(_VALUES)
     begin = rng.choice([0, len(flat) - 1, rng.randrange(len(flat))])
     with np.errstate(all="ignore"):
         flat[begin : begin + rng.choice([1, 1, 1, 7])] = np.array(value).astype(array.dtype)

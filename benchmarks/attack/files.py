@@ -1,4 +1,6 @@
-"""Damaged and hostile graph files: valid ones whose bytes, headers, arrays or attributes are changed."""
+"""Damaged and hostile graph files: valid ones whose bytes, headers, arrays or attributes are
+changed.
+"""
 
 import contextlib
 import io
@@ -21,25 +23,83 @@ from benchmarks.attack.valid import arrays, data
 from gistgnn.errors import InputError
 from gistgnn.graphs import Graph, load, load_nodes
 
-_ODD_NAMES = ["$x_{$", "a\nb", "\x1b[31m", os.fsdecode(b"\xff\xfe"), "-x", "a" * 200, "ü", "\u202eabc", "%s{}", "..."]
-_SHAPES = ["(-1,)", f"({2**62},)", f"({10**30}, 2)", "()", "(0,)", "(2, 0)", "40", "(1, 1, 1, 1, 1)", "(None,)"]
-_SHAPES += ["(" * 3000, "(" + "1, " * 70 + ")", "(True,)", "(1.5,)", "('a',)", f"({2**32}, {2**32})"]
-_DTYPES = ["<f4", ">i8", "|O", "<U4", "|S3", "<c16", "<M8[ns]", "|V8", "<f2", "|b1", "<u8", "<f16", "x", "<i99"]
+_ODD_NAMES = [
+    "$x_{$",
+    "a\nb",
+    "\x1b[31m",
+    os.fsdecode(b"\xff\xfe"),
+    "-x",
+    "a" * 200,
+    "ü",
+    "\u202eabc",
+    "%s{}",
+    "...",
+]
+_SHAPES = [
+    "(-1,)",
+    f"({2**62},)",
+    f"({10**30}, 2)",
+    "()",
+    "(0,)",
+    "(2, 0)",
+    "40",
+    "(1, 1, 1, 1, 1)",
+    "(None,)",
+]
+_SHAPES += [
+    "(" * 3000,
+    "(" + "1, " * 70 + ")",
+    "(True,)",
+    "(1.5,)",
+    "('a',)",
+    f"({2**32}, {2**32})",
+]
+_DTYPES = [
+    "<f4",
+    ">i8",
+    "|O",
+    "<U4",
+    "|S3",
+    "<c16",
+    "<M8[ns]",
+    "|V8",
+    "<f2",
+    "|b1",
+    "<u8",
+    "<f16",
+    "x",
+    "<i99",
+]
 _DTYPES += ["[('a', '<f4')]"]
 _CASTS = ["f4", "f8", "i8", "u8", "i1", "f2", "?", "c8", "U5", "S3", "M8[s]", "f16"]
 _NUMBERS = [np.nan, np.inf, -1, 2**62, 2**31, 0, 1e30, -(2**63), 40, 39]
-_HEADS = [b"", b"PK\x03\x04", b"PK\x05\x06" + b"\0" * 18, b"\x93NUMPY\x01\x00", b"\x80\x02", b"\x80\x02}q\x00.", b"{}"]
+_HEADS = [
+    b"",
+    b"PK\x03\x04",
+    b"PK\x05\x06" + b"\0" * 18,
+    b"\x93NUMPY\x01\x00",
+    b"\x80\x02",
+    b"\x80\x02}q\x00.",
+    b"{}",
+]
 _HEADS += [b"\0" * 64]
 _TRAIN = "--hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out out"
 
 
 def files(rng: Random, place: Place) -> Report:
-    """Describe, partition or train on a graph file that was changed in one way, or is no file at all."""
+    """Describe, partition or train on a graph file that was changed in one way, or is no file at
+    all.
+    """
     name, change = rng.choice(list(_CHANGES.items()))
     suffix = rng.choice([".npz", ".pt"])
     path = place.own / f"{rng.choice(['g', 'g', 'g', rng.choice(_ODD_NAMES)])}{suffix}"
     note = change(rng, path, place.valid / f"own{suffix}")
-    words = rng.choice([["datasets", path.name, "--json"], ["partition", "--dataset", path.name, "--clusters", "2"]])
+    words = rng.choice(
+        [
+            ["datasets", path.name, "--json"],
+            ["partition", "--dataset", path.name, "--clusters", "2"],
+        ]
+    )
     if rng.random() < 0.2:
         words = ["train", "--dataset", path.name, *_TRAIN.split()]
     if rng.random() < 0.2:
@@ -88,7 +148,9 @@ def _rubbish(rng: Random, path: Path, valid: Path) -> str:
 
 
 def _members(rng: Random, path: Path, valid: Path) -> str:
-    """Write the archive again with one member changed: its name, its content, or its entry in the directory."""
+    """Write the archive again with one member changed: its name, its content, or its entry in the
+    directory.
+    """
     with zipfile.ZipFile(valid) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
     name = rng.choice(list(members))
@@ -102,7 +164,9 @@ def _members(rng: Random, path: Path, valid: Path) -> str:
                 "twice": [(member, content), (member, content[:-1])],
                 "text": [(member.removesuffix(".npy"), b"text")],
             }
-            for entry in changed[what] if member == name and what in changed else [(member, content)]:
+            for entry in (
+                changed[what] if member == name and what in changed else [(member, content)]
+            ):
                 archive.writestr(*entry)
     if what in ("flags", "method", "size"):
         _spoil_directory(rng, path, what)
@@ -120,7 +184,9 @@ def _spoil_directory(rng: Random, path: Path, what: str) -> None:
         elif what == "method":
             content[start + 8 : start + 10] = struct.pack("<H", rng.choice([1, 9, 12, 14, 95, 8]))
         elif shift:
-            content[start + 18 : start + 26] = struct.pack("<II", *[rng.choice([0, 2**31, 2**32 - 1]) for _ in "ab"])
+            content[start + 18 : start + 26] = struct.pack(
+                "<II", *[rng.choice([0, 2**31, 2**32 - 1]) for _ in "ab"]
+            )
     path.write_bytes(content)
 
 
@@ -130,11 +196,17 @@ def _header(rng: Random, path: Path, valid: Path) -> str:
     name = rng.choice(list(graph))
     shape = rng.choice([repr(graph[name].shape), *_SHAPES])
     dtype = rng.choice([repr(graph[name].dtype.str), *map(repr, _DTYPES)])
-    text = f"{{'descr': {dtype}, 'fortran_order': {rng.choice(['False', 'True', '7'])}, 'shape': {shape}, }}"
+    text = (
+        f"{{'descr': {dtype}, 'fortran_order': {rng.choice(['False', 'True', '7'])}, 'shape': "
+        f"{shape}, }}"
+    )
     others = [text[: rng.randrange(len(text))], "{}", text + "\n" * 70000, "__import__('os')"]
     text = rng.choice([text, text, text, *others])
-    version, encoded = rng.choice([(1, 0), (1, 0), (2, 0), (3, 0), (9, 9)]), text.encode()[:65000]
-    length = struct.pack("<H" if version[0] == 1 else "<I", rng.choice([len(encoded), len(encoded), 65535, 0]))
+    version = rng.choice([(1, 0), (1, 0), (2, 0), (3, 0), (9, 9)])
+    encoded = text.encode()[:65000]
+    length = struct.pack(
+        "<H" if version[0] == 1 else "<I", rng.choice([len(encoded), len(encoded), 65535, 0])
+    )
     with zipfile.ZipFile(path, "w") as archive:
         for key, value in graph.items():
             buffer = io.BytesIO()
@@ -149,9 +221,13 @@ def _values(rng: Random, path: Path, valid: Path) -> str:
     graph = arrays()
     name = rng.choice([*graph, "num_classes", "edge_weight", "edge_attr", "edge_type"])
     with np.errstate(all="ignore"):
-        array = np.array(graph.get(name, np.zeros(len(graph["edge_index"][0]))), dtype=rng.choice(_CASTS))
+        array = np.array(
+            graph.get(name, np.zeros(len(graph["edge_index"][0]))), dtype=rng.choice(_CASTS)
+        )
         with contextlib.suppress(ValueError, OverflowError, TypeError):
-            array.reshape(-1)[rng.randrange(max(array.size, 1)) : rng.choice([1, 2, 10**6])] = rng.choice(_NUMBERS)
+            array.reshape(-1)[rng.randrange(max(array.size, 1)) : rng.choice([1, 2, 10**6])] = (
+                rng.choice(_NUMBERS)
+            )
     shapes = [array, array, array.T, array[:-1], array[:0], array[None], array.reshape(-1)]
     array = rng.choice([*shapes, np.array(7), np.array(2**62)])
     if rng.random() < 0.1:
@@ -161,7 +237,9 @@ def _values(rng: Random, path: Path, valid: Path) -> str:
     else:
         whole = data()
         with contextlib.suppress(TypeError, ValueError):
-            whole[f"{name}_mask" if name in ("train", "val", "test") else name] = torch.from_numpy(np.array(array))
+            whole[f"{name}_mask" if name in ("train", "val", "test") else name] = torch.from_numpy(
+                np.array(array)
+            )
         torch.save(whole, path)
     return f"{name} {array.dtype} {array.shape}"
 
@@ -172,7 +250,11 @@ def _attributes(rng: Random, path: Path, valid: Path) -> str:
     name = rng.choice(list(whole.keys()))
     what, value = _odd_tensor(rng, whole[name])
     whole[name] = value
-    return _saved(rng.choice([whole] * 8 + [{"data": whole}, value, [whole], whole.to_dict()]), path, f"{name}: {what}")
+    return _saved(
+        rng.choice([whole] * 8 + [{"data": whole}, value, [whole], whole.to_dict()]),
+        path,
+        f"{name}: {what}",
+    )
 
 
 def _saved(value: Any, path: Path, note: str) -> str:
@@ -193,12 +275,16 @@ def _store(rng: Random, path: Path, valid: Path) -> str:
     elif what in ("a list", "itself"):
         whole.__dict__["_store"] = [1, 2] if what == "a list" else whole
     else:
-        whole.__dict__["_store"].__dict__["_mapping"] = None if what == "no mapping" else {1: 2, None: 3, "x": 7}
+        whole.__dict__["_store"].__dict__["_mapping"] = (
+            None if what == "no mapping" else {1: 2, None: 3, "x": 7}
+        )
     return _saved(whole, path, what)
 
 
 def _special(rng: Random, path: Path, valid: Path) -> str:
-    what = rng.choice(["pipe", "zero", "folder", "loop", "dangling", "unreadable", "empty", "terminal"])
+    what = rng.choice(
+        ["pipe", "zero", "folder", "loop", "dangling", "unreadable", "empty", "terminal"]
+    )
     if what not in ("unreadable", "empty"):
         return put_special(path, what)
     path.write_bytes(b"" if what == "empty" else valid.read_bytes())
@@ -226,31 +312,76 @@ _CHANGES: dict[str, Change] = {
 _NEVER = ("rubbish", "store")
 
 
-_TYPES = [torch.complex64, torch.uint16, torch.bfloat16, torch.bool, torch.int8, torch.float64, torch.float8_e4m3fn]
+_TYPES = [
+    torch.complex64,
+    torch.uint16,
+    torch.bfloat16,
+    torch.bool,
+    torch.int8,
+    torch.float64,
+    torch.float8_e4m3fn,
+]
 
 
 def _odd_tensor(rng: Random, plain: Any) -> tuple[str, Any]:
     """Return which value it is, and a value to stand for a plain tensor."""
-    size, kind, ragged = list(plain.shape), rng.choice(_TYPES), [torch.zeros(2), torch.zeros(3)]
+    size = list(plain.shape)
+    kind = rng.choice(_TYPES)
+    ragged = [torch.zeros(2), torch.zeros(3)]
     bits = rng.choice([torch.float4_e2m1fn_x2, torch.bits8, torch.uint4])
     makers: list[Callable[[], Any]] = [
-        *(lambda: plain.to("meta"), lambda: torch.empty(2**40, 2, device="meta"), lambda: plain[:0]),
-        *(lambda: torch.quantize_per_tensor(plain.float(), 1.0, 0, torch.qint8), lambda: plain.to_sparse()),
-        *(lambda: torch.nested.nested_tensor(ragged), lambda: torch.nested.nested_tensor(ragged, layout=torch.jagged)),
+        *(
+            lambda: plain.to("meta"),
+            lambda: torch.empty(2**40, 2, device="meta"),
+            lambda: plain[:0],
+        ),
+        *(
+            lambda: torch.quantize_per_tensor(plain.float(), 1.0, 0, torch.qint8),
+            lambda: plain.to_sparse(),
+        ),
+        *(
+            lambda: torch.nested.nested_tensor(ragged),
+            lambda: torch.nested.nested_tensor(ragged, layout=torch.jagged),
+        ),
         *(
             lambda: plain.to(kind),
             lambda: plain.to(kind),
             lambda: plain.to(kind),
             lambda: torch.empty(size, dtype=bits),
         ),
-        *(lambda: torch.zeros(1, 1).expand(2**20, 2**20), lambda: torch.zeros(1, dtype=plain.dtype).expand(2**45)),
-        *(lambda: plain[:1].expand(size), lambda: torch.eye(40).to_sparse_csr(), lambda: plain[None].mT),
+        *(
+            lambda: torch.zeros(1, 1).expand(2**20, 2**20),
+            lambda: torch.zeros(1, dtype=plain.dtype).expand(2**45),
+        ),
+        *(
+            lambda: plain[:1].expand(size),
+            lambda: torch.eye(40).to_sparse_csr(),
+            lambda: plain[None].mT,
+        ),
         *(lambda: plain.to(torch.complex64).conj(), lambda: torch.nn.Parameter(plain.float())),
-        *(lambda: torch.full(size, 2**63 - 1).view(torch.uint64), lambda: torch.full(size, -1).view(torch.uint64)),
+        *(
+            lambda: torch.full(size, 2**63 - 1).view(torch.uint64),
+            lambda: torch.full(size, -1).view(torch.uint64),
+        ),
         *(lambda: torch.full(size, math.nan), lambda: torch.full(size, 1e300, dtype=torch.float64)),
-        *(lambda: torch.tensor(1), lambda: torch.stack([plain, plain], -1)[..., 0], lambda: plain.untyped_storage()),
-        *(lambda: "text", lambda: None, lambda: plain.tolist(), lambda: [[1], [1, 2]], lambda: {"a": plain}),
-        *(lambda: 10**30, lambda: json.loads("[" * 900 + "]" * 900), lambda: [plain, plain], lambda: plain.shape),
+        *(
+            lambda: torch.tensor(1),
+            lambda: torch.stack([plain, plain], -1)[..., 0],
+            lambda: plain.untyped_storage(),
+        ),
+        *(
+            lambda: "text",
+            lambda: None,
+            lambda: plain.tolist(),
+            lambda: [[1], [1, 2]],
+            lambda: {"a": plain},
+        ),
+        *(
+            lambda: 10**30,
+            lambda: json.loads("[" * 900 + "]" * 900),
+            lambda: [plain, plain],
+            lambda: plain.shape,
+        ),
         lambda: plain.dtype,
     ]
     number = rng.randrange(len(makers))

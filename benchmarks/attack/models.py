@@ -1,7 +1,8 @@
 """Models of users, drawn at random, whose outputs are compared with those of plain PyG.
 
-They write into what they get, keep what they have seen of a graph, or take their arguments in unusual ways. What
-gistgnn gives has to be what PyG gives on tensors of its own; or the model is refused in one line.
+They write into what they get, keep what they have seen of a graph, or take their arguments in
+unusual ways. What gistgnn gives has to be what PyG gives on tensors of its own; or the model is
+refused in one line.
 """
 
 import sys
@@ -22,7 +23,9 @@ from gistgnn.runners.fused import Stack
 from gistgnn.sampling import Batch, forward
 from gistgnn.utils.console import show_log
 
-_F, _C, _NODES = 6, 3, 25
+_F = 6
+_C = 3
+_NODES = 25
 _WRONG = "WRONG"
 
 
@@ -52,7 +55,13 @@ def _batch(seed: int) -> Batch:
     x = torch.randn(_NODES, _F, generator=rng, dtype=torch.float64)
     edge_index = torch.randint(_NODES, (2, 80), generator=rng)
     weight = torch.rand(80, generator=rng, dtype=torch.float64) + 0.1
-    return Batch(x, edge_index, torch.arange(_NODES) % _C, torch.arange(_NODES), edge_data={"edge_weight": weight})
+    return Batch(
+        x,
+        edge_index,
+        torch.arange(_NODES) % _C,
+        torch.arange(_NODES),
+        edge_data={"edge_weight": weight},
+    )
 
 
 def _network() -> nn.Module:
@@ -78,7 +87,14 @@ _CONVS: dict[str, Callable[[], nn.Module]] = {
     "APPNP": lambda: pyg.APPNP(2, 0.1),
     "GATConv": lambda: pyg.GATConv(_F, _F),
 }
-_WITH_WEIGHTS = ("LGConv()", "GCNConv", "GCNConv(no loops)", "GCNConv(not normalised)", "GraphConv", "GraphConv(mean)")
+_WITH_WEIGHTS = (
+    "LGConv()",
+    "GCNConv",
+    "GCNConv(no loops)",
+    "GCNConv(not normalised)",
+    "GraphConv",
+    "GraphConv(mean)",
+)
 _WITH_WEIGHTS += ("SGConv(1)", "SGConv(2)", "TAGConv", "APPNP")
 
 _WRITES: dict[str, Callable[[Tensor], object]] = {
@@ -116,7 +132,8 @@ def _in_place(rng: Random) -> tuple[str, Callable[[], str]]:
             target = rng.choice(["x", "h", "h", "edges", "weight"])
             writes = {"edges": _EDGE_WRITES, "weight": _WEIGHT_WRITES}.get(target, _WRITES)
             steps.insert(rng.randrange(len(steps) + 1), ("write", target, rng.choice(list(writes))))
-    seed, training = rng.randrange(100), rng.random() < 0.5
+    seed = rng.randrange(100)
+    training = rng.random() < 0.5
     title = f"a model in place, {'training' if training else 'evaluation'}, seed {seed}: {steps}"
     return title, lambda: _compare(steps, seed, training)
 
@@ -130,7 +147,9 @@ class _Drawn(nn.Module):
         self.out = nn.Linear(_F, _C)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-        h, outputs, convs = x, [], iter(self.convs)
+        h = x
+        outputs = []
+        convs = iter(self.convs)
         for step in self.steps:
             if step[0] == "conv":
                 source = x if step[2] == "x" else h
@@ -147,7 +166,8 @@ class _Drawn(nn.Module):
 def _compare(steps: list[_Step], seed: int, training: bool) -> str:
     kind = type("Drawn", (_Drawn,), {"steps": tuple(steps)})
     torch.manual_seed(seed)
-    model, seen = kind().double().train(training), _batch(seed)
+    model = kind().double().train(training)
+    seen = _batch(seed)
 
     def output(call: Callable[[], Tensor]) -> tuple[Tensor, list[Tensor | None]]:
         """Return an output, and the gradients, where torch can compute them."""
@@ -158,7 +178,9 @@ def _compare(steps: list[_Step], seed: int, training: bool) -> str:
             out.sin().sum().backward()
         except RuntimeError:  # something that the gradient needs was overwritten
             return out.detach(), []
-        return out.detach(), [p.grad if p.grad is None else p.grad.clone() for p in model.parameters()]
+        return out.detach(), [
+            p.grad if p.grad is None else p.grad.clone() for p in model.parameters()
+        ]
 
     weight = seen.edge_data["edge_weight"]
     expected = output(lambda: model(seen.x.clone(), seen.edge_index.clone(), weight.clone()))
@@ -180,15 +202,21 @@ def _compare(steps: list[_Step], seed: int, training: bool) -> str:
     return ""
 
 
-def _close(one: tuple[Tensor, list[Tensor | None]], other: tuple[Tensor, list[Tensor | None]]) -> bool:
+def _close(
+    one: tuple[Tensor, list[Tensor | None]], other: tuple[Tensor, list[Tensor | None]]
+) -> bool:
     if not torch.allclose(one[0], other[0], rtol=1e-9, atol=1e-9, equal_nan=True):
         return False
-    if not other[1]:  # torch refuses the gradient of messages, where a product needs nothing that was overwritten
+    # torch refuses the gradient of messages, where a product needs nothing that was overwritten
+    if not other[1]:
         return True
     if len(one[1]) != len(other[1]):
         return False
     pairs = zip(one[1], other[1], strict=True)
-    return all(a is b or (a is not None and b is not None and torch.allclose(a, b, 1e-8, 1e-8, True)) for a, b in pairs)
+    return all(
+        a is b or (a is not None and b is not None and torch.allclose(a, b, 1e-8, 1e-8, True))
+        for a, b in pairs
+    )
 
 
 _KEPT: dict[str, Callable[[Tensor, Tensor], Any]] = {
@@ -201,12 +229,17 @@ _KEPT: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 
 def _with_state(rng: Random) -> tuple[str, Callable[[], str]]:
-    """Draw a model that keeps something of the first graph that it sees, or a PyG model with cached=True."""
+    """Draw a model that keeps something of the first graph that it sees, or a PyG model with
+    cached=True.
+    """
     kept = rng.choice([*_KEPT, "cached=True"])
     holder = rng.choice(["attribute", "list", "dictionary", "buffer", "part"])
     when = rng.choice(["first call", "training", "other size"])
     inductive = rng.random() < 0.5
-    title = f"a model that keeps {kept} in its {holder} ({when}), {'inductive' if inductive else 'clusters'}"
+    title = (
+        f"a model that keeps {kept} in its {holder} ({when}), "
+        f"{'inductive' if inductive else 'clusters'}"
+    )
     return title, lambda: _compare_state(kept, holder, when, inductive)
 
 
@@ -239,7 +272,8 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
     class Keeps(nn.Module):
         def __init__(self, width: int) -> None:
             super().__init__()
-            self.first, self.second = pyg.SAGEConv(3, width), pyg.SAGEConv(width, 3)
+            self.first = pyg.SAGEConv(3, width)
+            self.second = pyg.SAGEConv(width, 3)
             self.part = Part()
 
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -259,7 +293,13 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
     sampler = None if inductive else "clusters"
     gist = GIST(build, 8, 2)
     model = gist.fit(
-        graph, epochs=4, local_steps=2, progress=False, inductive=inductive, sampler=sampler, standardise=False
+        graph,
+        epochs=4,
+        local_steps=2,
+        progress=False,
+        inductive=inductive,
+        sampler=sampler,
+        standardise=False,
     ).model
     plain = build(8).eval()
     plain.load_state_dict(model.state_dict())
@@ -268,11 +308,17 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
             conv.cached = False
     with torch.no_grad():
         found, expected = (each(graph.x, graph.edge_index) for each in (model, plain))
-    return "" if torch.allclose(found, expected, atol=1e-5) else "the result's model keeps another graph"
+    return (
+        ""
+        if torch.allclose(found, expected, atol=1e-5)
+        else "the result's model keeps another graph"
+    )
 
 
 def _with_signature(rng: Random) -> tuple[str, Callable[[], str]]:
-    """Draw a forward with its arguments in any order, by place or by name, with and without defaults."""
+    """Draw a forward with its arguments in any order, by place or by name, with and without
+    defaults.
+    """
     structure = rng.choice(["edge_index", "edge_index", "edges", "adj_t"])
     arguments = [rng.choice(["x", "h", "features"]), structure, "edge_weight"]
     x = arguments[0]
@@ -282,12 +328,16 @@ def _with_signature(rng: Random) -> tuple[str, Callable[[], str]]:
         rng.shuffle(arguments)
     optional = {name for name in arguments if name == "scale" or (name != x and rng.random() < 0.4)}
     by_name = rng.randrange(len(arguments) + 1)
-    before, after = arguments[:by_name], arguments[by_name:]
+    before = arguments[:by_name]
+    after = arguments[by_name:]
     before = [a for a in before if a not in optional] + [a for a in before if a in optional]
     words = [_argument(name, optional) for name in before]
     if after:
         words += ["*", *(_argument(name, optional) for name in after)]
-    line = f"def forward(self, {', '.join(words)}):\n    return weighted({x}, {structure}, edge_weight)\n"
+    line = (
+        f"def forward(self, {', '.join(words)}):\n    return weighted({x}, {structure}, "
+        "edge_weight)\n"
+    )
     return f"a forward ({', '.join(words)})", lambda: _compare_signature(line)
 
 
@@ -310,4 +360,8 @@ def _compare_signature(line: str) -> str:
     seen = _batch(0)
     expected = _weighted(seen.x, seen.edge_index, seen.edge_data["edge_weight"])
     found = forward(model, seen)
-    return "" if torch.allclose(found, expected) else "it trains without edges or weights, or on other ones"
+    return (
+        ""
+        if torch.allclose(found, expected)
+        else "it trains without edges or weights, or on other ones"
+    )

@@ -8,7 +8,8 @@ from random import Random
 from benchmarks.attack.case import Outcome, Place, Report, run_command
 from gistgnn.cli.main import make_parser
 
-# A command that is quick and valid, with the share of the cases that it gets. DIR is a finished run.
+# A command that is quick and valid, with the share of the cases that it gets. DIR is a finished
+# run.
 COMMANDS = {
     "train": (60, "--dataset own.npz --hidden 8 8 --sub-gcns 2 --epochs 2 --device cpu --out out"),
     "plan": (20, "--dataset own.npz --hidden 8 8 --device cpu --no-measure"),
@@ -19,33 +20,95 @@ COMMANDS = {
     "datasets": (3, "own.npz"),
     "partition": (6, "--dataset own.npz --clusters 4"),
     "convert": (8, "own.npz out"),
-    "reproduce ultrawide": (3, "--datasets own.npz --widths 8 --sub-gcns 2 --epochs 1 --clusters 4 --out out"),
+    "reproduce ultrawide": (
+        3,
+        "--datasets own.npz --widths 8 --sub-gcns 2 --epochs 1 --clusters 4 --out out",
+    ),
     "theory check": (6, "karate"),
 }
 CONTEXTS = [  # settings that other options need, of commands that train
     *("", "", "--sampler clusters --clusters 4 --clusters-per-batch 2"),
-    *(f"--sampler {name}" for name in ("ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")),
+    *(
+        f"--sampler {name}"
+        for name in ("ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")
+    ),
     *("--model gat", "--runner fused", "--optimizer sgd", "--evaluation parts --set parts=2"),
 ]
-INTEGERS = ["0", "-1", "1", "2", *map(str, (2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, -(2**31), -(2**63), 10**30))]
+INTEGERS = [
+    "0",
+    "-1",
+    "1",
+    "2",
+    *map(str, (2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, -(2**31), -(2**63), 10**30)),
+]
 INTEGERS += [str(-(10**30)), "1_000", "٣", "²", "+1", "0x10", "9" * 5000]
-FLOATS = ["nan", "inf", "-inf", "-0.0", "0.0", "1e-320", "1e300", "-1e300", "1e30", "1e999", "0.5", "1", "1.0000001"]
-TEXTS = ["", " ", "a" * 5000, "a\nb", "\x1b[31mred", "$x_{$", "\udcff\udcfe", "../..", "/", "a:b", ":", "%s%n{}", "-"]
-TEXTS += ["@", "/dev/zero", "/dev/null", "pipe", "pipe.npz", "pipe.pt", "own.npz", "absent.npz", "~nobody/x"]
+FLOATS = [
+    "nan",
+    "inf",
+    "-inf",
+    "-0.0",
+    "0.0",
+    "1e-320",
+    "1e300",
+    "-1e300",
+    "1e30",
+    "1e999",
+    "0.5",
+    "1",
+    "1.0000001",
+]
+TEXTS = [
+    "",
+    " ",
+    "a" * 5000,
+    "a\nb",
+    "\x1b[31mred",
+    "$x_{$",
+    "\udcff\udcfe",
+    "../..",
+    "/",
+    "a:b",
+    ":",
+    "%s%n{}",
+    "-",
+]
+TEXTS += [
+    "@",
+    "/dev/zero",
+    "/dev/null",
+    "pipe",
+    "pipe.npz",
+    "pipe.pt",
+    "own.npz",
+    "absent.npz",
+    "~nobody/x",
+]
 TEXTS += ["own.npz/x", "synthetic:reddit@1e-9", "synthetic:reddit@nan", "synthetic:reddit@1e300"]
-TEXTS += ["1:1", "1e30:1", "2:nan", "1:1,lr=inf", "1e300min", "9" * 40 + "h", "a=1", "a=" + "[" * 9000]
+TEXTS += [
+    "1:1",
+    "1e30:1",
+    "2:nan",
+    "1:1,lr=inf",
+    "1e300min",
+    "9" * 40 + "h",
+    "a=1",
+    "a=" + "[" * 9000,
+]
 TEXTS += ["cuda:" + "9" * 30]
 
 
 def command_words(command: str, place: Place) -> list[str]:
     """Return the quick and valid command line of a command, without its name."""
-    return [str(place.valid / "run") if word == "DIR" else word for word in COMMANDS[command][1].split()]
+    return [
+        str(place.valid / "run") if word == "DIR" else word for word in COMMANDS[command][1].split()
+    ]
 
 
 def options(rng: Random, place: Place) -> Report:
     """Run a command with one to three of its options at extremes."""
     command = rng.choices(list(COMMANDS), [share for share, _ in COMMANDS.values()])[0]
-    words, actions = [*command.split(), *command_words(command, place)], actions_of(command)
+    words = [*command.split(), *command_words(command, place)]
+    actions = actions_of(command)
     if command in ("train", "plan") and rng.random() < 0.6:
         words += rng.choice(CONTEXTS).split()
     impossible = False
@@ -59,7 +122,9 @@ def options(rng: Random, place: Place) -> Report:
         words += [*([rng.choice(action.option_strings)] if action.option_strings else []), *values]
 
     def judge(outcome: Outcome) -> str:
-        return "accepts a number that nothing can have" if impossible and outcome.status == 0 else ""
+        return (
+            "accepts a number that nothing can have" if impossible and outcome.status == 0 else ""
+        )
 
     return run_command(place, words, judge)
 
@@ -88,16 +153,21 @@ def _value(rng: Random, action: argparse.Action) -> str:
     if action.choices and rng.random() < 0.6:
         return str(rng.choice(list(action.choices)))
     if _is_text(action):
-        pools, weights = (TEXTS, INTEGERS, FLOATS), (6, 1, 1)
+        pools = (TEXTS, INTEGERS, FLOATS)
+        weights = (6, 1, 1)
     elif action.type is float or "second" in str(action.type) or "bytes" in str(action.type):
-        pools, weights = (FLOATS, INTEGERS, TEXTS), (6, 2, 1)
+        pools = (FLOATS, INTEGERS, TEXTS)
+        weights = (6, 2, 1)
     else:
-        pools, weights = (INTEGERS, FLOATS, TEXTS), (6, 2, 1)
+        pools = (INTEGERS, FLOATS, TEXTS)
+        weights = (6, 2, 1)
     return rng.choice(rng.choices(pools, weights)[0])
 
 
 def _impossible(action: argparse.Action, value: str) -> bool:
-    """Whether an option of a number has a value that no run can have: not finite, or beyond 64 bits."""
+    """Whether an option of a number has a value that no run can have: not finite, or beyond 64
+    bits.
+    """
     if _is_text(action) or action.choices:
         return False
     for kind in (int, float):

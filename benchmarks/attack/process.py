@@ -1,4 +1,6 @@
-"""A case runs in a process that is forked from one that has imported everything, so that thousands are cheap."""
+"""A case runs in a process that is forked from one that has imported everything, so that thousands
+are cheap.
+"""
 
 import contextlib
 import itertools
@@ -37,8 +39,11 @@ class Forked:
 
     def __init__(self, work: Callable[[], int], folder: Path, **environ: str) -> None:
         number = next(_NUMBERS)
-        self._written = [folder.with_name(f"{folder.name}.{name}{number}") for name in ("out", "err")]
-        self._begun, self._status = time.monotonic(), None
+        self._written = [
+            folder.with_name(f"{folder.name}.{name}{number}") for name in ("out", "err")
+        ]
+        self._begun = time.monotonic()
+        self._status = None
         for path in self._written:  # a signal may come before the process opens them
             path.touch()
         sys.stdout.flush()
@@ -65,7 +70,8 @@ class Forked:
         os.chdir(folder)
         for handle, path in enumerate((Path(os.devnull), *self._written)):
             os.dup2(os.open(path, os.O_WRONLY if handle else os.O_RDONLY), handle)
-        sys.stdout, sys.stderr = (open(handle, "w", encoding="utf-8", closefd=False) for handle in (1, 2))  # noqa: SIM115
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
     @property
     def status(self) -> int | None:
@@ -94,7 +100,9 @@ class Forked:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)  # and what it has started
         self.wait(10)
-        out, err = (path.read_text(encoding="utf-8", errors="surrogateescape") for path in self._written)
+        out, err = (
+            path.read_text(encoding="utf-8", errors="surrogateescape") for path in self._written
+        )
         for path in self._written:
             path.unlink()
         assert self._status is not None
@@ -115,7 +123,9 @@ def _status(work: Callable[[], int]) -> int:
 
 
 def gistgnn(words: list[str], *, fresh: bool = False) -> Callable[[], int]:
-    """Return the function that runs the command line in a forked process; ``fresh``: by a new interpreter."""
+    """Return the function that runs the command line in a forked process; ``fresh``: by a new
+    interpreter.
+    """
 
     def work() -> int:
         if fresh:

@@ -1,4 +1,6 @@
-"""Calls from Python: `GIST`, `fit`, `Loop`, `rounds`, settings and samplers, with odd values for their arguments."""
+"""Calls from Python: `GIST`, `fit`, `Loop`, `rounds`, settings and samplers, with odd values for
+their arguments.
+"""
 
 import inspect
 import math
@@ -24,12 +26,68 @@ from gistgnn.settings import Training
 from gistgnn.theta.registry import Store
 from gistgnn.utils.console import show_log
 
-_NUMBERS: list[Any] = [0, -1, 1, 2, 3, 2**31, 2**63 - 1, 2**63, 10**30, -(10**30), 10**5000, 0.5, 1.0, -0.0, 1e-320]
+_NUMBERS: list[Any] = [
+    0,
+    -1,
+    1,
+    2,
+    3,
+    2**31,
+    2**63 - 1,
+    2**63,
+    10**30,
+    -(10**30),
+    10**5000,
+    0.5,
+    1.0,
+    -0.0,
+    1e-320,
+]
 _NUMBERS += [1e300, math.nan, math.inf, -math.inf, True, False]
-_OTHERS: list[Any] = [None, "", "x", "a" * 3000, "\udcff\n", b"x", [], (), {}, [1], (2, 2), [[1]], [None], [math.nan]]
+_OTHERS: list[Any] = [
+    None,
+    "",
+    "x",
+    "a" * 3000,
+    "\udcff\n",
+    b"x",
+    [],
+    (),
+    {},
+    [1],
+    (2, 2),
+    [[1]],
+    [None],
+    [math.nan],
+]
 _OTHERS += [{"a": 1}, lambda *_: None, Ellipsis, 1j, range(3), {1, 2}]
-_NAMES = ["auto", "whole", "layers", "parts", "memory", "host", "disk", "sharded", "clusters", "ladies", "saint-rw"]
-_NAMES += ["fused", "adam", "sgd", "cosine", "step", "carry", "reset", "bf16", "split", "each", "zero", "balanced"]
+_NAMES = [
+    "auto",
+    "whole",
+    "layers",
+    "parts",
+    "memory",
+    "host",
+    "disk",
+    "sharded",
+    "clusters",
+    "ladies",
+    "saint-rw",
+]
+_NAMES += [
+    "fused",
+    "adam",
+    "sgd",
+    "cosine",
+    "step",
+    "carry",
+    "reset",
+    "bf16",
+    "split",
+    "each",
+    "zero",
+    "balanced",
+]
 _NAMES += ["mse", "r2", "random"]
 _ARRAYS = [np.float32(0.5), np.int64(2), np.zeros(3), torch.tensor(2), torch.zeros(2, 2)]
 
@@ -39,14 +97,23 @@ Target = tuple[Callable[..., Any], dict[str, Any], Callable[..., Any]]
 
 def python(rng: Random, place: Place) -> Report:
     """Call something of the public API with one to three odd arguments."""
-    name = rng.choice(["GIST", "Parts", "fit", "fit", "fit", "Loop", "rounds", "settings", "settings", "build"])
+    name = rng.choice(
+        ["GIST", "Parts", "fit", "fit", "fit", "Loop", "rounds", "settings", "settings", "build"]
+    )
     target, valid, call = _settings(rng) if name == "settings" else _TARGETS[name]
     if name == "fit":
-        valid = rng.choice([{"epochs": 2}, {"epochs": 2}, {"budget": 0.2}, {"epochs": 2, "sampler": "neighbor"}])
+        valid = rng.choice(
+            [{"epochs": 2}, {"epochs": 2}, {"budget": 0.2}, {"epochs": 2, "sampler": "neighbor"}]
+        )
     parameters = list(inspect.signature(target).parameters.values())
-    known = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name != "self"]
+    known = [
+        p.name
+        for p in parameters
+        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name != "self"
+    ]
     odd = {key: _odd(rng) for key in rng.sample(known, min(rng.choice([1, 1, 2, 3]), len(known)))}
-    title = f"{target.__qualname__}({', '.join(f'{key}={_shown(value)}' for key, value in odd.items())})"
+    arguments = ", ".join(f"{key}={_shown(value)}" for key, value in odd.items())
+    title = f"{target.__qualname__}({arguments})"
     impossible = any(_impossible(value) for value in odd.values())
 
     def work() -> int:
@@ -59,7 +126,9 @@ def python(rng: Random, place: Place) -> Report:
         return 0
 
     def judge(outcome: Outcome) -> str:
-        return "accepts a number that nothing can have" if impossible and outcome.status == 0 else ""
+        return (
+            "accepts a number that nothing can have" if impossible and outcome.status == 0 else ""
+        )
 
     return run(place, title, work, judge)
 
@@ -83,7 +152,9 @@ def _impossible(value: Any) -> bool:
 
 
 def _gist(**options: Any) -> GIST:
-    return GIST(**{"build": lambda widths: GCN(3, widths, 3), "widths": (8, 8), "sub_gcns": 2, **options})
+    return GIST(
+        **{"build": lambda widths: GCN(3, widths, 3), "widths": (8, 8), "sub_gcns": 2, **options}
+    )
 
 
 def _make(**options: Any) -> None:
@@ -103,7 +174,9 @@ def _parts(**options: Any) -> None:
 
 
 def _loop(**options: Any) -> None:
-    for _ in islice(Loop(**{"gist": _gist(), "rounds": 2, "validate": lambda _: 0.5, **options}), 5):
+    for _ in islice(
+        Loop(**{"gist": _gist(), "rounds": 2, "validate": lambda _: 0.5, **options}), 5
+    ):
         pass
 
 

@@ -1,4 +1,6 @@
-"""Runs that are killed, that lack a stream, that have others' files in their folder, or ranks that differ."""
+"""Runs that are killed, that lack a stream, that have others' files in their folder, or ranks that
+differ.
+"""
 
 import json
 import os
@@ -18,17 +20,29 @@ from benchmarks.attack.process import Forked, gistgnn
 from benchmarks.attack.valid import STOPPED, arrays, words_of
 from benchmarks.kills import digest
 
-_SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+_SIGNALS = (
+    signal.SIGKILL,
+    signal.SIGKILL,
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+)
 _LONGEST = 1.5  # times what the unbroken run takes
-_STARTING = 0.2  # seconds in which a process may not have its handlers yet, and ends as any other does
+# seconds in which a process may not have its handlers yet, and ends as any other does
+_STARTING = 0.2
 
 
 def kills(rng: Random, place: Place) -> Report:
-    """Start a run, end it by a signal up to three times, and resume it: its model must be the unbroken run's."""
+    """Start a run, end it by a signal up to three times, and resume it: its model must be the
+    unbroken run's.
+    """
     name = rng.choice(STOPPED)
     expected = json.loads((place.valid / f"{name}.json").read_text(encoding="utf-8"))
-    words, sent = [*words_of(name), "--out", "out", "--resume"], []
-    for number in [*rng.choices(_SIGNALS, k=rng.choice([1, 1, 2, 3])), None]:  # the last one ends by itself
+    words = [*words_of(name), "--out", "out", "--resume"]
+    sent = []
+    # the last one ends by itself
+    for number in [*rng.choices(_SIGNALS, k=rng.choice([1, 1, 2, 3])), None]:
         after = rng.uniform(0, _LONGEST * expected["seconds"])
         process = Forked(gistgnn(words), place.own)
         if number and not process.wait(after):
@@ -52,7 +66,10 @@ def _kill_fault(outcome: Outcome, number: signal.Signals, after: float) -> str:
         return ""
     if outcome.status in (0, 128 + number):
         return "" if "Traceback" not in outcome.err else fault(outcome)
-    return fault(outcome) or f"exit status {outcome.status} after {number.name}: {outcome.err[-200:]!r}"
+    return (
+        fault(outcome)
+        or f"exit status {outcome.status} after {number.name}: {outcome.err[-200:]!r}"
+    )
 
 
 _ENDS = ("", "", "/dev/full", "pipe")
@@ -60,21 +77,33 @@ _QUICK = ("train", "plan", "list", "evaluate", "predict", "datasets", "partition
 
 
 def streams(rng: Random, place: Place) -> Report:
-    """Run a valid command with one to three of its streams closed, on a full disk, or into a program that has ended.
+    """Run a valid command with one to three of its streams closed, on a full disk, or into a
+    program that has ended.
 
     It ends with 0, or with 2 where its output is lost.
     """
     command = rng.choice(_QUICK)
-    words = [command, *command_words(command, place), *rng.choice([[], [], ["--help"], ["--wrong"], ["--json"]])]
+    words = [
+        command,
+        *command_words(command, place),
+        *rng.choice([[], [], ["--help"], ["--wrong"], ["--json"]]),
+    ]
     ends = {handle: rng.choice(_ENDS) for handle in rng.sample((0, 1, 2), rng.choice([1, 1, 2, 3]))}
     outcome = Forked(_with_streams(ends, words), place.own).outcome(place.limit)
     wrong = "" if outcome.status == 141 else fault(outcome)
     if 2 in ends:  # what it says is lost
         ended = outcome.status in (*ENDS, 141) and not outcome.late
         wrong = "" if ended else f"exit status {outcome.status}"
-    if not wrong and command == "train" and words[-1] == "out" and not (place.own / "out/result.json").exists():
+    if (
+        not wrong
+        and command == "train"
+        and words[-1] == "out"
+        and not (place.own / "out/result.json").exists()
+    ):
         wrong = "leaves no result"
-    return Report(f"gistgnn {shown(words)}  # streams {ends}", wrong, outcome.status, outcome.seconds)
+    return Report(
+        f"gistgnn {shown(words)}  # streams {ends}", wrong, outcome.status, outcome.seconds
+    )
 
 
 def _with_streams(ends: dict[int, str], words: list[str]) -> Callable[[], int]:
@@ -96,15 +125,24 @@ def _with_streams(ends: dict[int, str], words: list[str]) -> Callable[[], int]:
 
 
 _THEIRS = ["thesis.tex", "notes.json", "model.bin", "checkpoints/notes.txt", "runs/notes.txt"]
-_THEIRS += ["round-00000003/state.json", "model-00001-of-00002.safetensors", "checkpoints/round-3/state.json"]
+_THEIRS += [
+    "round-00000003/state.json",
+    "model-00001-of-00002.safetensors",
+    "checkpoints/round-3/state.json",
+]
 
 
 def foreign(rng: Random, place: Place) -> Report:
-    """Train into a folder with files of somebody else, and with links that lead to them: all must stay."""
-    out, elsewhere = place.own / "out", place.own / "elsewhere"
+    """Train into a folder with files of somebody else, and with links that lead to them: all must
+    stay.
+    """
+    out = place.own / "out"
+    elsewhere = place.own / "elsewhere"
     elsewhere.mkdir()
     theirs = [out / name for name in rng.sample(_THEIRS, rng.choice([1, 2, 4]))]
-    theirs += [elsewhere / name for name in ("state.json", "result.json", "theta.json", "notes.txt")]
+    theirs += [
+        elsewhere / name for name in ("state.json", "result.json", "theta.json", "notes.txt")
+    ]
     for path in theirs:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{{}} {path.name}")
@@ -115,12 +153,24 @@ def foreign(rng: Random, place: Place) -> Report:
     before = {path: path.read_bytes() for path in [*theirs, place.valid / "own.npz"]}
 
     def judge(outcome: Outcome) -> str:
-        lost = [path for path, content in before.items() if not path.is_file() or path.read_bytes() != content]
+        lost = [
+            path
+            for path, content in before.items()
+            if not path.is_file() or path.read_bytes() != content
+        ]
         return f"takes {lost[0].relative_to(place.own.parent)} for its own" if lost else ""
 
     more = rng.choice([[], ["--overwrite"], ["--overwrite"], ["--resume"]])
-    words = ["train", *command_words("train", place), "--store", rng.choice(["memory", "disk"]), *more]
-    return run_command(place, words, judge, f"{link or 'no link'}, {', '.join(path.name for path in theirs[:-4])}")
+    words = [
+        "train",
+        *command_words("train", place),
+        "--store",
+        rng.choice(["memory", "disk"]),
+        *more,
+    ]
+    return run_command(
+        place, words, judge, f"{link or 'no link'}, {', '.join(path.name for path in theirs[:-4])}"
+    )
 
 
 _OTHER = [  # what one rank has, and the other has not; then what both may have
@@ -132,12 +182,38 @@ _OTHER = [  # what one rank has, and the other has not; then what both may have
         "--schedule step",
         "--local-steps 2",
     ),
-    *("--epochs 5", "--patience 3", "--evaluate-every 2", "--inductive", "--seed 7", "--hidden 8 16", "--sub-gcns 4"),
-    *("--model graphsage", "--norm batch", "--optimizer adamw", "--set optimizer_state=reset", "--set training=each"),
+    *(
+        "--epochs 5",
+        "--patience 3",
+        "--evaluate-every 2",
+        "--inductive",
+        "--seed 7",
+        "--hidden 8 16",
+        "--sub-gcns 4",
+    ),
+    *(
+        "--model graphsage",
+        "--norm batch",
+        "--optimizer adamw",
+        "--set optimizer_state=reset",
+        "--set training=each",
+    ),
     *("--set clip_norm=1", "--method parts", "--set width_scaling=none", "--no-standardise"),
     *("--set label_smoothing=0.1", "--set momentum=0.5"),
-    *("--class-weights balanced", "--metric f1_macro", "--sampler neighbor", "--runner fused", "--set heads=2"),
-    *("--partition categorical", "--set partition_dims=1", "--checkpoint-every 3", "--epochs x", "--device cuda:7"),
+    *(
+        "--class-weights balanced",
+        "--metric f1_macro",
+        "--sampler neighbor",
+        "--runner fused",
+        "--set heads=2",
+    ),
+    *(
+        "--partition categorical",
+        "--set partition_dims=1",
+        "--checkpoint-every 3",
+        "--epochs x",
+        "--device cuda:7",
+    ),
     *("--clusters 3", "graph", "graph", "graph", "graph"),
 ]
 _SAME = ["--standardise", "--evaluation layers", "--overwrite", "--resume", "--max-seconds 60s", ""]
@@ -145,7 +221,9 @@ _SOON = 40.0  # seconds: a rank that waits for one with wrong options ends by --
 
 
 def ranks(rng: Random, place: Place) -> Report:
-    """Train on two ranks of which one has another setting or another graph: both refuse, and soon."""
+    """Train on two ranks of which one has another setting or another graph: both refuse, and
+    soon.
+    """
     other = note = rng.choice([*_OTHER, *_SAME])
     words = ["train", *command_words("train", place), "--epochs", "4", "--timeout", "20"]
     with socket.socket() as probe:
@@ -157,15 +235,30 @@ def ranks(rng: Random, place: Place) -> Report:
         folder.mkdir()
         np.savez(folder / "own.npz", **arrays())
         if more == "graph":
-            more, note = "", _change_graph(rng, folder / "own.npz")
-        # What torchrun would tell the rank by its environment; each takes itself to be alone on its machine.
-        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
-        told |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "attack", "TORCHELASTIC_MAX_RESTARTS": 0}
+            more = ""
+            note = _change_graph(rng, folder / "own.npz")
+        # What torchrun would tell the rank by its environment; each takes itself to be alone on its
+        # machine.
+        told = {
+            "RANK": rank,
+            "LOCAL_RANK": rank,
+            "WORLD_SIZE": 2,
+            "LOCAL_WORLD_SIZE": 2,
+            "MASTER_PORT": port,
+        }
+        told |= {
+            "MASTER_ADDR": "127.0.0.1",
+            "TORCHELASTIC_RUN_ID": "attack",
+            "TORCHELASTIC_MAX_RESTARTS": 0,
+        }
         environ = {name: str(value) for name, value in told.items()}
         processes.append(Forked(gistgnn([*words, *more.split()]), folder, **environ))
     outcomes = [process.outcome(place.limit) for process in processes]
-    statuses, slowest = [outcome.status for outcome in outcomes], max(outcome.seconds for outcome in outcomes)
-    wrong = next((text for outcome in outcomes if (text := fault(outcome) if outcome.err else "")), "")
+    statuses = [outcome.status for outcome in outcomes]
+    slowest = max(outcome.seconds for outcome in outcomes)
+    wrong = next(
+        (text for outcome in outcomes if (text := fault(outcome) if outcome.err else "")), ""
+    )
     allowed = [[0, 0]] if not other else [[2, 2], [0, 0]] if other in _SAME else [[2, 2]]
     if not wrong and statuses not in allowed:
         wrong = f"the ranks end with {statuses}, expected {allowed[0]}: {outcomes[0].err[-200:]!r}"

@@ -1,4 +1,6 @@
-"""Tables of nodes and edges, drawn at random and converted: the graph must be what Python's csv module reads."""
+"""Tables of nodes and edges, drawn at random and converted: the graph must be what Python's csv
+module reads.
+"""
 
 import csv
 import math
@@ -12,21 +14,34 @@ from benchmarks.attack.case import Outcome, Place, Report, run_command
 from gistgnn.graphs import load
 
 _MISSING = ["", "nan", "NaN", "None", "NA", "N/A", "<NA>", "null", "NULL"]
-_CLASSES = [["a", "b", "c"], ["0", "1", "2"], ["1", "cat", "dog"], ["yes", "no"], ["x, y", 'a "b"', "ü"], ["7", "8"]]
+_CLASSES = [
+    ["a", "b", "c"],
+    ["0", "1", "2"],
+    ["1", "cat", "dog"],
+    ["yes", "no"],
+    ["x, y", 'a "b"', "ü"],
+    ["7", "8"],
+]
 _IDS = [lambda n: str(n), lambda n: str(10**9 + 7 * n), lambda n: f"node {n}", lambda n: f"{n:03d}"]
 
 
 def tables(rng: Random, place: Place) -> Report:
-    """Convert a table of nodes and one of edges, in one file or in parts, with or without pandas' index column."""
+    """Convert a table of nodes and one of edges, in one file or in parts, with or without pandas'
+    index column.
+    """
     count = rng.randrange(8, 40)
-    features = rng.sample(["age", "Age", "AGE", "f 1", "x,y", "ü", "score", "flag", "b"], rng.randrange(1, 5))
+    features = rng.sample(
+        ["age", "Age", "AGE", "f 1", "x,y", "ü", "score", "flag", "b"], rng.randrange(1, 5)
+    )
     rows = _rows(rng, count, features)
     order = [row["node"] for row in rows]
     edges = [(rng.choice(order), rng.choice(order)) for _ in range(rng.randrange(1, 4 * count))]
     index = rng.random() < 0.4
     parts = rng.choice([1, 1, 2, 12])
     columns = ["node", *features, "y", "split"]
-    _write(place.own, "nodes", columns, [[row[name] for name in columns] for row in rows], index, parts)
+    _write(
+        place.own, "nodes", columns, [[row[name] for name in columns] for row in rows], index, parts
+    )
     _write(place.own, "edges", ["source", "target"], [list(edge) for edge in edges], index, 1)
     nodes = "nodes.csv" if parts == 1 else "nodes"
     words = ["convert", "edges.csv", "--nodes", nodes, "graph"]
@@ -41,7 +56,8 @@ def tables(rng: Random, place: Place) -> Report:
 
 
 def _rows(rng: Random, count: int, features: list[str]) -> list[dict[str, str]]:
-    classes, make_id = rng.choice(_CLASSES), rng.choice(_IDS)
+    classes = rng.choice(_CLASSES)
+    make_id = rng.choice(_IDS)
     kinds = {name: rng.choice(["float", "int", "bool", "large"]) for name in features}
     missing = rng.sample(_MISSING, rng.choice([0, 0, 1, 2]))
     rows = []
@@ -51,7 +67,8 @@ def _rows(rng: Random, count: int, features: list[str]) -> list[dict[str, str]]:
             row[name] = _cell(rng, kind)
         label = rng.choice(classes)
         split = ["train", "val", "test"][number % 3]
-        if missing and number >= len(classes) + 3 and rng.random() < 0.2:  # every split keeps a node
+        # every split keeps a node
+        if missing and number >= len(classes) + 3 and rng.random() < 0.2:
             label = rng.choice(missing)
             split = ""
         row["y"] = classes[number % len(classes)] if number < len(classes) else label
@@ -69,8 +86,12 @@ def _cell(rng: Random, kind: str) -> str:
     return str(rng.randrange(-5, 5) if kind == "int" else 2**30 + rng.randrange(1000))
 
 
-def _write(folder: Path, name: str, columns: list[str], rows: list[list[str]], index: bool, parts: int) -> None:
-    """Write a table as pandas does: with an index column that has no name, if it is not left out."""
+def _write(
+    folder: Path, name: str, columns: list[str], rows: list[list[str]], index: bool, parts: int
+) -> None:
+    """Write a table as pandas does: with an index column that has no name, if it is not left
+    out.
+    """
     numbered = [[str(number), *row] if index else row for number, row in enumerate(rows)]
     head = ["", *columns] if index else columns
     if parts > 1:
@@ -83,7 +104,9 @@ def _write(folder: Path, name: str, columns: list[str], rows: list[list[str]], i
             writer.writerows(numbered[part * len(rows) // parts : (part + 1) * len(rows) // parts])
 
 
-def _difference(folder: Path, rows: list[dict[str, str]], features: list[str], edges: list[tuple[str, str]]) -> str:
+def _difference(
+    folder: Path, rows: list[dict[str, str]], features: list[str], edges: list[tuple[str, str]]
+) -> str:
     """Return what is wrong with a converted graph; "": nothing."""
     graph = load(folder)
     x = [[_number(row[name]) for name in features] for row in rows]
@@ -92,7 +115,8 @@ def _difference(folder: Path, rows: list[dict[str, str]], features: list[str], e
     if not np.array_equal(graph.x.numpy(), np.array(x, np.float32)):
         return "features are others than in the table"
     place = {row["node"]: number for number, row in enumerate(rows)}
-    expected = sorted({(place[source], place[target]) for source, target in edges})  # repeated edges count once
+    # repeated edges count once
+    expected = sorted({(place[source], place[target]) for source, target in edges})
     if sorted(map(tuple, graph.edge_index.t().tolist())) != expected:
         return "edges are others than in the table"
     return _wrong_labels(graph, [None if row["y"] in _MISSING else row["y"] for row in rows])

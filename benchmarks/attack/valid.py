@@ -1,4 +1,6 @@
-"""Valid graphs, folders and finished runs, which the cases change. Beside every run NAME, NAME.json has its results."""
+"""Valid graphs, folders and finished runs, which the cases change. Beside every run NAME, NAME.json
+has its results.
+"""
 
 import hashlib
 import json
@@ -30,13 +32,21 @@ CLUSTERS = {
     "clusters": "partition --dataset graph --clusters 5 --method random --out clusters",
     "streamed": "partition --dataset graph --clusters 5 --method stream --out streamed",
 }
-_TRAIN = "train --hidden 8 8 --sub-gcns 2 --epochs 40 --local-steps 1 --device cpu --seed 1 --checkpoint-every 2"
-_FROM_DISK = "--sampler clusters --clusters-per-batch 2 --model graphsage --hidden 8 8 --sub-gcns 2 --epochs 6"
+_TRAIN = (
+    "train --hidden 8 8 --sub-gcns 2 --epochs 40 --local-steps 1 --device cpu --seed 1 "
+    "--checkpoint-every 2"
+)
+_FROM_DISK = (
+    "--sampler clusters --clusters-per-batch 2 --model graphsage --hidden 8 8 --sub-gcns "
+    "2 --epochs 6"
+)
 _LIMIT = 120.0  # seconds
 
 
 def words_of(name: str) -> list[str]:
-    """Return the command line of a run without its folder; of one on a folder of clusters by the folder's name."""
+    """Return the command line of a run without its folder; of one on a folder of clusters by the
+    folder's name.
+    """
     if name in RUNS:
         return [*_TRAIN.split(), *RUNS[name].split(), "--dataset", "own.npz"]
     return ["train", "--dataset", name, *_FROM_DISK.split(), "--device", "cpu"]
@@ -48,14 +58,22 @@ def run_on(clusters: str) -> str:
 
 
 def arrays(nodes: int = 40, classes: int = 3) -> dict[str, Any]:
-    """Return a graph, as `gistgnn.graphs.load_file` reads it: a ring whose labels can be read off the features."""
-    rng, ring = np.random.default_rng(0), np.arange(nodes)
+    """Return a graph, as `gistgnn.graphs.load_file` reads it: a ring whose labels can be read off
+    the features.
+    """
+    rng = np.random.default_rng(0)
+    ring = np.arange(nodes)
     y = ring % classes
     ends = np.stack([ring, (ring + classes) % nodes])
     x = np.eye(classes)[y] + 0.1 * rng.standard_normal((nodes, classes))
     third = nodes // 3
     splits = {"train": ring[:third], "val": ring[third : 2 * third], "test": ring[2 * third :]}
-    return {"edge_index": np.hstack([ends, ends[::-1]]), "x": x.astype(np.float32), "y": y, **splits}
+    return {
+        "edge_index": np.hstack([ends, ends[::-1]]),
+        "x": x.astype(np.float32),
+        "y": y,
+        **splits,
+    }
 
 
 def data() -> Any:
@@ -64,7 +82,10 @@ def data() -> Any:
     from torch_geometric.data import Data
 
     graph = {name: torch.from_numpy(value) for name, value in arrays().items()}
-    masks = {f"{name}_mask": torch.isin(torch.arange(40), graph[name]) for name in ("train", "val", "test")}
+    masks = {
+        f"{name}_mask": torch.isin(torch.arange(40), graph[name])
+        for name in ("train", "val", "test")
+    }
     return Data(x=graph["x"], edge_index=graph["edge_index"].contiguous(), y=graph["y"], **masks)
 
 
@@ -88,10 +109,13 @@ def prepare(folder: Path, kinds: Collection[str]) -> None:
 
 
 def _prepare_run(folder: Path, name: str, words: list[str]) -> None:
-    begun, words = time.monotonic(), [*words, "--out", name]
+    begun = time.monotonic()
+    words = [*words, "--out", name]
     _succeed(folder, words)
     known: dict[str, Any] = {"seconds": time.monotonic() - begun, "model": digest(folder / name)}
-    known["scores"] = json.loads(_succeed(folder, ["evaluate", name, "--device", "cpu", "--json"]).out)
+    known["scores"] = json.loads(
+        _succeed(folder, ["evaluate", name, "--device", "cpu", "--json"]).out
+    )
     _succeed(folder, ["predict", name, "--device", "cpu", "--output", "predicted.csv"])
     known["predicted"] = hashlib.sha256((folder / "predicted.csv").read_bytes()).hexdigest()
     (folder / "predicted.csv").unlink()
@@ -109,7 +133,9 @@ def _stop(folder: Path, name: str, words: list[str]) -> None:
     process.send(signal.SIGINT)
     outcome = process.outcome(_LIMIT)
     if outcome.status != 130:
-        raise SystemExit(f"{' '.join(words)} ends with {outcome.status} after Ctrl-C: {outcome.err}")
+        raise SystemExit(
+            f"{' '.join(words)} ends with {outcome.status} after Ctrl-C: {outcome.err}"
+        )
 
 
 def _succeed(folder: Path, words: list[str]) -> Outcome:
@@ -119,13 +145,19 @@ def _succeed(folder: Path, words: list[str]) -> Outcome:
     return outcome
 
 
-def wrong_result(command: str, folder: Path, out: Path, valid: Path, run: str, outcome: Outcome) -> str:
-    """Say whether a command that succeeded gave another result than with the files as they were; "": it did not."""
+def wrong_result(
+    command: str, folder: Path, out: Path, valid: Path, run: str, outcome: Outcome
+) -> str:
+    """Say whether a command that succeeded gave another result than with the files as they were;
+    "": it did not.
+    """
     expected = json.loads((valid / f"{run}.json").read_text(encoding="utf-8"))
     if command == "evaluate":
         same = json.loads(outcome.out) == expected["scores"]
     elif command == "predict":
-        same = hashlib.sha256((folder / "out.csv").read_bytes()).hexdigest() == expected["predicted"]
+        same = (
+            hashlib.sha256((folder / "out.csv").read_bytes()).hexdigest() == expected["predicted"]
+        )
     else:
         same = digest(out) == expected["model"]
     return "" if same else f"accepts a damaged file, and {command} gives another result"

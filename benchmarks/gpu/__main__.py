@@ -1,13 +1,14 @@
-"""Everything that needs a GPU, in one command: `make bench-gpu`. It leaves the files GPU.md and GPU.json here.
+"""Everything that needs a GPU, in one command: `make bench-gpu`. It leaves the files GPU.md and
+GPU.json here.
 
-    python -m benchmarks.gpu                                            # on a machine with an NVIDIA GPU
-    python -m benchmarks.gpu --small --device cpu --out /tmp/GPU.md     # tiny sizes on the CPU, to try the code
-    python -m benchmarks.gpu --parts steps epochs --no-compiled         # some parts alone
+    python -m benchmarks.gpu # on a machine with an NVIDIA GPU python -m benchmarks.gpu --small
+    --device cpu --out /tmp/GPU.md # tiny sizes on the CPU, to try the code python -m benchmarks.gpu
+    --parts steps epochs --no-compiled # some parts alone
 
-The parts are in the order of their importance: steps beside the matrix products alone and beside PyG's; whole runs in
-the shape of the paper's large graphs, and the widest model with Θ on the host; and the tests marked `cuda`. Each part
-is a process of its own, which ends when its time is over. The files are written after every measurement. Nothing is
-installed or downloaded.
+The parts are in the order of their importance: steps beside the matrix products alone and beside
+PyG's; whole runs in the shape of the paper's large graphs, and the widest model with Θ on the host;
+and the tests marked `cuda`. Each part is a process of its own, which ends when its time is over.
+The files are written after every measurement. Nothing is installed or downloaded.
 """
 
 import argparse
@@ -30,14 +31,20 @@ from gistgnn.utils.machine import processor
 ROOT = Path(__file__).parents[2]
 HEADINGS = {"steps": "Steps", "epochs": "Whole runs", "tests": "Tests"}
 SECONDS = {"steps": 200, "epochs": 160, "tests": 120}  # a part's limit: eight minutes in all
-PAGES = {"steps": steps.page, "epochs": epochs.page, "tests": lambda found: "\n".join(f"- {each}" for each in found)}
+PAGES = {
+    "steps": steps.page,
+    "epochs": epochs.page,
+    "tests": lambda found: "\n".join(f"- {each}" for each in found),
+}
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run all parts, or one of them in this process."""
     options = parse(words)
     if not (torch.cuda.is_available() or options.small):
-        raise SystemExit("torch finds no GPU here: run this where there is one, or try the code by --small")
+        raise SystemExit(
+            "torch finds no GPU here: run this where there is one, or try the code by --small"
+        )
     if options.part:
         run_part(options)
         return
@@ -47,7 +54,10 @@ def main(words: Sequence[str] | None = None) -> None:
         own = [*(words if words is not None else sys.argv[1:]), "--part", part]
         try:
             subprocess.run(
-                [sys.executable, "-m", "benchmarks.gpu", *own], cwd=ROOT, check=False, timeout=options.seconds[part]
+                [sys.executable, "-m", "benchmarks.gpu", *own],
+                cwd=ROOT,
+                check=False,
+                timeout=options.seconds[part],
             )
         except subprocess.TimeoutExpired:
             print(f"{part}: stopped after {options.seconds[part]} s", file=sys.stderr)
@@ -59,7 +69,10 @@ def run_part(options: argparse.Namespace) -> None:
     """Measure one part, and write what is known after every measurement."""
 
     def keep(found: Any) -> None:
-        write(options.out, json.loads(json_file(options.out).read_text(encoding="utf-8")) | {options.part: found})
+        write(
+            options.out,
+            json.loads(json_file(options.out).read_text(encoding="utf-8")) | {options.part: found},
+        )
 
     if options.part == "tests":
         keep(tests(options))
@@ -70,8 +83,15 @@ def run_part(options: argparse.Namespace) -> None:
 def write(out: Path, record: dict[str, Any]) -> None:
     """Write the page and the record beside it."""
     parts = [f"# On a GPU\n\n{record['machine']}"]
-    parts += [f"## {heading}\n\n{PAGES[part](record[part])}" for part, heading in HEADINGS.items() if part in record]
-    for path, text in ((out, "\n\n".join(parts) + "\n"), (json_file(out), json.dumps(record, indent=1))):
+    parts += [
+        f"## {heading}\n\n{PAGES[part](record[part])}"
+        for part, heading in HEADINGS.items()
+        if part in record
+    ]
+    for path, text in (
+        (out, "\n\n".join(parts) + "\n"),
+        (json_file(out), json.dumps(record, indent=1)),
+    ):
         with replacing(path) as file:
             file.write_text(text, encoding="utf-8")
 
@@ -88,29 +108,57 @@ def machine(device: str) -> str:
         gpu = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         gpu = "no nvidia-smi"
-    return f"{gpu}; device {device}; {processor()}; torch {torch.__version__}, Python {platform.python_version()}"
+    return (
+        f"{gpu}; device {device}; {processor()}; torch {torch.__version__}, Python "
+        f"{platform.python_version()}"
+    )
 
 
 def tests(options: argparse.Namespace) -> list[str]:
-    """Run the tests marked `cuda`, six at a time where pytest-xdist is there; return pytest's last lines."""
+    """Run the tests marked `cuda`, six at a time where pytest-xdist is there; return pytest's last
+    lines.
+    """
     which = ["-k", "stays_on_the_gpu and graphsage"] if options.small else ["-m", "cuda"]
-    words = [sys.executable, "-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", *which, "tests/cuda"]
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "--tb=short",
+        "-p",
+        "no:cacheprovider",
+        *which,
+        "tests/cuda",
+    ]
     if not options.small and find_spec("xdist"):
         words += ["-n", "6"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     named = [line for line in lines if line.startswith(("FAILED", "ERROR", "E   "))]
-    return [*named[-30:], *(line.strip("= ") for line in lines[-1:])] or done.stderr.splitlines()[-5:]
+    return [*named[-30:], *(line.strip("= ") for line in lines[-1:])] or done.stderr.splitlines()[
+        -5:
+    ]
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """Return the options."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "GPU.md", metavar="FILE")
-    parser.add_argument("--small", action="store_true", help="tiny sizes, to try the code; give --out another file")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parents[1] / "GPU.md", metavar="FILE"
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="tiny sizes, to try the code; give --out another file"
+    )
     parser.add_argument("--parts", nargs="+", choices=HEADINGS, default=list(HEADINGS))
-    parser.add_argument("--no-compiled", action="store_false", dest="compiled", help="leave out PyG by torch.compile")
+    parser.add_argument(
+        "--no-compiled",
+        action="store_false",
+        dest="compiled",
+        help="leave out PyG by torch.compile",
+    )
     parser.add_argument("--part", choices=HEADINGS, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     options.seconds = SECONDS

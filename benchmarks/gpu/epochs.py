@@ -1,4 +1,6 @@
-"""Whole runs on a GPU in the shape of the paper's large graphs, and the widest model with Θ on the host."""
+"""Whole runs on a GPU in the shape of the paper's large graphs, and the widest model with Θ on the
+host.
+"""
 
 import argparse
 import io
@@ -20,7 +22,18 @@ GIB = 2**30
 EPOCHS = 8  # over all sub-GCNs: with m = 8 each sees every batch once
 SAGE = ("--model", "graphsage", "--norm", "layer", "--dropout", "0.2", "--sampler", "clusters")
 RANDOM = ("--set", "cluster_method=random")
-HOST = ("--clusters", "60", "--store", "host", "--local-steps", "6", "--evaluation", "parts", "--set", "parts=60")
+HOST = (
+    "--clusters",
+    "60",
+    "--store",
+    "host",
+    "--local-steps",
+    "6",
+    "--evaluation",
+    "parts",
+    "--set",
+    "parts=60",
+)
 # The graph, the width, m, and more options. The number of clusters is in proportion to the paper's.
 RUNS: tuple[tuple[str, int, tuple[int, ...], tuple[str, ...]], ...] = (
     ("synthetic:amazon2m@0.02", 1024, (1, 8), ("--clusters", "300")),
@@ -33,7 +46,8 @@ RUNS: tuple[tuple[str, int, tuple[int, ...], tuple[str, ...]], ...] = (
 )
 SMALL = (("digits", 16, (1, 2), ("--clusters", "20")),)
 HEAD = (
-    "", "m", "steps", "training, s", "of m = 1 / it", "batches and steps, s", "take and write, s", "evaluation, s",
+    "", "m", "steps", "training, s", "of m = 1 / it", "batches and steps, s", "take and write, s",
+    "evaluation, s",
     "test", "peak, GiB", "planned", "planned / peak",
 )  # fmt: skip
 
@@ -41,13 +55,26 @@ HEAD = (
 def measure(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> None:
     """Train every graph and width at every m; `keep` gets all that is known after each."""
     found: dict[str, Any] = {}
-    name, graph = "", None
+    name = ""
+    graph = None
     warm_up(options.device)
     for dataset, width, every, more in SMALL if options.small else RUNS:
         if dataset != name:
-            name, graph = dataset, load(dataset)
+            name = dataset
+            graph = load(dataset)
         for m in every:
-            words = ["--dataset", dataset, *SAGE, *RANDOM, *more, "--hidden", width, width, "--sub-gcns", m]
+            words = [
+                "--dataset",
+                dataset,
+                *SAGE,
+                *RANDOM,
+                *more,
+                "--hidden",
+                width,
+                width,
+                "--sub-gcns",
+                m,
+            ]
             words += ["--epochs", EPOCHS, "--device", options.device, "--no-standardise"]
             key = f"{dataset}, {width}, m = {m}"
             facts = {"dataset": dataset, "width": width, "m": m}
@@ -62,12 +89,26 @@ def measure(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None])
 def warm_up(device: str) -> None:
     """Train a small model once: the first kernels of a process take long, as they are loaded."""
     for m in (1, 2):
-        words = ["--dataset", "digits", *SAGE, *RANDOM, "--clusters", 20, "--hidden", 64, 64, "--sub-gcns", m]
+        words = [
+            "--dataset",
+            "digits",
+            *SAGE,
+            *RANDOM,
+            "--clusters",
+            20,
+            "--hidden",
+            64,
+            64,
+            "--sub-gcns",
+            m,
+        ]
         run([*words, "--epochs", 4, "--device", device, "--no-standardise"], load("digits"))
 
 
 def run(words: list[Any], graph: Graph) -> dict[str, Any]:
-    """Plan and train as the command line does, in this process; return the seconds, the score and the peaks."""
+    """Plan and train as the command line does, in this process; return the seconds, the score and
+    the peaks.
+    """
     parser = make_parser()
     args = parser.parse_args(["train", *map(str, words)])
     config = config_from_args(args, args.sub_gcns)
@@ -100,15 +141,19 @@ def planned_peak(words: list[Any]) -> int:
 def page(found: dict[str, Any]) -> str:
     """Return the table of the runs."""
     key_of = ("dataset", "width", "m")
-    seconds = {tuple(each[key] for key in key_of): each.get("train_seconds") for each in found.values()}
+    seconds = {
+        tuple(each[key] for key in key_of): each.get("train_seconds") for each in found.values()
+    }
     rows = []
     for each in found.values():
         name = f"`{each['dataset']}`, {each['width']:,}"
         if "failed" in each:
             rows.append([name, str(each["m"]), each["failed"], *["—"] * (len(HEAD) - 3)])
             continue
-        one, own = seconds.get((each["dataset"], each["width"], 1)), each["seconds"]
-        planned, peak = each["planned_bytes"], each["peak_bytes"]
+        one = seconds.get((each["dataset"], each["width"], 1))
+        own = each["seconds"]
+        planned = each["planned_bytes"]
+        peak = each["peak_bytes"]
         rows.append(
             [
                 name,
@@ -125,4 +170,7 @@ def page(found: dict[str, Any]) -> str:
                 f"{planned / peak:.2f}",
             ]
         )
-    return f"A run has {EPOCHS} epochs over all sub-GCNs; steps are those of each.\n\n{table(HEAD, rows)}"
+    return (
+        f"A run has {EPOCHS} epochs over all sub-GCNs; steps are those of "
+        f"each.\n\n{table(HEAD, rows)}"
+    )

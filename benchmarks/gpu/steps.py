@@ -1,8 +1,9 @@
 """Steps on a GPU: ours beside the matrix products alone, and beside PyG's, on the same batch.
 
-A contender takes `STEPS` steps on a batch of clusters that is new in every step: nothing is kept from an earlier step,
-neither the operators that follow from the edges nor their transposes. A step of GIST is the step of one sub-GCN: the
-time for a batch, divided by m. The floor has the dense matrix products of that step and nothing else, as one launch.
+A contender takes `STEPS` steps on a batch of clusters that is new in every step: nothing is kept
+from an earlier step, neither the operators that follow from the edges nor their transposes. A step
+of GIST is the step of one sub-GCN: the time for a batch, divided by m. The floor has the dense
+matrix products of that step and nothing else, as one launch.
 """
 
 import argparse
@@ -28,7 +29,8 @@ from gistgnn.settings import Training
 STEPS = 10  # ζ, in a call of a contender
 ENDLESS = 10**6  # steps of the whole run, of which the schedule depends
 RUNNERS = ("in-turn", "fused")
-# Model, width, precision, and whether PyG's model is compiled as well, which takes up to half a minute.
+# Model, width, precision, and whether PyG's model is compiled as well, which takes up to half a
+# minute.
 CASES = (
     ("graphsage", 1024, "float32", True),
     ("graphsage", 4096, "float32", True),
@@ -43,12 +45,28 @@ CASES = (
     ("gcn", 256, "float32", False),
     ("gat", 256, "float32", False),
 )
-SMALL_CASES = (("graphsage", 16, "float32", False), ("gcn", 16, "float32", False), ("gat", 16, "float32", False))
-HEAD = ("", "m = 1", *RUNNERS, "floor", "PyG", "PyG compiled", "fused / floor", "PyG / fused", "PyG / m = 1")
+SMALL_CASES = (
+    ("graphsage", 16, "float32", False),
+    ("gcn", 16, "float32", False),
+    ("gat", 16, "float32", False),
+)
+HEAD = (
+    "",
+    "m = 1",
+    *RUNNERS,
+    "floor",
+    "PyG",
+    "PyG compiled",
+    "fused / floor",
+    "PyG / fused",
+    "PyG / m = 1",
+)
 
 
 class NewBatches(Sampler):
-    """The same batch in every step, made anew, so that nothing that follows from it is there already."""
+    """The same batch in every step, made anew, so that nothing that follows from it is there
+    already.
+    """
 
     steps_per_epoch = 1
 
@@ -84,7 +102,8 @@ class Rounds:
         def build(widths: Any) -> nn.Module:
             return MODELS[case.model](graph.num_features, widths, graph.num_classes, **fixed)
 
-        self._m, self._clock = m, Clock(case.device)
+        self._m = m
+        self._clock = Clock(case.device)
         self._gist = GIST(build, (each,) * LAYERS, m, device=case.device)
         self._run = make_runner(runner)
         self._sampler = NewBatches(batch)
@@ -113,7 +132,9 @@ class Case:
     """What is measured beside each other: one model, width and precision."""
 
     def __init__(self, model: str, width: int, precision: str, device: str) -> None:
-        self.model, self.width, self.precision = model, width, precision
+        self.model = model
+        self.width = width
+        self.precision = precision
         self.device = torch.device(device)
 
     def __str__(self) -> str:
@@ -122,10 +143,13 @@ class Case:
 
 def pyg_steps(graph: Graph, batch: Batch, case: Case, *, compiled: bool) -> Callable[[], float]:
     """Return steps of PyG's layers, as its examples have them."""
-    net: nn.Module = PyGNet(case.model, graph.num_features, case.width, graph.num_classes).to(case.device)
+    net: nn.Module = PyGNet(case.model, graph.num_features, case.width, graph.num_classes).to(
+        case.device
+    )
     optimizer = torch.optim.Adam(net.parameters(), fused=case.device.type == "cuda")
     model = torch.compile(net) if compiled else net
-    clock, half = Clock(case.device), case.precision == "bf16"
+    clock = Clock(case.device)
+    half = case.precision == "bf16"
     edges = batch.edge_index
 
     def call() -> float:
@@ -143,8 +167,12 @@ def pyg_steps(graph: Graph, batch: Batch, case: Case, *, compiled: bool) -> Call
 
 
 def floor(graph: Graph, batch: Batch, case: Case, m: int) -> Callable[[], float]:
-    """Return the dense matrix products of a step of m sub-GCNs, forward and backward; on a GPU as one launch."""
-    nodes, features, classes = len(batch.x), graph.num_features, graph.num_classes
+    """Return the dense matrix products of a step of m sub-GCNs, forward and backward; on a GPU as
+    one launch.
+    """
+    nodes = len(batch.x)
+    features = graph.num_features
+    classes = graph.num_classes
     own = case.width // m
     joins = 2 if case.model == "graphsage" else 1  # a layer multiplies [H, ĀH]
     kind = torch.bfloat16 if case.precision == "bf16" else torch.float32
@@ -161,7 +189,8 @@ def floor(graph: Graph, batch: Batch, case: Case, m: int) -> Callable[[], float]
         for a, b in products:
             torch.bmm(a, b)
 
-    clock, replay = Clock(case.device), multiply
+    clock = Clock(case.device)
+    replay = multiply
     if case.device.type == "cuda":
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
@@ -172,7 +201,8 @@ def floor(graph: Graph, batch: Batch, case: Case, m: int) -> Callable[[], float]
             multiply()
         replay = recorded.replay
 
-    def call(products: Any = products) -> float:  # a recording reads them where they are, so they are kept
+    # a recording reads them where they are, so they are kept
+    def call(products: Any = products) -> float:
         begun = clock.mark()
         for _ in range(STEPS):
             replay()
@@ -182,7 +212,9 @@ def floor(graph: Graph, batch: Batch, case: Case, m: int) -> Callable[[], float]
 
 
 def batch_of(graph: Graph) -> tuple[Batch, dict[str, float]]:
-    """Return a batch of 10 of 60 random clusters, and the milliseconds of making one and bringing it to the device."""
+    """Return a batch of 10 of 60 random clusters, and the milliseconds of making one and bringing
+    it to the device.
+    """
     clusters = min(60, len(graph.x) // 4)
     sampling = ClusterSampling(clusters, max(clusters // 6, 1), "random", precompute=False)
     sampler = sampling.sampler(whole_graph(graph), 0)
@@ -194,10 +226,16 @@ def batch_of(graph: Graph) -> tuple[Batch, dict[str, float]]:
         times.append(clock.milliseconds(begun, clock.mark()))
     with closing(sampler.batches(0, 1)) as made:
         batch = next(made)
-    return batch, {"make_ms": sorted(times)[len(times) // 2], "nodes": len(batch.x), "edges": batch.adj.num_edges}
+    return batch, {
+        "make_ms": sorted(times)[len(times) // 2],
+        "nodes": len(batch.x),
+        "edges": batch.adj.num_edges,
+    }
 
 
-def measure_case(graph: Graph, case: Case, m: int, *, compiled: bool, samples: int) -> dict[str, Any]:
+def measure_case(
+    graph: Graph, case: Case, m: int, *, compiled: bool, samples: int
+) -> dict[str, Any]:
     """Measure everything of a case; what fails is named in "failed"."""
     batch, facts = batch_of(graph)
     torch.set_float32_matmul_precision("high" if case.precision == "tf32" else "highest")
@@ -212,35 +250,52 @@ def measure_case(graph: Graph, case: Case, m: int, *, compiled: bool, samples: i
     profiles = {}
     for name in ("m = 1", "fused", "PyG"):
         if name in times:
-            profiles[name] = profile(contenders[name], STEPS * (m if name in RUNNERS else 1), case.device)
+            profiles[name] = profile(
+                contenders[name], STEPS * (m if name in RUNNERS else 1), case.device
+            )
     parts = {
         name: {part: sorted(values)[len(values) // 2] for part, values in own.parts.items()}
         for name, own in rounds.items()
         if name in times
     }
-    return {"m": m, "batch": facts, "times": times, "profiles": profiles, "rounds": parts, "failed": failed}
+    return {
+        "m": m,
+        "batch": facts,
+        "times": times,
+        "profiles": profiles,
+        "rounds": parts,
+        "failed": failed,
+    }
 
 
 def measure(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> None:
     """Measure every case; `keep` gets all that is known after each."""
-    graph = load("digits" if options.small else "synthetic:amazon2m@0.004").to(torch.device(options.device))
+    graph = load("digits" if options.small else "synthetic:amazon2m@0.004").to(
+        torch.device(options.device)
+    )
     m = 2 if options.small else 8
     found: dict[str, Any] = {}
     for model, width, precision, compiled in SMALL_CASES if options.small else CASES:
         case = Case(model, width, precision, options.device)
         compiled = compiled and options.compiled
-        found[str(case)] = measure_case(graph, case, m, compiled=compiled, samples=2 if options.small else 3)
+        found[str(case)] = measure_case(
+            graph, case, m, compiled=compiled, samples=2 if options.small else 3
+        )
         keep(found)
 
 
 def page(found: dict[str, Any]) -> str:
     """Return the tables of the cases."""
     batch = next(iter(found.values()))["batch"]
-    text = f"Milliseconds of a step, m = {next(iter(found.values()))['m']}; the batch has {batch['nodes']:,} nodes and "
+    text = (
+        f"Milliseconds of a step, m = {next(iter(found.values()))['m']}; the batch has "
+        f"{batch['nodes']:,} nodes and "
+    )
     parts = [
         f"{text}{batch['edges']:,} edges. In brackets: how much the medians of two turns differ.",
         table(HEAD, [[name, *cells(case["times"])] for name, case in found.items()]),
-        "What the profiler sees of a step, the milliseconds of taking a round's slices out of Θ and writing them back, "
+        "What the profiler sees of a step, the milliseconds of taking a round's slices out of Θ "
+        "and writing them back, "
         "and of making a batch:",
         table(
             ("", "runner", "kernels", "GPU busy", "take", "write", "make a batch"),
@@ -250,7 +305,9 @@ def page(found: dict[str, Any]) -> str:
     for name, case in found.items():
         if "fused" in case["profiles"]:
             parts.append(f"The longest of {name}, fused: {longest(case['profiles']['fused'])}")
-        parts += [f"- {name}, {contender} failed: {error}" for contender, error in case["failed"].items()]
+        parts += [
+            f"- {name}, {contender} failed: {error}" for contender, error in case["failed"].items()
+        ]
     return "\n\n".join(parts)
 
 
@@ -291,4 +348,7 @@ def rows_of_profiles(name: str, case: dict[str, Any]) -> Iterable[list[str]]:
 def longest(seen: dict[str, Any]) -> str:
     """Return the kernels with the most time, in one line."""
     total = sum(each["ms"] for each in seen["longest"])
-    return "; ".join(f"`{each['name'][:60]}` {each['count']}x {each['ms'] / total:.0%}" for each in seen["longest"][:5])
+    return "; ".join(
+        f"`{each['name'][:60]}` {each['count']}x {each['ms'] / total:.0%}"
+        for each in seen["longest"][:5]
+    )

@@ -1,4 +1,6 @@
-"""Milliseconds on a GPU or a CPU: events on the device, after a warm-up; and what a profiler sees."""
+"""Milliseconds on a GPU or a CPU: events on the device, after a warm-up; and what a profiler
+sees.
+"""
 
 import statistics
 import time
@@ -33,7 +35,9 @@ class Clock:
 
 
 def median_of(samples: list[list[float]]) -> Times:
-    """Return the median of all samples, and the medians of each turn: their distance says how exact the first is."""
+    """Return the median of all samples, and the medians of each turn: their distance says how exact
+    the first is.
+    """
     return {
         "ms": statistics.median(value for turn in samples for value in turn),
         "turns": [statistics.median(turn) for turn in samples],
@@ -69,10 +73,11 @@ def measure_in_turn(
 
 
 def profile(call: Callable[[], Any], steps: int, device: torch.device) -> dict[str, Any]:
-    """Return what a profiler sees of a call with some steps: kernels of a step, the GPU's busy share, the longest.
+    """Return what a profiler sees of a call with some steps: kernels of a step, the GPU's busy
+    share, the longest.
 
-    The share is the time of all kernels divided by the time of the same call without the profiler, which slows the host
-    down. On a CPU there are operations in place of kernels.
+    The share is the time of all kernels divided by the time of the same call without the profiler,
+    which slows the host down. On a CPU there are operations in place of kernels.
     """
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
@@ -101,5 +106,7 @@ def profile(call: Callable[[], Any], steps: int, device: torch.device) -> dict[s
         "kernels_per_step": sum(count for count, _ in kernels.values()) / steps,
         "busy_share": sum(busy for _, busy in kernels.values()) / taken,
         "ms_per_step": taken / steps,
-        "longest": [{"name": name[:90], "count": count, "ms": busy} for name, (count, busy) in longest],
+        "longest": [
+            {"name": name[:90], "count": count, "ms": busy} for name, (count, busy) in longest
+        ],
     }

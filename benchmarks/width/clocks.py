@@ -1,14 +1,17 @@
-"""Scores of models of every width at equal time, on one worker and on m workers, on a graph of `benchmarks.width.hops`.
+"""Scores of models of every width at equal time, on one worker and on m workers, on a graph of
+`benchmarks.width.hops`.
 
-    python -m benchmarks.width.clocks hops.npz --clusters 84 --time --seconds 37 74 --lr 0.005 0.01 0.02
-    python -m benchmarks.width.clocks hops.npz --clusters 84 --methods parts gist local-sgd data-parallel ensemble \\
+    python -m benchmarks.width.clocks hops.npz --clusters 84 --time --seconds 37 74 --lr 0.005 0.01
+    0.02 python -m benchmarks.width.clocks hops.npz --clusters 84 --methods parts gist local-sgd
+    data-parallel ensemble \\
         --workers 4 --widths 256 --seconds 37 --lr 0.02
 
-`--time` measures an epoch of each width; use it with nothing beside it. A worker of width w then trains for as many
-epochs as fit into the seconds, whatever else the machine does: "ordinary" is one worker, "parts" are m narrow models
-that are joined at the end, an "ensemble" averages their outputs, "gist" are m sub-GCNs that are drawn anew after ζ
-steps, the others have one model on all workers. One process trains them all. The exchange between rounds is by formula:
-bytes that a worker sends, over the rate. Every learning rate is tried, and the best validation score counts. Finished
+`--time` measures an epoch of each width; use it with nothing beside it. A worker of width w then
+trains for as many epochs as fit into the seconds, whatever else the machine does: "ordinary" is one
+worker, "parts" are m narrow models that are joined at the end, an "ensemble" averages their
+outputs, "gist" are m sub-GCNs that are drawn anew after ζ steps, the others have one model on all
+workers. One process trains them all. The exchange between rounds is by formula: bytes that a worker
+sends, over the rate. Every learning rate is tried, and the best validation score counts. Finished
 runs stay in ``--runs``.
 """
 
@@ -37,7 +40,9 @@ METHODS: dict[str, type[GIST]] = {
     "data-parallel": DataParallel,
 }
 WHOLE = ("local-sgd", "data-parallel")  # methods of which every worker trains the full model
-TIMED, TIMINGS = 2, (1003, 1002, 1001)  # epochs of a timed run, and the seeds of three
+# epochs of a timed run, and the seeds of three
+TIMED = 2
+TIMINGS = (1003, 1002, 1001)
 TOGETHER = 10  # clusters in a batch: random ones, so that batches differ from epoch to epoch
 LONG = 10**9  # steps of a round that ends with the run
 GIGABIT = 125e6  # bytes a second
@@ -45,17 +50,22 @@ GIGABIT = 125e6  # bytes a second
 
 def trained(graph: Graph, options: argparse.Namespace, run: dict[str, Any]) -> dict[str, float]:
     """Train one setting; return seconds, scores in percent, and bytes that a worker sends."""
-    method, m = run["method"], run["workers"]
+    method = run["method"]
+    m = run["workers"]
     width = run["width"] * (1 if method in WHOLE else m)
     gist = METHODS[method](
-        lambda widths: GCN(graph.num_features, widths, graph.num_classes, dropout=options.dropout, norm="layer"),
+        lambda widths: GCN(graph.num_features, widths, graph.num_classes, dropout=options.dropout,
+        norm="layer"),
         (width, width), m, seed=run["seed"],
     )  # fmt: skip
     clusters = options.clusters * TOGETHER
-    sampling = ClusterSampling(clusters, TOGETHER, "random", batches="independent" if m > 1 else "shared")
+    sampling = ClusterSampling(
+        clusters, TOGETHER, "random", batches="independent" if m > 1 else "shared"
+    )
     result = gist.fit(
         graph, "each", sampler=sampling, inductive=True, progress=False,
-        epochs=run["epochs"], lr=run["lr"], schedule="cosine", optimizer_state="carry", evaluate_every=LONG,
+        epochs=run["epochs"], lr=run["lr"], schedule="cosine", optimizer_state="carry",
+        evaluate_every=LONG,
         local_steps=options.local_steps if method in ("gist", "local-sgd") else LONG,
     )  # fmt: skip
     sent = result.traffic.get("bytes_per_round", 0) * result.progress.rounds
@@ -67,8 +77,12 @@ def trained(graph: Graph, options: argparse.Namespace, run: dict[str, Any]) -> d
 def once(options: argparse.Namespace, **run: Any) -> dict[str, float]:
     """Return what a run gave; train it if it is not in the file of runs."""
     path: Path = options.runs
-    known: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    key = json.dumps({"graph": Path(options.graph).name, "dropout": options.dropout, **run}, sort_keys=True)
+    known: dict[str, dict[str, float]] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    )
+    key = json.dumps(
+        {"graph": Path(options.graph).name, "dropout": options.dropout, **run}, sort_keys=True
+    )
     if key not in known:
         options.loaded = options.loaded or load(options.graph)
         known[key] = trained(options.loaded, options, run)
@@ -83,36 +97,69 @@ def main() -> None:
     one = {"method": "ordinary", "workers": 1, "epochs": TIMED, "lr": 0.005}
     timed = TIMINGS if options.time or options.seconds else ()
     times = {
-        (seed, w): once(options, **one, width=w, seed=seed)["seconds"] for seed, w in product(timed, options.widths)
+        (seed, w): once(options, **one, width=w, seed=seed)["seconds"]
+        for seed, w in product(timed, options.widths)
     }
     rows = defaultdict(list)
-    for seed, seconds, method, width in product(options.seeds, options.seconds, options.methods, options.widths):
+    for seed, seconds, method, width in product(
+        options.seeds, options.seconds, options.methods, options.widths
+    ):
         epoch = statistics.median(times[timing, width] for timing in TIMINGS) / TIMED
-        m, epochs = 1 if method == "ordinary" else options.workers, max(round(seconds / epoch), 1)
+        m = 1 if method == "ordinary" else options.workers
+        epochs = max(round(seconds / epoch), 1)
         setting = {"method": method, "workers": m, "width": width, "epochs": epochs, "seed": seed}
-        tried = [once(options, **setting, lr=lr) | {"lr": lr, "spent": epochs * epoch} for lr in options.lr]
-        rows[seconds, method, m, width, epochs].append(max(tried, key=lambda run: run["validation"]))
+        tried = [
+            once(options, **setting, lr=lr) | {"lr": lr, "spent": epochs * epoch}
+            for lr in options.lr
+        ]
+        rows[seconds, method, m, width, epochs].append(
+            max(tried, key=lambda run: run["validation"])
+        )
     print(
-        table(["s", "method", "m", "width", "epochs", "lr", "test, %", "GB", "s at 1 Gbit/s"], map(row, rows.items()))
+        table(
+            ["s", "method", "m", "width", "epochs", "lr", "test, %", "GB", "s at 1 Gbit/s"],
+            map(row, rows.items()),
+        )
     )
 
 
 def row(item: tuple[tuple[Any, ...], list[dict[str, Any]]]) -> list[str]:
     """Return a row of the table: a setting and its runs with all seeds."""
     (_, *setting), found = item
-    tests, sent = [run["test"] for run in found], found[0]["bytes"]
-    scores = f"{statistics.fmean(tests):.2f}" + (f" ± {statistics.stdev(tests):.2f}" if len(tests) > 1 else "")
+    tests = [run["test"] for run in found]
+    sent = found[0]["bytes"]
+    scores = f"{statistics.fmean(tests):.2f}" + (
+        f" ± {statistics.stdev(tests):.2f}" if len(tests) > 1 else ""
+    )
     rates = ", ".join(sorted({f"{run['lr']:g}" for run in found}))
-    return [number(found[0]["spent"]), *map(str, setting), rates, scores, f"{sent / 1e9:.2f}", number(sent / GIGABIT)]
+    return [
+        number(found[0]["spent"]),
+        *map(str, setting),
+        rates,
+        scores,
+        f"{sent / 1e9:.2f}",
+        number(sent / GIGABIT),
+    ]
 
 
 def parse() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.width.clocks", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.width.clocks", description=__doc__.split("\n")[0]
+    )
     add = parser.add_argument
     add("graph", help="a file of benchmarks.width.hops")
-    add("--time", action="store_true", help="measure the seconds of an epoch, if nothing is trained")
-    add("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024], metavar="W", help="of a worker's model")
+    add(
+        "--time", action="store_true", help="measure the seconds of an epoch, if nothing is trained"
+    )
+    add(
+        "--widths",
+        type=int,
+        nargs="+",
+        default=[64, 128, 256, 512, 1024],
+        metavar="W",
+        help="of a worker's model",
+    )
     add("--seconds", type=float, nargs="*", default=[], metavar="S")
     add("--methods", nargs="+", choices=METHODS, default=["ordinary"])
     add("--workers", type=int, default=4, metavar="M", help="m; ordinary training has one")

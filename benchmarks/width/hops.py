@@ -1,10 +1,12 @@
-"""Replaces the edges of a graph by features of K hops, as SIGN does: then a GCN is a network of each node alone.
+"""Replaces the edges of a graph by features of K hops, as SIGN does: then a GCN is a network of
+each node alone.
 
 python -m benchmarks.width.hops places.npz places_sign.npz 2
 
-The new features are x, Āx, ... Ā^K x, with Ā = D^(-1/2) A D^(-1/2), each scaled to unit variance. Nodes without a class
-are left out. It also prints the test scores of what needs no features: the most frequent class, and label propagation,
-where a node takes the class with the largest sum over K hops. Source: SIGN (Frasca et al., 2020).
+The new features are x, Āx, ... Ā^K x, with Ā = D^(-1/2) A D^(-1/2), each scaled to unit variance.
+Nodes without a class are left out. It also prints the test scores of what needs no features: the
+most frequent class, and label propagation, where a node takes the class with the largest sum over K
+hops. Source: SIGN (Frasca et al., 2020).
 """
 
 import sys
@@ -20,9 +22,12 @@ def main(graph: str, out: str, hops: str) -> None:
     source, target = read["edge_index"]
     nodes = len(read["x"])
     root = np.bincount(target, minlength=nodes).clip(1) ** -0.5
-    adj = sp.csr_matrix(((root[source] * root[target]).astype(np.float32), (target, source)), (nodes, nodes))
+    adj = sp.csr_matrix(
+        ((root[source] * root[target]).astype(np.float32), (target, source)), (nodes, nodes)
+    )
     kept = read["train"] | read["val"] | read["test"]
-    x, parts = read["x"], []
+    x = read["x"]
+    parts = []
     for hop in range(int(hops) + 1):
         x = adj @ x if hop else x
         parts.append(x[kept])
@@ -32,18 +37,27 @@ def main(graph: str, out: str, hops: str) -> None:
     masks = {name: read[name][kept] for name in ("train", "val", "test")}
     np.savez(out, x=features, edge_index=one, y=read["y"][kept], **masks)
     constant, propagated = without_features(adj, read, int(hops))
-    print(f"{len(features)} nodes, {features.shape[1]} features; test scores without them: ", end="")
+    print(
+        f"{len(features)} nodes, {features.shape[1]} features; test scores without them: ", end=""
+    )
     print(f"one class {constant:.1%}, label propagation {propagated:.1%}")
 
 
-def without_features(adj: sp.csr_matrix, read: Mapping[str, np.ndarray], hops: int) -> tuple[float, float]:
+def without_features(
+    adj: sp.csr_matrix, read: Mapping[str, np.ndarray], hops: int
+) -> tuple[float, float]:
     """Return the test accuracy of the most frequent training class, and of label propagation."""
-    y, train, test = read["y"], read["train"].nonzero()[0], read["test"].nonzero()[0]
-    known = sp.csr_matrix((np.ones(len(train), np.float32), (train, y[train])), (len(y), y.max() + 1))
+    y = read["y"]
+    train = read["train"].nonzero()[0]
+    test = read["test"].nonzero()[0]
+    known = sp.csr_matrix(
+        (np.ones(len(train), np.float32), (train, y[train])), (len(y), y.max() + 1)
+    )
     frequent = np.bincount(y[train]).argmax()
     right = 0
     for nodes in np.array_split(test, max(len(test) // 2000, 1)):
-        reach, votes = adj[nodes], sp.csr_matrix((len(nodes), y.max() + 1), dtype=np.float32)
+        reach = adj[nodes]
+        votes = sp.csr_matrix((len(nodes), y.max() + 1), dtype=np.float32)
         for hop in range(hops):
             reach = reach @ adj if hop else reach
             votes = votes + reach @ known

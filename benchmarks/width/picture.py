@@ -1,7 +1,8 @@
-"""Draws the docs' picture: test accuracy against time, one worker of some widths beside four workers.
+"""Draws the docs' picture: test accuracy against time, one worker of some widths beside four
+workers.
 
-python -m benchmarks.width.picture runs/clocks.json    # the finished runs of `benchmarks.width.clocks` on places
-python -m benchmarks.width.picture                     # draws the numbers beside the picture again
+python -m benchmarks.width.picture runs/clocks.json # the finished runs of `benchmarks.width.clocks`
+on places python -m benchmarks.width.picture # draws the numbers beside the picture again
 """
 
 import argparse
@@ -24,39 +25,60 @@ LINES = {  # method, workers, width: name, colour, line
     ("ordinary", 1, 256): ("1 worker: width 256", "ink", "-."),
     ("ordinary", 1, 128): ("1 worker: width 128", "ink", ":"),
 }
-COLOURS = {"#010101": "ink", "#020202": "grid", "#030303": "card", "#040404": "first", "#050505": "second"}
+COLOURS = {
+    "#010101": "ink",
+    "#020202": "grid",
+    "#030303": "card",
+    "#040404": "first",
+    "#050505": "second",
+}
 COLOURS["#060606"] = "third"
 STYLE = """<style>
-svg { --ink: #24292f; --grid: #d8dee4; --card: #ffffff; --first: #0b6bcb; --second: #c2410c; --third: #2f7d32;
-      font-family: system-ui, -apple-system, "Segoe UI", "Liberation Sans", Helvetica, Arial, sans-serif }
+svg { --ink: #24292f; --grid: #d8dee4; --card: #ffffff;
+      --first: #0b6bcb; --second: #c2410c; --third: #2f7d32;
+      font-family: system-ui, -apple-system, "Segoe UI", "Liberation Sans", Helvetica, Arial,
+                   sans-serif }
 @media (prefers-color-scheme: dark) {
-  svg { --ink: #e6edf3; --grid: #30363d; --card: #0d1117; --first: #58a6ff; --second: #ff9b57; --third: #7ee787 } }
+  svg { --ink: #e6edf3; --grid: #30363d; --card: #0d1117;
+        --first: #58a6ff; --second: #ff9b57; --third: #7ee787 } }
 </style>"""
 
 
 def main() -> None:
     """Take the numbers from finished runs, if they are given, and draw."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.width.picture", description=__doc__)
-    parser.add_argument("runs", type=Path, nargs="?", help="a file of runs of benchmarks.width.clocks")
-    parser.add_argument("--json", type=Path, default=PLACE, help="the numbers; the picture is beside them")
+    parser.add_argument(
+        "runs", type=Path, nargs="?", help="a file of runs of benchmarks.width.clocks"
+    )
+    parser.add_argument(
+        "--json", type=Path, default=PLACE, help="the numbers; the picture is beside them"
+    )
     options = parser.parse_args()
     options.json.parent.mkdir(parents=True, exist_ok=True)
     if options.runs:
-        options.json.write_text(json.dumps(dots(json.loads(options.runs.read_text())), indent=1) + "\n")
+        options.json.write_text(
+            json.dumps(dots(json.loads(options.runs.read_text())), indent=1) + "\n"
+        )
     draw(json.loads(options.json.read_text()), options.json.with_suffix(".svg"))
 
 
 def dots(runs: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
-    """Return method, workers, width, seconds and accuracy of every setting, with the best rate by validation."""
-    times, found = defaultdict(list), defaultdict(list)
+    """Return method, workers, width, seconds and accuracy of every setting, with the best rate by
+    validation.
+    """
+    times = defaultdict(list)
+    found = defaultdict(list)
     for key, run in runs.items():
-        setting = json.loads(key) if key.startswith("{") else {"graph": ""}  # one entry is the file's checksum
+        # one entry is the file's checksum
+        setting = json.loads(key) if key.startswith("{") else {"graph": ""}
         if setting["graph"] != GRAPH:
             continue
         if setting["seed"] in TIMINGS:
             times[setting["width"]].append(run["seconds"] / TIMED)
         elif setting["seed"] == 0:
-            found[setting["method"], setting["workers"], setting["width"], setting["epochs"]].append(run)
+            found[
+                setting["method"], setting["workers"], setting["width"], setting["epochs"]
+            ].append(run)
     return [
         {
             "method": method, "workers": m, "width": width,
@@ -64,7 +86,8 @@ def dots(runs: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
             "accuracy": max(tried, key=lambda run: run["validation"])["test"],
         }
         for (method, m, width, epochs), tried in sorted(found.items())
-        if (method, m, width) in LINES and epochs * statistics.median(times[width]) > 30  # all lines begin there
+        # all lines begin there
+        if (method, m, width) in LINES and epochs * statistics.median(times[width]) > 30
     ]  # fmt: skip
 
 
@@ -75,14 +98,20 @@ def draw(measured: list[dict[str, Any]], picture: Path) -> None:
 
     colours = {name: placeholder for placeholder, name in COLOURS.items()}
     ink, grid, card = (colours[name] for name in ("ink", "grid", "card"))
-    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gistgnn", "font.size": 12, "text.color": ink})
-    plt.rcParams.update(dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink))
+    plt.rcParams.update(
+        {"svg.fonttype": "none", "svg.hashsalt": "gistgnn", "font.size": 12, "text.color": ink}
+    )
+    plt.rcParams.update(
+        dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink)
+    )
     figure, axes = plt.subplots(figsize=(8, 4.4), facecolor=card)
     axes.set_facecolor(card)
     for line, (name, colour, style) in LINES.items():
         runs = [run for run in measured if (run["method"], run["workers"], run["width"]) == line]
         ends = [[run[key] for run in runs] for key in ("seconds", "accuracy")]
-        axes.plot(*ends, style, marker="o", markersize=6, linewidth=2, color=colours[colour], label=name)
+        axes.plot(
+            *ends, style, marker="o", markersize=6, linewidth=2, color=colours[colour], label=name
+        )
     axes.set(xscale="log", xlabel="seconds of a worker's training", ylabel="test accuracy, %")
     axes.set(xlim=(31, 175), ylim=(83, 94.5))
     axes.set_xticks([37, 74, 148], ["37", "74", "148"])
@@ -91,7 +120,11 @@ def draw(measured: list[dict[str, Any]], picture: Path) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower right", facecolor=card, edgecolor=grid, fontsize=10)
-    axes.set_title("Places of GeoNames: which of 1,399 regions has a town of this name?", fontsize=12, loc="left")
+    axes.set_title(
+        "Places of GeoNames: which of 1,399 regions has a town of this name?",
+        fontsize=12,
+        loc="left",
+    )
     figure.tight_layout()
     figure.savefig(picture, format="svg", facecolor=card, metadata={"Date": None})
     text = picture.read_text()

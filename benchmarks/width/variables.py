@@ -1,12 +1,14 @@
-"""Makes the graph of variable names: the source of installed Python packages; predict the name of a local variable.
+"""Makes the graph of variable names: the source of installed Python packages; predict the name of a
+local variable.
 
 python -m benchmarks.width.variables variables.npz
 
-A node is a node of a syntax tree, or a local variable of a function. It has edges to its parent, to the statement or
-expression before it, and a variable to all its uses, in both directions. Features: what kind of node it is, which part
-of its parent, and the names in it that are no local variables, TF-IDF, 64 components. Class of a variable: its name, if
-that is one of the 500 most frequent. Whole files are for training, validation or test. The packages are those that
-gistgnn needs, so only their versions change the graph. Their licences: BSD-3-Clause, MIT, and Matplotlib's.
+A node is a node of a syntax tree, or a local variable of a function. It has edges to its parent, to
+the statement or expression before it, and a variable to all its uses, in both directions. Features:
+what kind of node it is, which part of its parent, and the names in it that are no local variables,
+TF-IDF, 64 components. Class of a variable: its name, if that is one of the 500 most frequent. Whole
+files are for training, validation or test. The packages are those that gistgnn needs, so only their
+versions change the graph. Their licences: BSD-3-Clause, MIT, and Matplotlib's.
 """
 
 import ast
@@ -24,7 +26,8 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 PACKAGES = ("scipy", "matplotlib", "networkx", "sklearn", "numpy", "torch_geometric", "torch.nn")
-NAMES, COMPONENTS = 500, 64
+NAMES = 500
+COMPONENTS = 64
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -46,16 +49,27 @@ class Source:
         """Add the syntax tree of a file."""
         self._visit(tree, "", None, {}, file)
 
-    def _visit(self, tree: ast.AST, part: str, parent: int | None, known: dict[str, int], file: int) -> int:
+    def _visit(
+        self, tree: ast.AST, part: str, parent: int | None, known: dict[str, int], file: int
+    ) -> int:
         if isinstance(tree, FUNCTIONS):
             known = dict(known)  # an inner function sees the variables of the outer one
             for name in sorted(local_names(tree)):
                 known[name] = self.node("variable")
                 self.variables.append((known[name], name, file))
-        name = next((getattr(tree, key) for key in ("id", "arg") if isinstance(getattr(tree, key, None), str)), "")
+        name = next(
+            (
+                getattr(tree, key)
+                for key in ("id", "arg")
+                if isinstance(getattr(tree, key, None), str)
+            ),
+            "",
+        )
         hidden = name in known and not isinstance(tree, ast.keyword)
         shown = " ".join(str(getattr(tree, key, None) or "") for key in ("attr", "name", "module"))
-        place = self.node(f"{type(tree).__name__} .{part} {'' if hidden else name} {shown} {constant(tree)}")
+        place = self.node(
+            f"{type(tree).__name__} .{part} {'' if hidden else name} {shown} {constant(tree)}"
+        )
         if parent is not None:
             self.edges.append((parent, place))
         if hidden:
@@ -110,7 +124,8 @@ def files() -> list[Path]:
 def main(out: str) -> None:
     """Write the graph to the file ``out``."""
     sys.setrecursionlimit(20_000)
-    source, read = Source(), files()
+    source = Source()
+    read = files()
     for number, path in enumerate(read):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
@@ -123,14 +138,16 @@ def main(out: str) -> None:
     names = Counter(name for _, name, _ in source.variables).most_common(NAMES)
     frequent = {name: rank for rank, (name, _) in enumerate(names)}
     group = np.array(random.Random(0).choices(range(3), (0.6, 0.2, 0.2), k=len(read)))
-    y, part = np.zeros(len(kind), np.int64), np.full(len(kind), -1)
+    y = np.zeros(len(kind), np.int64)
+    part = np.full(len(kind), -1)
     for node, name, file in source.variables:
         if name in frequent:
             y[node], part[node] = frequent[name], group[file]
     masks = {name: part == number for number, name in enumerate(("train", "val", "test"))}
     np.savez(out, x=x, edge_index=edges, y=y, **masks)
     print(
-        f"{len(kind)} nodes, {edges.shape[1]} edges, {(part >= 0).sum()} variables of {NAMES} names, {len(read)} files"
+        f"{len(kind)} nodes, {edges.shape[1]} edges, {(part >= 0).sum()} variables of {NAMES} "
+        f"names, {len(read)} files"
     )
 
 

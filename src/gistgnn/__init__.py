@@ -21,8 +21,28 @@ if TYPE_CHECKING:
     from gistgnn.training.metric import Metric
 
 __version__ = "0.1.0"
-__all__ = ["GIST", "Callback", "DivergedError", "GistError", "Graph", "InputError", "Log", "Loop", "Metric"]
-__all__ += ["Parts", "RankLostError", "Result", "Round", "Saving", "Training", "WidthScaling", "join", "load"]
+__all__ = [
+    "GIST",
+    "Callback",
+    "DivergedError",
+    "GistError",
+    "Graph",
+    "InputError",
+    "Log",
+    "Loop",
+    "Metric",
+]
+__all__ += [
+    "Parts",
+    "RankLostError",
+    "Result",
+    "Round",
+    "Saving",
+    "Training",
+    "WidthScaling",
+    "join",
+    "load",
+]
 __all__ += ["load_run", "widen"]
 
 __getattr__ = lazy_attributes(

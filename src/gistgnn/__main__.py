@@ -1,4 +1,6 @@
-"""`gistgnn` and `python -m gistgnn`: the command line, as the installed script and torchrun start it."""
+"""`gistgnn` and `python -m gistgnn`: the command line, as the installed script and torchrun start
+it.
+"""
 
 import os
 import sys
@@ -13,8 +15,8 @@ def run() -> int:
 
         status = main()
     if status == 0 and "TORCHELASTIC_RUN_ID" in os.environ:
-        # Everything is written. In rare runs a thread of Gloo aborts the interpreter while it shuts down; torchrun
-        # would take that for a rank that failed.
+        # Everything is written. In rare runs a thread of Gloo aborts the interpreter while it shuts
+        # down; torchrun would take that for a rank that failed.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

@@ -1,4 +1,6 @@
-"""The errors that a user can cause and fix. Their messages are one line; the command line prints them as they are."""
+"""The errors that a user can cause and fix. Their messages are one line; the command line prints
+them as they are.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,21 +8,25 @@ from typing import Any
 from unicodedata import category
 
 _LONGEST = 160
-_LONGEST_LINE, _END = 700, 200  # characters of a line that is printed, and of its end where its middle is left out
+# characters of a line that is printed, and of its end where its middle is left out
+_LONGEST_LINE = 700
+_END = 200
 
 
 class GistError(Exception):
     """Base of the errors that gistgnn raises on purpose.
 
-    The message is one line: what is wrong, the value, and what to do. The command line prints it and exits with
-    status 2.
+    The message is one line: what is wrong, the value, and what to do. The command line prints it
+    and exits with status 2.
     """
 
     relayed = False  # every rank of the run raises this error, and rank 0 alone has to print it
 
 
 class InputError(GistError, ValueError):
-    """A value, a file or a setting that gistgnn cannot work with; any function that is given one may raise it."""
+    """A value, a file or a setting that gistgnn cannot work with; any function that is given one
+    may raise it.
+    """
 
 
 class RankLostError(GistError):
@@ -28,7 +34,8 @@ class RankLostError(GistError):
 
 
 class DivergedError(GistError):
-    """The loss or the parameters of a sub-GCN became NaN or infinite; Θ is as it was before that round.
+    """The loss or the parameters of a sub-GCN became NaN or infinite; Θ is as it was before that
+    round.
 
     Attributes:
         result: what `GIST.fit` had reached, a `Result`; None outside of `fit`.
@@ -36,17 +43,23 @@ class DivergedError(GistError):
 
     def __init__(self, round_number: int, what: str) -> None:
         super().__init__(
-            f"training diverged in round {round_number + 1}: {what}; the parameters from before that round are kept; "
+            f"training diverged in round {round_number + 1}: {what}; the parameters from before "
+            "that round are kept; "
             "try a smaller learning rate or clip the gradient"
         )
-        self.round_number, self.what = round_number, what
+        self.round_number = round_number
+        self.what = what
         self.result: Any = None
 
     def blame_nodes(self, nodes: str) -> None:
-        """Say that the model's output is not finite for some nodes, given in words, also without any training."""
+        """Say that the model's output is not finite for some nodes, given in words, also without
+        any training.
+        """
         self.args = (
-            f"training diverged in round {self.round_number + 1}: {self.what}, and also untrained the "
-            f"model's output is not finite for {nodes}; the parameters from before that round are kept; see what the "
+            f"training diverged in round {self.round_number + 1}: {self.what}, and also untrained "
+            "the "
+            f"model's output is not finite for {nodes}; the parameters from before that round are "
+            "kept; see what the "
             "model does with these nodes, or leave them out",
         )
 
@@ -56,21 +69,29 @@ class DivergedError(GistError):
 
 
 def printable(text: object) -> str:
-    r"""Return a text with its control characters, newlines and bytes that are no UTF-8 as escapes, such as \n.
+    r"""Return a text with its control characters, newlines and bytes that are no UTF-8 as escapes,
+    such as \n.
 
-    Names of files may have any characters: a terminal would obey some of them, and others cannot be written.
+    Names of files may have any characters: a terminal would obey some of them, and others cannot be
+    written.
     """
-    return "".join(c if c.isprintable() or category(c) == "Zs" else repr(c)[1:-1] for c in str(text))
+    return "".join(
+        c if c.isprintable() or category(c) == "Zs" else repr(c)[1:-1] for c in str(text)
+    )
 
 
 def one_line(text: object) -> str:
     """Return a text as `printable` does; the middle of a very long one is left out."""
     line = printable(text)
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - _END]} ... {line[-_END:]}"
+    return (
+        line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - _END]} ... {line[-_END:]}"
+    )
 
 
 def reason(error: BaseException) -> str:
-    """Return the type and text of another library's error on one line, such as "BadZipFile: File is not a zip file"."""
+    """Return the type and text of another library's error on one line, such as "BadZipFile: File is
+    not a zip file".
+    """
     text = " ".join(str(error).split())
     if len(text) > _LONGEST:
         text = text[:_LONGEST].rstrip() + "..."
@@ -80,7 +101,9 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def users_code(failure: str, advice: str = "") -> Iterator[None]:
-    """Turn what the user's code raises in the block into an InputError: the failure, the reason and the advice."""
+    """Turn what the user's code raises in the block into an InputError: the failure, the reason and
+    the advice.
+    """
     try:
         yield
     except InputError:
@@ -90,5 +113,11 @@ def users_code(failure: str, advice: str = "") -> Iterator[None]:
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Tell whether Python, NumPy or torch could not get memory; torch says it in words alone, or by its own class."""
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate mem" in str(error)
+    """Tell whether Python, NumPy or torch could not get memory; torch says it in words alone, or by
+    its own class.
+    """
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "allocate mem" in str(error)
+    )

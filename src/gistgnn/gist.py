@@ -38,8 +38,8 @@ def train(gist: GlobalModel, run: Fit) -> None:
 
     Args:
         gist: Θ and the partition.
-        run: the batches (Cluster in the algorithm; the whole graph where c = 1), the runner, and the schedule: T, ζ,
-            and how steps are taken.
+        run: the batches (Cluster in the algorithm; the whole graph where c = 1), the runner, and
+            the schedule: T, ζ, and how steps are taken.
 
     Raises:
         DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
@@ -63,7 +63,9 @@ def run_to_end(setup: Setup) -> Result:
 
 
 class TrainingKeywords(TypedDict, total=False):
-    """The fields of `Training` as keywords of `GIST.fit`, without `training`, its first argument; None: the default."""
+    """The fields of `Training` as keywords of `GIST.fit`, without `training`, its first argument;
+    None: the default.
+    """
 
     epochs: float | None
     local_steps: int | None
@@ -88,30 +90,36 @@ class GIST(GlobalModel):
     """Trains a graph neural network by graph independent subnetwork training.
 
     Args:
-        build: returns the model at given widths: `build(widths)` with a tuple of one width per axis. If `widths` is a
-            single integer: `build(width)`, with one axis that all layers share (PyG's own models, residual nets). The
-            model's forward takes (x, edge_index), (x, adj) or (x), and edge data by name; see
-            `gistgnn.sampling.arguments`.
+        build: returns the model at given widths: `build(widths)` with a tuple of one width per
+            axis. If `widths` is a single integer: `build(width)`, with one axis that all layers
+            share (PyG's own models, residual nets). The model's forward takes (x, edge_index), (x,
+            adj) or (x), and edge data by name; see `gistgnn.sampling.arguments`.
         widths: the full model's widths, d_l in the paper.
-        sub_gcns: m; 1 is the baseline, ordinary training of the full model. None: so many that sub-GCNs are 512
-            features wide, at most 8.
-        input_axis: the axis whose width is the number of input features, to partition d_0 as in Table 1; usually None.
+        sub_gcns: m; 1 is the baseline, ordinary training of the full model. None: so many that
+            sub-GCNs are 512 features wide, at most 8.
+        input_axis: the axis whose width is the number of input features, to partition d_0 as in
+            Table 1; usually None.
         whole: axes that are not partitioned.
         partition: "balanced" or "categorical" (see `Partition`).
         seed: initial parameters, blocks and dropout follow from it.
         device: where the sub-GCNs train.
-        store: where Θ is: "memory", "host", "sharded" (in memory, by rows over the ranks), or a `Store`.
-        ranks: the processes that train the model together (see docs/how-to/workers.md); None: this one alone.
+        store: where Θ is: "memory", "host", "sharded" (in memory, by rows over the ranks), or a
+            `Store`.
+        ranks: the processes that train the model together (see docs/how-to/workers.md); None: this
+            one alone.
         axis_names: the names of the axes in messages about the partition; None: axis 0, axis 1, ...
-        regression: whether a training loop of your own predicts numbers. Then the full model is the mean of its
-            sub-GCNs, not their sum, as in `fit`, which sees from the graph what is predicted.
-        width_scaling: "mup" gives every tensor the learning rate and the initial values that suit its width, so that
-            one learning rate serves every width and every m; "none" gives all tensors the same. The attribute of this
-            name is the `WidthScaling`, or None. In a loop of your own, `parameter_groups` has the rates.
+        regression: whether a training loop of your own predicts numbers. Then the full model is the
+            mean of its sub-GCNs, not their sum, as in `fit`, which sees from the graph what is
+            predicted.
+        width_scaling: "mup" gives every tensor the learning rate and the initial values that suit
+            its width, so that one learning rate serves every width and every m; "none" gives all
+            tensors the same. The attribute of this name is the `WidthScaling`, or None. In a loop
+            of your own, `parameter_groups` has the rates.
         base_width: the width at which the learning rate was chosen.
 
     Raises:
-        InputError: a value is out of range, or the model's layout fails the check (see `infer_layout`).
+        InputError: a value is out of range, or the model's layout fails the check (see
+            `infer_layout`).
     """
 
     _variant = Variant()
@@ -133,42 +141,52 @@ class GIST(GlobalModel):
         standardise: bool | None = None,
         **settings: Unpack[TrainingKeywords],
     ) -> Result:
-        """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
+        """Train on a graph from scratch, and return the model at its best validation score over the
+        whole graph.
 
-        Settings of training are given as a `Training`, or as keywords with the names of its fields, which it documents:
-        `fit(graph, epochs=800, lr=0.02)`. Those that are not given are the same either way and on the command line: 100
-        epochs for each sub-GCN, the cosine schedule, carried moments, a learning rate of 0.01.
+        Settings of training are given as a `Training`, or as keywords with the names of its fields,
+        which it documents: `fit(graph, epochs=800, lr=0.02)`. Those that are not given are the same
+        either way and on the command line: 100 epochs for each sub-GCN, the cosine schedule,
+        carried moments, a learning rate of 0.01.
 
         Args:
-            graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and perhaps test_mask; or a `HeteroData`, which
-                `gistgnn.graphs.from_hetero` joins to a `Data`.
+            graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and perhaps test_mask; or a
+                `HeteroData`, which `gistgnn.graphs.from_hetero` joins to a `Data`.
             training: all settings; or "split" or "each", the keyword of that name.
-            sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name for the defaults, such
-                as "clusters"; "auto": the whole graph in every step up to 2,000 nodes, clusters above; None: the whole
-                graph. Or a loader of PyG's, a list of `Data`, or anything else that yields `Data`
-                (see `gistgnn.sampling.FromLoader`).
-            runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch; "auto": on a CPU the
-                result of "in-turn", bit for bit, but each batch is made once; on a GPU "fused", where a model can be.
-            inductive: train on the subgraph of the training nodes; scores are those of the whole graph.
+            sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name
+                for the defaults, such as "clusters"; "auto": the whole graph in every step up to
+                2,000 nodes, clusters above; None: the whole graph. Or a loader of PyG's, a list of
+                `Data`, or anything else that yields `Data` (see `gistgnn.sampling.FromLoader`).
+            runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch;
+                "auto": on a CPU the result of "in-turn", bit for bit, but each batch is made once;
+                on a GPU "fused", where a model can be.
+            inductive: train on the subgraph of the training nodes; scores are those of the whole
+                graph.
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
             progress: show a progress bar on standard error.
             callbacks: objects with methods of `Callback`, called in order; they may end the run.
-            init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; of a narrower model
-                so many copies as have these widths together (see `widen`). None: the seed's.
-            max_seconds: the run ends within this time, with the best model so far; it trains at least one round. A
-                resumed run has the same time again.
+            init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; of
+                a narrower model so many copies as have these widths together (see `widen`). None:
+                the seed's.
+            max_seconds: the run ends within this time, with the best model so far; it trains at
+                least one round. A resumed run has the same time again.
             saving: where and how often the state is saved, and whether to resume.
-            standardise: scale every feature to mean 0 and deviation 1 over the training nodes. The result's model does
-                so by itself, and is called with the features as they are. None: unless the features are words (few in
-                each row, and never negative), or as in the model of `init`.
+            standardise: scale every feature to mean 0 and deviation 1 over the training nodes. The
+                result's model does so by itself, and is called with the features as they are. None:
+                unless the features are words (few in each row, and never negative), or as in the
+                model of `init`.
             settings: the fields of `Training`; None stands for the default.
 
         Raises:
-            InputError: a setting is out of range, the graph is unusable, or a checkpoint is of another run.
-            DivergedError: training diverged; `self.theta` holds the parameters from before that round.
+            InputError: a setting is out of range, the graph is unusable, or a checkpoint is of
+                another run.
+            DivergedError: training diverged; `self.theta` holds the parameters from before that
+                round.
         """
         require_usual_torch()
-        check_kind("training", training, (Training, str), "a Training, 'split' or 'each'", none=True)
+        check_kind(
+            "training", training, (Training, str), "a Training, 'split' or 'each'", none=True
+        )
         complete_settings = self._choose(training, settings)
         # Also where the caller has turned gradients off.
         with denormals_as_zero(), torch.inference_mode(False), torch.enable_grad(), self._run():
@@ -187,26 +205,34 @@ class GIST(GlobalModel):
             return self._train(prepare(self, self._variant, graph, complete_settings, arguments))
 
     def _train(self, setup: Setup) -> Result:
-        """Train as a setup says, and return the result; methods that do not follow Algorithm 1 have another."""
+        """Train as a setup says, and return the result; methods that do not follow Algorithm 1 have
+        another.
+        """
         if setup.settings.budget is not None:
             return fit_within(setup, run_to_end)
         return run_to_end(setup)
 
     def fingerprint(self, graph: Graph, training: Training, **options: Any) -> Fingerprint:
-        """Return the fingerprint of the run that `fit` would make; `options` are arguments of `fit`."""
+        """Return the fingerprint of the run that `fit` would make; `options` are arguments of
+        `fit`.
+        """
         sampling = named_sampling(options.pop("sampler", "auto"))
         evaluation = options.pop("evaluation", None) or Evaluation()
         arguments = FitArguments(sampling=sampling, evaluation=evaluation, **options)
         return fingerprint_of(prepare(self, self._variant, graph, training, arguments))
 
     def _choose(self, training: Training | str | None, settings: Mapping[str, Any]) -> Training:
-        """Return the settings that were given as a whole, or one by one, where None stands for the default."""
+        """Return the settings that were given as a whole, or one by one, where None stands for the
+        default.
+        """
         if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
             raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
         given = {name: value for name, value in settings.items() if value is not None}
         if isinstance(training, Training):
             if given:
-                raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
+                raise InputError(
+                    f"{next(iter(given))} is given beside a Training: set it in the Training"
+                )
         else:
             training = Training(**given if training is None else {**given, "training": training})
         hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]

@@ -1,4 +1,6 @@
-"""`GlobalModel`: a model whose parameters are Θ, the blocks of its axes, and the rounds in which sub-GCNs train."""
+"""`GlobalModel`: a model whose parameters are Θ, the blocks of its axes, and the rounds in which
+sub-GCNs train.
+"""
 
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -56,7 +58,9 @@ class TrainerOptions(WorkerOptions, total=False):
 
 
 class GlobalModel:
-    """A model whose parameters are Θ, and from which rounds of sub-GCNs are taken; arguments: see `gistgnn.GIST`."""
+    """A model whose parameters are Θ, and from which rounds of sub-GCNs are taken; arguments: see
+    `gistgnn.GIST`.
+    """
 
     method = "gist"
     _stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
@@ -80,23 +84,35 @@ class GlobalModel:
         base_width: int = BASE_WIDTH,
     ) -> None:
         require_usual_torch()
-        self.build, self.seed = build, check_seed(seed)
+        self.build = build
+        self.seed = check_seed(seed)
         self.shared = not isinstance(widths, (list, tuple))
-        check_kind("ranks", ranks, (Alone, Ranks), "the ranks of a run, of gistgnn.distributed", none=True)
-        self.widths, self.device = check_widths(widths, input_axis), usable_device(device)
+        check_kind(
+            "ranks", ranks, (Alone, Ranks), "the ranks of a run, of gistgnn.distributed", none=True
+        )
+        self.widths = check_widths(widths, input_axis)
+        self.device = usable_device(device)
         fixed: Any = whole if isinstance(whole, (list, tuple, set, frozenset, range)) else (whole,)
         fixed = [check_count("whole", axis, least=0) for axis in fixed]
         self.input_axis = None if input_axis is None else operator.index(input_axis)
         splits = sub_gcns != 1 and not set(fixed).issuperset(range(len(self.widths)))
-        self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=self.input_axis, splits=splits)
+        self.layout = infer_layout(
+            build, self.widths, shared=self.shared, input_axis=self.input_axis, splits=splits
+        )
         features = self.layout.features(self.widths)
         self.ranks: World = ranks or Alone()
         m = 1 if sub_gcns is None else sub_gcns
-        options: dict[str, Any] = {"kind": partition, "names": axis_names, "refusal": self.layout.refusal}
+        options: dict[str, Any] = {
+            "kind": partition,
+            "names": axis_names,
+            "refusal": self.layout.refusal,
+        }
         self.partition = Partition(features, m, whole=fixed, seed=self.seed, **options)
         hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
         if sub_gcns is None and hidden:
-            self.partition = self.partition.split_into(max(chosen_sub_gcns(max(hidden)), self.ranks.count))
+            self.partition = self.partition.split_into(
+                max(chosen_sub_gcns(max(hidden)), self.ranks.count)
+            )
         check_choice("width_scaling", width_scaling, WIDTH_SCALINGS)
         check_count("base_width", base_width)
         self.width_scaling: WidthScaling | None = None
@@ -115,12 +131,18 @@ class GlobalModel:
         )
         self.store = store if isinstance(store, Store) else Store(store)
         if self._stores is not None and self.store.kind not in self._stores:
-            raise InputError(f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use memory")
-        self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
+            raise InputError(
+                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use "
+                "memory"
+            )
+        self.store.check_ranks(
+            self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers"
+        )
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
-        self._has_begun = False  # a round has begun since Θ was made with the seed's values, or it has other values
+        # a round has begun since Θ was made with the seed's values, or it has other values
+        self._has_begun = False
         self._was_resumed = False  # an earlier process has left Θ
         self._recent = Recent()
         self.scaling: Standardisation | None = None  # of the features in the last run of `fit`
@@ -129,11 +151,15 @@ class GlobalModel:
         self._mean: Mean | None = None  # where Θ is the mean of its sub-GCNs
         if regression and self.sub_gcns > 1 and self.partition.split:
             self._mean = Mean.of(self.full_spec, self.partition.split)
-        self._before: dict[str, Any] | None = None  # what this was before a run of which no round has begun yet
+        # what this was before a run of which no round has begun yet
+        self._before: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
-        own, m = self.partition, self.sub_gcns
-        split = ["whole" if axis in own.whole else f"in {m} blocks" for axis in range(len(own.features))]
+        own = self.partition
+        m = self.sub_gcns
+        split = [
+            "whole" if axis in own.whole else f"in {m} blocks" for axis in range(len(own.features))
+        ]
         axes = ", ".join(map("{}: {} {}".format, own.names, own.features, split))
         place = f"store={self.store.kind!r}, seed={self.seed}"
         return f"{type(self).__name__}(widths={self.widths}, m={m}, {axes}; {place})"
@@ -145,7 +171,9 @@ class GlobalModel:
 
     @property
     def workers(self) -> int:
-        """How many workers train at the same time: m. `training="split"` splits the epochs over them."""
+        """How many workers train at the same time: m. `training="split"` splits the epochs over
+        them.
+        """
         return self.sub_gcns
 
     @property
@@ -162,7 +190,9 @@ class GlobalModel:
 
     @property
     def averages(self) -> bool:
-        """Whether the full model is the mean of its sub-GCNs, as for numbers that are predicted, not their sum."""
+        """Whether the full model is the mean of its sub-GCNs, as for numbers that are predicted,
+        not their sum.
+        """
         return self._mean is not None
 
     def _initial_spec(self, init: Mapping[str, Tensor] | None) -> ModelSpec:
@@ -172,15 +202,20 @@ class GlobalModel:
         return replace(self.trained_spec, initial_factors=self._mean.initial_factors(self.sub_gcns))
 
     def resume(self) -> None:
-        """Resume from the Θ that an earlier process has left in the store's folder, after its last round."""
+        """Resume from the Θ that an earlier process has left in the store's folder, after its last
+        round.
+        """
         if not self._reopen():
             where = self.store.folder or self.store.kind
-            raise InputError(f"there is no Θ to resume in {where}: resume from a checkpoint, or give its folder")
+            raise InputError(
+                f"there is no Θ to resume in {where}: resume from a checkpoint, or give its folder"
+            )
 
     def _reopen(self) -> bool:
         """Open the Θ that an earlier process has left; False: there is none."""
         if found := Theta.reopen(self.store, self.trained_spec, self.ranks):
-            self._theta, self.next_round = found, found.place.round
+            self._theta = found
+            self.next_round = found.place.round
             self._has_begun = self._was_resumed = True
         return found is not None
 
@@ -189,7 +224,9 @@ class GlobalModel:
         return self.partition.blocks(draw)
 
     def begin_round(self) -> Round:
-        """Return the sub-GCNs of the next round (subGCNs), for a training loop of the user's own."""
+        """Return the sub-GCNs of the next round (subGCNs), for a training loop of the user's
+        own.
+        """
         return self._begin_round(self._called_by_user)
 
     def take_round(self, *, keeps_moments: bool) -> Round:
@@ -218,8 +255,18 @@ class GlobalModel:
 
     @contextmanager
     def _unchanged_if_refused(self) -> Iterator[None]:
-        """If the block fails before its first round begins, leave the model as it was: Θ, scaling, the next round."""
-        names = ("_theta", "full_spec", "next_round", "scaling", "_mean", "_has_begun", "_was_resumed")
+        """If the block fails before its first round begins, leave the model as it was: Θ, scaling,
+        the next round.
+        """
+        names = (
+            "_theta",
+            "full_spec",
+            "next_round",
+            "scaling",
+            "_mean",
+            "_has_begun",
+            "_was_resumed",
+        )
         self._before = {name: getattr(self, name) for name in names}
         try:
             yield
@@ -247,9 +294,12 @@ class GlobalModel:
             yield self.theta
 
     def _go_on(self) -> None:
-        """Give up the Θ that was there before the run: the run goes on to its first round, or is over without one."""
+        """Give up the Θ that was there before the run: the run goes on to its first round, or is
+        over without one.
+        """
         if self._before is not None:
-            earlier, self._before = self._before["_theta"], None
+            earlier = self._before["_theta"]
+            self._before = None
             if earlier is not None and earlier is not self._theta:
                 earlier.give_up()
         self.theta.settle()
@@ -257,8 +307,11 @@ class GlobalModel:
 
     @contextmanager
     def _run(self) -> Iterator[None]:
-        """A run of `fit`: it begins from scratch, and leaves neither sub-GCNs nor gradients in memory."""
-        self._modules.clear()  # the user may hold those of a loop, or may have frozen their parameters
+        """A run of `fit`: it begins from scratch, and leaves neither sub-GCNs nor gradients in
+        memory.
+        """
+        # the user may hold those of a loop, or may have frozen their parameters
+        self._modules.clear()
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         try:
@@ -268,14 +321,15 @@ class GlobalModel:
             self._modules.clear()
 
     def rounds(self, count: int) -> Iterator[Round]:
-        """Yield `count` rounds for a training loop of your own. Each is aggregated when the loop goes on to the next.
+        """Yield `count` rounds for a training loop of your own. Each is aggregated when the loop
+        goes on to the next.
 
             for round in gist.rounds(20):
                 for sub in round:            # a plain nn.Module at the blocks' widths
                     ...                      # any optimiser, any number of steps
 
-        A round that is left by `break` or by an error is not aggregated: Θ stays as it was before it. A sub-GCN with
-        values that are not finite at the end of its round is a `DivergedError`.
+        A round that is left by `break` or by an error is not aggregated: Θ stays as it was before
+        it. A sub-GCN with values that are not finite at the end of its round is a `DivergedError`.
         """
         for _ in range(check_count("count", count, least=0)):
             round_ = self.begin_round()
@@ -302,14 +356,20 @@ class GlobalModel:
         return self.width_scaling.parameter_groups(model, lr, weight_decay=weight_decay, rule=rule)
 
     def model(self) -> nn.Module:
-        """Return the full model in evaluation mode, with a copy of Θ's parameters; large ones on disk are mapped."""
+        """Return the full model in evaluation mode, with a copy of Θ's parameters; large ones on
+        disk are mapped.
+        """
         return self.with_scaling(self.theta.full_model(self.trained_spec))
 
     def with_scaling(self, model: nn.Module) -> nn.Module:
-        """Put the scaling before the full model, if the features that it was trained on were scaled."""
+        """Put the scaling before the full model, if the features that it was trained on were
+        scaled.
+        """
         return scaled_model(model, self.scaling)
 
-    def begin_run(self, *, averages: bool, resumed: bool = False, init: Mapping[str, Tensor] | None = None) -> None:
+    def begin_run(
+        self, *, averages: bool, resumed: bool = False, init: Mapping[str, Tensor] | None = None
+    ) -> None:
         """Make Θ anew for a run, or open the Θ on disk of a resumed one.
 
         Args:
@@ -325,12 +385,16 @@ class GlobalModel:
             return
         if self._was_resumed and self.theta.place.lasts:
             raise InputError(
-                f"{self.store.folder} holds a Θ after {self.theta.place.round} rounds, which was resumed, and fit "
-                "trains from scratch: go on by gist.rounds or Loop, choose another folder, or remove this one"
+                f"{self.store.folder} holds a Θ after {self.theta.place.round} rounds, which was "
+                "resumed, and fit "
+                "trains from scratch: go on by gist.rounds or Loop, choose another folder, or "
+                "remove this one"
             )
         has_other_values = self._has_begun or averages or had_mean or init is not None
         if resumed or has_other_values:
-            self._theta = self._make_theta(self._initial_spec(init), anew=resumed or self._theta is not None)
+            self._theta = self._make_theta(
+                self._initial_spec(init), anew=resumed or self._theta is not None
+            )
             self._has_begun = averages or init is not None
             self._was_resumed = False
         self.next_round = 0
@@ -348,8 +412,13 @@ class GlobalModel:
         self.full_spec = replace(self.full_spec, merges=sub_gcns > 1)
         self._mean = None
         specs = self.full_spec.tensor_specs()
-        zeros = {name: torch.zeros((), dtype=spec.dtype).expand(spec.shape) for name, spec in specs.items()}
-        self._theta = self._make_theta(replace(self.trained_spec, init=zeros), anew=self._theta is not None)
+        zeros = {
+            name: torch.zeros((), dtype=spec.dtype).expand(spec.shape)
+            for name, spec in specs.items()
+        }
+        self._theta = self._make_theta(
+            replace(self.trained_spec, init=zeros), anew=self._theta is not None
+        )
         self._was_resumed = False
         self._go_on()
         readout: Collection[str] = ()
@@ -368,20 +437,31 @@ class GlobalModel:
         except InputError:
             if self._theta is None or self.store.place.holds == "disk":
                 raise
-            # Both do not fit. If the new Θ fits alone, the earlier one goes now, though the run may still be refused.
+            # Both do not fit. If the new Θ fits alone, the earlier one goes now, though the run may
+            # still be refused.
             earlier = sum(tensor.nbytes for tensor in self._theta.place.tensors.values())
             require_theta_fits(spec, self.store, self.ranks.count, earlier)
             self._theta = None
             if self._before is not None:
-                self._before |= {"_theta": None, "next_round": 0, "_has_begun": False, "_was_resumed": False}
+                self._before |= {
+                    "_theta": None,
+                    "next_round": 0,
+                    "_has_begun": False,
+                    "_was_resumed": False,
+                }
         with torch.inference_mode(False):  # rounds write into it, whatever mode it was made in
             return Theta.make(self.store, spec, self.ranks, replace=anew)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
-        """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""
+        """Return a module of the blocks' widths: the one of the last round, unless the widths have
+        changed.
+        """
         widths = self.layout.widths(map(len, blocks))
         if i not in self._modules or self._modules[i][0] != widths:
-            self._modules[i] = widths, replace(self.full_spec, widths=widths).from_seed().to(self.device)
+            self._modules[i] = (
+                widths,
+                replace(self.full_spec, widths=widths).from_seed().to(self.device),
+            )
         return self._modules[i][1]
 
     def _called_by_user(self, i: int, blocks: Blocks) -> nn.Module:

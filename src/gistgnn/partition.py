@@ -17,10 +17,12 @@ KINDS = ("balanced", "categorical")
 
 
 class Partition:
-    """Draws the blocks D_l^(i) of each axis l and sub-GCN i: in the paper's method anew for every round t.
+    """Draws the blocks D_l^(i) of each axis l and sub-GCN i: in the paper's method anew for every
+    round t.
 
-    "balanced" blocks are random, and differ in size by at most one feature. For "categorical" ones each feature goes to
-    a sub-GCN independently and uniformly, given that no block is empty (Assumption 1).
+    "balanced" blocks are random, and differ in size by at most one feature. For "categorical" ones
+    each feature goes to a sub-GCN independently and uniformly, given that no block is empty
+    (Assumption 1).
     """
 
     def __init__(
@@ -28,16 +30,21 @@ class Partition:
         features: Sequence[int],  # d_l of each axis
         sub_gcns: int,  # m, how many blocks each axis is split into
         *,
-        whole: Collection[int] = (),  # the axes of which every sub-GCN holds all features (Table 1's empty cells)
+        # the axes of which every sub-GCN holds all features (Table 1's empty cells)
+        whole: Collection[int] = (),
         kind: str = "balanced",
         seed: int = 0,  # the run's; the blocks follow from (seed, number of the draw) alone
-        names: Sequence[str] | None = None,  # what messages call the axes; None: axis 0, axis 1, ...
+        # what messages call the axes; None: axis 0, axis 1, ...
+        names: Sequence[str] | None = None,
         refusal: str | None = None,  # why no axis of the model can be split
     ) -> None:
         if names is None:
             names = [f"axis {axis}" for axis in range(len(features))]
         elif not isinstance(names, (list, tuple)) or len(names) != len(features):
-            raise InputError(f"axis_names is {shown(names)}, expected a list of {len(features)}, one for each axis")
+            raise InputError(
+                f"axis_names is {shown(names)}, expected a list of {len(features)}, one for each "
+                "axis"
+            )
         for name in names:
             check_name("a name of axis_names", name)
         self.names = list(names)
@@ -48,51 +55,92 @@ class Partition:
         self._refusal = refusal
         check_choice("partition", kind, KINDS)
         if unknown := sorted(set(whole) - set(range(len(features)))):
-            raise InputError(f"axis {unknown[0]} is to be left whole, but the axes are 0 to {len(features) - 1}")
+            raise InputError(
+                f"axis {unknown[0]} is to be left whole, but the axes are 0 to {len(features) - 1}"
+            )
         for axis, (name, d) in enumerate(zip(self.names, features, strict=True)):
             if axis not in whole and sub_gcns > d:
-                raise InputError(f"sub_gcns is {sub_gcns}, more than the {d} features of {name}: use at most {d}")
-            if kind == "categorical" and axis not in whole and sub_gcns * (1 - 1 / sub_gcns) ** d > 1:
-                said = f"{d} features of {name}, sent to {sub_gcns} sub-GCNs at random, leave some without any"
+                raise InputError(
+                    f"sub_gcns is {sub_gcns}, more than the {d} features of {name}: use at most {d}"
+                )
+            if (
+                kind == "categorical"
+                and axis not in whole
+                and sub_gcns * (1 - 1 / sub_gcns) ** d > 1
+            ):
+                said = (
+                    f"{d} features of {name}, sent to {sub_gcns} sub-GCNs at random, leave "
+                    "some "
+                    "without any"
+                )
                 raise InputError(f"{said}: use fewer sub-GCNs, or the balanced partition")
-        self.features, self.sub_gcns, self.kind, self.seed = tuple(features), sub_gcns, kind, check_seed(seed)
+        self.features = tuple(features)
+        self.sub_gcns = sub_gcns
+        self.kind = kind
+        self.seed = check_seed(seed)
         self._chosen_whole = frozenset(whole)
         self.whole = frozenset(range(len(features))) if sub_gcns == 1 else self._chosen_whole
 
     def split_into(self, sub_gcns: int) -> "Partition":
         """Return the partition into another number of blocks."""
-        # The balanced partition is nested: if m' divides m, each block of m' is a union of blocks of the same draw.
-        own: dict[str, Any] = {"whole": self._chosen_whole, "kind": self.kind, "seed": self.seed, "names": self.names}
+        # The balanced partition is nested: if m' divides m, each block of m' is a union of blocks
+        # of the same draw.
+        own: dict[str, Any] = {
+            "whole": self._chosen_whole,
+            "kind": self.kind,
+            "seed": self.seed,
+            "names": self.names,
+        }
         return Partition(self.features, sub_gcns, **own, refusal=self._refusal)
 
     def blocks(self, draw: int) -> list[Blocks]:
-        """Return the blocks of one draw: for each of the m sub-GCNs one ascending index tensor per axis."""
-        m, axes = self.sub_gcns, list[list[Tensor]]()
+        """Return the blocks of one draw: for each of the m sub-GCNs one ascending index tensor per
+        axis.
+        """
+        m = self.sub_gcns
+        axes = list[list[Tensor]]()
         for axis, d in enumerate(self.features):
             if axis in self.whole:
                 axes.append([torch.arange(d)] * m)
                 continue
             rng = generator(self.seed, "blocks", draw, axis)
-            owner = rng.permutation(np.arange(d) % m) if self.kind == "balanced" else rng.integers(m, size=d)
+            owner = (
+                rng.permutation(np.arange(d) % m)
+                if self.kind == "balanced"
+                else rng.integers(m, size=d)
+            )
             while self.kind == "categorical" and len(np.unique(owner)) < m:
                 owner = rng.integers(m, size=d)
             axes.append([torch.from_numpy(np.flatnonzero(owner == i)) for i in range(m)])
         return list(zip(*axes, strict=True))
 
     def sizes(self, draw: int) -> list[tuple[int, ...]]:
-        """Return the sizes of the blocks of one draw, for each sub-GCN one per axis; balanced blocks are not drawn."""
+        """Return the sizes of the blocks of one draw, for each sub-GCN one per axis; balanced
+        blocks are not drawn.
+        """
         if self.kind != "balanced":
             return [tuple(len(block) for block in blocks) for blocks in self.blocks(draw)]
-        m, axes = self.sub_gcns, list[list[int]]()
+        m = self.sub_gcns
+        axes = list[list[int]]()
         for axis, d in enumerate(self.features):
             larger = d % m  # blocks, by one feature
-            axes.append([d] * m if axis in self.whole else [d // m + 1] * larger + [d // m] * (m - larger))
+            axes.append(
+                [d] * m if axis in self.whole else [d // m + 1] * larger + [d // m] * (m - larger)
+            )
         return list(zip(*axes, strict=True))
 
     def describe(self, draw: int) -> list[dict[str, Any]]:
-        """Return the entry "partition" of result.json for one draw: every axis, its features, its blocks' sizes."""
+        """Return the entry "partition" of result.json for one draw: every axis, its features, its
+        blocks' sizes.
+        """
         found = []
         for axis, sizes in enumerate(zip(*self.sizes(draw), strict=True)):
             d = self.features[axis]
-            found.append({"name": self.names[axis], "features": d, "blocks": [d] if axis in self.whole else [*sizes]})
+            found.append(
+                {
+                    "name": self.names[axis],
+                    "features": d,
+                    "blocks": [d] if axis in self.whole else [*sizes],
+                }
+            )
         return found

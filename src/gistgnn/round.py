@@ -1,4 +1,6 @@
-"""One round of GIST: take m sub-GCNs out of Θ (subGCNs), and write them back after their training (subAgg)."""
+"""One round of GIST: take m sub-GCNs out of Θ (subGCNs), and write them back after their training
+(subAgg).
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +15,15 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.layout.width_scaling import WidthScaling, rate_factors
 from gistgnn.partition import Blocks
 from gistgnn.settings import Training
-from gistgnn.theta.slices import MOMENTS, THETA, Trained, fill, give_moments, name_of, trained_tensors
+from gistgnn.theta.slices import (
+    MOMENTS,
+    THETA,
+    Trained,
+    fill,
+    give_moments,
+    name_of,
+    trained_tensors,
+)
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.prefetch import prefetch
 
@@ -21,10 +31,11 @@ Make = Callable[[int, Blocks], nn.Module]
 
 
 class Round:
-    """The m sub-GCNs of one round. Iterating yields them in order; each is a plain module in training mode.
+    """The m sub-GCNs of one round. Iterating yields them in order; each is a plain module in
+    training mode.
 
-    If Θ streams, they are made one at a time: a thread takes the next slice while a sub-GCN trains, and the trained
-    sub-GCN is kept beside Θ when the loop goes on.
+    If Θ streams, they are made one at a time: a thread takes the next slice while a sub-GCN trains,
+    and the trained sub-GCN is kept beside Θ when the loop goes on.
 
     Attributes:
         members: the sub-GCNs that this process trains, in order.
@@ -37,17 +48,25 @@ class Round:
         theta: Theta,
         number: int,  # t, the round's number in the run
         blocks: list[Blocks],  # the features of every axis, for each sub-GCN
-        make: Make,  # returns a module of the blocks' widths; those of different i share no parameters
+        # returns a module of the blocks' widths; those of different i share no parameters
+        make: Make,
         input_axis: int | None = None,
         *,
         keeps_moments: bool = False,  # for the next round; always where m = 1
-        scales: Mapping[str, float] | None = None,  # a sub-GCN's tensors are those of Θ, multiplied by these
-        width_scaling: WidthScaling | None = None,  # of the learning rates; None: all tensors have the same
+        # a sub-GCN's tensors are those of Θ, multiplied by these
+        scales: Mapping[str, float] | None = None,
+        # of the learning rates; None: all tensors have the same
+        width_scaling: WidthScaling | None = None,
     ) -> None:
-        self.number, self.blocks = number, blocks
+        self.number = number
+        self.blocks = blocks
         self._width_scaling = width_scaling
-        self._theta, self._make, self._input_axis, self._scales = theta, make, input_axis, scales or {}
-        self.streams, self.keeps_moments = theta.place.streams, keeps_moments or len(blocks) == 1
+        self._theta = theta
+        self._make = make
+        self._input_axis = input_axis
+        self._scales = scales or {}
+        self.streams = theta.place.streams
+        self.keeps_moments = keeps_moments or len(blocks) == 1
         self.members = theta.begin(number, blocks)
         self._opening = theta.openings
         self._means: dict[str, float] = {}  # of the numbers of all sub-GCNs
@@ -55,16 +74,22 @@ class Round:
         self._kept: set[int] = set()  # trained, and no longer loaded
         self._optimizers: dict[int, Optimizer] = {}
         self._carried: set[int] = set()
-        self._sums: dict[int, Tensor] = {}  # of the tensors of each trained sub-GCN that is still loaded
+        # of the tensors of each trained sub-GCN that is still loaded
+        self._sums: dict[int, Tensor] = {}
         if not self.streams:
             for i in self.members:
                 self._load(i, i)
 
     @property
     def subs(self) -> list[nn.Module]:
-        """All sub-GCNs of this process at once; an InputError if one has been trained and is no longer loaded."""
+        """All sub-GCNs of this process at once; an InputError if one has been trained and is no
+        longer loaded.
+        """
         if self._kept:
-            said = f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: with this store, loop"
+            said = (
+                f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: "
+                "with this store, loop"
+            )
             raise InputError(f"{said} over a round once, and train each sub-GCN inside the loop")
         for i in self.members:
             self._load(i, i)
@@ -105,22 +130,30 @@ class Round:
     def _check_not_written(self, i: int, was_written: bool) -> None:
         if self.is_written and not was_written:
             said = f"round {self.number + 1} has been written back, and sub-GCN {i} has not trained"
-            raise InputError(f"{said}: call aggregate after the loop over the sub-GCNs, or not at all")
+            raise InputError(
+                f"{said}: call aggregate after the loop over the sub-GCNs, or not at all"
+            )
 
     def __len__(self) -> int:
         """Return m, the number of sub-GCNs on all ranks."""
         return len(self.blocks)
 
     def input_columns(self, i: int) -> Tensor | None:
-        """Return the input features that sub-GCN i sees, or None for all of them (d_0 is not partitioned)."""
+        """Return the input features that sub-GCN i sees, or None for all of them (d_0 is not
+        partitioned).
+        """
         return None if self._input_axis is None else self.blocks[i][self._input_axis]
 
     def rate_factors(self, sub: nn.Module, training: Training) -> list[float] | None:
-        """Return the factors of a sub-GCN's learning rates, by its own widths; see `WidthScaling`."""
+        """Return the factors of a sub-GCN's learning rates, by its own widths; see
+        `WidthScaling`.
+        """
         return rate_factors(self._width_scaling, sub, training)
 
     def make_optimizer(self, training: Training, subs: Sequence[nn.Module]) -> Optimizer:
-        """Return a new optimiser of some sub-GCNs, in which every tensor has the learning rate of its width."""
+        """Return a new optimiser of some sub-GCNs, in which every tensor has the learning rate of
+        its width.
+        """
         parameters = [parameter for sub in subs for parameter in sub.parameters()]
         factors: list[float] = []
         for sub in subs:
@@ -128,13 +161,18 @@ class Round:
         return training.make_optimizer(parameters, factors)
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
-        """Give the optimiser of sub-GCN i its moments from earlier rounds, and keep them after this round."""
+        """Give the optimiser of sub-GCN i its moments from earlier rounds, and keep them after this
+        round.
+        """
         give_moments(self._loaded[i], optimizer, self._theta.moments_of(i))
         self._optimizers[i] = optimizer
         self._carried.add(i)
 
-    def aggregate(self, numbers: Mapping[int, Mapping[str, float]] | None = None) -> dict[str, float]:
-        """Write the sub-GCNs and the carried moments back into Θ (subAgg), once; a second call changes nothing.
+    def aggregate(
+        self, numbers: Mapping[int, Mapping[str, float]] | None = None
+    ) -> dict[str, float]:
+        """Write the sub-GCNs and the carried moments back into Θ (subAgg), once; a second call
+        changes nothing.
 
         Args:
             numbers: what each sub-GCN of this process measured, by name, such as its mean "loss".
@@ -144,7 +182,8 @@ class Round:
 
         Raises:
             DivergedError: a loss or a parameter is not finite; Θ is left as it was.
-            InputError: another round or run has begun since, or sub-GCNs have trained since they were written back.
+            InputError: another round or run has begun since, or sub-GCNs have trained since they
+                were written back.
         """
         theta = self._theta
         if not self.is_open:
@@ -159,9 +198,13 @@ class Round:
             for i, values in measured.items():
                 for name, value in values.items():
                     if not math.isfinite(value):
-                        raise DivergedError(self.number, f"the {name} of sub-GCN {i} became {value}")
+                        raise DivergedError(
+                            self.number, f"the {name} of sub-GCN {i} became {value}"
+                        )
             if self._carried and (missing := set(self.members) - self._carried):
-                carried = f"sub-GCN {min(missing)} has no carried optimiser: call carry for all or none"
+                carried = (
+                    f"sub-GCN {min(missing)} has no carried optimiser: call carry for all or none"
+                )
                 raise InputError(f"round {self.number + 1}: {carried}")
             for i in self.members:
                 if i not in self._kept:
@@ -178,11 +221,16 @@ class Round:
     def _check_unchanged(self) -> None:
         for i, sums in self._sums.items():
             if not torch.equal(_sums_of(_floating(trained_tensors(self._loaded[i]))), sums):
-                said = f"round {self.number + 1} has been written back, and sub-GCN {i} has changed since"
+                said = (
+                    f"round {self.number + 1} has been written back, and sub-GCN {i} has "
+                    "changed since"
+                )
                 raise InputError(f"{said}: call aggregate once, when all sub-GCNs have trained")
 
     def _load(self, i: int, place: int, values: Mapping[str, Tensor] | None = None) -> None:
-        """Give the module at a place the values of sub-GCN i (None: those of Θ), unless it has them."""
+        """Give the module at a place the values of sub-GCN i (None: those of Θ), unless it has
+        them.
+        """
         if i in self._loaded:
             return
         sub = self._make(place, self.blocks[i])
@@ -202,8 +250,13 @@ class Round:
             name = name_of(key)
             shape = trained[f"{THETA}{name}"].shape
             if key.startswith(MOMENTS) and value.dim() and value.shape != shape:
-                said = f"the optimiser's '{key.rpartition('/')[2]}' of '{name}' is {tuple(value.shape)}, not the"
-                raise InputError(f"{said} parameter's {tuple(shape)}, and cannot be carried: use Adam or SGD")
+                said = (
+                    f"the optimiser's '{key.rpartition('/')[2]}' of '{name}' is "
+                    f"{tuple(value.shape)}, not the"
+                )
+                raise InputError(
+                    f"{said} parameter's {tuple(shape)}, and cannot be carried: use Adam or SGD"
+                )
         tensors = _floating(trained)
         sums = _sums_of(tensors)
         if False in (finite := torch.isfinite(sums).tolist()):  # a GPU is asked once
@@ -221,7 +274,9 @@ class Round:
 
 
 def _means_of(numbers: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each number over the sub-GCNs that measured it, in the order of the sub-GCNs."""
+    """Return the mean of each number over the sub-GCNs that measured it, in the order of the
+    sub-GCNs.
+    """
     names = dict.fromkeys(name for i in sorted(numbers) for name in numbers[i])
     means = {}
     for name in names:

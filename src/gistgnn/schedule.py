@@ -1,4 +1,6 @@
-"""The rounds of a run: how many there are, the steps of each, and after which of them the model is scored."""
+"""The rounds of a run: how many there are, the steps of each, and after which of them the model is
+scored.
+"""
 
 from dataclasses import dataclass
 
@@ -21,7 +23,9 @@ class StepRange:
         return training.rate_at(self.first + k, self.total)
 
     def begin(self, optimizer: Optimizer, training: Training, k: int) -> None:
-        """Begin the k-th of these steps: set what the schedule says of it, and clear the gradients of the last step."""
+        """Begin the k-th of these steps: set what the schedule says of it, and clear the gradients
+        of the last step.
+        """
         self.follow_schedule(optimizer, training, k)
         optimizer.zero_grad(set_to_none=True)
 
@@ -37,8 +41,8 @@ class Schedule:
         training: settings that are complete (`gistgnn.defaults.complete`).
         steps_per_epoch: batches that make an epoch.
         workers: m, or the workers of a baseline.
-        operations: choose how often the model is scored, where the settings leave it open. Defaults to after every
-            round.
+        operations: choose how often the model is scored, where the settings leave it open. Defaults
+            to after every round.
 
     Attributes:
         rounds: T.
@@ -48,7 +52,11 @@ class Schedule:
     """
 
     def __init__(
-        self, training: Training, steps_per_epoch: int, workers: int, operations: Operations | None = None
+        self,
+        training: Training,
+        steps_per_epoch: int,
+        workers: int,
+        operations: Operations | None = None,
     ) -> None:
         self._epochs = training.all_epochs
         self.steps = training.steps(steps_per_epoch, workers)
@@ -59,7 +67,9 @@ class Schedule:
             self.evaluate_every = training.evaluate_every
         elif operations is not None and training.patience is None:
             steps_in_round = min(self.local_steps, self.steps) * workers
-            self.evaluate_every = operations.evaluate_every(steps=steps_in_round, rounds=self.rounds)
+            self.evaluate_every = operations.evaluate_every(
+                steps=steps_in_round, rounds=self.rounds
+            )
 
     def steps_of(self, number: int) -> StepRange:
         """Return the steps of round t, counted from 0; the last round may be shorter."""

@@ -1,4 +1,6 @@
-"""The settings of a training run, checked where they enter. Torch is imported late, for the command line."""
+"""The settings of a training run, checked where they enter. Torch is imported late, for the command
+line.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -27,12 +29,17 @@ HIGHEST = 1e6  # no learning rate is as high
 LR = 0.01  # the learning rate of ordinary training
 BASE_WIDTH = 128  # the width at which `LR` was tuned
 WIDTH_SCALINGS = ("mup", "none")  # how learning rates follow the widths
-SHORTEST_ROUND, LONGEST_ROUND = 5, 20  # of a chosen ζ: shorter ones learn worse; 20 is the paper's on Cora
-ROUNDS_PER_SUB_GCN = 4  # if ζ is not given: after 4m rounds (1 - 1/m)^(4m) < 2 % of the weights are untrained
+# of a chosen ζ: shorter ones learn worse; 20 is the paper's on Cora
+SHORTEST_ROUND = 5
+LONGEST_ROUND = 20
+# if ζ is not given: after 4m rounds (1 - 1/m)^(4m) < 2 % of the weights are untrained
+ROUNDS_PER_SUB_GCN = 4
 
 
 def as_epochs(epochs: Any) -> int | float:
-    """Return a number of epochs as Python's, a whole one as an int; raise InputError if it is none above 0."""
+    """Return a number of epochs as Python's, a whole one as an int; raise InputError if it is none
+    above 0.
+    """
     number = check_number("epochs", epochs, above=True, below=MOST + 1)
     return int(number) if number == int(number) else number
 
@@ -41,81 +48,111 @@ def as_epochs(epochs: Any) -> int | float:
 class Training:
     """Settings of `GIST.fit`.
 
-    These are also the keywords of `GIST.fit` and the options of `gistgnn train`, with the same defaults. Where `epochs`
-    or `lr` is None, a run takes what suits its m and its widths, by `gistgnn.defaults.complete`.
+    These are also the keywords of `GIST.fit` and the options of `gistgnn train`, with the same
+    defaults. Where `epochs` or `lr` is None, a run takes what suits its m and its widths, by
+    `gistgnn.defaults.complete`.
 
     Args:
-        epochs: E, passes over the training nodes, and fractions of them. Defaults to as many that each sub-GCN takes
-            100.
-        local_steps: ζ, steps of every sub-GCN between two aggregations; None: between 5 and 20, and so few that there
-            are 4m draws of the blocks: a weight between two split layers is trained in 4 of them on average.
-        training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many steps as the
-            baseline (section 2.2); "each" gives every sub-GCN all E epochs, m times the work.
-        optimizer: "adam", "adamw" or "sgd"; or a class of `torch.optim`, or a function that is called as
-            `optimizer(parameters, lr=lr)`, and with weight_decay and momentum if they are not 0.
-        lr: learning rate at the start, at the base width of `GIST`, from which the rates of other widths follow.
-            Defaults to 0.01. With `GIST(width_scaling="none")` it defaults to up to m times as much for sub-GCNs
-            narrower than 256 features, at most 0.1.
+        epochs: E, passes over the training nodes, and fractions of them. Defaults to as many that
+            each sub-GCN takes 100.
+        local_steps: ζ, steps of every sub-GCN between two aggregations; None: between 5 and 20, and
+            so few that there are 4m draws of the blocks: a weight between two split layers is
+            trained in 4 of them on average.
+        training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many
+            steps as the baseline (section 2.2); "each" gives every sub-GCN all E epochs, m times
+            the work.
+        optimizer: "adam", "adamw" or "sgd"; or a class of `torch.optim`, or a function that is
+            called as `optimizer(parameters, lr=lr)`, and with weight_decay and momentum if they are
+            not 0.
+        lr: learning rate at the start, at the base width of `GIST`, from which the rates of other
+            widths follow. Defaults to 0.01. With `GIST(width_scaling="none")` it defaults to up to
+            m times as much for sub-GCNs narrower than 256 features, at most 0.1.
         weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
         momentum: momentum of SGD; the other optimisers have none.
-        schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero;
-            a function of the run's progress, from 0 to 1, that returns what lr is multiplied by; or a class of
-            `torch.optim.lr_scheduler`, or a function with the argument `optimizer` that returns one.
-        optimizer_state: "reset" starts a new optimiser in every round, as the authors' code does (the paper does not
-            say); "carry" lets the moments travel with the parameters. With m = 1 they are always kept: the baseline is
-            ordinary training.
-        precision: "float32"; "bf16": dense products in bfloat16, by torch's autocast. Parameters, moments, sparse
-            products and the loss stay in float32. Processors without bfloat16 arithmetic are slower with it.
+        schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine"
+            lets it fall to zero; a function of the run's progress, from 0 to 1, that returns what
+            lr is multiplied by; or a class of `torch.optim.lr_scheduler`, or a function with the
+            argument `optimizer` that returns one.
+        optimizer_state: "reset" starts a new optimiser in every round, as the authors' code does
+            (the paper does not say); "carry" lets the moments travel with the parameters. With m =
+            1 they are always kept: the baseline is ordinary training.
+        precision: "float32"; "bf16": dense products in bfloat16, by torch's autocast. Parameters,
+            moments, sparse products and the loss stay in float32. Processors without bfloat16
+            arithmetic are slower with it.
         clip_norm: largest norm of a sub-GCN's gradient; None: no limit.
         patience: stop after this many evaluations without a better validation score; None: never.
-        evaluate_every: rounds between evaluations; "auto": evaluation takes up to a tenth of the time of training; it
-            is 1 with `patience`, which counts evaluations.
-        budget: seconds that the run may take, in place of epochs: a narrow model is chosen by short trials, trained,
-            and made as wide as the full one (see `gistgnn.fit.budget`). Defaults to no limit.
-        loss: a name, or a function of (logits, targets); see `gistgnn.training.loss.Criterion`. None: cross-entropy,
-            binary cross-entropy if nodes have several labels, or "mse" for a regression.
-        class_weights: "balanced", or a number for each class, which multiplies the loss of its nodes (or labels).
-            "balanced" gives all classes the same weight in sum.
+        evaluate_every: rounds between evaluations; "auto": evaluation takes up to a tenth of the
+            time of training; it is 1 with `patience`, which counts evaluations.
+        budget: seconds that the run may take, in place of epochs: a narrow model is chosen by short
+            trials, trained, and made as wide as the full one (see `gistgnn.fit.budget`). Defaults
+            to no limit.
+        loss: a name, or a function of (logits, targets); see `gistgnn.training.loss.Criterion`.
+            None: cross-entropy, binary cross-entropy if nodes have several labels, or "mse" for a
+            regression.
+        class_weights: "balanced", or a number for each class, which multiplies the loss of its
+            nodes (or labels). "balanced" gives all classes the same weight in sum.
         label_smoothing: of the cross-entropy, as in torch.
-        metric: the validation score that selects the best model: a name, a function of (logits, targets), a metric of
-            torchmetrics, or a `Metric`. None: accuracy, micro F1 if nodes have several labels, or "r2".
+        metric: the validation score that selects the best model: a name, a function of (logits,
+            targets), a metric of torchmetrics, or a `Metric`. None: accuracy, micro F1 if nodes
+            have several labels, or "r2".
     """
 
     epochs: Annotated[float | None, Setting("", "E", above=True, below=MOST + 1)] = None
     local_steps: Annotated[int | None, Setting("ζ, steps in a round", "N")] = None
     training: Annotated[
-        Literal["split", "each"], Setting("E/m epochs for each sub-GCN, or E, which is m times the work")
+        Literal["split", "each"],
+        Setting("E/m epochs for each sub-GCN, or E, which is m times the work"),
     ] = "split"
-    optimizer: Annotated["OptimizerName | MakeOptimizer", Setting(choices=NAMES["optimizer"])] = "adam"
+    optimizer: Annotated["OptimizerName | MakeOptimizer", Setting(choices=NAMES["optimizer"])] = (
+        "adam"
+    )
     lr: Annotated[float | None, Setting("learning rate", above=True, below=HIGHEST)] = None
     weight_decay: Annotated[float, Setting("", "W", below=1e6)] = 0.0
     momentum: Annotated[float, Setting("of sgd", below=1.0)] = 0.0
     schedule: Annotated[
         "ScheduleName | Factor | MakeScheduler",
-        Setting("step divides the rate by 10 at 50 % and 75 % of the run", choices=NAMES["schedule"]),
+        Setting(
+            "step divides the rate by 10 at 50 % and 75 % of the run", choices=NAMES["schedule"]
+        ),
     ] = "cosine"
     optimizer_state: Annotated[
-        Literal["reset", "carry"], Setting("a new optimiser in every round, or moments that travel with the parameters")
+        Literal["reset", "carry"],
+        Setting("a new optimiser in every round, or moments that travel with the parameters"),
     ] = "carry"
-    precision: Annotated[Literal["float32", "bf16"], Setting("of dense products; parameters are float32")] = "float32"
-    clip_norm: Annotated[float | None, Setting("largest norm of a gradient", "C", above=True, below=1e30)] = None
-    patience: Annotated[int | None, Setting("stop after K evaluations without a better score", "K")] = None
+    precision: Annotated[
+        Literal["float32", "bf16"], Setting("of dense products; parameters are float32")
+    ] = "float32"
+    clip_norm: Annotated[
+        float | None, Setting("largest norm of a gradient", "C", above=True, below=1e30)
+    ] = None
+    patience: Annotated[
+        int | None, Setting("stop after K evaluations without a better score", "K")
+    ] = None
     evaluate_every: Annotated[
         int | Literal["auto"],
-        Setting("rounds between evaluations, or auto: evaluations take up to a tenth of the time", "K"),
+        Setting(
+            "rounds between evaluations, or auto: evaluations take up to a tenth of the time", "K"
+        ),
     ] = "auto"
     budget: float | None = None
     loss: Annotated[
         "LossName | Loss | None",
-        Setting(f"{', '.join(CLASS_LOSSES)}, or package.module:function of (logits, targets)", "NAME"),
+        Setting(
+            f"{', '.join(CLASS_LOSSES)}, or package.module:function of (logits, targets)", "NAME"
+        ),
     ] = None
     class_weights: Annotated[
-        "Literal['balanced'] | Sequence[float] | None", Setting("balanced, or a number for each class", "W")
+        "Literal['balanced'] | Sequence[float] | None",
+        Setting("balanced, or a number for each class", "W"),
     ] = None
     label_smoothing: Annotated[float, Setting("of the cross-entropy", "S", below=1.0)] = 0.0
     metric: Annotated[
         "MetricName | Metric | Callable[[Tensor, Tensor], Any] | None",
-        Setting(f"score that selects the best model: {', '.join(CLASS_METRICS)}, or package.module:function", "NAME"),
+        Setting(
+            f"score that selects the best model: {', '.join(CLASS_METRICS)}, or "
+            "package.module:function",
+            "NAME",
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -126,7 +163,9 @@ class Training:
         if self.epochs is not None:
             set_field(self, "epochs", as_epochs(self.epochs))
         if self.momentum and self.optimizer in ("adam", "adamw"):
-            raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
+            raise InputError(
+                f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd"
+            )
         for name in NAMES:
             if (value := getattr(self, name)) is not None or name in ("optimizer", "schedule"):
                 names.check_choice(name, value)
@@ -134,11 +173,14 @@ class Training:
             set_field(self, "class_weights", names.as_weights(self.class_weights))
         of_loss = [name for name in ("class_weights", "label_smoothing") if getattr(self, name)]
         if of_loss and (callable(self.loss) or ":" in (self.loss or "")):
-            raise InputError(f"{of_loss[0]} is given beside the loss {named_as(self.loss)}: set it in that loss")
+            raise InputError(
+                f"{of_loss[0]} is given beside the loss {named_as(self.loss)}: set it in that loss"
+            )
         if callable(self.schedule):
             from gistgnn.training.optimizer import factor, scheduler_of
 
-            for progress in (0.0, 0.5) if scheduler_of(self.schedule) is None else ():  # a scheduler is tried later
+            # a scheduler is tried later
+            for progress in (0.0, 0.5) if scheduler_of(self.schedule) is None else ():
                 factor(self.schedule, progress)
 
     def _check_budget(self) -> None:
@@ -147,9 +189,14 @@ class Training:
             raise InputError("epochs is given beside a budget, which chooses it: leave one out")
         for name in ("local_steps", "evaluate_every"):
             if getattr(self, name) != getattr(Training, name):
-                raise InputError(f"{name} is given beside a budget, which chooses it: leave one out")
+                raise InputError(
+                    f"{name} is given beside a budget, which chooses it: leave one out"
+                )
         if self.schedule != "cosine":
-            raise InputError(f"schedule is {named_as(self.schedule)!r}, but a budget trains by cosine cycles: leave it")
+            raise InputError(
+                f"schedule is {named_as(self.schedule)!r}, but a budget trains by cosine cycles: "
+                "leave it"
+            )
 
     @property
     def first_lr(self) -> float:
@@ -168,8 +215,12 @@ class Training:
         return self.optimizer_state == "carry"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON holds them; newer ones are left out where they are not used."""
-        found, of_loss = {}, getattr(self.loss, "record", {})  # of a `Criterion`
+        """Return the settings as JSON holds them; newer ones are left out where they are not
+        used.
+        """
+        # of a `Criterion`
+        found = {}
+        of_loss = getattr(self.loss, "record", {})
         for field in fields(self):
             value = of_loss.get(field.name, getattr(self, field.name))
             if field.name in NAMES:
@@ -217,17 +268,22 @@ class Training:
 
     @property
     def schedule_changes_rate_alone(self) -> bool:
-        """Whether the schedule sets the learning rate and nothing else; a scheduler of torch may set momentum too."""
+        """Whether the schedule sets the learning rate and nothing else; a scheduler of torch may
+        set momentum too.
+        """
         from gistgnn.training.optimizer import scheduler_of
 
         return self._own(scheduler_of) is None
 
     def _own(self, scheduler_of: "Callable[[Any], MakeScheduler | None]") -> "MakeScheduler | None":
-        """Return the function that makes the user's scheduler of torch; None: the schedule is another one."""
+        """Return the function that makes the user's scheduler of torch; None: the schedule is
+        another one.
+        """
         return None if self.schedule in NAMES["schedule"] else scheduler_of(self.schedule)
 
     def imported(self) -> "Training":
-        """Return these settings with the optimiser and the schedule that texts such as `module:name` stand for.
+        """Return these settings with the optimiser and the schedule that texts such as
+        `module:name` stand for.
 
         A run imports them once, before anything else, and tries loss and metric as well.
 
@@ -248,7 +304,8 @@ class Training:
 
         Args:
             parameters: what it trains.
-            rate_factors: what the learning rate of each parameter is multiplied by, in order. Defaults to 1 for all.
+            rate_factors: what the learning rate of each parameter is multiplied by, in order.
+                Defaults to 1 for all.
         """
         from gistgnn.training.optimizer import CLASSES, eager, scale_rates
 
@@ -256,9 +313,12 @@ class Training:
 
         make: Any = names.find_named("optimizer", self.optimizer)
         given = {"weight_decay": self.weight_decay, "momentum": self.momentum}
-        if isinstance(make, str):  # fused: one pass over the parameters in a step, on the CPU as well
+        # fused: one pass over the parameters in a step, on the CPU as well
+        if isinstance(make, str):
             make = partial(eager(CLASSES[make]), weight_decay=self.weight_decay, fused=True)
-        optimizer = make(parameters, lr=self.first_lr, **{name: value for name, value in given.items() if value})
+        optimizer = make(
+            parameters, lr=self.first_lr, **{name: value for name, value in given.items() if value}
+        )
         if rate_factors is not None:
             scale_rates(optimizer, dict(zip(parameters, rate_factors, strict=True)))
         return optimizer

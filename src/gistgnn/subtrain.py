@@ -21,14 +21,17 @@ log = logging.getLogger(__name__)
 
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
-    """Return the batch's loss, given the logits of its loss nodes: [n, C], or [m, n, C] of m sub-GCNs.
+    """Return the batch's loss, given the logits of its loss nodes: [n, C], or [m, n, C] of m
+    sub-GCNs.
 
-    It is the settings' `Criterion`, or else cross-entropy, binary for multi-label graphs: the mean over the nodes, or
-    the sum with the batch's weights. It is one number, or one for each sub-GCN: [m].
+    It is the settings' `Criterion`, or else cross-entropy, binary for multi-label graphs: the mean
+    over the nodes, or the sum with the batch's weights. It is one number, or one for each sub-GCN:
+    [m].
     """
     targets = batch.y[batch.loss_nodes]
     logits = logits.float() if logits.dtype == torch.bfloat16 else logits
-    if training is not None and isinstance(training.loss, Criterion):  # a loop of the user's own has none
+    # a loop of the user's own has none
+    if training is not None and isinstance(training.loss, Criterion):
         return training.loss(logits, targets, batch.loss_weights)
     if targets.dim() == 1 and logits.dim() == 3:
         return cross_entropy(logits, targets, batch.loss_weights)
@@ -36,15 +39,23 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
     loss = F.cross_entropy if targets.dim() == 1 else F.binary_cross_entropy_with_logits
     if logits.dim() == 2 and batch.loss_weights is None:
         return loss(logits, targets)
-    each = loss(logits, targets if targets.dim() == 1 else targets.expand_as(logits), reduction="none")
+    each = loss(
+        logits, targets if targets.dim() == 1 else targets.expand_as(logits), reduction="none"
+    )
     each = each if targets.dim() == 1 else each.mean(dim=-1)
     return each.mean(dim=-1) if batch.loss_weights is None else each @ batch.loss_weights
 
 
 def subtrain(
-    sub: nn.Module, optimizer: Optimizer, batches: Iterable[Batch], training: Training, steps: StepRange
+    sub: nn.Module,
+    optimizer: Optimizer,
+    batches: Iterable[Batch],
+    training: Training,
+    steps: StepRange,
 ) -> Tensor | None:
-    """Train one sub-GCN by one step on each batch that has training nodes, and return the mean loss of the steps."""
+    """Train one sub-GCN by one step on each batch that has training nodes, and return the mean loss
+    of the steps.
+    """
     # Its output has the full number of classes, so its loss is that of the global model.
     losses = MeanLoss()
     for k, batch in enumerate(batches):
@@ -58,7 +69,9 @@ def subtrain(
 
 
 def trains_on(sub: nn.Module, batch: Batch, training: Training) -> bool:
-    """Whether a sub-GCN takes a step on a batch: it has training nodes, and as many nodes as batch norm needs."""
+    """Whether a sub-GCN takes a step on a batch: it has training nodes, and as many nodes as batch
+    norm needs.
+    """
     if not batch.loss_nodes.numel():
         return False
     if not norms_one_node(sub, batch):
@@ -66,7 +79,8 @@ def trains_on(sub: nn.Module, batch: Batch, training: Training) -> bool:
     if id(training) not in _NOTED:  # once in a run
         _NOTED[id(training)] = training
         log.warning(
-            "batches of one node are left out, as batch norm needs two: larger batches or another norm avoid them"
+            "batches of one node are left out, as batch norm needs two: larger batches or another "
+            "norm avoid them"
         )
     return False
 
@@ -75,17 +89,26 @@ _NOTED: WeakValueDictionary[int, Training] = WeakValueDictionary()
 
 
 def norms_one_node(sub: nn.Module, batch: Batch) -> bool:
-    """Whether a batch norm of the module, in training mode, sees a single node of the batch, which it refuses."""
+    """Whether a batch norm of the module, in training mode, sees a single node of the batch, which
+    it refuses.
+    """
     return min(_rows_of_norms(sub, batch), default=2) < 2
 
 
 def _rows_of_norms(sub: nn.Module, batch: Batch) -> list[int]:
-    """Return how many rows the batch norms of a module see of a batch; empty: there are none in training mode."""
-    norms = [module for module in sub.modules() if isinstance(module, _BatchNorm) and module.training]
+    """Return how many rows the batch norms of a module see of a batch; empty: there are none in
+    training mode.
+    """
+    norms = [
+        module for module in sub.modules() if isinstance(module, _BatchNorm) and module.training
+    ]
     if not norms:
         return []
     alone = {
-        norm for module in sub.modules() if getattr(module, "allow_single_element", False) for norm in module.children()
+        norm
+        for module in sub.modules()
+        if getattr(module, "allow_single_element", False)
+        for norm in module.children()
     }
     if alone.issuperset(norms):
         return []
@@ -98,7 +121,8 @@ def _rows_of_norms(sub: nn.Module, batch: Batch) -> list[int]:
 class MeanLoss:
     """The mean of the losses of some steps; None before the first."""
 
-    # A sum in place: a small tensor that is kept from every step leaves a gap in the heap, between large ones.
+    # A sum in place: a small tensor that is kept from every step leaves a gap in the heap, between
+    # large ones.
     def __init__(self) -> None:
         self._total: Tensor | None = None
         self._count = 0
@@ -106,7 +130,8 @@ class MeanLoss:
     def add(self, loss: Tensor) -> None:
         """Add the loss of a step, without gradients."""
         if self._total is None:
-            self._total = loss.to(torch.float64, copy=True)  # the next step may write its loss into the same tensor
+            # the next step may write its loss into the same tensor
+            self._total = loss.to(torch.float64, copy=True)
         else:
             self._total.add_(loss)
         self._count += 1
@@ -126,7 +151,8 @@ def backward(sub: nn.Module, batch: Batch, training: Training) -> Tensor:
 
 
 def change_gradients(model: nn.Module, training: Training) -> None:
-    """Do to the gradients of a model what the settings say, between the backward pass and the step of the optimiser.
+    """Do to the gradients of a model what the settings say, between the backward pass and the step
+    of the optimiser.
 
     The fused runner does the same for all sub-GCNs at once, in `Group._take_step`.
     """

@@ -1,4 +1,6 @@
-"""The share that is never trained, against entries that sub-GCNs hold: of all possible blocks, and of many draws."""
+"""The share that is never trained, against entries that sub-GCNs hold: of all possible blocks, and
+of many draws.
+"""
 
 import itertools
 import math
@@ -33,7 +35,10 @@ def held(gist: GIST, blocks: Sequence[Blocks]) -> np.ndarray:
     for name, tensor in gist.full_spec.on_meta().named_parameters():
         here = np.zeros(tensor.shape, bool)
         for sub_gcn in blocks:
-            positions = (gist.layout.positions(dim, sub_gcn, gist.partition.features) for dim in gist.layout.dims[name])
+            positions = (
+                gist.layout.positions(dim, sub_gcn, gist.partition.features)
+                for dim in gist.layout.dims[name]
+            )
             here[np.ix_(*positions)] = True
         found.append(here.ravel())
     return np.concatenate(found)
@@ -41,13 +46,18 @@ def held(gist: GIST, blocks: Sequence[Blocks]) -> np.ndarray:
 
 def every_blocks(gist: GIST) -> Iterator[list[Blocks]]:
     """All blocks that a round may draw, equally likely."""
-    m, kind = gist.sub_gcns, gist.partition.kind
+    m = gist.sub_gcns
+    kind = gist.partition.kind
     axes = []
     for axis, d in enumerate(gist.partition.features):
         owners = itertools.product(range(m), repeat=d)
         even = sorted(i % m for i in range(d))
-        fitting = [o for o in owners if (sorted(o) == even if kind == "balanced" else len(set(o)) == m)]
-        split = [[torch.tensor([f for f in range(d) if o[f] == i]) for i in range(m)] for o in fitting]
+        fitting = [
+            o for o in owners if (sorted(o) == even if kind == "balanced" else len(set(o)) == m)
+        ]
+        split = [
+            [torch.tensor([f for f in range(d) if o[f] == i]) for i in range(m)] for o in fitting
+        ]
         axes.append([[torch.arange(d)] * m] if axis in gist.partition.whole else split)
     for chosen in itertools.product(*axes):
         yield list(zip(*chosen, strict=True))
@@ -79,7 +89,9 @@ def test_it_is_the_mean_over_all_possible_blocks(
     chances = np.mean([each for _, each in possible], axis=0)
     for rounds in (2, 3, 7):
         expected = np.mean((1 - chances) ** rounds)
-        assert never_trained(gist.full_spec, gist.partition, rounds) == pytest.approx(expected, abs=1e-12)
+        assert never_trained(gist.full_spec, gist.partition, rounds) == pytest.approx(
+            expected, abs=1e-12
+        )
     # One round has the first draw's blocks, whose sizes are known.
     drawn = sizes_of(gist.blocks(0))
     expected = 1 - np.mean([each for sizes, each in possible if sizes == drawn])
@@ -91,8 +103,12 @@ def test_it_is_the_mean_over_all_possible_blocks(
     ("model", "widths", "m"),
     [("gcn none 2", (13, 11), 4), ("residual", 12, 3), ("input axis", (9, 7), 3)],
 )
-def test_real_draws_leave_as_much_untrained(model: str, widths: int | tuple[int, ...], m: int, kind: str) -> None:
-    gist, rounds, shares = made(model, widths, m, partition=kind), 3, []
+def test_real_draws_leave_as_much_untrained(
+    model: str, widths: int | tuple[int, ...], m: int, kind: str
+) -> None:
+    gist = made(model, widths, m, partition=kind)
+    rounds = 3
+    shares = []
     expected = never_trained(gist.full_spec, gist.partition, rounds)
     for seed in range(40):
         own = Partition(gist.partition.features, m, kind=kind, seed=seed)
@@ -112,16 +128,22 @@ def test_one_sub_gcn_trains_everything_and_no_round_trains_nothing() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_result_has_it(method: str, kind: str) -> None:
-    """A run of one draw holds just what the share says. Baselines of full models train everything."""
+    """A run of one draw holds just what the share says. Baselines of full models train
+    everything.
+    """
     splits = method in ("gist", "ensemble", "parts")
     gist = METHODS[method](gcn(), (16, 12), 3, **({"partition": kind, "seed": 2} if splits else {}))
     sampler = ClusterSampling(clusters=4, clusters_per_batch=2, method="random")
-    result = fit(gist, training="each", epochs=4, sampler=sampler, local_steps=8 if method == "gist" else 2)
-    rounds = 1 if splits else 4  # narrow models that train by themselves have the blocks of one draw
+    result = fit(
+        gist, training="each", epochs=4, sampler=sampler, local_steps=8 if method == "gist" else 2
+    )
+    # narrow models that train by themselves have the blocks of one draw
+    rounds = 1 if splits else 4
     trained = held(gist, gist.blocks(0)) if splits else np.ones(16)
     parameters = sum(tensor.numel() for tensor in gcn()((16, 12)).parameters())
     assert result.coverage == {
-        "rounds": rounds, "parameters": parameters, "never_trained": pytest.approx(1 - trained.mean(), abs=1e-12)
+        "rounds": rounds, "parameters": parameters,
+        "never_trained": pytest.approx(1 - trained.mean(), abs=1e-12)
     }  # fmt: skip
     assert (result.coverage["never_trained"] > 0.1) == splits
 

@@ -20,12 +20,22 @@ from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import Schedule
 from tests.helpers.fitting import GRAPH
 
-GISTS = {width: GIST(lambda w: GraphSAGE(100, w, 47), (width, width), 4) for width in (8, 16, 64, 256, 1024)}
+GISTS = {
+    width: GIST(lambda w: GraphSAGE(100, w, 47), (width, width), 4)
+    for width in (8, 16, 64, 256, 1024)
+}
 
 
 def counted(nodes: int = 10**6, width: int = 256, m: int = 4) -> Operations:
-    gist, sizes = GISTS[width], GraphSizes(nodes, 20 * nodes, nodes // 2)
-    own = (gist.full_spec, gist.partition.split_into(m), sizes, ClusterSampling(1000, 10), Evaluation())
+    gist = GISTS[width]
+    sizes = GraphSizes(nodes, 20 * nodes, nodes // 2)
+    own = (
+        gist.full_spec,
+        gist.partition.split_into(m),
+        sizes,
+        ClusterSampling(1000, 10),
+        Evaluation(),
+    )
     return Operations(*own, inductive=False)
 
 
@@ -43,7 +53,8 @@ def forward(width: int, nodes: float, m: int = 1) -> float:
     steps=st.integers(1, 1000),
 )
 def test_evaluation_takes_a_tenth_of_training(nodes: int, width: int, m: int, steps: int) -> None:
-    run, full = counted(nodes, width, m), forward(width, nodes)
+    run = counted(nodes, width, m)
+    full = forward(width, nodes)
     assert forward_operations(GISTS[width].full_spec, nodes, 20 * nodes) == full
     narrow = replace(GISTS[width].full_spec, widths=(width // m,) * 2)
     step = costs.STEP + 3 * forward_operations(narrow, run.batch.nodes[0], run.batch.edges[0])
@@ -64,7 +75,10 @@ def test_there_is_one_evaluation_at_least_or_one_in_each_round() -> None:
 
 def test_settings_of_the_user_are_kept() -> None:
     run = counted()
-    cases: tuple[tuple[dict[str, Any], int], ...] = (({"evaluate_every": 7, "patience": 3}, 7), ({"patience": 3}, 1))
+    cases: tuple[tuple[dict[str, Any], int], ...] = (
+        ({"evaluate_every": 7, "patience": 3}, 7),
+        ({"patience": 3}, 1),
+    )
     for given_, every in cases:
         assert Schedule(Training(100, 10, **given_), 100, 4, run).evaluate_every == every
     assert Schedule(Training(100, 10), 100, 4, run).evaluate_every > 1
@@ -74,10 +88,13 @@ def test_a_run_is_scored_as_its_plan_says(monkeypatch: pytest.MonkeyPatch) -> No
     for name, value in (("LITTLE", 0.0), ("STEP", 0.0), ("SHARE", 0.05)):  # as of a large graph
         monkeypatch.setattr(costs, name, value)
     config = RunConfig("tiny", ModelConfig("graphsage", (16, 8)), 2, training=Training(60, 2))
-    result = config.fit(config.trainer(GRAPH.num_features, GRAPH.num_classes), GRAPH, progress=False)
+    result = config.fit(
+        config.trainer(GRAPH.num_features, GRAPH.num_classes), GRAPH, progress=False
+    )
     scored = [entry["round"] for entry in result.history]
     plan = RunShape(config, GraphSizes.of_graph(GRAPH))
-    every, rounds = plan.schedule.evaluate_every, result.progress.rounds
+    every = plan.schedule.evaluate_every
+    rounds = result.progress.rounds
     assert 1 < every < rounds / 3
     assert scored == sorted({*range(every, rounds + 1, every), rounds})
     assert plan.evaluations == len(scored)

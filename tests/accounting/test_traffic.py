@@ -25,7 +25,10 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adamw": {"optimizer": "adamw"},
     "sgd": {"optimizer": "sgd"},
     "sgd with momentum": {"optimizer": "sgd", "momentum": 0.9},
-    "momentum of a scheduler": {"optimizer": "sgd", "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.1)},
+    "momentum of a scheduler": {
+        "optimizer": "sgd",
+        "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.1),
+    },
     "SGD": {"optimizer": optim.SGD},
     "SGD with momentum": {"optimizer": optim.SGD, "momentum": 0.9},
     "SGD with momentum in a partial": {"optimizer": partial(optim.SGD, momentum=0.9)},
@@ -38,25 +41,42 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 
 
 def held(sub: nn.Module, training: Training) -> int:
-    """The bytes of a sub-GCN's tensors, and of its optimiser's state after a step, without counters of steps."""
+    """The bytes of a sub-GCN's tensors, and of its optimiser's state after a step, without counters
+    of steps.
+    """
     optimizer = training.make_optimizer(sub.parameters())
     training.begin_step(optimizer, 0, 8)
     for parameter in sub.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    states = [value for state in optimizer.state.values() for key, value in state.items() if key != "step"]
-    return sum(t.nbytes for t in [*named_tensors(sub).values(), *(s for s in states if isinstance(s, Tensor))])
+    states = [
+        value for state in optimizer.state.values() for key, value in state.items() if key != "step"
+    ]
+    return sum(
+        t.nbytes
+        for t in [*named_tensors(sub).values(), *(s for s in states if isinstance(s, Tensor))]
+    )
 
 
 @pytest.mark.parametrize("norm", ["none", "batch"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_traffic_is_what_sub_gcns_and_their_optimisers_hold(name: str, norm: str) -> None:
-    m, options = 3, {"local_steps": 2, **OPTIMIZERS[name]}
+    m = 3
+    options = {"local_steps": 2, **OPTIMIZERS[name]}
     gist = GIST(gcn(norm=norm), (9, 7), m)
     result = gist.fit(GRAPH, epochs=2 * m, progress=False, **options)
-    slices = sum(held(sub, Training(1, **options)) for sub in GIST(gcn(norm=norm), (9, 7), m).begin_round())
-    expected = 2 * (m - 1) / m * slices / m  # a slice comes from the other ranks' rows, and goes back
+    slices = sum(
+        held(sub, Training(1, **options)) for sub in GIST(gcn(norm=norm), (9, 7), m).begin_round()
+    )
+    # a slice comes from the other ranks' rows, and goes back
+    expected = 2 * (m - 1) / m * slices / m
     assert result.traffic == {"workers": m, "bytes_per_round": pytest.approx(expected)}
-    reset = GIST(gcn(norm=norm), (9, 7), m).fit(GRAPH, epochs=m, progress=False, optimizer_state="reset", **options)
-    alone = sum(t.nbytes for sub in GIST(gcn(norm=norm), (9, 7), m).begin_round() for t in named_tensors(sub).values())
+    reset = GIST(gcn(norm=norm), (9, 7), m).fit(
+        GRAPH, epochs=m, progress=False, optimizer_state="reset", **options
+    )
+    alone = sum(
+        t.nbytes
+        for sub in GIST(gcn(norm=norm), (9, 7), m).begin_round()
+        for t in named_tensors(sub).values()
+    )
     assert reset.traffic["bytes_per_round"] == pytest.approx(2 * (m - 1) / m * alone / m)

@@ -12,7 +12,9 @@ from tests.helpers.models import OURS, PLAIN, tiny_graph
 
 GRAPH = tiny_graph(48)
 BATCHES = ClusterSampling(clusters=6, clusters_per_batch=3, method="random", batches="independent")
-STEPS, LOCAL = 6, 2  # of every worker; in a round
+# of every worker; in a round
+STEPS = 6
+LOCAL = 2
 LR = 0.05
 
 
@@ -41,7 +43,13 @@ def make(
 
 def fit(gist: GIST, **settings: Any) -> Result:
     """Six steps of every worker, in rounds of two: an epoch has two."""
-    given = {"epochs": STEPS // 2, "training": "each", "local_steps": LOCAL, "lr": LR, "sampler": BATCHES}
+    given = {
+        "epochs": STEPS // 2,
+        "training": "each",
+        "local_steps": LOCAL,
+        "lr": LR,
+        "sampler": BATCHES,
+    }
     return gist.fit(GRAPH, progress=False, **{**PLAIN, **given, **settings})
 
 

@@ -1,4 +1,6 @@
-"""Parts: narrow models that train by themselves, beside the same models trained one by one, and joined by hand."""
+"""Parts: narrow models that train by themselves, beside the same models trained one by one, and
+joined by hand.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,13 @@ from tests.helpers.models import OURS, C, tiny_graph
 from tests.helpers.resuming import after
 
 GRAPH = tiny_graph()
-SETTINGS: dict[str, Any] = {"epochs": 24, "local_steps": 2, "lr": 0.05, "evaluate_every": 2, "standardise": False}
+SETTINGS: dict[str, Any] = {
+    "epochs": 24,
+    "local_steps": 2,
+    "lr": 0.05,
+    "evaluate_every": 2,
+    "standardise": False,
+}
 
 
 def build(widths: Any) -> nn.Module:
@@ -43,7 +51,9 @@ def seeds(count: int, seed: int) -> list[int]:
 
 @pytest.mark.parametrize(("training", "epochs"), [("split", 8), ("each", 24)])
 def test_parts_are_narrow_models_of_their_own(training: Any, epochs: int) -> None:
-    """On the whole graph, which all parts see alike, each is the ordinary training of a narrow model."""
+    """On the whole graph, which all parts see alike, each is the ordinary training of a narrow
+    model.
+    """
     result = fit(Parts(build, (12, 9), 3, seed=5), training=training)
     alone = [fit(GIST(build, (4, 3), 1, seed=seed), epochs=epochs) for seed in seeds(3, 5)]
     joined = join(build, [each.model for each in alone], (12, 9))
@@ -51,7 +61,9 @@ def test_parts_are_narrow_models_of_their_own(training: Any, epochs: int) -> Non
     mean = sum(output(each.model) for each in alone) / 3
     torch.testing.assert_close(output(result.model), mean)
     assert result.progress.steps == sum(each.progress.steps for each in alone)
-    assert result.history[0]["loss"] == pytest.approx(sum(each.history[0]["loss"] for each in alone) / 3)
+    assert result.history[0]["loss"] == pytest.approx(
+        sum(each.history[0]["loss"] for each in alone) / 3
+    )
     for split in ("validation", "test"):
         assert getattr(result, split) == evaluate(result.model, GRAPH, (split,))[split]
 
@@ -59,10 +71,14 @@ def test_parts_are_narrow_models_of_their_own(training: Any, epochs: int) -> Non
 def test_every_part_is_kept_at_its_own_best() -> None:
     options: dict[str, Any] = {"lr": 1.5, "epochs": 90, "evaluate_every": 1, "schedule": "constant"}
     result = fit(Parts(build, (12, 9), 3, seed=2), **options)
-    alone = [fit(GIST(build, (4, 3), 1, seed=seed), **{**options, "epochs": 30}) for seed in seeds(3, 2)]
+    alone = [
+        fit(GIST(build, (4, 3), 1, seed=seed), **{**options, "epochs": 30}) for seed in seeds(3, 2)
+    ]
     assert len({each.progress.best_round for each in alone}) > 1, "the test can tell"
     assert any(each.progress.best_round < each.progress.rounds for each in alone)
-    torch.testing.assert_close(output(result.model), output(join(build, [each.model for each in alone], (12, 9))))
+    torch.testing.assert_close(
+        output(result.model), output(join(build, [each.model for each in alone], (12, 9)))
+    )
 
 
 def test_parts_have_batches_of_their_own() -> None:
@@ -99,7 +115,9 @@ def test_the_wide_model_is_the_same_wherever_it_is_put_together(store: str, tmp_
 
 @pytest.mark.parametrize("method", [Parts, Ensemble])
 @pytest.mark.parametrize("asked", [1, 7, 9])
-def test_an_interrupted_run_resumes_as_if_nothing_had_happened(method: Any, asked: int, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_as_if_nothing_had_happened(
+    method: Any, asked: int, tmp_path: Path
+) -> None:
     """In the first part, and in the last one; the model so far has copies of what is trained."""
     whole = fit(method(build, (12, 9), 3))
     saving = Saving(tmp_path / "c", every=1)
@@ -112,7 +130,9 @@ def test_an_interrupted_run_resumes_as_if_nothing_had_happened(method: Any, aske
     assert not rest.interrupted
     for name, tensor in named_tensors(whole.model).items():
         assert torch.equal(named_tensors(rest.model)[name], tensor), name
-    assert [entry["validation"] for entry in rest.history] == [entry["validation"] for entry in whole.history]
+    assert [entry["validation"] for entry in rest.history] == [
+        entry["validation"] for entry in whole.history
+    ]
 
 
 def test_another_run_is_not_resumed(tmp_path: Path) -> None:
@@ -122,7 +142,8 @@ def test_another_run_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_an_ensemble_averages_what_parts_join() -> None:
-    parts, ensemble = fit(Parts(build, (12, 9), 3)), fit(Ensemble(build, (12, 9), 3))
+    parts = fit(Parts(build, (12, 9), 3))
+    ensemble = fit(Ensemble(build, (12, 9), 3))
     torch.testing.assert_close(output(parts.model), output(ensemble.model))
     alone = [fit(GIST(build, (4, 3), 1, seed=seed), epochs=8) for seed in seeds(3, 0)]
     for i, each in enumerate(alone):
@@ -144,7 +165,10 @@ def test_numbers_are_predicted_by_the_mean() -> None:
     numbers = replace(graph, y=y, num_classes=2, class_names=(), regression=True)
     trainer = Parts(lambda w: GCN(graph.num_features, w, 2, dropout=0.0), (12, 9), 3)
     result = trainer.fit(numbers, progress=False, **{**SETTINGS, "epochs": 300})
-    assert result.validation["r2"] == evaluate(result.model, numbers, ("validation",))["validation"]["r2"]
+    assert (
+        result.validation["r2"]
+        == evaluate(result.model, numbers, ("validation",))["validation"]["r2"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +176,9 @@ def test_numbers_are_predicted_by_the_mean() -> None:
     [
         lambda: Parts(lambda w: GCN(w[0], w[1:], C), (8, 12, 9), 3, input_axis=0),
         lambda: Parts(build, (12, 9), 3, whole=[1]),
-        lambda: fit(Parts(build, (12, 9), 3), budget=1.0, epochs=None, local_steps=None, evaluate_every=None),
+        lambda: fit(
+            Parts(build, (12, 9), 3), budget=1.0, epochs=None, local_steps=None, evaluate_every=None
+        ),
         lambda: fit(Parts(build, (12, 9), 3), init=GIST(build, (12, 9), 1).model()),
         lambda: Parts(build, (12, 9), 13),
     ],
@@ -170,7 +196,9 @@ def test_a_limit_of_time_is_shared_by_the_parts() -> None:
 
 def test_a_part_that_diverges_ends_the_run_with_what_there_is() -> None:
     class Bad(GCN):
-        """The second part that is built for training has an output that is not finite after a few steps."""
+        """The second part that is built for training has an output that is not finite after a few
+        steps.
+        """
 
         def forward(self, x: torch.Tensor, adj: Any) -> torch.Tensor:
             if self.training and counted["parts"] == 2:
@@ -189,6 +217,9 @@ def test_a_part_that_diverges_ends_the_run_with_what_there_is() -> None:
         fit(trainer, callbacks=[Count()])
     result = raised.value.result
     assert result.diverged == str(raised.value)
-    assert named_tensors(result.model)["convs.0.weight"].shape == named_tensors(trainer.model())["convs.0.weight"].shape
+    assert (
+        named_tensors(result.model)["convs.0.weight"].shape
+        == named_tensors(trainer.model())["convs.0.weight"].shape
+    )
     assert result.test == evaluate(result.model, GRAPH, ("test",))["test"]
     assert counted["parts"] == 2

@@ -25,7 +25,8 @@ from tests.helpers.models import F as F_IN
 from .cases import BATCHES, GRAPH, LOCAL, LR, STEPS, batches, build, fit
 from .cases import make as make_scaled
 
-make = partial(make_scaled, width_scaling="none")  # tests/fit/test_width_scaling.py shows the other rates
+# tests/fit/test_width_scaling.py shows the other rates
+make = partial(make_scaled, width_scaling="none")
 WHOLE = whole_graph(GRAPH)
 
 
@@ -50,7 +51,8 @@ def close(found: nn.Module, expected: nn.Module) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_local_sgd_averages_full_models_after_every_zeta_steps(workers: int) -> None:
-    model, seen = initial(), [batches(w) for w in range(workers)]
+    model = initial()
+    seen = [batches(w) for w in range(workers)]
     for _ in range(STEPS // LOCAL):
         copies = [deepcopy(model) for _ in range(workers)]
         for copy, each in zip(copies, seen, strict=True):
@@ -59,7 +61,9 @@ def test_local_sgd_averages_full_models_after_every_zeta_steps(workers: int) -> 
                 adam.zero_grad()
                 loss(copy, next(each)).backward()
                 adam.step()
-        for parameters in zip(model.parameters(), *(copy.parameters() for copy in copies), strict=True):
+        for parameters in zip(
+            model.parameters(), *(copy.parameters() for copy in copies), strict=True
+        ):
             parameters[0].data = torch.stack([p.data for p in parameters[1:]]).mean(dim=0)
     gist = make("local-sgd", workers)
     fit(gist, optimizer_state="reset" if workers > 1 else "carry")
@@ -68,12 +72,16 @@ def test_local_sgd_averages_full_models_after_every_zeta_steps(workers: int) -> 
     else:
         alone = make("gist", 1)
         fit(alone)
-        assert all(torch.equal(t, gist.theta.place.tensors[n]) for n, t in alone.theta.place.tensors.items())
+        assert all(
+            torch.equal(t, gist.theta.place.tensors[n])
+            for n, t in alone.theta.place.tensors.items()
+        )
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_data_parallel_steps_by_the_mean_of_all_gradients(workers: int) -> None:
-    model, seen = initial(), [batches(w) for w in range(workers)]
+    model = initial()
+    seen = [batches(w) for w in range(workers)]
     adam = torch.optim.Adam(model.parameters(), LR)
     for _ in range(STEPS):
         adam.zero_grad()
@@ -89,9 +97,12 @@ def test_data_parallel_learns_many_classes_from_the_nodes_that_have_a_loss() -> 
     """Of so many classes, a step computes the output of the other nodes no more."""
     classes = 60
     graph = replace(GRAPH, num_classes=classes)
-    gist = DataParallel(lambda widths: GraphSAGE(F_IN, widths, classes), (8,), 2, seed=3, width_scaling="none")
+    gist = DataParallel(
+        lambda widths: GraphSAGE(F_IN, widths, classes), (8,), 2, seed=3, width_scaling="none"
+    )
     model = deepcopy(gist.model()).train()
-    adam, seen = torch.optim.Adam(model.parameters(), LR), [batches(w) for w in range(2)]
+    adam = torch.optim.Adam(model.parameters(), LR)
+    seen = [batches(w) for w in range(2)]
     for _ in range(STEPS):
         adam.zero_grad()
         torch.stack([loss(model, next(each)) for each in seen]).mean().backward()
@@ -106,7 +117,9 @@ def test_an_ensemble_averages_the_logits_of_members_at_their_best(members: int) 
     best = []
     for i, blocks in enumerate(make("gist", members).blocks(0)):
         sub = narrow(tuple(map(len, blocks)), i).model().train()
-        adam, each, found = torch.optim.Adam(sub.parameters(), LR), batches(i), (-1.0, torch.empty(0))
+        adam = torch.optim.Adam(sub.parameters(), LR)
+        each = batches(i)
+        found = (-1.0, torch.empty(0))
         for step in range(STEPS):
             adam.zero_grad()
             loss(sub, next(each)).backward()
@@ -148,23 +161,39 @@ def narrow(widths: tuple[int, ...], i: int, **options: Any) -> GIST:
 @pytest.mark.parametrize("how", ["split", "each"])
 @pytest.mark.parametrize("kind", ["full", "shared clusters", "own clusters"])
 def test_each_member_is_an_ordinary_run_of_a_narrow_model(kind: str, how: str) -> None:
-    """Bit for bit, at its own best score, with its own seed; of the clusters each sees others, and all see a graph.
+    """Bit for bit, at its own best score, with its own seed; of the clusters each sees others, and
+    all see a graph.
 
-    With dropout and batch norm, carried moments, and an odd number of steps of each, so that its last round is shorter.
+    With dropout and batch norm, carried moments, and an odd number of steps of each, so that its
+    last round is shorter.
     """
-    m, normed = 3, {"dropout": 0.4, "norm": "batch"}
+    m = 3
+    normed = {"dropout": 0.4, "norm": "batch"}
     steps = 7 if kind == "full" else 3.5  # an epoch of clusters has two
-    options: dict[str, Any] = {"optimizer_state": "carry", "schedule": "cosine", "evaluate_every": 1}
+    options: dict[str, Any] = {
+        "optimizer_state": "carry",
+        "schedule": "cosine",
+        "evaluate_every": 1,
+    }
     gist = make("ensemble", m, **normed)
-    sampler = {"full": None, "shared clusters": replace(BATCHES, batches="shared"), "own clusters": BATCHES}[kind]
+    sampler = {
+        "full": None,
+        "shared clusters": replace(BATCHES, batches="shared"),
+        "own clusters": BATCHES,
+    }[kind]
     epochs = steps if how == "each" else m * steps
     result = fit(gist, epochs=epochs, training=how, sampler=sampler, **options)
-    histories, seen = list[list[dict[str, Any]]](), list[dict[str, torch.Tensor]]()
+    histories = list[list[dict[str, Any]]]()
+    seen = list[dict[str, torch.Tensor]]()
     for i, blocks in enumerate(gist.blocks(0)):
         given = (
-            None if sampler is None else Given(**{f.name: getattr(sampler, f.name) for f in fields(sampler)}, worker=i)
+            None
+            if sampler is None
+            else Given(**{f.name: getattr(sampler, f.name) for f in fields(sampler)}, worker=i)
         )
-        alone = fit(narrow(tuple(map(len, blocks)), i, **normed), epochs=steps, sampler=given, **options)
+        alone = fit(
+            narrow(tuple(map(len, blocks)), i, **normed), epochs=steps, sampler=given, **options
+        )
         histories.append(alone.history)
         seen.append(named_tensors(alone.model))
         found = named_tensors(result.model.members[i])
@@ -179,8 +208,14 @@ def test_each_member_is_an_ordinary_run_of_a_narrow_model(kind: str, how: str) -
         assert entry["epoch"] == pytest.approx(own[0]["epoch"] * epochs / steps)
         if entry is not result.history[-1]:  # which has the scores of the ensemble
             assert entry["validation"] == pytest.approx(sum(each["validation"] for each in own) / m)
-    logits = torch.stack([forward(member, WHOLE).detach() for member in result.model.members]).mean(dim=0)
-    assert result.history[-1]["validation"] == result.validation["accuracy"] == scores(logits, "validation")["accuracy"]
+    logits = torch.stack([forward(member, WHOLE).detach() for member in result.model.members]).mean(
+        dim=0
+    )
+    assert (
+        result.history[-1]["validation"]
+        == result.validation["accuracy"]
+        == scores(logits, "validation")["accuracy"]
+    )
     assert result.test == scores(logits, "test")
 
 

@@ -26,7 +26,12 @@ DROPPING = {"dropout": 0.4, "norm": "batch"}
 
 def left(result: Result) -> dict[str, Any]:
     tensors = {name: tensor.clone() for name, tensor in named_tensors(result.model).items()}
-    return {"tensors": tensors, "history": quiet(result.history), "test": result.test, "validation": result.validation}
+    return {
+        "tensors": tensors,
+        "history": quiet(result.history),
+        "test": result.test,
+        "validation": result.validation,
+    }
 
 
 def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -35,16 +40,28 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert {**found, "tensors": None} == {**expected, "tensors": None}
 
 
-@pytest.mark.parametrize(("method", "rounds"), [*((method, 2) for method in BASELINES), ("ensemble", 4)])
-def test_a_run_that_was_stopped_goes_on_to_the_same_model(method: str, rounds: int, tmp_path: Path) -> None:
-    """An ensemble's members have three rounds each, so it is stopped in its first or in its second one."""
+@pytest.mark.parametrize(
+    ("method", "rounds"), [*((method, 2) for method in BASELINES), ("ensemble", 4)]
+)
+def test_a_run_that_was_stopped_goes_on_to_the_same_model(
+    method: str, rounds: int, tmp_path: Path
+) -> None:
+    """An ensemble's members have three rounds each, so it is stopped in its first or in its second
+    one.
+    """
     unbroken = left(fit(make(method, 3, **DROPPING)))
-    assert fit(make(method, 3, **DROPPING), saving=Saving(tmp_path / "c"), callbacks=after(rounds)).interrupted
-    same(left(fit(make(method, 3, **DROPPING), saving=Saving(tmp_path / "c", resume=True))), unbroken)
+    assert fit(
+        make(method, 3, **DROPPING), saving=Saving(tmp_path / "c"), callbacks=after(rounds)
+    ).interrupted
+    same(
+        left(fit(make(method, 3, **DROPPING), saving=Saving(tmp_path / "c", resume=True))), unbroken
+    )
 
 
 def test_members_that_stop_after_different_rounds_have_a_history_with_their_ends() -> None:
-    """The first has all of its twenty rounds, the second six; both are scored after every fourth."""
+    """The first has all of its twenty rounds, the second six; both are scored after every
+    fourth.
+    """
     result = fit(make("ensemble", 2), epochs=20, evaluate_every=4, callbacks=after(26))
     assert result.interrupted
     assert [entry["round"] for entry in result.history] == [4, 20]
@@ -55,7 +72,10 @@ def test_members_that_stop_after_different_rounds_have_a_history_with_their_ends
 def test_runners_agree(method: str) -> None:
     """Fused where the batches are shared: the ensemble; local SGD has batches for each worker."""
     sampler = BATCHES if method == "local-sgd" else None
-    found = [left(fit(make(method, 3), runner=runner, sampler=sampler)) for runner in ("in-turn", "fused")]
+    found = [
+        left(fit(make(method, 3), runner=runner, sampler=sampler))
+        for runner in ("in-turn", "fused")
+    ]
     for name, tensor in found[0]["tensors"].items():
         torch.testing.assert_close(found[1]["tensors"][name], tensor, rtol=1e-3, atol=1e-4)
 
@@ -74,7 +94,8 @@ CASES = [
     ("data-parallel", 4, "memory", {"norm": "batch"}),  # running statistics are those of worker 0
     ("data-parallel", 3, "memory", {"dropout": 0.4}),
 ]
-BY_SGD = {"optimizer": "sgd", "momentum": 0.9}  # Adam makes a large step of a gradient that is zero but for rounding
+# Adam makes a large step of a gradient that is zero but for rounding
+BY_SGD = {"optimizer": "sgd", "momentum": 0.9}
 
 
 def fitted(case: Any, ranks: Ranks | None = None) -> tuple[GIST, Result]:
@@ -88,7 +109,11 @@ def train_all(ranks: Ranks) -> list[dict[str, Any]]:
     for case in CASES:
         ranks.traffic = Traffic()
         gist, result = fitted(case, ranks)
-        every = {"communication": result.communication, "history": result.history, "test": result.test}
+        every = {
+            "communication": result.communication,
+            "history": result.history,
+            "test": result.test,
+        }
         every["theta"] = gist.theta.place.tensors.copy() if case[0] == "data-parallel" else None
         found.append({**left(result), **every} if ranks.leads else every)
     return found
@@ -105,9 +130,12 @@ def test_ranks_end_as_one_process_does() -> None:
             torch.testing.assert_close(found["tensors"], expected["tensors"], rtol=1e-3, atol=1e-5)
             torch.testing.assert_close(other["theta"], found["theta"], rtol=1e-5, atol=1e-7)
             losses = [entry["loss"] for entry in found["history"]]
-            assert losses == pytest.approx([entry["loss"] for entry in expected["history"]], rel=1e-5)
+            assert losses == pytest.approx(
+                [entry["loss"] for entry in expected["history"]], rel=1e-5
+            )
             gradients = sum(p.nbytes for p in gist.model().parameters())
-            assert found["communication"]["sent"] == [pytest.approx(gradients * LOCAL)] * 2  # a ring of two sends all
+            # a ring of two sends all
+            assert found["communication"]["sent"] == [pytest.approx(gradients * LOCAL)] * 2
         elif store == "memory":
             found["history"] = quiet(found["history"])
             same({key: found[key] for key in expected}, expected)
@@ -123,8 +151,14 @@ def test_ranks_end_as_one_process_does() -> None:
 def test_what_a_worker_sends_in_a_round() -> None:
     traffic = {method: fit(make(method, 4)).traffic for method in METHODS}
     theta = sum(p.nbytes for p in make("gist", 1).theta.place.tensors.values())
-    assert traffic["local-sgd"] == {"workers": 4, "bytes_per_round": pytest.approx(2 * 3 / 4 * theta)}
-    assert traffic["data-parallel"] == {"workers": 4, "bytes_per_step": pytest.approx(2 * 3 / 4 * theta)}
+    assert traffic["local-sgd"] == {
+        "workers": 4,
+        "bytes_per_round": pytest.approx(2 * 3 / 4 * theta),
+    }
+    assert traffic["data-parallel"] == {
+        "workers": 4,
+        "bytes_per_step": pytest.approx(2 * 3 / 4 * theta),
+    }
     assert traffic["ensemble"] == {"workers": 4}
     assert 0 < traffic["gist"]["bytes_per_round"] < 2 * 3 / 4 * theta / 2
 
@@ -144,9 +178,15 @@ def test_a_baseline_that_cannot_be_is_refused() -> None:
         ("an ensemble has no rounds", lambda: next(make("ensemble", 2).rounds(1))),
         ("an ensemble has no rounds", lambda: next(iter(Loop(make("ensemble", 2), 1)))),
         ("workers is 0, expected", lambda: DataParallel(build, (8, 7), 0)),
-        ("store is host, but data-parallel holds all", lambda: DataParallel(build, (8, 7), 2, store="host")),
+        (
+            "store is host, but data-parallel holds all",
+            lambda: DataParallel(build, (8, 7), 2, store="host"),
+        ),
         ("sub_gcns is 0", lambda: LocalSGD(build, (8, 7), 0)),
-        ("store is host, but ensemble holds all of Θ in memory", lambda: Ensemble(build, (8, 7), 2, store="host")),
+        (
+            "store is host, but ensemble holds all of Θ in memory",
+            lambda: Ensemble(build, (8, 7), 2, store="host"),
+        ),
         (
             "every part sees all: leave their axis out",
             lambda: Ensemble(build, (GRAPH.num_features, 8, 7), 2, input_axis=0),

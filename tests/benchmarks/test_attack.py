@@ -26,7 +26,10 @@ ENDS = [
     (outcome(), ""),
     (outcome(130, err="gistgnn: interrupted\n"), ""),
     (outcome(late=True), "hangs"),
-    (outcome(err="Traceback (most recent call last):\n  File x\nKeyError: 1"), "traceback: KeyError: 1"),
+    (
+        outcome(err="Traceback (most recent call last):\n  File x\nKeyError: 1"),
+        "traceback: KeyError: 1",
+    ),
     (outcome(err=""), "refuses with 0 lines"),
     (outcome(err=f"UserWarning: x\n{REFUSED}"), "refuses with more lines"),
     (outcome(out="{"), "refuses, and prints"),
@@ -50,14 +53,18 @@ def test_a_case_that_hangs_or_fails_is_found(tmp_path: Path) -> None:
     assert run(place, "sleeps", _sleep).wrong.startswith("hangs")
     assert "KeyError: 'lost'" in run(place, "fails", lambda: dict[str, int]()["lost"]).wrong
     assert run(place, "succeeds", lambda: 0).wrong == ""
-    assert run(place, "succeeds", lambda: 0, lambda outcome: "it should not").wrong == "it should not"
+    assert (
+        run(place, "succeeds", lambda: 0, lambda outcome: "it should not").wrong == "it should not"
+    )
     process = Forked(_sleep, tmp_path)
     process.send(15)
     assert process.outcome(10).status == -15
 
 
 def test_every_option_of_every_command_is_tried() -> None:
-    assert {"--epochs", "--lr", "--fanout"} <= {name for a in actions_of("train") for name in a.option_strings}
+    assert {"--epochs", "--lr", "--fanout"} <= {
+        name for a in actions_of("train") for name in a.option_strings
+    }
     commands = {command.split()[0] for command in COMMANDS}
     assert sum(share for share, _ in KINDS.values()) == 100
     assert commands == set(make_parser().commands.choices)
@@ -65,7 +72,18 @@ def test_every_option_of_every_command_is_tried() -> None:
 
 @pytest.mark.long
 def test_a_short_attack_finds_nothing() -> None:
-    words = ["--cases", "60", "--seconds", "8", "--seed", "1", "--kinds", "options", "files", "python"]
+    words = [
+        "--cases",
+        "60",
+        "--seconds",
+        "8",
+        "--seed",
+        "1",
+        "--kinds",
+        "options",
+        "files",
+        "python",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.attack", *words],
         cwd=ROOT,

@@ -1,4 +1,6 @@
-"""The benchmarks run at tiny sizes and compute what they say; how fast anything is, is not asserted."""
+"""The benchmarks run at tiny sizes and compute what they say; how fast anything is, is not
+asserted.
+"""
 
 import json
 import runpy
@@ -41,9 +43,20 @@ def test_a_step_of_every_contender_is_measured(run: Run, tmp_path: Path) -> None
     few = ("--dataset", "digits", "--local-steps", 2, "--rounds", 1, "--repeat", 2, "--threads", 1)
     printed = run("steps", "--widths", 16, "--sub-gcns", 2, *few, "--json", tmp_path / "out.json")
     found = json.loads((tmp_path / "out.json").read_text())["widths"]["16"]
-    assert list(found) == ["PyG, edge_index", "PyG, CSR", "m=1", "in-turn m=2", "auto m=2", "fused m=2"]
+    assert list(found) == [
+        "PyG, edge_index",
+        "PyG, CSR",
+        "m=1",
+        "in-turn m=2",
+        "auto m=2",
+        "fused m=2",
+    ]
     assert all(own["step_ms"]["median"] > 0 for own in found.values())
-    lines = {cells_[1].strip(): cells_ for line in printed.splitlines() if len(cells_ := line.split("|")) > 4}
+    lines = {
+        cells_[1].strip(): cells_
+        for line in printed.splitlines()
+        if len(cells_ := line.split("|")) > 4
+    }
     ratio = found["m=1"]["step_ms"]["median"] / found["fused m=2"]["step_ms"]["median"]
     assert lines["fused m=2"][4].strip() == f"{ratio:.2f}x"
 
@@ -53,7 +66,9 @@ def test_pyg_s_contender_computes_our_function(model: str) -> None:
     graph = load("digits")
     heads = {"heads": steps.HEADS} if model == "gat" else {}
     each = 16 // heads.get("heads", 1)
-    ours: Any = MODELS[model](graph.num_features, (each, each), graph.num_classes, norm="layer", **heads).eval()
+    ours: Any = MODELS[model](
+        graph.num_features, (each, each), graph.num_classes, norm="layer", **heads
+    ).eval()
     its = steps.PyGNet(model, graph.num_features, 16, graph.num_classes).eval()
     with torch.no_grad():
         for mine, other in zip(ours.convs, its.convs, strict=True):
@@ -62,7 +77,9 @@ def test_pyg_s_contender_computes_our_function(model: str) -> None:
         batch = whole_graph(graph)
         expected = ours(batch.x, batch.adj)
         for layout in ("edge_index", "CSR"):
-            torch.testing.assert_close(its(batch.x, steps.in_layout(batch, layout)), expected, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(
+                its(batch.x, steps.in_layout(batch, layout)), expected, rtol=1e-4, atol=1e-4
+            )
 
 
 def test_loaders_are_scored_beside_our_samplers(run: Run) -> None:
@@ -75,9 +92,12 @@ def test_loaders_are_scored_beside_our_samplers(run: Run) -> None:
 
 
 def test_a_setting_of_the_public_sweep_is_measured() -> None:
-    setting = Setting("cora", TABLE1_ROWS.index((8, (0, 1))), "split", "whole", True, "100", 5e-4, epochs=8)
+    setting = Setting(
+        "cora", TABLE1_ROWS.index((8, (0, 1))), "split", "whole", True, "100", 5e-4, epochs=8
+    )
     found = measure(setting, 0.01, 0, load("digits"))
-    assert found["untrained"] > 10  # there is one round: most of the first layer lies between blocks
+    # there is one round: most of the first layer lies between blocks
+    assert found["untrained"] > 10
     assert 0 <= found["test"] <= found["best"] <= 100
 
 
@@ -90,7 +110,12 @@ def test_the_gpu_s_page_has_all_parts(run: Run, tmp_path: Path) -> None:
         assert f"| {model} 16, float32 |" in printed
     assert printed.count("| `digits`, 16 |") == 2
     assert "failed" not in printed
-    assert json.loads((tmp_path / "GPU.json").read_text()).keys() == {"machine", "steps", "epochs", "tests"}
+    assert json.loads((tmp_path / "GPU.json").read_text()).keys() == {
+        "machine",
+        "steps",
+        "epochs",
+        "tests",
+    }
 
 
 def test_the_frontier_interpolates_in_the_logarithm_of_time() -> None:
@@ -102,7 +127,19 @@ def test_the_frontier_interpolates_in_the_logarithm_of_time() -> None:
 
 
 def test_every_setting_is_a_command() -> None:
-    words = ["--ordinary", "1", "2", "--lr", "0.01", "--narrow", "2", "--paper", "8", "--budget", "2"]
+    words = [
+        "--ordinary",
+        "1",
+        "2",
+        "--lr",
+        "0.01",
+        "--narrow",
+        "2",
+        "--paper",
+        "8",
+        "--budget",
+        "2",
+    ]
     found = settings(parse([*words, "--parts", "4", "--", *AROUND]))
     kinds = ["ordinary", "narrow", "ordinary", "narrow", "paper", "parts", "budget"]
     assert [setting.kind for setting in found] == kinds
@@ -114,7 +151,9 @@ def test_every_setting_is_a_command() -> None:
         make_parser().parse_args(["train", "--dataset", dataset, *DATASETS[dataset], *RUNS[name]])
 
 
-def test_a_frontier_that_was_stopped_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frontier_that_was_stopped_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commands: list[tuple[object, ...]] = []
 
     def trained(*words: object) -> dict[str, Any]:

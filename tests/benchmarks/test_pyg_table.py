@@ -1,4 +1,6 @@
-"""The page of PyG's layers and models: it names them all, and its reasons are those that a user sees."""
+"""The page of PyG's layers and models: it names them all, and its reasons are those that a user
+sees.
+"""
 
 import re
 
@@ -7,7 +9,11 @@ import pytest
 from benchmarks.pyg_modules import LAYERS, MODELS
 from benchmarks.pyg_table import LEFT_OUT, PAGE, attempt, exported, row
 
-ROWS = {line.split("|")[1].strip(): line for line in PAGE.read_text().splitlines() if line.startswith("| ")}
+ROWS = {
+    line.split("|")[1].strip(): line
+    for line in PAGE.read_text().splitlines()
+    if line.startswith("| ")
+}
 CASES = {**LAYERS, **MODELS}
 REASONS = {
     "NNConv": "not a matrix, as NNConv's edge network makes",

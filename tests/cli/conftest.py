@@ -28,7 +28,8 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setenv("COLUMNS", "120")
 
     def completed(*args: object) -> subprocess.CompletedProcess[str]:
-        out, err = io.StringIO(), io.StringIO()
+        out = io.StringIO()
+        err = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = run(*args)
         return subprocess.CompletedProcess(args, status, out.getvalue(), err.getvalue())

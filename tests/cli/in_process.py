@@ -1,4 +1,6 @@
-"""The command line without a process of its own, which would take seconds to import torch; waiting for one."""
+"""The command line without a process of its own, which would take seconds to import torch; waiting
+for one.
+"""
 
 import subprocess
 import time
@@ -22,8 +24,12 @@ def run(*args: object) -> int:
         return int(end.code or 0)
 
 
-def refused(capsys: pytest.CaptureFixture[str], message: str, *args: object, leaves: Path | None = None) -> None:
-    """Expect exit status 2, one line on standard error, nothing on standard output, and no new file in a folder."""
+def refused(
+    capsys: pytest.CaptureFixture[str], message: str, *args: object, leaves: Path | None = None
+) -> None:
+    """Expect exit status 2, one line on standard error, nothing on standard output, and no new file
+    in a folder.
+    """
     before = sorted(leaves.iterdir()) if leaves else []
     capsys.readouterr()
     status = run(*args)

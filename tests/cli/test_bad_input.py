@@ -1,4 +1,6 @@
-"""Bad input: one line on standard error with the value and what to do, exit status 2, no traceback, nothing left."""
+"""Bad input: one line on standard error with the value and what to do, exit status 2, no traceback,
+nothing left.
+"""
 
 import os
 import shlex
@@ -22,8 +24,10 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--dataset own.csv": "`gistgnn convert own.csv FOLDER --nodes nodes.csv`, and give that FOLDER",
     "--dataset tables": "`gistgnn convert tables/edges.csv FOLDER --nodes tables/nodes.csv`",
     "--model gcm": "invalid choice: 'gcm' (choose from gcn, graphsage, gat",
-    "--modle gcn": "unrecognized arguments: --modle gcn, did you mean --model? (see gistgnn train --help)",
-    "--epohcs=3": "unrecognized arguments: --epohcs=3, did you mean --epochs? (see gistgnn train --help)",
+    "--modle gcn": "unrecognized arguments: --modle gcn, did you mean --model? (see gistgnn train "
+    "--help)",
+    "--epohcs=3": "unrecognized arguments: --epohcs=3, did you mean --epochs? (see gistgnn train "
+    "--help)",
     "more": "unrecognized arguments: more (see gistgnn train --help)",
     "--momentum 0.9": "unrecognized arguments: --momentum 0.9, give --set momentum=VALUE",
     "--set momentum=0.9": "momentum is 0.9, but the optimizer is adam: use sgd",
@@ -46,17 +50,21 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--model own_net.py:two": "called as two(3, (8, 8), 3), fails (TypeError: ",
     "--model own_net.py:nothing": "cannot be imported",
     "--model own_net.py:number": "int: expected a function of (in_features, hidden, classes)",
-    "--model own_net.py:linear": "called as linear(3, (8, 8), 3), fails (RuntimeError: no layers today): it has to",
+    "--model own_net.py:linear": "called as linear(3, (8, 8), 3), fails (RuntimeError: no layers "
+    "today): it has to",
     "--model pipe.py:build": "it is no regular file",
-    f"--method local-sgd {CLUSTERS} --set partition_dims=1": "the method is local-sgd, which splits nothing",
-    "--method parts --sub-gcns 2 --set partition_dims=1": "is whole, but parts are narrow in all axes",
+    f"--method local-sgd {CLUSTERS} --set partition_dims=1": "the method is local-sgd, which "
+    "splits nothing",
+    "--method parts --sub-gcns 2 --set partition_dims=1": "is whole, but parts are narrow in all "
+    "axes",
     "--method parts --sub-gcns 2 --set partition_dims=0,1,2": "but every part sees all",
     "--method parts --sub-gcns 2 --budget 9s": "leave one out",
     "--budget 9s --sub-gcns 3": "leave one out",
     "--sampler clusters --clusters 41": "clusters is 41, expected an integer from 1 to 40",
     "--sampler clusters --clusters 14 --inductive": "from 1 to 13",
     "--clusters 4 --clusters-per-batch 10": "clusters_per_batch is 10, more than the 4 clusters",
-    "--sampler full --set cluster_method=random": "is given, but the sampler is full: add --sampler clusters",
+    "--sampler full --set cluster_method=random": "is given, but the sampler is full: add "
+    "--sampler clusters",
     "--batch-size 4": "batch_size is given, but the sampler is auto: add --sampler ladies or",
     "--loss hinge": "loss is 'hinge', expected one of cross-entropy",
     "--class-weights equal": "expected balanced, or a number for each class",
@@ -80,16 +88,22 @@ OTHERS = {  # other commands
     "compare --out out --sub-gcns 1": "nothing to compare",
     "compare --out out --hidden 2 2 --sub-gcns 2 --memory 0.1": "m = 1 needs",
     "compare run --epochs 3": "--epochs is given beside folders of runs",
-    "partition --dataset own.npz --clusters 4 --memory 2": "--memory is for a folder that is written: add --out",
-    "partition --dataset own.npz --clusters 4 --method auto": "--method auto is for a folder that is written: add",
-    "partition --dataset own.npz --clusters 4 --out made --inductive": "--out writes the whole graph: leave one out",
-    "partition --dataset digits --clusters 4 --out made": "make one with `gistgnn convert digits FOLDER`",
+    "partition --dataset own.npz --clusters 4 --memory 2": "--memory is for a folder that is "
+    "written: add --out",
+    "partition --dataset own.npz --clusters 4 --method auto": "--method auto is for a folder that "
+    "is written: add",
+    "partition --dataset own.npz --clusters 4 --out made --inductive": "--out writes the whole "
+    "graph: leave one out",
+    "partition --dataset digits --clusters 4 --out made": "make one with `gistgnn convert digits "
+    "FOLDER`",
     "convert coraa made": "is neither a data set nor a file (did you mean cora?)",
     "theory check": "the following arguments are required: GRAPH",
-    "theory check complete:2": "complete:2 is not a graph, expected complete:N with N an integer from 3 to 5000",
+    "theory check complete:2": "complete:2 is not a graph, expected complete:N with N an integer "
+    "from 3 to 5000",
     "theory check karate --nodes 5": "give no nodes",
     "theory check karate --width=--": "argument --width: expected a value, not --",
-    "theory check karate --step-size 99": "step_size is 99, expected one above 0 and below 2 / λ_max(G^∞) = 0.699",
+    "theory check karate --step-size 99": "step_size is 99, expected one above 0 and below 2 / "
+    "λ_max(G^∞) = 0.699",
 }
 OWN = """
 import torch
@@ -115,10 +129,23 @@ def test_training(capsys: pytest.CaptureFixture[str], folder: Path, options: str
         (folder / name).touch()
     (folder / "cut.npz").write_bytes((folder / "own.npz").read_bytes()[:500])
     np.savez(folder / "numbers.npz", **{**arrays(), "y": np.arange(40) / 2})
-    np.savez(folder / "unlabelled.npz", **{name: array for name, array in arrays().items() if name != "y"})
+    np.savez(
+        folder / "unlabelled.npz",
+        **{name: array for name, array in arrays().items() if name != "y"},
+    )
     (folder / "own_net.py").write_text(OWN)
     os.mkfifo(folder / "pipe.py")
-    words = ("train", "--dataset", "own.npz", "--hidden", 8, 8, "--out", "run", *shlex.split(options))
+    words = (
+        "train",
+        "--dataset",
+        "own.npz",
+        "--hidden",
+        8,
+        8,
+        "--out",
+        "run",
+        *shlex.split(options),
+    )
     leaves = None if "own_net" in options else folder  # an import may leave __pycache__
     refused(capsys, TRAIN[options], *words, leaves=leaves)
     assert not (folder / "run").exists()
@@ -136,7 +163,18 @@ def test_any_name_of_a_file_and_of_a_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / f"{name}.npz", **arrays())
-    train = ("train", "--dataset", f"{name}.npz", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2, "--no-standardise")
+    train = (
+        "train",
+        "--dataset",
+        f"{name}.npz",
+        "--hidden",
+        8,
+        "--sub-gcns",
+        2,
+        "--epochs",
+        2,
+        "--no-standardise",
+    )
     assert run(*train, "--out", name) == 0
     assert run("evaluate", name) == 0
     assert run("predict", name, "--output", f"{name}.csv") == 0
@@ -149,7 +187,9 @@ def test_any_name_of_a_file_and_of_a_folder(
 
 
 @pytest.mark.parametrize("name", ["a\n\x1b[31mb", os.fsdecode(b"\xff\xfe"), "a" * 5000])
-def test_a_message_is_one_short_line_of_plain_characters(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_message_is_one_short_line_of_plain_characters(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     train = ("--dataset {}.npz", "--model {}:f", "--loss {}", "--device {}", "--{}", "--epochs {}")
     for line in ("evaluate {}", "datasets {}", *(f"train {options}" for options in train)):
         assert run(*(word.replace("{}", name) for word in line.split())) == 2
@@ -164,7 +204,17 @@ def test_divergence_keeps_the_last_good_parameters(cli: Cli, tmp_path: Path) -> 
     graph = arrays()
     graph["x"] *= 1e30  # finite, but the gradient is not
     np.savez(tmp_path / "huge.npz", **graph)
-    words = ("--dataset", "huge.npz", "--hidden", 8, "--sub-gcns", 2, "--epochs", 80, "--no-standardise")
+    words = (
+        "--dataset",
+        "huge.npz",
+        "--hidden",
+        8,
+        "--sub-gcns",
+        2,
+        "--epochs",
+        80,
+        "--no-standardise",
+    )
     done = cli("train", *words, "--optimizer", "sgd", "--lr", 1, "--out", "run")
     assert done.returncode == 2
     assert "training diverged in round 1" in done.stderr

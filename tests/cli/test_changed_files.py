@@ -1,4 +1,6 @@
-"""A data file that changes under its name is another graph: for `train --resume`, and for `compare`."""
+"""A data file that changes under its name is another graph: for `train --resume`, and for
+`compare`.
+"""
 
 import json
 import shutil
@@ -60,7 +62,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data file, and a finished run of it."""
     folder = tmp_path_factory.mktemp("finished")
     save_file(tiny_graph(), folder / "g.npz")
-    assert run("train", "--dataset", folder / "g.npz", *SMALL, "--sub-gcns", 2, "--out", folder / "run") == 0
+    assert (
+        run(
+            "train", "--dataset", folder / "g.npz", *SMALL, "--sub-gcns", 2, "--out", folder / "run"
+        )
+        == 0
+    )
     return folder
 
 
@@ -89,8 +96,14 @@ def test_a_finished_run_is_found_again_by_what_is_in_its_file(
         capsys.readouterr()
         assert run("train", "--dataset", tmp_path / "renamed.npz", *words, *more) == 0
         assert json.loads(capsys.readouterr().out)["test"] == read_record(finished / "run")["test"]
-    for option, message in {"--dropout 0.9": "dropout of the model", "--lr 0.5": "lr was", "--seed 3": "seed"}.items():
-        refused(capsys, message, "train", "--dataset", tmp_path / "renamed.npz", *words, *option.split())
+    for option, message in {
+        "--dropout 0.9": "dropout of the model",
+        "--lr 0.5": "lr was",
+        "--seed 3": "seed",
+    }.items():
+        refused(
+            capsys, message, "train", "--dataset", tmp_path / "renamed.npz", *words, *option.split()
+        )
 
 
 def test_a_result_without_a_fingerprint_is_not_taken_for_this_run(
@@ -105,12 +118,22 @@ def test_a_result_without_a_fingerprint_is_not_taken_for_this_run(
     assert run("evaluate", tmp_path / "old") == 0
 
 
-def test_a_model_whose_file_was_edited_is_another_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_whose_file_was_edited_is_another_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     save_file(tiny_graph(), tmp_path / "g.npz")
     (tmp_path / "net.py").write_text(NET)
     (tmp_path / "edited").mkdir()
     (tmp_path / "edited/net_edited.py").write_text(NET.replace("0.1", "0.7"))
-    words = ("train", "--dataset", tmp_path / "g.npz", *SMALL, "--out", tmp_path / "run", "--resume")
+    words = (
+        "train",
+        "--dataset",
+        tmp_path / "g.npz",
+        *SMALL,
+        "--out",
+        tmp_path / "run",
+        "--resume",
+    )
     assert run(*words, "--model", f"{tmp_path / 'net.py'}:Net") == 0
     assert run(*words, "--model", f"{tmp_path / 'net.py'}:Net") == 0
     edited = f"{tmp_path / 'edited/net_edited.py'}:Net"
@@ -121,15 +144,20 @@ def records(out: Path) -> set[Path]:
     return set((out / "runs").glob("*.json"))
 
 
-def compared(out: Path, dataset: Path, capsys: pytest.CaptureFixture[str], *m: int) -> list[dict[str, Any]]:
+def compared(
+    out: Path, dataset: Path, capsys: pytest.CaptureFixture[str], *m: int
+) -> list[dict[str, Any]]:
     capsys.readouterr()
     assert run("compare", "--dataset", dataset, *SMALL, "--sub-gcns", *m, "--out", out) == 0
     rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["rows"]
     return rows
 
 
-def test_compare_trains_again_what_it_has_of_another_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, out = tmp_path / "g.npz", tmp_path / "out"
+def test_compare_trains_again_what_it_has_of_another_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "g.npz"
+    out = tmp_path / "out"
     save_file(tiny_graph(), data)
     before = compared(out, data, capsys, 2)
     kept = records(out)
@@ -147,7 +175,8 @@ def test_compare_trains_again_what_it_has_of_another_file(tmp_path: Path, capsys
 def test_compare_trains_again_with_another_gistgnn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, out = tmp_path / "g.npz", tmp_path / "out"
+    data = tmp_path / "g.npz"
+    out = tmp_path / "out"
     save_file(tiny_graph(), data)
     compared(out, data, capsys, 2)
     kept = records(out)
@@ -160,9 +189,24 @@ def test_comparing_runs_of_different_files_says_so(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_file(other_features(tiny_graph()), tmp_path / "g.npz")
-    assert run("train", "--dataset", tmp_path / "g.npz", *SMALL, "--sub-gcns", 1, "--out", tmp_path / "run") == 0
+    assert (
+        run(
+            "train",
+            "--dataset",
+            tmp_path / "g.npz",
+            *SMALL,
+            "--sub-gcns",
+            1,
+            "--out",
+            tmp_path / "run",
+        )
+        == 0
+    )
     capsys.readouterr()
-    assert run("compare", finished / "run", tmp_path / "run", "--out", tmp_path / "page", "--json") == 0
+    assert (
+        run("compare", finished / "run", tmp_path / "run", "--out", tmp_path / "page", "--json")
+        == 0
+    )
     notes = " ".join(json.loads(capsys.readouterr().out)["notes"])
     assert "the graph's features" in notes
     assert "labels" not in notes

@@ -28,11 +28,15 @@ def config_of(words: list[str]) -> RunConfig:
     [
         "",
         "--sub-gcns 4 --hidden 64 32 16 --norm batch --dropout 0 --epochs 2.5 --lr 1e-5 --seed 3",
-        "--model gat --set heads=2 activation=elu attention_dropout=0.5 --no-standardise --inductive",
-        "--method parts --sub-gcns 2 --set training=each --schedule step --patience 3 --evaluate-every 5",
-        "--optimizer sgd --set momentum=0.9 clip_norm=2 label_smoothing=0.1 --class-weights 1 2 3.5",
+        "--model gat --set heads=2 activation=elu attention_dropout=0.5 --no-standardise "
+        "--inductive",
+        "--method parts --sub-gcns 2 --set training=each --schedule step --patience 3 "
+        "--evaluate-every 5",
+        "--optimizer sgd --set momentum=0.9 clip_norm=2 label_smoothing=0.1 --class-weights 1 2 "
+        "3.5",
         "--class-weights balanced --metric f1_macro --loss cross-entropy --set precision=bf16",
-        "--clusters 12 --clusters-per-batch 3 --set cluster_method=random precompute=false batches=independent",
+        "--clusters 12 --clusters-per-batch 3 --set cluster_method=random precompute=false "
+        "batches=independent",
         "--sampler neighbor --fanout 4 7 --batch-size 9",
         "--sampler ladies --set nodes_per_layer=5,6,7 row_normalise=false",
         "--sampler saint-rw --batch-size 50 --set walk_length=4 --runner fused",
@@ -68,7 +72,8 @@ def test_a_run_is_trained_again_from_its_record(cli: Cli, own_graph: Path, tmp_p
 def test_entries_of_a_toml_file_are_options_and_settings(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text(
-        'model = "graphsage"\nhidden = [32, 8]\nsub-gcns = 2\nmax_seconds = "5min"\nstandardise = false\n'
+        'model = "graphsage"\nhidden = [32, 8]\nsub-gcns = 2\nmax_seconds = "5min"\nstandardise = '
+        "false\n"
         "inductive = true\nmomentum = 0.5\noptimizer = 'sgd'\npartition_dims = [1]\n",
         encoding="utf-8",
     )

@@ -1,4 +1,6 @@
-"""`gistgnn convert` and `partition`, what other commands do with their folders, and the cache of clusters."""
+"""`gistgnn convert` and `partition`, what other commands do with their folders, and the cache of
+clusters.
+"""
 
 import json
 import signal
@@ -25,7 +27,17 @@ def test_from_a_data_set_to_a_trained_model(cli: Cli, as_json: Json, tmp_path: P
         assert line in done.stdout
     models = []
     for dataset in ("digits", "made"):
-        words = ("--hidden", 16, "--epochs", 2, "--sub-gcns", 2, "--standardise", "--out", f"run-{dataset}")
+        words = (
+            "--hidden",
+            16,
+            "--epochs",
+            2,
+            "--sub-gcns",
+            2,
+            "--standardise",
+            "--out",
+            f"run-{dataset}",
+        )
         models.append(as_json("train", "--dataset", dataset, *words))
         assert cli("predict", f"run-{dataset}", "--output", f"{dataset}.csv").returncode == 0
     assert models[0]["test"] == models[1]["test"]
@@ -39,12 +51,28 @@ def test_tables_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     edges, nodes = csv_tables(some_graph(), tmp_path)
     assert run("convert", edges, tmp_path / "made", "--nodes", nodes, "--undirected") == 0
     out = capsys.readouterr().out
-    assert f"made: 40 nodes and {load(tmp_path / 'made').num_edges:,} edges in {tmp_path / 'made'}" in out
+    assert (
+        f"made: 40 nodes and {load(tmp_path / 'made').num_edges:,} edges in {tmp_path / 'made'}"
+        in out
+    )
     assert "features  3 as float32" in out
-    refused(capsys, "is there already: choose another folder", "convert", edges, tmp_path / "made", "--nodes", nodes)
+    refused(
+        capsys,
+        "is there already: choose another folder",
+        "convert",
+        edges,
+        tmp_path / "made",
+        "--nodes",
+        nodes,
+    )
     edges, nodes = csv_tables(some_graph(val=[], partial=True), tmp_path)
-    message = "nodes.csv: val is empty; expected at least one node: the best model is chosen on them, so move some"
-    refused(capsys, message, "convert", edges, tmp_path / "other", "--nodes", nodes, leaves=tmp_path)
+    message = (
+        "nodes.csv: val is empty; expected at least one node: the best model is chosen on "
+        "them, so move some"
+    )
+    refused(
+        capsys, message, "convert", edges, tmp_path / "other", "--nodes", nodes, leaves=tmp_path
+    )
     edges, nodes = csv_tables(some_graph(test=[]), tmp_path)
     assert run("convert", edges, tmp_path / "other", "--nodes", nodes) == 0
     assert capsys.readouterr().err.count("other has no test nodes: there are no test scores") == 1
@@ -66,9 +94,21 @@ def test_ctrl_c_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*made*"))
 
 
-def test_a_folder_in_cluster_order(cli: Cli, as_json: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_in_cluster_order(
+    cli: Cli, as_json: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli("convert", "digits", "graph").returncode == 0
-    words = ("partition", "--dataset", "graph", "--clusters", 30, "--method", "stream", "--out", "made")
+    words = (
+        "partition",
+        "--dataset",
+        "graph",
+        "--clusters",
+        30,
+        "--method",
+        "stream",
+        "--out",
+        "made",
+    )
     done = cli(*words, "--memory", 2, "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -77,14 +117,27 @@ def test_a_folder_in_cluster_order(cli: Cli, as_json: Json, tmp_path: Path, caps
     assert facts["edges_inside"] > 0.6 > as_json(*words[:5], "--method", "random")["edges_inside"]
     assert cli("datasets", "made", "--verify").returncode == 0
     chosen = cli("partition", "--dataset", "graph", "--out", "chosen", "--json")
-    assert json.loads(chosen.stdout)["clusters"] == as_json("partition")["clusters"] > 20, chosen.stderr
+    assert json.loads(chosen.stdout)["clusters"] == as_json("partition")["clusters"] > 20, (
+        chosen.stderr
+    )
     by_metis = cli(*words[:5], "--out", "by-metis")
     assert "METIS needs about 52.4 MiB for 24,678 edges, which fits, as" in by_metis.stderr
     assert "method  metis" in by_metis.stdout
-    refused(capsys, "memory is 10.2 MiB; expected", *words, "--out", "other", "--memory", 0.01, leaves=tmp_path)
+    refused(
+        capsys,
+        "memory is 10.2 MiB; expected",
+        *words,
+        "--out",
+        "other",
+        "--memory",
+        0.01,
+        leaves=tmp_path,
+    )
 
 
-def test_partition_fills_the_cache_of_inductive_training(cli: Cli, own_graph: Path, cache_folder: Path) -> None:
+def test_partition_fills_the_cache_of_inductive_training(
+    cli: Cli, own_graph: Path, cache_folder: Path
+) -> None:
     words = ("partition", "--dataset", own_graph, "--clusters", 6, "--inductive", "--json")
     done = cli(*words)
     facts = json.loads(done.stdout)

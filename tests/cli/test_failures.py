@@ -1,4 +1,6 @@
-"""Runs whose evaluation, metric or report fails; metrics that are not defined; graphs and paths of other forms."""
+"""Runs whose evaluation, metric or report fails; metrics that are not defined; graphs and paths of
+other forms.
+"""
 
 import csv
 import errno
@@ -42,12 +44,25 @@ class Net(nn.Module):
 def build(f, widths, c):
     return Net(f, widths, c)
 """
-WITH_OWN = ("train", "--dataset", "own.npz", "--model", "net.py:build", "--hidden", 8, "--epochs", 4, "--out", "own")
+WITH_OWN = (
+    "train",
+    "--dataset",
+    "own.npz",
+    "--model",
+    "net.py:build",
+    "--hidden",
+    8,
+    "--epochs",
+    4,
+    "--out",
+    "own",
+)
 
 
 def scores_fail(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
     """Let the evaluation of one round fail."""
-    score, calls = Scorer._score, iter(range(1, 99))
+    score = Scorer._score
+    calls = iter(range(1, 99))
 
     def fails(self: Scorer) -> Any:
         if next(calls) == number:
@@ -61,7 +76,12 @@ def attempt(cli: Cli, *words: object) -> str:
     """Run a command that fails, in whatever way; return what it says."""
     try:
         done = cli(*words)
-    except (RuntimeError, MemoryError, OSError, ValueError) as error:  # a traceback, for a fault that is not the user's
+    except (
+        RuntimeError,
+        MemoryError,
+        OSError,
+        ValueError,
+    ) as error:  # a traceback, for a fault that is not the user's
         return "\n".join([str(error), *getattr(error, "__notes__", [])])
     assert done.returncode != 0
     return done.stderr
@@ -69,7 +89,11 @@ def attempt(cli: Cli, *words: object) -> str:
 
 @pytest.mark.parametrize(
     ("number", "error"),
-    [(1, RuntimeError("expanded size")), (2, MemoryError("none is left")), (2, ValueError("a bug"))],
+    [
+        (1, RuntimeError("expanded size")),
+        (2, MemoryError("none is left")),
+        (2, ValueError("a bug")),
+    ],
 )
 def test_an_evaluation_that_fails_leaves_the_model(
     number: int, error: BaseException, cli: Cli, own_graph: Path, tmp_path: Path
@@ -94,7 +118,10 @@ def test_an_evaluation_that_fails_leaves_the_model(
 def test_a_result_that_cannot_be_written_is_written_by_resuming(
     what: str, cli: Cli, own_graph: Path, tmp_path: Path
 ) -> None:
-    functions = {"report": "gistgnn.report.pages.run_page", "model": "gistgnn.fit.result.write_tensors"}
+    functions = {
+        "report": "gistgnn.report.pages.run_page",
+        "model": "gistgnn.fit.result.write_tensors",
+    }
     functions["result"] = "gistgnn.fit.result.write_json"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(functions[what], lambda *_, **__: full_disk())
@@ -106,8 +133,13 @@ def test_a_result_that_cannot_be_written_is_written_by_resuming(
 
 def test_a_metric_that_is_not_defined(cli: Cli, as_json: Json, tmp_path: Path) -> None:
     graph = arrays()
-    order = np.argsort(graph["y"], kind="stable")  # nodes 0 to 13 have class 0, 14 to 26 class 1, the others class 2
-    graph |= {"train": order[::3], "val": order[1::3], "test": np.setdiff1d(order[2::3], order[27:])}
+    # nodes 0 to 13 have class 0, 14 to 26 class 1, the others class 2
+    order = np.argsort(graph["y"], kind="stable")
+    graph |= {
+        "train": order[::3],
+        "val": order[1::3],
+        "test": np.setdiff1d(order[2::3], order[27:]),
+    }
     np.savez(tmp_path / "own.npz", **graph)
     done = cli(*TRAIN, "--metric", "roc_auc", "--log", "tensorboard")
     assert done.returncode == 0, done.stderr
@@ -136,7 +168,11 @@ def test_evaluation_by_layers_never_runs_a_users_model_on_the_whole_graph(
 ) -> None:
     (tmp_path / "net.py").write_text(OWN)
     assert cli(*WITH_OWN).returncode == 0
-    for how in (("--evaluation", "layers"), ("--evaluation", "parts", "--parts", 2), ("--evaluation-memory", "1MB")):
+    for how in (
+        ("--evaluation", "layers"),
+        ("--evaluation", "parts", "--parts", 2),
+        ("--evaluation-memory", "1MB"),
+    ):
         for words in (("evaluate", "own"), ("predict", "own", "--output", "p.csv")):
             (tmp_path / "sizes.txt").unlink()
             assert cli(*words, "--model", "net.py:build", *how).returncode == 0
@@ -173,7 +209,9 @@ def test_a_graph_that_lacks_the_highest_class_is_scored(
     fewer = graph | kept | {"y": np.minimum(graph["y"], 1)}
     np.savez(tmp_path / "fewer.npz", **fewer)
     np.savez(tmp_path / "same.npz", **(graph | kept))
-    assert as_json("evaluate", "run", "--dataset", "fewer.npz") == as_json("evaluate", "run", "--dataset", "same.npz")
+    assert as_json("evaluate", "run", "--dataset", "fewer.npz") == as_json(
+        "evaluate", "run", "--dataset", "same.npz"
+    )
     np.savez(tmp_path / "more.npz", **(graph | {"y": np.where(np.arange(40) == 39, 3, graph["y"])}))
     done = cli("evaluate", "run", "--dataset", "more.npz")
     assert done.returncode == 2
@@ -210,17 +248,35 @@ def test_a_tilde_after_an_equals_sign_is_the_home_folder(
 def test_a_model_that_is_evaluated_whole_is_noted_above_the_memory_allowed(
     cli: Cli, own_graph: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "net.py").write_text(OWN.replace("def layers", "def unused").replace("torch.nan", "0.0"))
+    (tmp_path / "net.py").write_text(
+        OWN.replace("def layers", "def unused").replace("torch.nan", "0.0")
+    )
     done = cli(*WITH_OWN, "--evaluation-memory", "1MB")
     assert done.returncode == 0
     assert "whole graph at once" not in done.stderr
     rng = np.random.default_rng(0)
     ring = np.arange(20_000)
-    edges = np.concatenate([rng.integers(20_000, size=(2, 40_000)), np.stack([ring, np.roll(ring, 1)])], axis=1)
+    edges = np.concatenate(
+        [rng.integers(20_000, size=(2, 40_000)), np.stack([ring, np.roll(ring, 1)])], axis=1
+    )
     large = {"x": rng.standard_normal((20_000, 3), dtype=np.float32), "edge_index": edges}
-    large |= {"y": rng.integers(3, size=20_000), "train": [0, 1, 2], "val": [3, 4, 5], "test": [6, 7]}
+    large |= {
+        "y": rng.integers(3, size=20_000),
+        "train": [0, 1, 2],
+        "val": [3, 4, 5],
+        "test": [6, 7],
+    }
     np.savez(tmp_path / "own.npz", **large)
-    done = cli(*WITH_OWN, "--overwrite", "--evaluation-memory", "1MB", "--sampler", "clusters", "--clusters", 20)
+    done = cli(
+        *WITH_OWN,
+        "--overwrite",
+        "--evaluation-memory",
+        "1MB",
+        "--sampler",
+        "clusters",
+        "--clusters",
+        20,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("evaluation runs the whole graph at once") == 1
     assert "evaluation may take 1 MiB" in done.stderr

@@ -38,7 +38,9 @@ def config_of(*words: str) -> RunConfig:
 
 def test_without_options_every_value_is_the_default() -> None:
     config = config_of("--sub-gcns", "1")
-    assert config == RunConfig("digits", ModelConfig(dropout=0.2), standardise=True, sampler=AutoSampling())
+    assert config == RunConfig(
+        "digits", ModelConfig(dropout=0.2), standardise=True, sampler=AutoSampling()
+    )
     assert config.training == Training(epochs=100, lr=0.01)
 
 
@@ -63,12 +65,18 @@ def test_without_options_every_value_is_the_default() -> None:
         ("--dataset cora", {"standardise": False, "norm": "none"}),
         ("--dataset cora --sub-gcns 2", {"norm": "layer"}),
         ("--dataset digits --no-standardise", {"standardise": False}),
-        ("--dataset synthetic:reddit@0.1 --model graphsage", {"standardise": True, "norm": "layer"}),
+        (
+            "--dataset synthetic:reddit@0.1 --model graphsage",
+            {"standardise": True, "norm": "layer"},
+        ),
         ("--dataset own.npz --model graphsage --norm none", {"standardise": None, "norm": "none"}),
         # settings of clusters need no sampler, and a sampler needs no settings
         ("--set batches=independent", {"sampler": AutoSampling(batches="independent")}),
         ("--sampler clusters", {"sampler": ClusterSampling()}),
-        ("--clusters 30 --set precompute=false", {"sampler": ClusterSampling(30, precompute=False)}),
+        (
+            "--clusters 30 --set precompute=false",
+            {"sampler": ClusterSampling(30, precompute=False)},
+        ),
         ("--sampler full", {"sampler": None}),
     ],
 )
@@ -83,25 +91,64 @@ def test_what_is_not_given_suits_the_graph_and_what_is_given(
 
 
 def test_every_setting_of_training_is_an_option_or_one_of_set() -> None:
-    values = {"epochs": 7, "local_steps": 3, "training": "each", "optimizer": "sgd", "lr": 0.5, "weight_decay": 0.25}
-    values |= {"momentum": 0.5, "schedule": "step", "optimizer_state": "carry", "precision": "bf16", "clip_norm": 2.0}
+    values = {
+        "epochs": 7,
+        "local_steps": 3,
+        "training": "each",
+        "optimizer": "sgd",
+        "lr": 0.5,
+        "weight_decay": 0.25,
+    }
+    values |= {
+        "momentum": 0.5,
+        "schedule": "step",
+        "optimizer_state": "carry",
+        "precision": "bf16",
+        "clip_norm": 2.0,
+    }
     values |= {"patience": 4, "evaluate_every": 2}
-    values |= {"loss": "cross-entropy", "class_weights": "balanced", "label_smoothing": 0.1, "metric": "f1_macro"}
+    values |= {
+        "loss": "cross-entropy",
+        "class_weights": "balanced",
+        "label_smoothing": 0.1,
+        "metric": "f1_macro",
+    }
     instead = {"budget"}  # of epochs
-    assert values.keys() == {field.name for field in fields(Training)} - instead == described(Training).keys()
+    assert (
+        values.keys()
+        == {field.name for field in fields(Training)} - instead
+        == described(Training).keys()
+    )
     words = []
     for name, value in values.items():
-        words += ["--set", f"{name}={value}"] if name in SETTINGS else [f"--{name.replace('_', '-')}", str(value)]
+        words += (
+            ["--set", f"{name}={value}"]
+            if name in SETTINGS
+            else [f"--{name.replace('_', '-')}", str(value)]
+        )
     assert config_of(*words).training == Training(**values)
 
 
 def test_set_takes_json_numbers_with_commas_and_text() -> None:
-    words = ["partition_dims=0,2", "width_scaling=none", "precompute=False", "cluster_method=random"]
-    config = config_of("--set", *words, "momentum=0.5", "--optimizer", "sgd", "--set", "momentum=0.25")
-    assert (config.partitioned, config.width_scaling, config.training.momentum) == ((0, 2), "none", 0.25)
+    words = [
+        "partition_dims=0,2",
+        "width_scaling=none",
+        "precompute=False",
+        "cluster_method=random",
+    ]
+    config = config_of(
+        "--set", *words, "momentum=0.5", "--optimizer", "sgd", "--set", "momentum=0.25"
+    )
+    assert (config.partitioned, config.width_scaling, config.training.momentum) == (
+        (0, 2),
+        "none",
+        0.25,
+    )
     assert config.sampler == ClusterSampling(method="random", precompute=False)
     assert config_of("--set", "partition_dims=1").partitioned == (1,)
-    ladies = config_of("--sampler", "ladies", "--set", "nodes_per_layer=30,20,10", "row_normalise=false")
+    ladies = config_of(
+        "--sampler", "ladies", "--set", "nodes_per_layer=30,20,10", "row_normalise=false"
+    )
     assert ladies.sampler == LadiesSampling(nodes_per_layer=(30, 20, 10), row_normalise=False)
     scored = config_of("--evaluation", "parts", "--set", "parts=8", "parts_sample=2")
     assert scored.evaluation == Evaluation("parts", parts=8, sample=2)
@@ -109,7 +156,12 @@ def test_set_takes_json_numbers_with_commas_and_text() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "named"),
-    [("momentun=0.9", "momentum"), ("lr=0.1", "--lr"), ("momentum", "momentum"), ("activation=tanh", "relu")],
+    [
+        ("momentun=0.9", "momentum"),
+        ("lr=0.1", "--lr"),
+        ("momentum", "momentum"),
+        ("activation=tanh", "relu"),
+    ],
 )
 def test_set_names_what_it_refuses_and_what_to_give(
     setting: str, named: str, capsys: pytest.CaptureFixture[str]
@@ -122,7 +174,12 @@ def test_set_names_what_it_refuses_and_what_to_give(
 
 
 def test_every_setting_of_set_has_a_field() -> None:
-    kinds = {"model": [ModelConfig], "run": [RunConfig], "training": [Training], "evaluation": [Evaluation]}
+    kinds = {
+        "model": [ModelConfig],
+        "run": [RunConfig],
+        "training": [Training],
+        "evaluation": [Evaluation],
+    }
     for name, (part, field) in SETTINGS.items():
         names = {each.name for kind in kinds.get(part, SAMPLERS.values()) for each in fields(kind)}
         assert field in names, name
@@ -136,13 +193,16 @@ def test_every_field_of_a_sampler_is_an_option_or_one_of_set() -> None:
 
 
 @given(st.data())
-def test_a_value_out_of_a_field_s_range_is_refused_and_one_within_is_taken(data: st.DataObject) -> None:
+def test_a_value_out_of_a_field_s_range_is_refused_and_one_within_is_taken(
+    data: st.DataObject,
+) -> None:
     """What a field says of itself decides, whichever way the settings are made."""
     kinds = [(Training, {"epochs": 1}), (ModelConfig, {}), (RunConfig, {"dataset": "x"})]
     kind, needed = data.draw(st.sampled_from(kinds))
     numbers = {name: field for name, field in described(kind).items() if field.kind in (int, float)}
     field = numbers[data.draw(st.sampled_from(sorted(numbers.keys() - {"epochs", "momentum"})))]
-    setting, integer = field.setting, field.kind is int
+    setting = field.setting
+    integer = field.kind is int
     values = st.integers(-3, 2**64) if integer else st.floats(allow_nan=True) | st.just(1)
     value = data.draw(values)
     within = setting.least <= value <= setting.most if integer else 0 <= value < setting.below
@@ -155,7 +215,8 @@ def test_a_value_out_of_a_field_s_range_is_refused_and_one_within_is_taken(data:
 
 @pytest.mark.parametrize("name", ["train", "compare", "plan", "evaluate", "predict"])
 def test_help_is_short_and_help_all_is_whole(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    shown, told = {}, {}
+    shown = {}
+    told = {}
     for option in ("--help", "--help-all"):
         assert run(name, option) == 0
         shown[option] = capsys.readouterr().out
@@ -170,7 +231,11 @@ def test_every_option_has_a_name_that_torchrun_leaves_alone() -> None:
     """It takes the beginning of one of its own for the whole."""
     theirs = [*get_args_parser()._option_string_actions]
     for action in make_parser().commands.choices["train"].options:
-        names = [name for name in action.option_strings if not any(their.startswith(name) for their in theirs)]
+        names = [
+            name
+            for name in action.option_strings
+            if not any(their.startswith(name) for their in theirs)
+        ]
         assert names or not action.option_strings or "--help" in action.option_strings
 
 
@@ -180,7 +245,9 @@ def test_the_environment_says_where_data_is(monkeypatch: pytest.MonkeyPatch) -> 
 
     commands = ("train", "datasets", "plan", "reproduce table1", "theory check karate")
     for value, expected in ((None, "data"), ("/elsewhere", "/elsewhere")):
-        monkeypatch.setenv("GISTGNN_DATA", value) if value else monkeypatch.delenv("GISTGNN_DATA", raising=False)
+        monkeypatch.setenv("GISTGNN_DATA", value) if value else monkeypatch.delenv(
+            "GISTGNN_DATA", raising=False
+        )
         assert {root(command) for command in commands} == {expected}
     assert root("train --data-root here") == "here"
     assert root("evaluate run") is None  # the run's, first
@@ -189,7 +256,12 @@ def test_the_environment_says_where_data_is(monkeypatch: pytest.MonkeyPatch) -> 
 def test_python_has_the_defaults_of_the_command(tmp_path: Path, cli: Cli) -> None:
     graph = load("digits")
     for options, m, norm in (((), 1, "none"), (("--sub-gcns", 2), 2, "layer")):
-        assert cli("train", "--epochs", 8, *options, "--hidden", 32, "--out", "run", "--overwrite").returncode == 0
+        assert (
+            cli(
+                "train", "--epochs", 8, *options, "--hidden", 32, "--out", "run", "--overwrite"
+            ).returncode
+            == 0
+        )
         gist = GIST(lambda widths, norm=norm: GCN(64, widths, 10, dropout=0.2, norm=norm), (32,), m)
         found = saved_state(gist.fit(graph, progress=False, epochs=8).model)
         expected = load_file("run/model.safetensors")

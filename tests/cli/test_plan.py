@@ -36,7 +36,8 @@ def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [(option["store"], option["sub_gcns"]) for option in plan["options"]]
     assert rows == [("memory", 1), ("memory", 4), ("disk", 1), ("disk", 4)]
     whole, split, *_ = plan["options"]
-    assert whole["moved"] == whole["moved_by_all"] == 3 * 2 * THETA  # the baseline's moments are carried
+    # the baseline's moments are carried
+    assert whole["moved"] == whole["moved_by_all"] == 3 * 2 * THETA
     assert split["moved_by_all"] == 4 * split["moved"] < THETA
     assert split["peaks"]["cpu"] < whole["peaks"]["cpu"]
     assert [option["seconds"] for option in plan["options"]] == [None] * 4
@@ -46,11 +47,18 @@ def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert "of the m that fit, it is nearest to m = 4, which scored best" in plan["advice"]
     ranks = planned(capsys, *WIDE, "--store", "host", "--ranks", 4, "--share", "rows")["options"]
     assert [each["sub_gcns"] for each in ranks] == [4, 8, 16]
-    assert all(each["machine"] == 4 * each["peaks"]["cpu"] and not each["seconds"] for each in ranks)
-    # What fits goes by the memory. Far from every limit: this process takes 20 MB more or less from call to call.
+    assert all(
+        each["machine"] == 4 * each["peaks"]["cpu"] and not each["seconds"] for each in ranks
+    )
+    # What fits goes by the memory. Far from every limit: this process takes 20 MB more or less from
+    # call to call.
     plan = planned(capsys, *sizes, "--memory", 100)
     one, four, _, mapped = (option["peaks"]["cpu"] for option in plan["options"])
-    for limit, store in (((one + four) / 2, "memory"), ((four + mapped) / 2, "disk"), (0.8 * mapped, None)):
+    for limit, store in (
+        ((one + four) / 2, "memory"),
+        ((four + mapped) / 2, "disk"),
+        (0.8 * mapped, None),
+    ):
         plan = planned(capsys, *sizes, "--memory", limit / 2**30)
         assert plan["choice"] == (store and {"sub_gcns": 4, "store": store})
     assert plan["advice"].startswith("nothing fits")
@@ -67,23 +75,54 @@ def test_the_tables_and_times(own_graph: Path, capsys: pytest.CaptureFixture[str
     assert max(map(len, tables.splitlines())) <= 80
     assert "…" not in tables
     choice, batches = out.splitlines()[-2:]
-    assert choice.startswith("choose m = 1 with the parameters in memory")  # the default, whatever the times are
+    # the default, whatever the times are
+    assert choice.startswith("choose m = 1 with the parameters in memory")
     assert batches == "batches: every step sees the whole graph"
-    timed = planned(capsys, *options[1:], "--store", "memory", "--sub-gcns", 2)["options"][0]["seconds"]
+    timed = planned(capsys, *options[1:], "--store", "memory", "--sub-gcns", 2)["options"][0][
+        "seconds"
+    ]
     assert 0 < timed["step"] < timed["round"] < timed["step"] * 100
     assert timed["evaluation"] > 0
-    wide = ("--dataset", own_graph, "--hidden", 256, 64, "--clusters", 4, "--clusters-per-batch", 2, "--sub-gcns", 2)
+    wide = (
+        "--dataset",
+        own_graph,
+        "--hidden",
+        256,
+        64,
+        "--clusters",
+        4,
+        "--clusters-per-batch",
+        2,
+        "--sub-gcns",
+        2,
+    )
     assert run("plan", *wide, "--store", "memory") == 0
     batches, narrow = capsys.readouterr().out.splitlines()[-2:]
     assert batches == "batches: --sampler clusters, clusters 4, clusters per batch 2"
-    assert re.match("try a narrow model first: --hidden 128 64 --sub-gcns 1, .* an epoch; the wide one with m", narrow)
+    assert re.match(
+        "try a narrow model first: --hidden 128 64 --sub-gcns 1, .* an epoch; the wide one with m",
+        narrow,
+    )
 
 
-def test_train_refuses_what_cannot_fit_and_says_what_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_refuses_what_cannot_fit_and_says_what_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     held = held_bytes()  # by this process, beside which the run has to fit
     for step in range(1, 40):
         limit = (held + step * 2**26) / 2**30
-        words = ("train", *WIDE, "--sub-gcns", 1, "--epochs", 1, "--out", tmp_path / "run", "--memory", limit)
+        words = (
+            "train",
+            *WIDE,
+            "--sub-gcns",
+            1,
+            "--epochs",
+            1,
+            "--out",
+            tmp_path / "run",
+            "--memory",
+            limit,
+        )
         status = run(*words, "--store", "memory")
         out, err = capsys.readouterr()
         if not status or ": --sub-gcns 2 would fit" in err:
@@ -94,16 +133,32 @@ def test_train_refuses_what_cannot_fit_and_says_what_would(tmp_path: Path, capsy
     assert "are available: --sub-gcns 2 would fit; --memory GIB allows more" in err
     assert list(tmp_path.iterdir()) == []
     small = ("train", "--hidden", 8, "--epochs", 1, "--sub-gcns", 1, "--out", tmp_path / "run")
-    refused(capsys, "no m and no store would fit", *small, "--memory", held / 2**31, leaves=tmp_path)
+    refused(
+        capsys, "no m and no store would fit", *small, "--memory", held / 2**31, leaves=tmp_path
+    )
     assert run(*small, "--memory", held / 2**29 + 1) == 0
 
 
 def test_train_refuses_what_the_disk_cannot_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train = ("train", *WIDE, "--sub-gcns", 4, "--epochs", 1, "--store", "disk", "--out", tmp_path / "run")
+    train = (
+        "train",
+        *WIDE,
+        "--sub-gcns",
+        4,
+        "--epochs",
+        1,
+        "--store",
+        "disk",
+        "--out",
+        tmp_path / "run",
+    )
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * THETA))
-    said = f"of the disk, {2 * THETA / 2**20:.3g} MiB are free there: make room, choose another --out, or add --set sto"
+    said = (
+        f"of the disk, {2 * THETA / 2**20:.3g} MiB are free there: make room, choose another "
+        "--out, or add --set sto"
+    )
     refused(capsys, said, *train, leaves=tmp_path)
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/left.bin").write_bytes(bytes(3 * THETA))  # as of a run that goes on
@@ -133,7 +188,9 @@ def test_a_budget_is_planned_by_trials(
     assert chosen["scores"].keys() == {"1", "2"} == chosen["step_seconds"].keys()
     assert run(*words) == 0
     said = capsys.readouterr().out
-    assert re.fullmatch(r"(a part|the full model) .* are left, for about .*; a step takes width 4: .*\n", said)
+    assert re.fullmatch(
+        r"(a part|the full model) .* are left, for about .*; a step takes width 4: .*\n", said
+    )
     for option in ("--memory 1", "--out run", "--no-measure", "--ranks 2", "--store disk"):
         refused(capsys, "is given beside a budget", *words, *option.split())
 
@@ -141,10 +198,14 @@ def test_a_budget_is_planned_by_trials(
 def test_what_follows_from_m_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
     """Several sub-GCNs of a GCN have a layer norm, and as many epochs each as one has."""
     words = ("--model", "gcn", "--hidden", 64, 64, "--no-measure", "--sub-gcns", 4)
-    own, normed, plain = (planned(capsys, *words, *norm) for norm in ((), ("--norm", "layer"), ("--norm", "none")))
+    own, normed, plain = (
+        planned(capsys, *words, *norm) for norm in ((), ("--norm", "layer"), ("--norm", "none"))
+    )
     for plan in (own, normed, plain):
         for name in ("peaks", "machine"):  # this process takes more or less from call to call
             del plan["options"][0][name]
     assert own["options"][0] == normed["options"][0]
     assert own["options"][0]["activations"] > plain["options"][0]["activations"]
-    assert own["options"][0]["epochs"] == 4 * planned(capsys, *words[:-1], 1)["options"][0]["epochs"]
+    assert (
+        own["options"][0]["epochs"] == 4 * planned(capsys, *words[:-1], 1)["options"][0]["epochs"]
+    )

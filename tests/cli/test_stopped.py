@@ -1,4 +1,6 @@
-"""Runs that a signal stops, and what goes on afterwards; folders that a run is writing; streams that are closed."""
+"""Runs that a signal stops, and what goes on afterwards; folders that a run is writing; streams
+that are closed.
+"""
 
 import json
 import os
@@ -45,12 +47,16 @@ Process = Forked | subprocess.Popen[str]
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Start a run in `run`, and return its process once there is a checkpoint; with `script` as users start it."""
+    """Start a run in `run`, and return its process once there is a checkpoint; with `script` as
+    users start it.
+    """
     processes: list[Process] = []
 
     def begin(*options: object, script: bool = False) -> Process:
         words = (*RUN, "--out", "run", *options)
-        processes.append(start(command(*words), tmp_path) if script else start_command(tmp_path, *words))
+        processes.append(
+            start(command(*words), tmp_path) if script else start_command(tmp_path, *words)
+        )
         wait_until(Checkpoints(tmp_path / "run/checkpoints").newest, processes[-1])
         return processes[-1]
 
@@ -79,24 +85,38 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("number", "store"), [(signal.SIGINT, "memory"), (signal.SIGKILL, "disk"), (signal.SIGTERM, "disk")]
+    ("number", "store"),
+    [(signal.SIGINT, "memory"), (signal.SIGKILL, "disk"), (signal.SIGTERM, "disk")],
 )
 def test_a_stopped_run_goes_on_to_the_same_model(
-    cli: Cli, tmp_path: Path, unbroken: Path, begun: Callable[..., Process], number: signal.Signals, store: str
+    cli: Cli,
+    tmp_path: Path,
+    unbroken: Path,
+    begun: Callable[..., Process],
+    number: signal.Signals,
+    store: str,
 ) -> None:
     """Resumed with Θ where it was, it ends with the model of an unbroken run with Θ in memory."""
-    err, out = stop(begun("--store", store, script=number == signal.SIGINT), number), tmp_path / "run"
+    err = stop(begun("--store", store, script=number == signal.SIGINT), number)
+    out = tmp_path / "run"
     if number == signal.SIGKILL:
         _check_a_killed_run(cli, out)
     else:
-        assert f"{'' if number == signal.SIGINT else f'{number.name}: '}stopping after this round" in err
+        assert (
+            f"{'' if number == signal.SIGINT else f'{number.name}: '}stopping after this round"
+            in err
+        )
         assert "--resume" in err
         _check_the_best_model_so_far(cli, out)
     resumed = cli(*RUN, "--out", "run", "--resume", "--store", store)
     assert resumed.returncode == 0, resumed.stderr
     assert (out / "model.safetensors").read_bytes() == (unbroken / "model.safetensors").read_bytes()
-    histories = [json.loads((each / "result.json").read_text())["history"] for each in (out, unbroken)]
-    stopped, whole = ([{**entry, "train_seconds": None} for entry in history] for history in histories)
+    histories = [
+        json.loads((each / "result.json").read_text())["history"] for each in (out, unbroken)
+    ]
+    stopped, whole = (
+        [{**entry, "train_seconds": None} for entry in history] for history in histories
+    )
     assert stopped == whole
     assert not {"checkpoints", "theta"} & {path.name for path in out.iterdir()}
 
@@ -105,7 +125,9 @@ def _check_the_best_model_so_far(cli: Cli, out: Path) -> None:
     """After Ctrl-C the model, its scores and the report are there, and they belong together."""
     record = json.loads((out / "result.json").read_text())
     assert record["interrupted"] is True
-    assert record["validation"]["accuracy"] == max(entry["validation"] for entry in record["history"])
+    assert record["validation"]["accuracy"] == max(
+        entry["validation"] for entry in record["history"]
+    )
     scored = cli("evaluate", "run", "--json")
     assert json.loads(scored.stdout)["test"] == record["test"]
     assert f"interrupted after {record['rounds']} round" in scored.stderr
@@ -130,11 +152,18 @@ def _check_a_killed_run(cli: Cli, out: Path) -> None:
 
 
 def slow_module(folder: Path, name: str) -> dict[str, str]:
-    """A module whose import takes a minute, before the real one on the path; the environment that finds it."""
-    source = f"import os, time; open({str(folder / 'begun')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    """A module whose import takes a minute, before the real one on the path; the environment that
+    finds it.
+    """
+    source = (
+        f"import os, time; open({str(folder / 'begun')!r}, 'w').write(str(os.getpid())); "
+        "time.sleep(60)"
+    )
     (folder / "modules").mkdir()
     (folder / f"modules/{name}.py").write_text(source)
-    path = os.pathsep.join(filter(None, [str(folder / "modules"), os.environ.get("PYTHONPATH", "")]))
+    path = os.pathsep.join(
+        filter(None, [str(folder / "modules"), os.environ.get("PYTHONPATH", "")])
+    )
     return {**environment(), "PYTHONPATH": path}
 
 
@@ -142,22 +171,35 @@ def slow_module(folder: Path, name: str) -> dict[str, str]:
     ("module", "number", "words", "before"),
     [
         ("torch", signal.SIGTERM, "train", "gistgnn: starting: GCN 256-256, on digits\n"),
-        ("torch", signal.SIGINT, "compare --sub-gcns 2", "gistgnn: starting: GCN 256-256, on digits\n"),
+        (
+            "torch",
+            signal.SIGINT,
+            "compare --sub-gcns 2",
+            "gistgnn: starting: GCN 256-256, on digits\n",
+        ),
         ("argparse", signal.SIGINT, "train", ""),
     ],
 )
 def test_a_signal_during_an_import_prints_one_line(
     tmp_path: Path, module: str, number: signal.Signals, words: str, before: str
 ) -> None:
-    process = start([sys.executable, "-m", "gistgnn", *words.split()], tmp_path, slow_module(tmp_path, module))
+    process = start(
+        [sys.executable, "-m", "gistgnn", *words.split()], tmp_path, slow_module(tmp_path, module)
+    )
     wait_until((tmp_path / "begun").exists, process)
     assert stop(process, number) == f"{before}gistgnn: interrupted\n"
 
 
 def test_a_wrong_option_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
-    environ, none = slow_module(tmp_path, "torch"), "a.npz: no such file; expected a graph in a .npz or a .pt file"
-    for words, said in (("--sub-gcns 0", "sub_gcns is 0, expected an integer >= 1"), ("--dataset a.npz", none)):
-        process = start([sys.executable, "-m", "gistgnn", "train", *words.split()], tmp_path, environ)
+    environ = slow_module(tmp_path, "torch")
+    none = "a.npz: no such file; expected a graph in a .npz or a .pt file"
+    for words, said in (
+        ("--sub-gcns 0", "sub_gcns is 0, expected an integer >= 1"),
+        ("--dataset a.npz", none),
+    ):
+        process = start(
+            [sys.executable, "-m", "gistgnn", "train", *words.split()], tmp_path, environ
+        )
         assert process.communicate(timeout=60) == ("", f"gistgnn: error: {said}\n")
 
 
@@ -169,7 +211,9 @@ def with_modules(words: list[str]) -> int:
 
 def test_metis_does_not_outlive_the_run(tmp_path: Path) -> None:
     slow_module(tmp_path, "pymetis")
-    process = Forked(tmp_path, with_modules, [*SHORT, "--sampler", "clusters", "--clusters", 20, "--grace", 0.5])
+    process = Forked(
+        tmp_path, with_modules, [*SHORT, "--sampler", "clusters", "--clusters", 20, "--grace", 0.5]
+    )
     wait_until((tmp_path / "begun").exists, process)
     metis = psutil.Process(int(wait_until((tmp_path / "begun").read_text, process)))
     said = stop(process, signal.SIGHUP)
@@ -185,7 +229,10 @@ def test_a_round_that_is_too_long_is_lost_and_the_checkpoint_stays(
     process = begun("--overwrite", "--local-steps", 20, "--epochs", 100_000, "--grace", 0.001)
     assert "did not end within 0.001 s" in stop(process, signal.SIGUSR1)
     assert Checkpoints(tmp_path / "run/checkpoints").newest()
-    assert "is of another run: widths was [64, 64], now [16]" in cli(*SHORT, "--out", "run", "--resume").stderr
+    assert (
+        "is of another run: widths was [64, 64], now [16]"
+        in cli(*SHORT, "--out", "run", "--resume").stderr
+    )
     assert cli(*SHORT, "--out", "run", "--overwrite").returncode == 0
 
 
@@ -209,11 +256,19 @@ def test_a_signal_that_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_a_run_that_trains_is_refused(
-    tmp_path: Path, begun: Callable[..., Process], capsys: pytest.CaptureFixture[str], unbroken: Path
+    tmp_path: Path,
+    begun: Callable[..., Process],
+    capsys: pytest.CaptureFixture[str],
+    unbroken: Path,
 ) -> None:
-    process, out = begun("--epochs", 100_000, "--store", "disk"), tmp_path / "run"
+    process = begun("--epochs", 100_000, "--store", "disk")
+    out = tmp_path / "run"
     said = f"{out} is being written by process "
-    for words in ((*SHORT, "--overwrite"), ("compare", "--sub-gcns", 2), ("reproduce", "local-sgd")):
+    for words in (
+        (*SHORT, "--overwrite"),
+        ("compare", "--sub-gcns", 2),
+        ("reproduce", "local-sgd"),
+    ):
         refused(capsys, said, *words, "--out", out)
     refused(capsys, "wait for it, or give another --out", *SHORT, "--out", out)
     with call_refused("run is being written by process"):
@@ -222,12 +277,15 @@ def test_the_folder_of_a_run_that_trains_is_refused(
     with call_refused("theta is being written by process", "choose another folder"):
         gist.resume()
     with call_refused("checkpoints is being written by process", "choose another folder"):
-        GIST(OURS["gcn"], (8, 8), 2).fit(GRAPH, epochs=4, progress=False, saving=Saving(out / "checkpoints"))
+        GIST(OURS["gcn"], (8, 8), 2).fit(
+            GRAPH, epochs=4, progress=False, saving=Saving(out / "checkpoints")
+        )
     assert run("list", tmp_path) == 0
     assert "unfinished" in capsys.readouterr().out
     assert process.poll() is None
     stop(process, signal.SIGKILL)  # which leaves no lock
-    (out / ".gistgnn-99999999-abcdefgh-model.safetensors").touch()  # what a kill in the middle of writing leaves
+    # what a kill in the middle of writing leaves
+    (out / ".gistgnn-99999999-abcdefgh-model.safetensors").touch()
     assert run(*SHORT, "--out", out, "--overwrite") == 0
     assert not list(out.glob(".gistgnn*model*"))
 
@@ -243,7 +301,9 @@ TRAIN = "train --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out run"
 
 
 def with_streams(streams: dict[int, str], words: list[str]) -> int:
-    """Run `gistgnn` with some streams as a shell opens them: "" is closed, "pipe" leads to a program that has ended."""
+    """Run `gistgnn` with some streams as a shell opens them: "" is closed, "pipe" leads to a
+    program that has ended.
+    """
     for handle, path in streams.items():
         if path == "pipe":
             reader, writer = os.pipe()

@@ -28,7 +28,9 @@ def write(path: Path, edges: list[list[int]], **changes: Any) -> Path:
 
 
 def test_its_json_is_what_the_library_computes(as_json: Json) -> None:
-    record = as_json(*CHECK, "complete:6", "--sub-gcns", 3, "--local-steps", 2, "--width", 512, "--gamma", 0.25)
+    record = as_json(
+        *CHECK, "complete:6", "--sub-gcns", 3, "--local-steps", 2, "--width", 512, "--gamma", 0.25
+    )
     p = complete(6)
     assert record["graph"] == {"name": "complete:6", "nodes": 6, "edges": 30, "features": 6}
     assert record["assumptions"] == [asdict(assumption) for assumption in check(p, 3)]
@@ -47,31 +49,58 @@ def test_the_text_output_and_scaling(as_json: Json, capsys: pytest.CaptureFixtur
     assert {"all hold", "prediction"} <= set(out.splitlines())
     assert "a tenth of the error in 318 rounds" in out
     assert "plateau for t well below 4,096 rounds (heuristic)" in out
-    plain, scaled = as_json(*CHECK, "karate"), as_json(*CHECK, "karate", "--scale")
+    plain = as_json(*CHECK, "karate")
+    scaled = as_json(*CHECK, "karate", "--scale")
     factor = float(scale_inputs(karate()).x.norm(dim=1).max() / karate().x.norm(dim=1).max())
-    assert scaled["prediction"]["lambda_0"] == pytest.approx(factor**2 * plain["prediction"]["lambda_0"])
+    assert scaled["prediction"]["lambda_0"] == pytest.approx(
+        factor**2 * plain["prediction"]["lambda_0"]
+    )
 
 
-def test_a_part_of_a_real_graph(as_json: Json, capsys: pytest.CaptureFixture[str], shared_data: Path) -> None:
+def test_a_part_of_a_real_graph(
+    as_json: Json, capsys: pytest.CaptureFixture[str], shared_data: Path
+) -> None:
     where = ("--data-root", shared_data)
     whole = as_json(*CHECK, "cora", *where)
     assert whole["graph"]["nodes"] == 2708
-    assert whole["prediction"] is None  # bipartite components, and nodes with the same neighbours and words
+    # bipartite components, and nodes with the same neighbours and words
+    assert whole["prediction"] is None
     verdicts = {item["name"]: item["holds"] for item in whole["assumptions"]}
     assert not verdicts["λ_min(Ā) ≠ 0"] | verdicts["no parallel x̂_i"]
     part = as_json(*CHECK, "cora", "--nodes", 60, "--scale", *where)
     assert part["graph"]["nodes"] == 60
     assert part["hold"]
-    refused(capsys, "13,752 nodes, expected at most 5,000", "theory", "check", "amazon-computers", *where)
-    refused(capsys, "nodes is 2600, expected 1 to 2,485", "theory", "check", "cora", "--nodes", 2600, *where)
+    refused(
+        capsys,
+        "13,752 nodes, expected at most 5,000",
+        "theory",
+        "check",
+        "amazon-computers",
+        *where,
+    )
+    refused(
+        capsys,
+        "nodes is 2600, expected 1 to 2,485",
+        "theory",
+        "check",
+        "cora",
+        "--nodes",
+        2600,
+        *where,
+    )
     cora = load("cora", shared_data)
-    nearest = nearest_nodes(cora, 40)  # connected, and with the hub, which has more than 40 neighbours
+    # connected, and with the hub, which has more than 40 neighbours
+    nearest = nearest_nodes(cora, 40)
     degrees = Problem.from_graph(nearest).degrees
     assert float(degrees.max()) == 39
-    assert nearest.x[int(degrees.argmax())].equal(cora.x[int(cora.edge_index[1].bincount().argmax())])
+    assert nearest.x[int(degrees.argmax())].equal(
+        cora.x[int(cora.edge_index[1].bincount().argmax())]
+    )
 
 
-def test_files_of_the_user(as_json: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_the_user(
+    as_json: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     record = as_json(*CHECK, write(tmp_path / "mine.npz", BOTH), "--scale")
     assert record["graph"]["edges"] == 12
     assert record["hold"]
@@ -79,7 +108,8 @@ def test_files_of_the_user(as_json: Json, tmp_path: Path, capsys: pytest.Capture
     bipartite = as_json(*CHECK, path, "--nodes", 4)
     assert {item["name"]: item["value"] for item in bipartite["assumptions"]}["λ_min(Ā) ≠ 0"] == 0.0
     assert bipartite["prediction"] is None
-    refused(capsys, "gamma is 7.0", "theory", "check", path, "--gamma", 7)  # also where nothing is predicted
+    # also where nothing is predicted
+    refused(capsys, "gamma is 7.0", "theory", "check", path, "--gamma", 7)
     several = write(tmp_path / "several.npz", BOTH, y=np.eye(6, 3, dtype="float32"))
     for file, message in {
         write(tmp_path / "one_way.npz", BOTH[:-1]): "has no edge back",

@@ -25,7 +25,8 @@ CLUSTERS = "--sampler clusters --clusters 6 --clusters-per-batch 2"
 LADIES = "--sampler ladies --batch-size 5 --set nodes_per_layer=6"
 FILES = ["model.safetensors", "report.html", "result.json"]
 
-# Trains as `gistgnn train` does until its first round is over, and prints which of some modules are there.
+# Trains as `gistgnn train` does until its first round is over, and prints which of some modules are
+# there.
 FIRST_ROUND = """
 import sys
 from gistgnn import GIST
@@ -40,9 +41,19 @@ GIST(lambda widths: GCN(64, widths, 10), (16,)).fit(load("digits"), epochs=4, ca
 
 
 def test_the_first_round_comes_without_what_it_does_not_need(tmp_path: Path) -> None:
-    others = ("sklearn", "pandas", "torch._dynamo", "matplotlib", "torch_geometric", "scipy.stats", "duckdb")
+    others = (
+        "sklearn",
+        "pandas",
+        "torch._dynamo",
+        "matplotlib",
+        "torch_geometric",
+        "scipy.stats",
+        "duckdb",
+    )
     words = [sys.executable, "-c", FIRST_ROUND, "torch", *others]
-    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
     assert done.stdout == "torch\n"
 
 
@@ -64,11 +75,27 @@ print(torch._dynamo.OptimizedModule.__name__)
 """
 
 
-def test_a_layer_of_pyg_does_not_bring_all_that_pyg_imports(tmp_path: Path, own_graph: Path) -> None:
+def test_a_layer_of_pyg_does_not_bring_all_that_pyg_imports(
+    tmp_path: Path, own_graph: Path
+) -> None:
     (tmp_path / "net.py").write_text(NET)
-    train = ("train", "--dataset", own_graph, "--model", "net.py:build", "--hidden", 8, "--epochs", 4, "--out", "run")
+    train = (
+        "train",
+        "--dataset",
+        own_graph,
+        "--model",
+        "net.py:build",
+        "--hidden",
+        8,
+        "--epochs",
+        4,
+        "--out",
+        "run",
+    )
     words = [sys.executable, "-c", LATER, *map(str, train)]
-    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-2:] == ["True False", "OptimizedModule"]
 
 
@@ -76,48 +103,82 @@ def test_a_run_leaves_a_result_and_a_model(as_json: Json, tmp_path: Path, own_gr
     record = as_json(*QUICK, "--no-standardise")
     assert record == json.loads((tmp_path / "run/result.json").read_text())
     for split in ("test", "validation"):
-        assert set(record[split]) == set(record["last"][split]) == {"accuracy", "f1_micro", "f1_macro"}
+        assert (
+            set(record[split]) == set(record["last"][split]) == {"accuracy", "f1_micro", "f1_macro"}
+        )
         assert all(0 <= value <= 1 for value in record[split].values())
-    assert (record["rounds"], record["local_steps"], record["steps"], record["standardised"]) == (4, 3, 24, False)
+    assert (record["rounds"], record["local_steps"], record["steps"], record["standardised"]) == (
+        4,
+        3,
+        24,
+        False,
+    )
     assert [entry["round"] for entry in record["history"]] == [1, 2, 3, 4]
     assert record["train_seconds"] > 0
     origin = record["provenance"]
     assert (origin["version"], origin["git"]) == (__version__, None)
-    assert timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(origin["date"]) < timedelta(minutes=5)
+    assert (
+        timedelta(0)
+        <= datetime.now(UTC) - datetime.fromisoformat(origin["date"])
+        < timedelta(minutes=5)
+    )
     assert "cores" in origin["machine"]
     assert origin["libraries"]["torch"] == version("torch")
     assert record["peak_memory_bytes"] > 2**20
     assert (record["config"]["sub_gcns"], record["config"]["sampler"]["name"]) == (2, "auto")
-    assert record["validation"]["accuracy"] == max(entry["validation"] for entry in record["history"])
+    assert record["validation"]["accuracy"] == max(
+        entry["validation"] for entry in record["history"]
+    )
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == FILES
 
 
 WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of some of them
-    "--model graphsage --norm layer --sampler neighbor --batch-size 5 --fanout -1 2 2": {"sampler.fanouts": [-1, 2, 2]},
-    "--model gat --set heads=2 --sampler saint-rw --batch-size 6 --set walk_length=3": {"sampler.walk_length": 3},
-    "--model gat --set heads=2 --set activation=elu --set attention_dropout=0": {"model.attention_dropout": 0},
-    "--set partition_dims=0,1 --optimizer adamw --weight-decay 0.01 --norm batch --set clip_norm=1": {
-        "partitioned": [0, 1]
+    "--model graphsage --norm layer --sampler neighbor --batch-size 5 --fanout -1 2 2": {
+        "sampler.fanouts": [-1, 2, 2]
     },
-    f"--optimizer sgd --set momentum=0.9 --patience 2 --evaluate-every 2 {CLUSTERS} --inductive": {"inductive": True},
+    "--model gat --set heads=2 --sampler saint-rw --batch-size 6 --set walk_length=3": {
+        "sampler.walk_length": 3
+    },
+    "--model gat --set heads=2 --set activation=elu --set attention_dropout=0": {
+        "model.attention_dropout": 0
+    },
+    "--set partition_dims=0,1 --optimizer adamw --weight-decay 0.01 --norm batch --set "
+    "clip_norm=1": {"partitioned": [0, 1]},
+    f"--optimizer sgd --set momentum=0.9 --patience 2 --evaluate-every 2 {CLUSTERS} --inductive": {
+        "inductive": True
+    },
     "--runner fused --set precision=bf16 --sampler saint-node --batch-size 20 --norm whole": {
         "training.precision": "bf16"
     },
-    f"--model gin {LADIES} --runner fused --evaluation layers": {"model.norm": "layer", "sampler.batch_size": 5},
+    f"--model gin {LADIES} --runner fused --evaluation layers": {
+        "model.norm": "layer",
+        "sampler.batch_size": 5,
+    },
     "--model gatv2 --set heads=2 --store disk --sampler saint-edge --batch-size 10": {
         "store": "disk",
         "model.heads": 2,
     },
-    f"{CLUSTERS} --set batches=independent --runner fused --set precompute=false": {"sampler.precompute": False},
-    "--sampler fastgcn --batch-size 5 --set nodes_per_layer=6,7,8 --store host": {"sampler.nodes_per_layer": [6, 7, 8]},
+    f"{CLUSTERS} --set batches=independent --runner fused --set precompute=false": {
+        "sampler.precompute": False
+    },
+    "--sampler fastgcn --batch-size 5 --set nodes_per_layer=6,7,8 --store host": {
+        "sampler.nodes_per_layer": [6, 7, 8]
+    },
     f"--method data-parallel {CLUSTERS}": {"method": "data-parallel"},
-    f"--method local-sgd {CLUSTERS} --set cluster_method=random": {"method": "local-sgd", "sampler.method": "random"},
-    f"--method ensemble {CLUSTERS} --class-weights balanced": {"training.class_weights": "balanced"},
+    f"--method local-sgd {CLUSTERS} --set cluster_method=random": {
+        "method": "local-sgd",
+        "sampler.method": "random",
+    },
+    f"--method ensemble {CLUSTERS} --class-weights balanced": {
+        "training.class_weights": "balanced"
+    },
 }
 
 
 @pytest.mark.parametrize("options", WAYS)
-def test_a_way_to_train(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path, options: str) -> None:
+def test_a_way_to_train(
+    cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path, options: str
+) -> None:
     done = cli(*QUICK, *options.split())
     assert done.returncode == 0, done.stderr
     record = as_json(*QUICK, *options.split(), "--resume")  # it is finished
@@ -132,7 +193,9 @@ def test_a_way_to_train(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path
     assert method == "gist" or record["traffic"]["workers"] == 2
     in_turn = "note: the sub-GCNs train in turn, not fused: their batches are independent\n"
     assert done.stderr.count(in_turn) == ("fused" in options and "independent" in options)
-    assert as_json("evaluate", "run", "--evaluation", "whole")["test"] == pytest.approx(record["test"])
+    assert as_json("evaluate", "run", "--evaluation", "whole")["test"] == pytest.approx(
+        record["test"]
+    )
     assert cli("predict", "run", "--output", "classes.csv").returncode == 0
     if method == "ensemble":  # one model of its members
         names = load_file(tmp_path / "run/model.safetensors")
@@ -166,14 +229,21 @@ def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_grap
     assert (tmp_path / "run/result.json").read_bytes() != before
 
 
-def test_a_finished_run_is_trained_on(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+def test_a_finished_run_is_trained_on(
+    cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path
+) -> None:
     assert cli(*QUICK).returncode == 0
     longer = cli(*QUICK, "--epochs", 800, "--resume")
     assert (longer.returncode, longer.stderr.count("\n")) == (2, 1)
-    assert "epochs was 12, now 800; to train the model of this run on, give --init run" in longer.stderr
+    assert (
+        "epochs was 12, now 800; to train the model of this run on, give --init run"
+        in longer.stderr
+    )
     further = (*QUICK, "--init", "run", "--lr", 1e-12, "--out", "further")
     assert as_json(*further)["config"]["init"] == "run"
-    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("run", "further"))
+    before, after = (
+        load_file(tmp_path / name / "model.safetensors") for name in ("run", "further")
+    )
     assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
     assert "absent holds no result.json" in cli(*QUICK, "--init", "absent", "--out", "third").stderr
 
@@ -185,16 +255,50 @@ def test_digits_is_the_default_and_learns(as_json: Json) -> None:
 
 
 def test_cora_as_the_readme_trains_it(as_json: Json, tmp_path: Path, shared_data: Path) -> None:
-    """By the installed script, in a process that starts from nothing; then by clusters, most without training nodes."""
+    """By the installed script, in a process that starts from nothing; then by clusters, most
+    without training nodes.
+    """
     cora = ("train", "--dataset", "cora", "--data-root", shared_data)
-    words = (*cora, "--model", "graphsage", "--hidden", 256, 256, "--sub-gcns", 4, "--out", "run", "--json")
-    done = subprocess.run(command(*words), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    words = (
+        *cora,
+        "--model",
+        "graphsage",
+        "--hidden",
+        256,
+        256,
+        "--sub-gcns",
+        4,
+        "--out",
+        "run",
+        "--json",
+    )
+    done = subprocess.run(
+        command(*words),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["graph"]["nodes"] == 2708
     assert record["test"]["accuracy"] > 0.7
-    assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])  # finds the data where the run did
-    sizes = ("--hidden", 64, 64, "--sub-gcns", 2, "--epochs", 40, "--clusters", 50, "--clusters-per-batch", 5)
+    # finds the data where the run did
+    assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
+    sizes = (
+        "--hidden",
+        64,
+        64,
+        "--sub-gcns",
+        2,
+        "--epochs",
+        40,
+        "--clusters",
+        50,
+        "--clusters-per-batch",
+        5,
+    )
     assert as_json(*cora, *sizes, "--sampler", "clusters")["test"]["accuracy"] > 0.7
 
 
@@ -206,13 +310,18 @@ def test_weights_that_no_round_trains_are_announced(cli: Cli, own_graph: Path) -
     }.items():
         done = cli("train", "--dataset", own_graph, *options.split(), "--evaluate-every", 20)
         assert done.returncode == 0, done.stderr
-        told = [line for line in done.stderr.splitlines() if "of the parameters will never be trained" in line]
+        told = [
+            line
+            for line in done.stderr.splitlines()
+            if "of the parameters will never be trained" in line
+        ]
         assert bool(told) == said, options
         assert all(line.endswith("raise --epochs or lower --local-steps") for line in told)
 
 
 def test_a_run_ends_in_time(as_json: Json, own_graph: Path) -> None:
-    record = as_json(*QUICK, "--max-seconds", "1s", "--epochs", 10**6)  # the process is older than a second
+    # the process is older than a second
+    record = as_json(*QUICK, "--max-seconds", "1s", "--epochs", 10**6)
     assert (record["rounds"], record["stopped_by"]) == (1, "max_seconds")
 
 
@@ -237,14 +346,24 @@ def test_a_model_of_one_s_own_is_planned_trained_evaluated_and_predicts(
     (tmp_path / "code").mkdir()
     (tmp_path / "code/own_net.py").write_text(MODEL)
     (tmp_path / "code/own_beside.py").write_text(BESIDE)
-    model, args = ("--model", "code/own_net.py:build"), ("--model-args", "slope=0.2")
-    plan = as_json("plan", "--dataset", "own.npz", "--hidden", 8, 8, *model, "--no-measure", "--sub-gcns", 1, 2)
+    model = ("--model", "code/own_net.py:build")
+    args = ("--model-args", "slope=0.2")
+    plan = as_json(
+        "plan", "--dataset", "own.npz", "--hidden", 8, 8, *model, "--no-measure", "--sub-gcns", 1, 2
+    )
     assert plan["parameters"] == (parameters := 3 * 8 + 8 + 8 * 8 + 8 + 8 * 3 + 3)
     assert {option["method"] for option in plan["options"]} == {"whole"}
     record = as_json(*QUICK, *model, *args)
-    assert record["config"]["model"] == {"name": "code/own_net.py:build", "hidden": [8, 8], "args": {"slope": 0.2}}
+    assert record["config"]["model"] == {
+        "name": "code/own_net.py:build",
+        "hidden": [8, 8],
+        "args": {"slope": 0.2},
+    }
     assert record["coverage"]["parameters"] == parameters
-    assert "give the function that builds it (--model code/own_net.py:build" in cli("evaluate", "run").stderr
+    assert (
+        "give the function that builds it (--model code/own_net.py:build"
+        in cli("evaluate", "run").stderr
+    )
     assert as_json("evaluate", "run", *model)["test"] == record["test"]
     assert cli("predict", "run", *model, "--output", "labels.csv").returncode == 0
     assert "build 8" in (tmp_path / "run/report.html").read_text()
@@ -255,7 +374,9 @@ def test_a_model_of_one_s_own_is_planned_trained_evaluated_and_predicts(
     assert [path.name for path in (tmp_path / "code/runs").iterdir()] == ["own-build-m2-seed0"]
 
 
-def test_parts_are_joined_and_trained_on(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+def test_parts_are_joined_and_trained_on(
+    cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path
+) -> None:
     fixed = ("train", "--dataset", own_graph, "--hidden", 8, 8, "--local-steps", 3)
     train = (*fixed, "--method", "parts", "--sub-gcns", 4, "--epochs", 24, "--out", "run")
     done = cli(*train)
@@ -274,8 +395,21 @@ def test_parts_are_joined_and_trained_on(cli: Cli, as_json: Json, tmp_path: Path
     assert (other.returncode, "give --norm layer" in other.stderr) == (2, True)
 
 
-def test_a_budget_ends_with_a_wide_model(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
-    train = ("train", "--dataset", own_graph, "--hidden", 256, 256, "--budget", "15s", "--out", "run")
+def test_a_budget_ends_with_a_wide_model(
+    cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path
+) -> None:
+    train = (
+        "train",
+        "--dataset",
+        own_graph,
+        "--hidden",
+        256,
+        256,
+        "--budget",
+        "15s",
+        "--out",
+        "run",
+    )
     record = as_json(*train)
     assert record["budget"]["sub_gcns"] in (1, 2)
     assert record["config"]["training"]["budget"] == 15
@@ -284,7 +418,9 @@ def test_a_budget_ends_with_a_wide_model(cli: Cli, as_json: Json, tmp_path: Path
     assert cli("list", ".").returncode == 0
 
 
-def test_the_commit_and_whether_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_and_whether_files_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def git(*words: str) -> str:
         identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
         return subprocess.check_output(["git", *identity, *words], cwd=tmp_path, text=True).strip()

@@ -22,7 +22,10 @@ from tests.report.records import scored
 
 def rewrite(folder: Path, record: dict[str, Any]) -> None:
     """Write a run's result.json with a checksum that fits."""
-    write_json(folder / "result.json", {name: value for name, value in record.items() if name != "checksum"})
+    write_json(
+        folder / "result.json",
+        {name: value for name, value in record.items() if name != "checksum"},
+    )
 
 
 BASE = [scored(1, [0.5, 0.8, 0.9], [10, 20, 30]), scored(1, [0.5, 0.88, 0.9], [12, 24, 36])]
@@ -42,7 +45,9 @@ def test_rows_sum_up_their_seeds() -> None:
     assert worse.times_sooner(base) is None
     assert worse.mean == pytest.approx(87.3)
     assert rows_of([BASE[:1], CLOSE])[1].seconds_to == (6, 8), "seeds need not correspond"
-    assert [speedup(row, base) for row in rows] == ["1.00x", "4.71x", "(3.00x)"], "it costs more than a point"
+    assert [speedup(row, base) for row in rows] == ["1.00x", "4.71x", "(3.00x)"], (
+        "it costs more than a point"
+    )
     columns, cells = comparison_table(table_record("", rows, groups))
     assert all(len(row) == len(columns) for row in cells)
     assert [row[3] for row in cells] == ["1.0×", "4.7×", "(3.0×)"]
@@ -57,10 +62,21 @@ def test_a_budget_is_not_one_device() -> None:
 
 def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
     lost = scored(2, [0.1], [1.0], test=None, validation=None, diverged="in round 1")
-    lost |= {"history": [], "inference_seconds": None, "train_seconds": 0.0, "rounds": 0, "steps": 0}
+    lost |= {
+        "history": [],
+        "inference_seconds": None,
+        "train_seconds": 0.0,
+        "rounds": 0,
+        "steps": 0,
+    }
     groups = [BASE[:1], [lost]]
     base, row = rows_of(groups)
-    assert (row.score, row.seconds_to, row.times_faster(base), row.inference) == ((0.0,), (None,), None, None)
+    assert (row.score, row.seconds_to, row.times_faster(base), row.inference) == (
+        (0.0,),
+        (None,),
+        None,
+        None,
+    )
     assert speedup(row, base) == "–"
     assert comparison_table(table_record("", [base, row], groups))[1][1][3:8] == ["–"] * 5
     lost_first, other = rows_of([[lost], BASE[:1]])
@@ -68,7 +84,9 @@ def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
 
 
 def test_curves_are_the_history_and_bytes_follow_from_rounds_or_steps() -> None:
-    per_step = scored(2, [0.1, 0.2], [1, 2], "data-parallel", traffic={"workers": 2, "bytes_per_step": 7.0})
+    per_step = scored(
+        2, [0.1, 0.2], [1, 2], "data-parallel", traffic={"workers": 2, "bytes_per_step": 7.0}
+    )
     groups = [CLOSE, [per_step]]
     rows = rows_of(groups)
     assert [row.bytes for row in rows] == [600, 7 * 10]
@@ -76,7 +94,8 @@ def test_curves_are_the_history_and_bytes_follow_from_rounds_or_steps() -> None:
     assert (curve["score"], curve["seconds"]) == ([60.0, 90.0], [3, 6])
 
 
-OPTIONS = ("--hidden", 16, 16, "--epochs", 4, "--local-steps", 2)  # `auto`: digits are a small graph
+# `auto`: digits are a small graph
+OPTIONS = ("--hidden", 16, 16, "--epochs", 4, "--local-steps", 2)
 OPTIONS = (*OPTIONS, "--sub-gcns", 2, "--methods", "gist", "local-sgd", "--seeds", 2)
 
 
@@ -85,9 +104,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run("compare", *OPTIONS, "--out", out) == 0
     assert "local SGD" in capsys.readouterr().out
     written = json.loads((out / "comparison.json").read_text())
-    assert [(row["method"], row["sub_gcns"]) for row in written["rows"]] == [("gist", 1), ("gist", 2), ("local-sgd", 2)]
+    assert [(row["method"], row["sub_gcns"]) for row in written["rows"]] == [
+        ("gist", 1),
+        ("gist", 2),
+        ("local-sgd", 2),
+    ]
     assert [len(row["score"]) for row in written["rows"]] == [2] * 3
-    assert written["config"]["sampler"]["name"] == "clusters"  # of all methods, as local SGD needs batches
+    # of all methods, as local SGD needs batches
+    assert written["config"]["sampler"]["name"] == "clusters"
     assert "<img" in (out / "report.html").read_text()
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     assert len(kept) == 6
@@ -98,7 +122,19 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_it_ends_with_its_runs_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = ("--hidden", 8, 8, "--sub-gcns", 2, "--epochs", 400, "--local-steps", 1, "--evaluate-every", 100)
+    options = (
+        "--hidden",
+        8,
+        8,
+        "--sub-gcns",
+        2,
+        "--epochs",
+        400,
+        "--local-steps",
+        1,
+        "--evaluate-every",
+        100,
+    )
     process = start(command("compare", *options, "--out", out), tmp_path)
     wait_until(lambda: list(out.glob("runs/*.checkpoints/round-*/state.json")), process)
     workers = psutil.Process(process.pid).children(recursive=True)
@@ -108,7 +144,10 @@ def test_it_ends_with_its_runs_and_resumes(tmp_path: Path) -> None:
     assert "Traceback" not in said
     assert process.returncode == 143
     assert not psutil.wait_procs(workers, timeout=30)[1]
-    states = [json.loads(path.read_text())["state"] for path in out.glob("runs/*.checkpoints/round-*/state.json")]
+    states = [
+        json.loads(path.read_text())["state"]
+        for path in out.glob("runs/*.checkpoints/round-*/state.json")
+    ]
     assert max(state["rounds"] for state in states) < 400
     (begun,) = (path.stem for path in out.glob("runs/*.checkpoints"))
     assert run("compare", *options, "--out", out) == 0
@@ -117,7 +156,20 @@ def test_it_ends_with_its_runs_and_resumes(tmp_path: Path) -> None:
     assert [curve["epoch"][-1] for curve in written["curves"]] == [400, 400]
 
 
-TRAIN = ("train", "--hidden", 8, "--epochs", 8, "--local-steps", 2, "--json", "--device", "cpu", "--norm", "none")
+TRAIN = (
+    "train",
+    "--hidden",
+    8,
+    "--epochs",
+    8,
+    "--local-steps",
+    2,
+    "--json",
+    "--device",
+    "cpu",
+    "--norm",
+    "none",
+)
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +196,18 @@ def test_seeds_share_a_row_and_settings_that_differ_are_named(runs: Path) -> Non
     assert [curve["label"] for curve in record["curves"]] == [row.label for row in rows]
 
 
-def test_comparing_finished_runs_trains_nothing(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before, page = sorted(runs.rglob("*")), tmp_path / "page"
+def test_comparing_finished_runs_trains_nothing(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(runs.rglob("*"))
+    page = tmp_path / "page"
     assert run("compare", runs / "first", runs / "faster", "--out", page) == 0
     assert "GIST, lr 0.1" in capsys.readouterr().out
-    assert sorted(path.name for path in page.iterdir()) == ["comparison.json", "comparison.md", "report.html"]
+    assert sorted(path.name for path in page.iterdir()) == [
+        "comparison.json",
+        "comparison.md",
+        "report.html",
+    ]
     assert "lr 0.1" in (page / "report.html").read_text()
     assert sorted(runs.rglob("*")) == before
     compare = ("compare", "--out", page)
@@ -168,7 +227,16 @@ def test_comparing_finished_runs_trains_nothing(runs: Path, tmp_path: Path, caps
 
 @pytest.mark.parametrize(
     "entry",
-    ["train_seconds", "graph name", "test accuracy", "test", "metric", "history", "files", "coverage never_trained"],
+    [
+        "train_seconds",
+        "graph name",
+        "test accuracy",
+        "test",
+        "metric",
+        "history",
+        "files",
+        "coverage never_trained",
+    ],
 )
 def test_a_value_of_another_type_behind_a_checksum_that_fits(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: str
@@ -180,7 +248,9 @@ def test_a_value_of_another_type_behind_a_checksum_that_fits(
     assert run("list", runs, tmp_path) == 0
     assert capsys.readouterr().out.count("unreadable") == 1
     for words in (("evaluate",), ("compare", "--out", tmp_path / "page", runs / "first")):
-        refused(capsys, f"{tmp_path / 'odd' / 'result.json'} cannot be read", *words, tmp_path / "odd")
+        refused(
+            capsys, f"{tmp_path / 'odd' / 'result.json'} cannot be read", *words, tmp_path / "odd"
+        )
 
 
 def test_coverage_may_be_that_of_an_older_record_but_not_missing(
@@ -194,7 +264,10 @@ def test_coverage_may_be_that_of_an_older_record_but_not_missing(
     again = load_run(tmp_path / "older")
     assert "25.00\N{NO-BREAK SPACE}% of the parameters" in again.summary()
     again.save(tmp_path / "again")
-    assert "25.00\N{NO-BREAK SPACE}% were never trained" in (tmp_path / "again/report.html").read_text()
+    assert (
+        "25.00\N{NO-BREAK SPACE}% were never trained"
+        in (tmp_path / "again/report.html").read_text()
+    )
     refused(capsys, "coverage has no never_trained", "evaluate", tmp_path / "odd")
 
 
@@ -202,7 +275,17 @@ def test_runs_are_listed(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     capsys.readouterr()
     assert run("list", runs) == 0
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["run", "graph", "model", "trained", "by", "test", "training", "date", "state"]
+    assert header.split() == [
+        "run",
+        "graph",
+        "model",
+        "trained",
+        "by",
+        "test",
+        "training",
+        "date",
+        "state",
+    ]
     assert sorted(line.split()[0] for line in lines) == sorted(str(path) for path in runs.iterdir())
     assert "digits GCN 8 GIST, m = 2" in " ".join(lines[0].split())
     assert "one device" in "".join(lines)

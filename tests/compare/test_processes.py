@@ -1,4 +1,6 @@
-"""Runs in processes of their own are the runs that they are alone, in the order of the seeds; any may be killed."""
+"""Runs in processes of their own are the runs that they are alone, in the order of the seeds; any
+may be killed.
+"""
 
 import multiprocessing
 import os
@@ -39,8 +41,11 @@ def killed_with_one(config: RunConfig) -> dict[str, Any]:
     return train_run(config, load("digits"), "data")
 
 
-def test_an_error_ends_all_and_what_was_finished_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, before = RunStore(tmp_path, "data"), set(multiprocessing.active_children())
+def test_an_error_ends_all_and_what_was_finished_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RunStore(tmp_path, "data")
+    before = set(multiprocessing.active_children())
     monkeypatch.setattr(store, "train", pretended)
     runs = [config(2), config(3), config(2, seed=1)]
     with pytest.raises(InputError, match="lr is -1"):
@@ -49,8 +54,11 @@ def test_an_error_ends_all_and_what_was_finished_stays(tmp_path: Path, monkeypat
     assert set(multiprocessing.active_children()) <= before
 
 
-def test_others_go_on_after_one_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, runs = RunStore(tmp_path, "data"), [config(4), config(2), config(4, seed=1), config(2, seed=1)]
+def test_others_go_on_after_one_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RunStore(tmp_path, "data")
+    runs = [config(4), config(2), config(4, seed=1), config(2, seed=1)]
     monkeypatch.setattr(store, "train", pretended)
     with refused("2 runs were killed: gist, m = 4, seed 0; gist, m = 4, seed 1"):
         store.run_all(runs, "runs")
@@ -58,8 +66,11 @@ def test_others_go_on_after_one_that_is_killed(tmp_path: Path, monkeypatch: pyte
     assert len(processes | {os.getpid()}) == 3, "each has its own"
 
 
-def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, store = [config(1, seed=1), config(1), config(2), config(2, "ensemble")], RunStore(tmp_path, "data")
+def test_they_end_as_they_do_alone_and_are_done_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [config(1, seed=1), config(1), config(2), config(2, "ensemble")]
+    store = RunStore(tmp_path, "data")
     with monkeypatch.context() as patch:
         patch.setattr(store, "train", killed_with_one)
         with refused("1 run was killed: gist, m = 1, seed 0", "run the same command again"):
@@ -72,7 +83,9 @@ def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path, monkeypatch
         assert quiet(record["history"]) == quiet(result.history)
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert all(path.suffix == ".json" for path in kept)  # no checkpoints are left
-    assert "-seed1-" in max(kept, key=lambda path: kept[path]).name, "the run with seed 1 is trained last"
+    assert "-seed1-" in max(kept, key=lambda path: kept[path]).name, (
+        "the run with seed 1 is trained last"
+    )
     assert store.run_all(wanted, "runs") == records
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == kept
     for setting, value in (("runner", "fused"), ("inductive", True), ("standardise", False)):

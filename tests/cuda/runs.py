@@ -1,6 +1,7 @@
 """Short runs on one device and on another, and what is compared of them."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,15 @@ from tests.helpers.models import OURS, every_model, tiny_graph
 from tests.theta.stores import store, values
 
 GRAPH = tiny_graph(48)
-M, ROUNDS = 4, 3
+M = 4
+ROUNDS = 3
 # Adam makes a large step of a gradient that is zero but for rounding.
-SETTINGS: dict[str, Any] = {"epochs": 2 * M * ROUNDS, "local_steps": 2, "lr": 0.05, "evaluate_every": ROUNDS}
+SETTINGS: dict[str, Any] = {
+    "epochs": 2 * M * ROUNDS,
+    "local_steps": 2,
+    "lr": 0.05,
+    "evaluate_every": ROUNDS,
+}
 SETTINGS |= {"optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry", "progress": False}
 SAMPLING: dict[str, dict[str, Any]] = {
     "clusters": {"clusters": 8, "clusters_per_batch": 4, "method": "random"},
@@ -29,12 +36,18 @@ CLOSE = {"rtol": 1e-3, "atol": 1e-5}  # float32 after `ROUNDS` rounds, with othe
 
 
 def make(
-    model: str, device: str, folder: Path | None = None, kind: str = "memory", m: int = M, dropout: float = 0.0
+    model: str,
+    device: str,
+    folder: Path | None = None,
+    kind: str = "memory",
+    m: int = M,
+    dropout: float = 0.0,
 ) -> GIST:
     """A new run of a model of `every_model`; with ``dropout``, of one of ours with batch norm."""
     build, widths = every_model()[model]
     if dropout:
-        build, widths = (lambda w: OURS[model.split()[0]](w, dropout=dropout, norm="batch")), (39, 40)
+        build = partial(OURS[model.split()[0]], dropout=dropout, norm="batch")
+        widths = (39, 40)
     widths = 40 if isinstance(widths, int) else tuple(range(39, 39 + len(widths)))
     return GIST(build, widths, m, device=device, store=store(kind, folder or Path()))
 
@@ -49,7 +62,9 @@ def left(gist: GIST) -> dict[str, Tensor]:
     return {name: tensor.cpu() for name, tensor in values(gist.theta).items()}
 
 
-def trained(model: str, device: str, folder: Path, kind: str = "memory", **options: Any) -> dict[str, Tensor]:
+def trained(
+    model: str, device: str, folder: Path, kind: str = "memory", **options: Any
+) -> dict[str, Tensor]:
     gist = make(model, device, folder, kind)
     result = fit(gist, **options)
     assert result.progress.rounds >= ROUNDS
@@ -57,8 +72,12 @@ def trained(model: str, device: str, folder: Path, kind: str = "memory", **optio
 
 
 def agree(model: str, folder: Path, **options: Any) -> None:
-    """Train on the CPU and twice on the GPU, since CUDA may sum in another order from run to run."""
-    expected, found = (trained(model, device, folder / device, **options) for device in ("cpu", "cuda"))
+    """Train on the CPU and twice on the GPU, since CUDA may sum in another order from run to
+    run.
+    """
+    expected, found = (
+        trained(model, device, folder / device, **options) for device in ("cpu", "cuda")
+    )
     close(found, expected)
     close(trained(model, "cuda", folder / "again", **options), found)
 
@@ -66,4 +85,6 @@ def agree(model: str, folder: Path, **options: Any) -> None:
 def close(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, **CLOSE, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            found[name], tensor, **CLOSE, msg=lambda text, name=name: f"{name}: {text}"
+        )

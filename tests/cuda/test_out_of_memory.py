@@ -1,4 +1,6 @@
-"""Too little memory is one line with the plan's numbers: before the run where that is certain, otherwise when it is."""
+"""Too little memory is one line with the plan's numbers: before the run where that is certain,
+otherwise when it is.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,20 @@ from tests.cli.in_process import run
 from .runs import fit, make
 
 FAILED = "CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total capacity of 8.00 GiB."
-RUN = ("train", "--dataset", "digits", "--model", "gcn", "--hidden", "1024", "1024", "--sub-gcns", "2", "--epochs", "2")
+RUN = (
+    "train",
+    "--dataset",
+    "digits",
+    "--model",
+    "gcn",
+    "--hidden",
+    "1024",
+    "1024",
+    "--sub-gcns",
+    "2",
+    "--epochs",
+    "2",
+)
 
 
 def last_line(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -32,15 +47,21 @@ def test_a_model_or_a_step_that_is_too_wide_is_refused_before_it_is_made(tmp_pat
     build = make("gcn none 2", "cuda").build
     for store, where in (("memory", "GPU memory"), ("host", "memory")):
         gist = GIST(build, (2_000_000, 2_000_000), 4, device="cuda", store=store)  # 16 TB
-        with pytest.raises(InputError, match=rf"takes .* of {where}, .* are free: make the widths smaller"):
+        with pytest.raises(
+            InputError, match=rf"takes .* of {where}, .* are free: make the widths smaller"
+        ):
             gist.model()
-    wide = GIST(build, (2_000_000, 2_000_000), 2, device="cuda", store=Store("disk", tmp_path / "theta"))
+    wide = GIST(
+        build, (2_000_000, 2_000_000), 2, device="cuda", store=Store("disk", tmp_path / "theta")
+    )
     with pytest.raises(InputError, match=r"a step of one sub-GCN .* of GPU memory, .* are free"):
         fit(wide)
 
 
 @pytest.mark.cuda
-def test_an_allocation_that_fails_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_allocation_that_fails_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = (*RUN, "--out", tmp_path / "run", "--device", "cuda:0")
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(2**25 / torch.cuda.mem_get_info()[1])

@@ -16,7 +16,10 @@ from .runs import SAMPLING, close, trained
 
 RUNS: list[tuple[str, dict[str, Any]]] = [
     ("graphsage batch 2", {"sampler": SAMPLERS["clusters"](**SAMPLING["clusters"]), "epochs": 12}),
-    ("pyg gat layer_norm cat", {"kind": "host", "runner": "fused", "clip_norm": 0.5, "class_weights": "balanced"}),
+    (
+        "pyg gat layer_norm cat",
+        {"kind": "host", "runner": "fused", "clip_norm": 0.5, "class_weights": "balanced"},
+    ),
 ]
 
 

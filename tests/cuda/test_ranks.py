@@ -1,4 +1,6 @@
-"""Two ranks on one GPU exchange by Gloo, since NCCL takes one rank for each GPU; Θ is that of one process."""
+"""Two ranks on one GPU exchange by Gloo, since NCCL takes one rank for each GPU; Θ is that of one
+process.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,17 +20,28 @@ ON_GPU = [case for case in CASES if case[2] == 4 and "sampler" not in case[3]]
 
 
 def test_nccl_is_for_ranks_with_a_gpu_each() -> None:
-    for gpus, nccl in ((("a", "b"), True), (("a", "a"), False), (("a", ""), False), (("", ""), False), (("a",), True)):
-        store, count = HashStore(), len(gpus)
+    for gpus, nccl in (
+        (("a", "b"), True),
+        (("a", "a"), False),
+        (("a", ""), False),
+        (("", ""), False),
+        (("a",), True),
+    ):
+        store = HashStore()
+        count = len(gpus)
         with ThreadPoolExecutor(count) as pool:
-            answers = [pool.submit(each_has_a_gpu, store, rank, count, gpus[rank]) for rank in range(count)]
+            answers = [
+                pool.submit(each_has_a_gpu, store, rank, count, gpus[rank]) for rank in range(count)
+            ]
             assert [answer.result(10) for answer in answers] == [nccl] * count
     with refused("device is 'cuda:99', but torch finds"):  # before ranks meet
         Ranks("cuda:99")
 
 
 def train(ranks: Ranks | None, store: str, device: str) -> list[dict[str, Tensor]]:
-    """What runs by SGD leave: Adam makes a large step of a gradient that is zero but for rounding."""
+    """What runs by SGD leave: Adam makes a large step of a gradient that is zero but for
+    rounding.
+    """
     found = []
     for model, widths, m, _ in ON_GPU:
         own = left(*fitted((model, widths, m, BY_SGD), store, ranks, device))
@@ -44,7 +57,9 @@ def test_two_ranks_on_one_gpu_train_the_theta_of_one_process(store: str) -> None
         own = [found[k] for found in every]
         tensors = joined(own) if store == "sharded" else own[0]
         for name, tensor in expected.items():
-            torch.testing.assert_close(tensors[name].view(tensor.shape), tensor, rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(
+                tensors[name].view(tensor.shape), tensor, rtol=1e-3, atol=1e-4
+            )
 
 
 @pytest.mark.cuda

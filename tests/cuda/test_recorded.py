@@ -35,16 +35,23 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize("m", [1, 3])
 @pytest.mark.parametrize("kind", ["full", "batches", "precomputed"])
 @pytest.mark.parametrize("name", NAMES)
-def test_recorded_steps_train_the_theta_of_the_cpu(name: str, kind: str, m: int, made: list[Any]) -> None:
+def test_recorded_steps_train_the_theta_of_the_cpu(
+    name: str, kind: str, m: int, made: list[Any]
+) -> None:
     expected = trained(name, kind, "cpu", m)
     found = trained(name, kind, "cuda", m)
     assert made
     close(found, expected)
 
 
-@pytest.mark.parametrize("options", [{"clip_norm": 0.1}, {"optimizer_state": "reset"}, {"schedule": "step"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"clip_norm": 0.1}, {"optimizer_state": "reset"}, {"schedule": "step"}], ids=str
+)
 def test_settings_hold(options: dict[str, Any], made: list[Any]) -> None:
-    close(trained("graphsage", "batches", "cuda", 2, **options), trained("graphsage", "batches", "cpu", 2, **options))
+    close(
+        trained("graphsage", "batches", "cuda", 2, **options),
+        trained("graphsage", "batches", "cpu", 2, **options),
+    )
     assert made
 
 
@@ -52,16 +59,29 @@ def test_dropout_differs_from_step_to_step_and_follows_from_the_seed(made: list[
     """Also in steps that are replayed, where the GPU's generator goes on."""
 
     def losses(seed: int) -> list[float]:
-        gist = GIST(lambda widths: model("graphsage", widths, dropout=0.5), 64, 1, device="cuda", width_scaling="none")
-        run, training = Fused(), Training(9, **{**SGD, "lr": 1e-9, "momentum": 0.0})
+        gist = GIST(
+            lambda widths: model("graphsage", widths, dropout=0.5),
+            64,
+            1,
+            device="cuda",
+            width_scaling="none",
+        )
+        run = Fused()
+        training = Training(9, **{**SGD, "lr": 1e-9, "momentum": 0.0})
         found = []
         for number in range(12):
             found += run(
-                gist.begin_round(), sampler_of("full", "cuda"), training, StepRange(number, 1, 99), seed
+                gist.begin_round(),
+                sampler_of("full", "cuda"),
+                training,
+                StepRange(number, 1, 99),
+                seed,
             ).values()
         return found
 
-    first, again, other = losses(0), losses(0), losses(1)
+    first = losses(0)
+    again = losses(0)
+    other = losses(1)
     assert first == pytest.approx(again, rel=1e-5)
     assert first != pytest.approx(other, rel=1e-3)
     assert len({round(loss, 4) for loss in first}) > 6

@@ -1,4 +1,6 @@
-"""Every model, runner, sampler and store trains the Θ that the CPU trains, within rounding, and again the same."""
+"""Every model, runner, sampler and store trains the Θ that the CPU trains, within rounding, and
+again the same.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -37,17 +39,24 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
     *((model, {}) for model in MODELS),
     *((model, {"runner": runner}) for model in RUN_BY_ALL for runner in RUNNERS),
     *(("gcn batch 2", {"kind": kind, "momentum": 0.0}) for kind in ALONE),
-    *(("gcn layer 2", {"kind": kind, "optimizer": "adamw", "momentum": 0.0, "lr": 1e-4}) for kind in ALONE),
+    *(
+        ("gcn layer 2", {"kind": kind, "optimizer": "adamw", "momentum": 0.0, "lr": 1e-4})
+        for kind in ALONE
+    ),
     *(("graphsage layer 2", options) for options in OPTIONS),
 ]
 
 
 @pytest.mark.parametrize(("model", "options"), RUNS, ids=str)
-def test_it_trains_the_theta_of_the_cpu(model: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_it_trains_the_theta_of_the_cpu(
+    model: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     agree(model, tmp_path, **options)
 
 
-def resumed(devices: list[str], kind: str, folder: Path, dropout: float = 0.0, **options: Any) -> dict[str, Tensor]:
+def resumed(
+    devices: list[str], kind: str, folder: Path, dropout: float = 0.0, **options: Any
+) -> dict[str, Tensor]:
     """What a run leaves that stops after every round, each of its rounds on the next device."""
     for place, device in enumerate(devices):
         gist = make("gcn batch 2", device, folder, kind, dropout=dropout)
@@ -63,15 +72,21 @@ def resumed(devices: list[str], kind: str, folder: Path, dropout: float = 0.0, *
 @pytest.mark.parametrize(
     "options", [{}, {"optimizer": "adam", "momentum": 0, "lr": 1e-4}, {"optimizer_state": "reset"}]
 )
-def test_a_resumed_run_with_dropout_is_the_unbroken_one(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_resumed_run_with_dropout_is_the_unbroken_one(
+    kind: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     unbroken = make("gcn batch 2", "cuda", tmp_path / "unbroken", kind, dropout=0.4)
     fit(unbroken, **options)
     close(resumed(["cuda"] * 3, kind, tmp_path / "resumed", dropout=0.4, **options), left(unbroken))
 
 
-@pytest.mark.parametrize("devices", [["cpu", "cuda", "cuda"], ["cuda", "cpu", "cpu"], ["cpu", "cuda", "cpu"]])
+@pytest.mark.parametrize(
+    "devices", [["cpu", "cuda", "cuda"], ["cuda", "cpu", "cpu"], ["cpu", "cuda", "cpu"]]
+)
 @pytest.mark.parametrize("kind", ALONE)
-def test_a_checkpoint_goes_on_on_another_device(kind: str, devices: list[str], tmp_path: Path) -> None:
+def test_a_checkpoint_goes_on_on_another_device(
+    kind: str, devices: list[str], tmp_path: Path
+) -> None:
     unbroken = make("gcn batch 2", "cpu", tmp_path / "unbroken", kind)
     fit(unbroken)
     close(resumed(devices, kind, tmp_path / "resumed"), left(unbroken))

@@ -28,7 +28,9 @@ ENDLESS = 10**6  # steps of the whole run
 
 @contextmanager
 def counted_waits() -> Iterator[list[str]]:
-    """Yield a list that gets an entry for every time that a thread waits for the GPU within the block."""
+    """Yield a list that gets an entry for every time that a thread waits for the GPU within the
+    block.
+    """
     found: list[str] = []
 
     def seen(message: Any, *_: Any, **__: Any) -> None:
@@ -45,8 +47,11 @@ def counted_waits() -> Iterator[list[str]]:
 
 
 def waits_of(model: str, runner: str, sampler: Sampler, steps: int) -> int:
-    """How often a round waits while its sub-GCNs train, after earlier rounds that prepare things and record steps."""
-    gist, run = make(model, "cuda"), make_runner(runner)
+    """How often a round waits while its sub-GCNs train, after earlier rounds that prepare things
+    and record steps.
+    """
+    gist = make(model, "cuda")
+    run = make_runner(runner)
     for number in range(STEPS_BEFORE + 3):
         round_ = gist.begin_round()
         with counted_waits() as found:
@@ -64,12 +69,17 @@ def test_no_step_waits(runner: str, model: str) -> None:
 
 
 NEW_BATCHES = [(model, name) for model in ("gcn", "graphsage", "gat", "gin") for name in SAMPLING]
-NEW_BATCHES = [pair for pair in NEW_BATCHES if pair not in (("gat", "ladies"), ("gat", "fastgcn"))]  # they sum
+# they sum
+NEW_BATCHES = [pair for pair in NEW_BATCHES if pair not in (("gat", "ladies"), ("gat", "fastgcn"))]
 
 
 @pytest.mark.parametrize(("model", "sampler"), NEW_BATCHES)
 def test_a_step_on_a_new_batch_does_not_wait(model: str, sampler: str) -> None:
-    """A thread makes batches while others train; a batch's operators are computed in the step that uses them first."""
-    batches_of = SAMPLERS[sampler](**SAMPLING[sampler]).sampler(whole_graph(GRAPH.to("cuda:0")), 0, layers=3)
+    """A thread makes batches while others train; a batch's operators are computed in the step that
+    uses them first.
+    """
+    batches_of = SAMPLERS[sampler](**SAMPLING[sampler]).sampler(
+        whole_graph(GRAPH.to("cuda:0")), 0, layers=3
+    )
     few, many = (waits_of(f"{model} layer 2", "in-turn", batches_of, steps) for steps in (1, 3))
     assert few == many <= M

@@ -13,17 +13,25 @@ from gistgnn.distributed import RankLostError, Ranks
 from tests.helpers.commands import ready
 
 
-def on_ranks(count: int, work: Callable[..., Any], *args: Any, only: Sequence[int] = (), **options: Any) -> list[Any]:
-    """Run `work(ranks, *args)`, which a process can import, on every one of some ranks; return what each returns.
+def on_ranks(
+    count: int, work: Callable[..., Any], *args: Any, only: Sequence[int] = (), **options: Any
+) -> list[Any]:
+    """Run `work(ranks, *args)`, which a process can import, on every one of some ranks; return what
+    each returns.
 
-    An error of a rank is raised here. Where others die, `only` names the ranks that are listened to. `options` are of
-    `Ranks`.
+    An error of a rank is raised here. Where others die, `only` names the ranks that are listened
+    to. `options` are of `Ranks`.
     """
-    context: Any = multiprocessing.get_context("spawn") if "device" in options else ready()  # CUDA refuses forks
+    # CUDA refuses forks
+    context: Any = multiprocessing.get_context("spawn") if "device" in options else ready()
     given = (work, args, {"device": "cpu", "timeout": 60, **options})
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        told = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+        told = {
+            "WORLD_SIZE": str(count),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(probe.getsockname()[1]),
+        }
     ends = [context.Pipe(duplex=False) for _ in range(count)]
     processes = [
         context.Process(target=_rank, args=({**told, "RANK": str(rank)}, end, *given), daemon=True)
@@ -37,7 +45,8 @@ def on_ranks(count: int, work: Callable[..., Any], *args: Any, only: Sequence[in
             assert ends[rank][0].poll(100), f"rank {rank} has nothing to say after 100 s"
             found.append(pickle.loads(ends[rank][0].recv_bytes()))
         errors = [each for each in found if isinstance(each, Exception)]
-        for error in sorted(errors, key=lambda error: isinstance(error, RankLostError)):  # the cause first
+        # the cause first
+        for error in sorted(errors, key=lambda error: isinstance(error, RankLostError)):
             raise error
         return found
     finally:
@@ -46,11 +55,14 @@ def on_ranks(count: int, work: Callable[..., Any], *args: Any, only: Sequence[in
             process.kill()
 
 
-def _rank(told: dict[str, str], end: Any, work: Callable[..., Any], args: tuple[Any, ...], options: Any) -> None:
+def _rank(
+    told: dict[str, str], end: Any, work: Callable[..., Any], args: tuple[Any, ...], options: Any
+) -> None:
     torch.set_num_threads(1)
     os.environ |= told
     try:
         found = work(Ranks(**options), *args)
     except Exception as error:
         found = error
-    end.send_bytes(pickle.dumps(found))  # tensors by value, not by the handles of a process that ends
+    # tensors by value, not by the handles of a process that ends
+    end.send_bytes(pickle.dumps(found))

@@ -37,7 +37,9 @@ CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by wha
     "lr is 0.01 on rank 0 and 0.02 on rank 2: start all ranks with the same settings": {"lr": 0.02},
     "sampler is None on rank 0 and given on rank 2": {"sampler": ClusterSampling(4, 2, "random")},
     "optimizer is 'adam' on rank 0 and 'RMSprop' on rank 2": {"optimizer": torch.optim.RMSprop},
-    "class_weights is missing on rank 0 and [1.0, 1.0, 2.0] on rank 2": {"class_weights": [1, 1, 2]},
+    "class_weights is missing on rank 0 and [1.0, 1.0, 2.0] on rank 2": {
+        "class_weights": [1, 1, 2]
+    },
     "max_seconds is 'missing' on rank 0 and 'given' on rank 2": {"max_seconds": 1000},
     "saving is None on rank 0 and given on rank 2": {"saving": Saving(Path("none"), every=2)},
     "values of init differ between rank 0 and rank 2: start all ranks with the same settings": {
@@ -46,9 +48,8 @@ CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by wha
     # The model.
     "seed is 0 on rank 0 and 1 on rank 2": {"seed": 1},
     "share is 'whole' on rank 0 and 'rows' on rank 2": {"store": "sharded"},
-    "class of the model is 'GCN' on rank 0 and 'GraphSAGE' on rank 2: give all ranks the same model": {
-        "build": OURS["graphsage"]
-    },
+    "class of the model is 'GCN' on rank 0 and 'GraphSAGE' on rank 2: give all ranks the same "
+    "model": {"build": OURS["graphsage"]},
     "dropout of the model is 0.0 on rank 0 and 0.1 on rank 2": {
         "build": lambda widths: OURS["gcn"](widths, dropout=0.1)
     },
@@ -56,15 +57,24 @@ CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by wha
     "the graph's features differ between rank 0 and rank 2: give all ranks the same graph": {
         "change": lambda graph: replace(graph, x=other(graph.x, 1e-3))
     },
-    "the graph's labels differ": {"change": lambda graph: replace(graph, y=other(graph.y, below=3))},
-    "the graph's edges differ": {"change": lambda graph: replace(graph, edges=other_edges(graph.edges))},
-    "the graph's number of nodes is 24 on rank 0 and 25 on rank 2: give": {"change": lambda _: tiny_graph(25)},
+    "the graph's labels differ": {
+        "change": lambda graph: replace(graph, y=other(graph.y, below=3))
+    },
+    "the graph's edges differ": {
+        "change": lambda graph: replace(graph, edges=other_edges(graph.edges))
+    },
+    "the graph's number of nodes is 24 on rank 0 and 25 on rank 2: give": {
+        "change": lambda _: tiny_graph(25)
+    },
     "the graph's edge weights differ": {"change": weighted},
-    "trained": {"progress": True, "change": lambda graph: replace(graph, name="of one rank")},  # what may differ
+    # what may differ
+    "trained": {"progress": True, "change": lambda graph: replace(graph, name="of one rank")},
 }
 
 
-def train(ranks: Ranks, change: Callable[[Graph], Graph] = lambda graph: graph, **given: Any) -> None:
+def train(
+    ranks: Ranks, change: Callable[[Graph], Graph] = lambda graph: graph, **given: Any
+) -> None:
     own = {name: given.pop(name) for name in ("build", "seed", "store") if name in given}
     gist = GIST(**{"build": OURS["gcn"], "widths": (8, 8), "sub_gcns": 4, "ranks": ranks, **own})
     gist.fit(change(tiny_graph()), **{**COMMON, **given})
@@ -81,15 +91,19 @@ def refusal(work: Callable[..., object], *args: Any, **options: Any) -> str:
 
 def every_case(ranks: Ranks) -> dict[str, str]:
     """The same processes meet again and again; the last rank has something else each time."""
-    last, found = ranks.rank == ranks.count - 1, dict[str, str]()
+    last = ranks.rank == ranks.count - 1
+    found = dict[str, str]()
     for said, options in CASES.items():
         common = {"init": START} if "init" in options else {}
         found[said] = refusal(train, ranks, **{**common, **(options if last else {})})
     gist = GIST(OURS["gcn"], (8, 8), 4, ranks=ranks)
     found["rounds is 3 on rank 0 and 4 on rank 2"] = refusal(Loop, gist, 4 if last else 3)
     nested = {"": {"buffers": [{"size": 0.2 if last else 0.1}]}}
-    found["buffers.0.size is 0.1 on rank 0 and 0.2 on rank 2"] = refusal(require_same, ranks, nested)
-    places = {"": {"loss": f"/home/{ranks.rank}/mine.py:focal", "buffers": [{"size": 0.1}]}}  # what may differ
+    found["buffers.0.size is 0.1 on rank 0 and 0.2 on rank 2"] = refusal(
+        require_same, ranks, nested
+    )
+    # what may differ
+    places = {"": {"loss": f"/home/{ranks.rank}/mine.py:focal", "buffers": [{"size": 0.1}]}}
     require_same(ranks, places)
     return found
 
@@ -102,14 +116,32 @@ def test_each_difference_is_named_on_all_ranks_at_once() -> None:
         assert "\n" not in message
 
 
-TRAIN = ("train", "--hidden", 16, 16, "--sub-gcns", 2, "--epochs", 4, "--dataset", "own.npz", "--out", "run")
+TRAIN = (
+    "train",
+    "--hidden",
+    16,
+    16,
+    "--sub-gcns",
+    2,
+    "--epochs",
+    4,
+    "--dataset",
+    "own.npz",
+    "--out",
+    "run",
+)
 
 
 def test_commands_with_different_options_are_refused(tmp_path: Path) -> None:
     save_file(tiny_graph(), tmp_path / "own.npz")
-    for last, said in ((("--resume",), "resume is False"), (("--dataset", "digits"), "dataset is 'a file'")):
+    for last, said in (
+        (("--resume",), "resume is False"),
+        (("--dataset", "digits"), "dataset is 'a file'"),
+    ):
         for rank, done in enumerate(run_ranks(tmp_path, 2, *TRAIN, last=last)):
-            [line] = [line for line in done.stderr.splitlines() if not line.startswith("gistgnn: note")]
+            [line] = [
+                line for line in done.stderr.splitlines() if not line.startswith("gistgnn: note")
+            ]
             assert done.returncode == 2
             assert line.startswith(f"gistgnn: error: {'rank 1: ' * rank}{said} on rank 0 and ")
     assert not (tmp_path / "run").exists()

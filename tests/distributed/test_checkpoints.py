@@ -41,8 +41,12 @@ BY_ROWS = ("sharded", "disk rows", "host rows")
 ROUNDS = 1000  # more than there are
 
 
-def fitted(name: str, ranks: Ranks | None, store: str, folder: Path | None = None, **options: Any) -> dict[str, Any]:
-    """Six rounds of two steps, scored after each, with moments that are carried. The last is shorter."""
+def fitted(
+    name: str, ranks: Ranks | None, store: str, folder: Path | None = None, **options: Any
+) -> dict[str, Any]:
+    """Six rounds of two steps, scored after each, with moments that are carried. The last is
+    shorter.
+    """
     model, widths, own = RUNS[name]
     case = (model, widths, M, {"epochs": 11 * M, **CARRY, **own, **options})
     return left(*trained(case, placed(store, folder), ranks))
@@ -56,7 +60,11 @@ def unbroken(name: str) -> dict[str, Any]:
 def work(ranks: Ranks | None, store: str, folder: Path, stop: int) -> list[dict[str, Any]]:
     def to(name: str) -> dict[str, Any]:
         saving = Saving(folder / name, every=2, resume=True)
-        return {"callbacks": after(stop), "runner": "in-turn" if stop < ROUNDS else "auto", "saving": saving}
+        return {
+            "callbacks": after(stop),
+            "runner": "in-turn" if stop < ROUNDS else "auto",
+            "saving": saving,
+        }
 
     return [fitted(name, ranks, store, folder / f"{name}-theta", **to(name)) for name in RUNS]
 
@@ -64,7 +72,9 @@ def work(ranks: Ranks | None, store: str, folder: Path, stop: int) -> list[dict[
 def run(where: Where, folder: Path, stop: int) -> list[dict[str, Any]]:
     """What is left of every run: of all ranks, joined where Θ is sharded."""
     count, store = where
-    every = on_ranks(count, work, store, folder, stop) if count else [work(None, store, folder, stop)]
+    every = (
+        on_ranks(count, work, store, folder, stop) if count else [work(None, store, folder, stop)]
+    )
     return [whole(list(own), store) for own in zip(*every, strict=True)]
 
 
@@ -80,14 +90,18 @@ def rest(own: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("before", "then"), CHANGES, ids=str)
-def test_a_run_goes_on_with_other_ranks_and_another_store(tmp_path: Path, before: Where, then: Where) -> None:
+def test_a_run_goes_on_with_other_ranks_and_another_store(
+    tmp_path: Path, before: Where, then: Where
+) -> None:
     run(before, tmp_path, 3)
     for name in RUNS:
         names = [place.name for place in Checkpoints(tmp_path / name).whole()]
         assert names[-2:] == ["round-00000002", "round-00000003"]
     found = run(then, tmp_path, ROUNDS)
     count, store = then  # no files of the stores before
-    folders = {f"rows-{rank:05}-of-{count:05}" for rank in range(count)} if store == "disk rows" else {""}
+    folders = (
+        {f"rows-{rank:05}-of-{count:05}" for rank in range(count)} if store == "disk rows" else {""}
+    )
     assert {path.name.partition(".")[2] for path in tmp_path.glob("*-theta*")} == (
         folders if "disk" in store else set()
     )
@@ -98,9 +112,13 @@ def test_a_run_goes_on_with_other_ranks_and_another_store(tmp_path: Path, before
 
 
 def refusals(ranks: Ranks, folder: Path) -> list[str]:
-    """Each rank has a disk of its own, and what one has saved another does not see; the disk of rank 1 is full."""
+    """Each rank has a disk of its own, and what one has saved another does not see; the disk of
+    rank 1 is full.
+    """
     unseen = Saving(folder / ("seen" if ranks.leads else "elsewhere"), resume=True)
-    with refused("there is no", "elsewhere/round-00000002 to resume from", "all machines see the same files"):
+    with refused(
+        "there is no", "elsewhere/round-00000002 to resume from", "all machines see the same files"
+    ):
         fitted(MODEL, ranks, "memory", saving=unseen)
     with pytest.raises(InputError) as apart:
         fitted(MODEL, ranks, "sharded", saving=Saving(folder / f"apart/{ranks.rank}", every=1))
@@ -108,19 +126,27 @@ def refusals(ranks: Ranks, folder: Path) -> list[str]:
     saving = Saving(folder / "full", every=1, resume=True)
     fitted(MODEL, ranks, "sharded", callbacks=after(2), saving=saving)
     if ranks.rank == 1:  # the limit holds until the process ends
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, (200, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+        )
     with pytest.raises(InputError) as full:
         fitted(MODEL, ranks, "sharded", saving=saving)
     return [str(apart.value), str(full.value)]
 
 
-def test_what_a_rank_cannot_see_or_save_ends_the_run_on_all_ranks_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_what_a_rank_cannot_see_or_save_ends_the_run_on_all_ranks_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
     fitted(MODEL, None, "memory", callbacks=after(2), saving=Saving(tmp_path / "seen"))
     (apart, full), others = on_ranks(2, refusals, tmp_path)
     assert others == [apart, full]
     assert "has the files of 1 ranks, expected 2" in apart
     assert not Checkpoints(tmp_path / "apart/0").whole()
-    said = f"cannot write {tmp_path / 'full/round-00000003'}: File too large; make room and resume the run"
+    said = (
+        f"cannot write {tmp_path / 'full/round-00000003'}: File too large; make room and "
+        "resume "
+        "the run"
+    )
     assert said in full
     names = [place.name for place in Checkpoints(tmp_path / "full").whole()]
     assert names == ["round-00000001", "round-00000002"]
@@ -128,9 +154,12 @@ def test_what_a_rank_cannot_see_or_save_ends_the_run_on_all_ranks_and_nothing_is
     same(found["tensors"], unbroken(MODEL)["tensors"])
 
 
-def fitted_until(ranks: Ranks, store: str, folder: Path, owner: type, call: str, victim: int) -> list[dict[str, Any]]:
+def fitted_until(
+    ranks: Ranks, store: str, folder: Path, owner: type, call: str, victim: int
+) -> list[dict[str, Any]]:
     """A rank dies when it makes a call for the third time; -1: nobody."""
-    count, plain = iter(range(1, ROUNDS)), getattr(owner, call)
+    count = iter(range(1, ROUNDS))
+    plain = getattr(owner, call)
 
     def dying(*args: Any) -> Any:
         if next(count) == 3 and ranks.rank == victim:
@@ -139,12 +168,24 @@ def fitted_until(ranks: Ranks, store: str, folder: Path, owner: type, call: str,
 
     setattr(owner, call, dying)
     try:
-        return [fitted(MODEL, ranks, store, folder / "theta", saving=Saving(folder / "saved", every=1, resume=True))]
+        return [
+            fitted(
+                MODEL,
+                ranks,
+                store,
+                folder / "theta",
+                saving=Saving(folder / "saved", every=1, resume=True),
+            )
+        ]
     except RankLostError:
         return []
 
 
-COMMITS = [("disk rows", OnDisk, "_commit", 0), ("disk rows", OnDisk, "_commit", 1), ("disk", OnDisk, "_commit", 0)]
+COMMITS = [
+    ("disk rows", OnDisk, "_commit", 0),
+    ("disk rows", OnDisk, "_commit", 1),
+    ("disk", OnDisk, "_commit", 0),
+]
 COMMITS += [("host rows", Checkpoints, "complete", 0)]
 
 
@@ -154,7 +195,9 @@ def test_a_rank_that_dies_between_prepare_and_commit_leaves_the_model_of_an_unbr
 ) -> None:
     """All ranks have written a round or a checkpoint, and one does not come to say so."""
     store, *call, victim = case
-    assert on_ranks(2, fitted_until, store, tmp_path, *call, victim, only=[1 - victim], timeout=10) == [[]]
+    assert on_ranks(
+        2, fitted_until, store, tmp_path, *call, victim, only=[1 - victim], timeout=10
+    ) == [[]]
     every = on_ranks(2, fitted_until, store, tmp_path, *call, -1)
     found = whole([own for [own] in every], store)
     same(found["tensors"], unbroken(MODEL)["tensors"])

@@ -13,12 +13,30 @@ import pytest
 from tests.cli.in_process import wait_until
 from tests.helpers.commands import run_command, run_ranks, start, start_command
 
-TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
+TRAIN = (
+    "train",
+    "--model",
+    "graphsage",
+    "--hidden",
+    64,
+    64,
+    "--sub-gcns",
+    4,
+    "--epochs",
+    80,
+    "--local-steps",
+    5,
+)
 CARRY = ("--set", "optimizer_state=carry")
 
 
 def words(count: int, *args: object, restarts: int = 0) -> list[str]:
-    program = [str(Path(sys.executable).with_name("torchrun")), "--standalone", "--nproc-per-node", str(count)]
+    program = [
+        str(Path(sys.executable).with_name("torchrun")),
+        "--standalone",
+        "--nproc-per-node",
+        str(count),
+    ]
     return [*program, "--max-restarts", str(restarts), "-m", "gistgnn", *map(str, args)]
 
 
@@ -33,9 +51,11 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     process = start(words(2, *options, "--json"), tmp_path)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    alone, ranks = tmp_path / "alone", tmp_path / "ranks"
+    alone = tmp_path / "alone"
+    ranks = tmp_path / "ranks"
     assert_one_model(alone, ranks)
-    record, expected = json.loads(out), json.loads((alone / "result.json").read_text())
+    record = json.loads(out)
+    expected = json.loads((alone / "result.json").read_text())
     assert record == json.loads((ranks / "result.json").read_text())  # printed once
     assert record["test"] == expected["test"]
     assert (record["config"]["store"], record["config"]["share"]) == ("memory", "rows")
@@ -54,13 +74,22 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     ):
         again = run_ranks(tmp_path, 2, *options, *given)
         assert [rank.returncode for rank in again] == [2, 2]
-        [said] = [line for rank in again for line in rank.stderr.splitlines() if line.startswith("gistgnn: error")]
+        [said] = [
+            line
+            for rank in again
+            for line in rank.stderr.splitlines()
+            if line.startswith("gistgnn: error")
+        ]
         assert re.fullmatch(f"gistgnn: error: {refusal}", said)
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("options", [("--method", "data-parallel", "--sub-gcns", 2, "--epochs", 2), ("--budget", "3s")])
-def test_a_run_whose_plan_has_one_sub_gcn_has_ranks(tmp_path: Path, options: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    "options", [("--method", "data-parallel", "--sub-gcns", 2, "--epochs", 2), ("--budget", "3s")]
+)
+def test_a_run_whose_plan_has_one_sub_gcn_has_ranks(
+    tmp_path: Path, options: tuple[object, ...]
+) -> None:
     narrow = ("train", "--hidden", 32, 32, "--sampler", "clusters", "--clusters", 8, *options)
     assert [rank.returncode for rank in run_ranks(tmp_path, 2, *narrow, "--out", "run")] == [0, 0]
 
@@ -71,7 +100,10 @@ def test_a_signal_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
     wait_until((tmp_path / "cut/checkpoints").exists, process)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
-    for line in ("stopping after this round", "resume with the same command and --out cut --resume"):
+    for line in (
+        "stopping after this round",
+        "resume with the same command and --out cut --resume",
+    ):
         assert said.count(line) == 1, said
     if (record := tmp_path / "cut/result.json").exists():  # there was an evaluation before
         assert json.loads(record.read_text())["interrupted"] is True
@@ -81,26 +113,38 @@ def test_a_signal_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [(("--epochs", "x"), "argument --epochs: invalid"), (("--set", "heads=2"), "add --model gat")]
+    ("options", "said"),
+    [(("--epochs", "x"), "argument --epochs: invalid"), (("--set", "heads=2"), "add --model gat")],
 )
-def test_a_rank_with_wrong_options_tells_the_others(tmp_path: Path, options: tuple[object, ...], said: str) -> None:
+def test_a_rank_with_wrong_options_tells_the_others(
+    tmp_path: Path, options: tuple[object, ...], said: str
+) -> None:
     begun = time.monotonic()
     first, second = run_ranks(tmp_path, 2, *TRAIN, "--out", "run", "--timeout", 90, last=options)
     assert (first.returncode, second.returncode) == (2, 2)
     assert time.monotonic() - begun < 60
-    assert first.stderr.endswith("gistgnn: error: rank 1 refuses its settings: see what it has printed\n")
+    assert first.stderr.endswith(
+        "gistgnn: error: rank 1 refuses its settings: see what it has printed\n"
+    )
     assert said in second.stderr
     assert second.stderr.count("error: ") == 1
 
 
 @pytest.mark.parametrize(("rank", "listens"), [(0, True), (1, True), (1, False)])
-def test_ranks_that_cannot_meet_say_so_in_one_line(tmp_path: Path, rank: int, listens: bool) -> None:
+def test_ranks_that_cannot_meet_say_so_in_one_line(
+    tmp_path: Path, rank: int, listens: bool
+) -> None:
     with socket.socket() as server:  # it says nothing; nobody else may have its port
         server.bind(("127.0.0.1", 0))
         if listens:
             server.listen()
         port = server.getsockname()[1]
-        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": "2"}
+        where = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+        }
         process = start_command(tmp_path, *TRAIN, "--timeout", 2, "--out", "run", **where)
         lines = process.communicate(timeout=40)[1].splitlines()
     said = [line for line in lines if not line.startswith("gistgnn: starting")]

@@ -11,7 +11,9 @@ from tests.helpers.models import OURS
 from .launch import on_ranks
 from .test_equality import fitted as trained
 
-M, D, ROUNDS = 4, 256, 6
+M = 4
+D = 256
+ROUNDS = 6
 
 
 def fitted(ranks: Ranks, store: str, state: str) -> dict[str, Any]:
@@ -22,7 +24,9 @@ def fitted(ranks: Ranks, store: str, state: str) -> dict[str, Any]:
     return result.communication
 
 
-@pytest.mark.parametrize(("count", "store", "state"), [(2, "sharded", "reset"), (4, "memory", "carry")])
+@pytest.mark.parametrize(
+    ("count", "store", "state"), [(2, "sharded", "reset"), (4, "memory", "carry")]
+)
 def test_what_is_sent_is_what_the_formula_says(count: int, store: str, state: str) -> None:
     slices, theta = (
         times * sum(t.nbytes for t in named_tensors(OURS["graphsage"](widths)).values())
@@ -30,13 +34,15 @@ def test_what_is_sent_is_what_the_formula_says(count: int, store: str, state: st
     )
     found = on_ranks(count, fitted, store, state)
     assert all(each == found[0] for each in found)
-    said, sharded = found[0], store == "sharded"
+    said = found[0]
+    sharded = store == "sharded"
     assert (said["ranks"], said["rounds"]) == (count, ROUNDS)
     assert sum(said["sent"]) == sum(said["received"])
     expected = costs(theta, slices, count, 2, copies=None if sharded else count)
     assert said["formula"] == pytest.approx(vars(expected))
     mean = sum(said["sent"]) / count
-    assert mean == pytest.approx(expected.gist, rel=0.04)  # the rows that a rank owns itself are random
+    # the rows that a rank owns itself are random
+    assert mean == pytest.approx(expected.gist, rel=0.04)
     assert (said["read"] > 0) == sharded  # rank 0 evaluates
     assert min(said["seconds"]) > 0
     assert min(said["waited"]) > 0

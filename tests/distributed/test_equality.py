@@ -26,15 +26,23 @@ SETTINGS = {"epochs": 24, "local_steps": 2, "lr": 0.05, "progress": False}
 # Adam makes a large step of a gradient that is zero but for rounding.
 BY_SGD = {**SETTINGS, "optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry"}
 Case = tuple[str, tuple[int, ...], int, dict[str, Any]]  # model, widths, m, what is not in SETTINGS
-CARRY, RESET = {"optimizer_state": "carry"}, {"optimizer_state": "reset"}
-CLUSTERS, OWN_BATCHES = (ClusterSampling(4, 2, "random", batches=kind) for kind in ("shared", "independent"))
+CARRY = {"optimizer_state": "carry"}
+RESET = {"optimizer_state": "reset"}
+CLUSTERS, OWN_BATCHES = (
+    ClusterSampling(4, 2, "random", batches=kind) for kind in ("shared", "independent")
+)
 RICH = {"dropout": 0.4, "epochs": 14, "schedule": "cosine", **CARRY}
-"""On these clusters, seven steps of each of four sub-GCNs, so the last of four rounds is shorter."""
+"""On these clusters, seven steps of each of four sub-GCNs, so the last of four rounds is
+shorter.
+"""
 CASES: list[Case] = [
     ("gcn batch 2", (9, 10), 4, CARRY),
     ("gcn batch 2", (9, 10), 8, RESET),
     ("gat none 2", (9, 10), 8, RESET),
-    *[(model, (9, 10)[: 2 - (model == "features")], 4, CARRY) for model in ("residual", "features", "jumping over x")],
+    *[
+        (model, (9, 10)[: 2 - (model == "features")], 4, CARRY)
+        for model in ("residual", "features", "jumping over x")
+    ],
     ("pyg gin batch_norm cat", (10,), 4, CARRY),
     ("gcn batch 2", (8, 12), 4, {**RICH, "sampler": CLUSTERS}),
     ("gcn none 2", (8, 12), 4, {**RICH, "sampler": OWN_BATCHES, "training": "each", "epochs": 4.5}),
@@ -59,7 +67,14 @@ def fitted(
     if "dropout" in given:
         build = partial(build, dropout=given.pop("dropout"))
     place = store if isinstance(store, Store) else placed(store)
-    gist = GIST(build, widths[0] if isinstance(own, int) else widths, m, store=place, ranks=ranks, device=device)
+    gist = GIST(
+        build,
+        widths[0] if isinstance(own, int) else widths,
+        m,
+        store=place,
+        ranks=ranks,
+        device=device,
+    )
     return gist, gist.fit(tiny_graph(), **given)
 
 
@@ -67,10 +82,23 @@ def left(gist: GIST, result: Result) -> dict[str, Any]:
     """What a rank has of Θ, its moments and the best Θ, and what it knows of the run."""
     theta = gist.theta
     parts = {"theta": theta.place.tensors, "best": theta.place.values(best=True)}
-    tensors = {f"{kind}/{name}": tensor.clone() for kind, own in parts.items() for name, tensor in own.items()}
-    tensors |= {key: value for key, value in theta.place.moments.items() if not key.endswith("/step")}
-    steps = {key: float(value) for key, value in theta.place.moments.items() if key.endswith("/step")}
-    return {"tensors": tensors, "steps": steps, "history": quiet(result.history), "test": result.test}
+    tensors = {
+        f"{kind}/{name}": tensor.clone()
+        for kind, own in parts.items()
+        for name, tensor in own.items()
+    }
+    tensors |= {
+        key: value for key, value in theta.place.moments.items() if not key.endswith("/step")
+    }
+    steps = {
+        key: float(value) for key, value in theta.place.moments.items() if key.endswith("/step")
+    }
+    return {
+        "tensors": tensors,
+        "steps": steps,
+        "history": quiet(result.history),
+        "test": result.test,
+    }
 
 
 @cache
@@ -79,7 +107,9 @@ def alone(number: int) -> dict[str, Any]:
 
 
 def train_all(ranks: Ranks, store: str, folder: Path) -> list[dict[str, Any]]:
-    return [left(*fitted(case, placed(store, folder / str(k)), ranks)) for k, case in enumerate(CASES)]
+    return [
+        left(*fitted(case, placed(store, folder / str(k)), ranks)) for k, case in enumerate(CASES)
+    ]
 
 
 def joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -92,11 +122,14 @@ def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         assert torch.equal(found[name].view(tensor.shape), tensor), name
 
 
-@pytest.mark.parametrize(("count", "store"), [(1, "sharded"), (2, "disk rows"), (3, "memory"), (4, "host rows")])
+@pytest.mark.parametrize(
+    ("count", "store"), [(1, "sharded"), (2, "disk rows"), (3, "memory"), (4, "host rows")]
+)
 def test_any_number_of_ranks_trains_the_same_theta(count: int, store: str, tmp_path: Path) -> None:
     every = on_ranks(count, train_all, store, tmp_path)
     for k, case in enumerate(CASES):
-        expected, own = alone(k), [found[k] for found in every]
+        expected = alone(k)
+        own = [found[k] for found in every]
         for key in ("steps", "history", "test"):
             assert all(each[key] == expected[key] for each in own), (case, key)
         tensors = [each["tensors"] for each in own]
@@ -109,14 +142,20 @@ def everywhere(ranks: Ranks, folder: Path) -> dict[str, list[Any]]:
     found = dict[str, list[Any]]()
     for runner, kind, share in product(RUNNERS, STORES, SHARES):
         case = ("gcn batch 2", (9, 10), 5, {**CARRY, "runner": runner})
-        model = fitted(case, placed(f"{kind} {share}", folder / f"{runner}-{kind}-{share}"), ranks)[1].model
+        model = fitted(case, placed(f"{kind} {share}", folder / f"{runner}-{kind}-{share}"), ranks)[
+            1
+        ].model
         if ranks.leads:
-            found.setdefault(runner, []).append({name: value.tolist() for name, value in model.state_dict().items()})
+            found.setdefault(runner, []).append(
+                {name: value.tolist() for name, value in model.state_dict().items()}
+            )
     return found
 
 
 def test_every_place_with_every_exchange_and_runner_gives_the_same_model(tmp_path: Path) -> None:
-    """That of one process; the fused runner's differs from it by rounding, as other sub-GCNs are fused."""
+    """That of one process; the fused runner's differs from it by rounding, as other sub-GCNs are
+    fused.
+    """
     model = fitted(("gcn batch 2", (9, 10), 5, CARRY))[1].model
     alone = {name: value.tolist() for name, value in model.state_dict().items()}
     found, _ = on_ranks(2, everywhere, tmp_path)
@@ -125,19 +164,31 @@ def test_every_place_with_every_exchange_and_runner_gives_the_same_model(tmp_pat
         assert all(model == (models[0] if runner == "fused" else alone) for model in models), runner
 
 
-SAMPLED = {"ladies": LadiesSampling(8, (6, 6)), "saint-rw": SaintWalkSampling(batch_size=9, walk_length=2)}
+SAMPLED = {
+    "ladies": LadiesSampling(8, (6, 6)),
+    "saint-rw": SaintWalkSampling(batch_size=9, walk_length=2),
+}
 
 
 def train_sampled(ranks: Ranks | None) -> dict[str, Any]:
-    """By sampled batches, each rank drawing its own from the seed; and on a graph with edge data."""
-    build, found = EDGE_MODELS["GINE"], dict[str, Any]()
+    """By sampled batches, each rank drawing its own from the seed; and on a graph with edge
+    data.
+    """
+    build = EDGE_MODELS["GINE"]
+    found = dict[str, Any]()
     edges = load_on_ranks(ranks, lambda: only(edge_graph(30), build((4,)).name))
     sampler = ClusterSampling(clusters=4, clusters_per_batch=2, method="random")
     gist = GIST(build, (8,), 2, ranks=ranks)
     gist.fit(edges, sampler=sampler, inductive=True, epochs=4, local_steps=2, progress=False)
     found["edge data"] = {name: tensor.tolist() for name, tensor in gist.theta.copy().items()}
     for name, sampling in SAMPLED.items():
-        gist = GIST(every_model()["graphsage layer 2"][0], (9,), 4, ranks=ranks, store="sharded" if ranks else "memory")
+        gist = GIST(
+            every_model()["graphsage layer 2"][0],
+            (9,),
+            4,
+            ranks=ranks,
+            store="sharded" if ranks else "memory",
+        )
         result = gist.fit(tiny_graph(), sampler=sampling, **{**SETTINGS, "epochs": 12})
         found[name] = {"history": left(gist, result)["history"], "test": result.test}
     return found

@@ -30,10 +30,18 @@ def build(widths: Any) -> Any:
     return OURS["gcn"](widths, dropout=0.3, norm="batch")
 
 
-def trained(method: str, ranks: Ranks | None = None, store: Store | str = "memory", **options: Any) -> dict[str, Any]:
+def trained(
+    method: str, ranks: Ranks | None = None, store: Store | str = "memory", **options: Any
+) -> dict[str, Any]:
     """The model of a run, which rank 0 has, and what all ranks know of the run."""
     trainer = METHODS[method](build, (8, 12), 4, ranks=ranks, store=store, seed=3)
-    settings: dict[str, Any] = {"epochs": 24, "local_steps": 2, "lr": 0.05, "evaluate_every": 1, **options}
+    settings: dict[str, Any] = {
+        "epochs": 24,
+        "local_steps": 2,
+        "lr": 0.05,
+        "evaluate_every": 1,
+        **options,
+    }
     result = trainer.fit(GRAPH, sampler=ClusterSampling(6, 2, "random"), progress=False, **settings)
     tensors: dict[str, Tensor] = {}
     if ranks is None or ranks.leads:
@@ -90,10 +98,19 @@ def within_a_budget(ranks: Ranks, folder: Path) -> dict[str, Any]:
     saving = Saving(folder / "c", every=1)
     result = gist.fit(GRAPH, budget=3.0, progress=False, saving=saving)
     partition = gist.partition.split_into(len(result.partition[0]["blocks"]))
-    weight = named_tensors(plain_model(result.model))["convs.0.weight"] if ranks.leads else torch.zeros(0)
+    weight = (
+        named_tensors(plain_model(result.model))["convs.0.weight"]
+        if ranks.leads
+        else torch.zeros(0)
+    )
     blocks = partition.blocks(0) if ranks.leads else []
     parts = [weight.index_select(0, own[0]).sum().item() for own in blocks]
-    return {"budget": result.budget, "parts": parts, "test": result.test, "history": len(result.history)}
+    return {
+        "budget": result.budget,
+        "parts": parts,
+        "test": result.test,
+        "history": len(result.history),
+    }
 
 
 def test_every_rank_trains_a_part_of_its_own_within_a_budget(tmp_path: Path) -> None:
@@ -103,14 +120,18 @@ def test_every_rank_trains_a_part_of_its_own_within_a_budget(tmp_path: Path) -> 
     assert first["test"] == second["test"]
     assert first["history"] == second["history"]
     if first["budget"]["sub_gcns"] > 1:
-        assert len({round(total, 4) for total in first["parts"]}) == 2, "two different parts, and their copies"
+        assert len({round(total, 4) for total in first["parts"]}) == 2, (
+            "two different parts, and their copies"
+        )
 
 
 def resume_with_another_number(ranks: Ranks, folder: Path) -> str:
     trials.NARROWEST = 8
     gist = GIST(build, (32, 32), 4, ranks=ranks)
     try:
-        gist.fit(GRAPH, budget=3.0, progress=False, saving=Saving(folder / "c", every=1, resume=True))
+        gist.fit(
+            GRAPH, budget=3.0, progress=False, saving=Saving(folder / "c", every=1, resume=True)
+        )
     except InputError as error:
         return str(error)
     return ""

@@ -21,7 +21,9 @@ from tests.helpers.refusals import refused
 from .launch import on_ranks
 
 TYPES = [torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16]
-FORMS = st.lists(st.tuples(st.lists(st.integers(0, 4), max_size=3), st.sampled_from(TYPES)), max_size=6)
+FORMS = st.lists(
+    st.tuples(st.lists(st.integers(0, 4), max_size=3), st.sampled_from(TYPES)), max_size=6
+)
 
 
 @given(FORMS, st.integers(0, 2**31))
@@ -64,8 +66,11 @@ def test_all_ranks_refuse_what_does_not_go_together_and_hear_of_one_that_diverge
 
 
 def taken(ranks: Ranks) -> list[list[int]]:
-    """Of which sub-GCNs a rank holds the slices that others have sent, while each of its own trains."""
-    gist, found = GIST(OURS["gcn"], (12,), 6, store=Store("host", share="rows"), ranks=ranks), []
+    """Of which sub-GCNs a rank holds the slices that others have sent, while each of its own
+    trains.
+    """
+    gist = GIST(OURS["gcn"], (12,), 6, store=Store("host", share="rows"), ranks=ranks)
+    found = []
     for round_ in gist.rounds(1):
         for k, _ in enumerate(round_):
             end = time.monotonic() + 20
@@ -82,7 +87,8 @@ def test_the_next_slice_comes_while_a_sub_gcn_trains_and_no_more_are_held() -> N
 def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:
     if ranks.rank == victim:
         os.kill(os.getpid(), signal.SIGSTOP)
-    begun, nothing = time.monotonic(), [list[Any]()] * ranks.count
+    begun = time.monotonic()
+    nothing = [list[Any]()] * ranks.count
     with pytest.raises(RankLostError) as caught:
         ranks.exchange(nothing, nothing, torch.device("cpu")) if exchange else ranks.gather(None)
     return str(caught.value), time.monotonic() - begun
@@ -92,7 +98,10 @@ def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:
 def test_all_others_name_a_rank_that_hangs_within_the_timeout(exchange: bool, victim: int) -> None:
     others = [rank for rank in range(3) if rank != victim]
     for message, seconds in on_ranks(3, hang, exchange, victim, only=others, timeout=4):
-        expected = f"rank {victim} does not answer: it has ended, hangs (--timeout is 4 s), or cannot be reached"
+        expected = (
+            f"rank {victim} does not answer: it has ended, hangs (--timeout is 4 s), or "
+            "cannot be reached"
+        )
         assert message.startswith(expected)
         assert seconds < 6  # 4, and a busy machine
 

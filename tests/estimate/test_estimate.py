@@ -39,13 +39,17 @@ GRAPH = tiny_graph(300)
 SIZES = GraphSizes.of_graph(GRAPH)
 
 
-def config(name: str = "gcn", hidden: tuple[int, ...] = (8, 8), m: int = 2, **options: Any) -> RunConfig:
+def config(
+    name: str = "gcn", hidden: tuple[int, ...] = (8, 8), m: int = 2, **options: Any
+) -> RunConfig:
     training = Training(**{"epochs": 4, "local_steps": 2, **options.pop("training", {})})
     model = ModelConfig(name, hidden, norm=options.pop("norm", "none"), heads=2)
     return RunConfig("own", model=model, sub_gcns=m, training=training, **options)
 
 
-def plan(run: RunConfig, sizes: GraphSizes = SIZES, store: str = "memory", **resources: Any) -> Plan:
+def plan(
+    run: RunConfig, sizes: GraphSizes = SIZES, store: str = "memory", **resources: Any
+) -> Plan:
     return make_plan(run, sizes, replace(AMPLE, **resources), [run.sub_gcns], [store], timed=False)
 
 
@@ -73,11 +77,14 @@ def test_sizes_are_those_of_real_sub_gcns(
     name: str, hidden: list[int], m: int, norm: str, partitioned: tuple[int, ...] | None
 ) -> None:
     run = config(name, tuple(hidden), m, norm=norm, partitioned=partitioned)
-    shape, gist = RunShape(run, SIZES), run.trainer(F, C)
+    shape = RunShape(run, SIZES)
+    gist = run.trainer(F, C)
     subs = list(gist.begin_round())
     assert shape.theta == sum(tensor.nbytes for tensor in gist.theta.place.tensors.values())
     assert shape.full == sum(p.numel() for p in gist.model().parameters())
-    assert [own.parameters for own in shape.subs] == [sum(p.numel() for p in sub.parameters()) for sub in subs]
+    assert [own.parameters for own in shape.subs] == [
+        sum(p.numel() for p in sub.parameters()) for sub in subs
+    ]
     slices = [sum(tensor.nbytes for tensor in sub.state_dict().values()) for sub in subs]
     assert [own.slice for own in shape.subs] == slices
     found = option(run).as_dict()
@@ -86,7 +93,11 @@ def test_sizes_are_those_of_real_sub_gcns(
 
 
 def test_gradients_and_moments_are_counted() -> None:
-    for training, moments in (({}, 2), ({"optimizer": "sgd"}, 0), ({"optimizer": "sgd", "momentum": 0.9}, 1)):
+    for training, moments in (
+        ({}, 2),
+        ({"optimizer": "sgd"}, 0),
+        ({"optimizer": "sgd", "momentum": 0.9}, 1),
+    ):
         reset = RunShape(config(training={**training, "optimizer_state": "reset"}), SIZES).subs
         carried = RunShape(config(training=training), SIZES).subs
         assert option(config(training=training)).trained == (2 + moments) * reset[0].slice
@@ -104,21 +115,27 @@ def test_gradients_and_moments_are_counted() -> None:
     width=st.integers(8, 96),
     m=st.sampled_from([1, 2, 4]),
 )
-def test_more_of_anything_takes_no_less(name: str, store: str, width: int, m: int, **options: Any) -> None:
+def test_more_of_anything_takes_no_less(
+    name: str, store: str, width: int, m: int, **options: Any
+) -> None:
     run = config(name, (width, width), m, **options)
     own = peak(run, LARGE, store)
     for hidden in ((2 * width, width), (width,) * 3):
         assert own <= peak(replace(run, model=replace(run.model, hidden=hidden)), LARGE, store)
     for more in ({"edges": 2 * LARGE.edges}, {"features": 200}):
         assert own <= peak(run, replace(LARGE, **more), store)
-    assert own <= peak(replace(run, training=replace(run.training, optimizer_state="carry")), LARGE, store)
+    assert own <= peak(
+        replace(run, training=replace(run.training, optimizer_state="carry")), LARGE, store
+    )
     assert peak(replace(run, runner="in-turn"), LARGE, store) <= own
     assert own == peak(run, LARGE, store, base=100) - 100
 
 
 def test_files_and_the_host_take_the_parameters_out_of_memory() -> None:
     wide = config("graphsage", (400, 400), 4)
-    memory, files, theta = peaks(wide), peaks(wide, SIZES, "disk"), plan(wide).theta
+    memory = peaks(wide)
+    files = peaks(wide, SIZES, "disk")
+    theta = plan(wide).theta
     assert memory["cpu"] - files["cpu"] >= 3 * theta
     assert files[DISK] >= 2 * theta + sum(sub.slice for sub in RunShape(wide, SIZES).subs)
     half = replace(wide, store_precision="bf16")
@@ -132,7 +149,8 @@ def test_files_and_the_host_take_the_parameters_out_of_memory() -> None:
 
 def test_the_evaluation_is_chosen_by_the_memory() -> None:
     wide = config("graphsage", (512, 512), sampler=ClusterSampling(100, 5))
-    whole, tight = option(wide, LARGE), option(wide, LARGE, host=2**30)
+    whole = option(wide, LARGE)
+    tight = option(wide, LARGE, host=2**30)
     parts = option(replace(wide, evaluation=Evaluation("parts", parts=100)), LARGE)
     scoring = [option.memory.scoring for option in (whole, tight, parts)]
     assert [one.method for one in scoring] == ["whole", "layers", "parts"]
@@ -147,7 +165,12 @@ def test_the_evaluation_is_chosen_by_the_memory() -> None:
     training=st.sampled_from(["split", "each"]),
 )
 def test_rounds_and_evaluations_are_a_run_s(m: int, epochs: int, every: int, training: str) -> None:
-    run = config("graphsage", (16, 16), m, training={"epochs": epochs, "evaluate_every": every, "training": training})
+    run = config(
+        "graphsage",
+        (16, 16),
+        m,
+        training={"epochs": epochs, "evaluate_every": every, "training": training},
+    )
     result = run.fit(run.trainer(F, C), GRAPH, progress=False)
     found = option(run).as_dict()
     assert found["rounds"] == result.progress.rounds
@@ -172,29 +195,49 @@ def test_times_add_up() -> None:
         assert seconds["total"] == pytest.approx(each["epochs"] * seconds["epoch"] + evaluating)
         assert 0 < seconds["step"] < seconds["round"]
     sizes = replace(LARGE, nodes=5000, edges=50_000, train=2500)
-    wide, narrow = (make_plan(config("gcn", (w, w)), sizes, AMPLE, [1, 4], ["memory"]).options for w in (256, 32))
-    assert all(one.seconds["total"] > other.seconds["total"] for one, other in zip(wide, narrow, strict=True))
+    wide, narrow = (
+        make_plan(config("gcn", (w, w)), sizes, AMPLE, [1, 4], ["memory"]).options
+        for w in (256, 32)
+    )
+    assert all(
+        one.seconds["total"] > other.seconds["total"]
+        for one, other in zip(wide, narrow, strict=True)
+    )
 
 
 def test_a_plan_in_which_nothing_fits_says_what_is_lacking() -> None:
     wide = config("graphsage", (1024, 1024), 4)
     tight = plan(wide, host=peak(wide) - 1)
     assert tight.choice is None
-    assert tight.advice.startswith("nothing fits: with the parameters in memory, m = 4 lacks memory; make --hidden")
+    assert tight.advice.startswith(
+        "nothing fits: with the parameters in memory, m = 4 lacks memory; make --hidden"
+    )
 
 
 def test_the_refusal_says_when_it_does_not_fit_and_what_would() -> None:
     run = config("graphsage", (1024, 1024), 4)
-    files, most = peaks(run, SIZES, "disk"), peak(run)
+    files = peaks(run, SIZES, "disk")
+    most = peak(run)
     require_room(run, SIZES, replace(AMPLE, host=most))
-    between, scarce = {"host": (files["cpu"] + most) // 2}, {"host": most - 1}
+    between = {"host": (files["cpu"] + most) // 2}
+    scarce = {"host": most - 1}
     by_samples = ClusterSampling(10, 1, batches="independent")
     local = replace(run, method="local-sgd", sampler=by_samples)
     parts = replace(run, method="parts")
     none_fits = "no m and no store would fit; make --hidden smaller"
     for refused_run, resources, stores, said in (
-        (run, scarce, (["memory"],), ("m = 4 needs ", " of memory (while it ", ": --sub-gcns 8 would fit; --memory")),
-        (replace(run, sub_gcns=32), {"host": most // 8}, (["memory"],), ("m = 32 needs ", none_fits)),
+        (
+            run,
+            scarce,
+            (["memory"],),
+            ("m = 4 needs ", " of memory (while it ", ": --sub-gcns 8 would fit; --memory"),
+        ),
+        (
+            replace(run, sub_gcns=32),
+            {"host": most // 8},
+            (["memory"],),
+            ("m = 32 needs ", none_fits),
+        ),
         (run, between, (), ("m = 4 needs ", ": --store disk would fit; --memory GIB")),
         (run, {"host": 2**17}, (), (none_fits,)),
         (
@@ -212,7 +255,13 @@ def test_the_refusal_says_when_it_does_not_fit_and_what_would() -> None:
 
 @pytest.mark.parametrize("method", ["gist", "parts", "ensemble", "local-sgd"])
 def test_the_store_is_the_first_that_fits(method: str) -> None:
-    run = config("graphsage", (1024, 1024), 8, method=method, sampler=ClusterSampling(10, 1, batches="independent"))
+    run = config(
+        "graphsage",
+        (1024, 1024),
+        8,
+        method=method,
+        sampler=ClusterSampling(10, 1, batches="independent"),
+    )
     fastest, files = (peak(as_gist(run), SIZES, store) for store in ("memory", "disk"))
     between = replace(AMPLE, host=(fastest + files) // 2)
     assert chosen_store(run, SIZES, AMPLE) == "memory"
@@ -220,7 +269,9 @@ def test_the_store_is_the_first_that_fits(method: str) -> None:
 
 
 def test_a_budget_is_planned_as_its_narrowest_part() -> None:
-    run = config("graphsage", (1024, 512), training={"epochs": None, "local_steps": None, "budget": 60.0})
+    run = config(
+        "graphsage", (1024, 512), training={"epochs": None, "local_steps": None, "budget": 60.0}
+    )
     assert as_gist(run).model.hidden == (256, 128)
     assert as_gist(run).training.budget is None
     least = peak(as_gist(run))
@@ -241,7 +292,9 @@ def own_model(features: int, hidden: tuple[int, ...], classes: int) -> nn.Module
 
 def process_peak(*command: object) -> int:
     """Run gistgnn in a process of its own; return the most anonymous memory that it holds."""
-    with subprocess.Popen([sys.executable, "-m", "gistgnn", *map(str, command)], stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "gistgnn", *map(str, command)], stderr=subprocess.DEVNULL
+    ) as process:
         most = 0
         while process.poll() is None:
             most = max(most, held_bytes(process.pid))
@@ -253,35 +306,68 @@ def process_peak(*command: object) -> int:
 def check_peak(out: Path, *line: object) -> int:
     """Compare the planned peak with that of a run in a process of its own; return the latter."""
     words = ["plan", *map(str, line), "--no-measure", "--store", "memory", "--json"]
-    said = subprocess.run([sys.executable, "-m", "gistgnn", *words], capture_output=True, text=True, check=True)
-    found, most = json.loads(said.stdout)["options"][0]["peaks"]["cpu"], process_peak("train", *line, "--out", out)
+    said = subprocess.run(
+        [sys.executable, "-m", "gistgnn", *words], capture_output=True, text=True, check=True
+    )
+    found = json.loads(said.stdout)["options"][0]["peaks"]["cpu"]
+    most = process_peak("train", *line, "--out", out)
     assert 0.75 < found / most < 1.3, (found / MIB, most / MIB)
     return most
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="measured by Linux's /proc")
-def test_the_peak_is_that_of_a_process_and_a_folder_s_keeps_to_its_limit(folder: Path, tmp_path: Path) -> None:
+def test_the_peak_is_that_of_a_process_and_a_folder_s_keeps_to_its_limit(
+    folder: Path, tmp_path: Path
+) -> None:
     model = ("--model", "graphsage", "--hidden", 1024, 1024, "--sub-gcns", 2)
-    check_peak(tmp_path / "digits", "--dataset", "digits", *model, "--epochs", 4, "--local-steps", 2)
-    sampler = ("--sampler", "clusters", "--clusters", 60, "--clusters-per-batch", 6, "--memory", 0.75)
-    line = ("--dataset", folder, "--hidden", 64, "--sub-gcns", 2, "--epochs", 1, "--local-steps", 2, *sampler)
+    check_peak(
+        tmp_path / "digits", "--dataset", "digits", *model, "--epochs", 4, "--local-steps", 2
+    )
+    sampler = (
+        "--sampler",
+        "clusters",
+        "--clusters",
+        60,
+        "--clusters-per-batch",
+        6,
+        "--memory",
+        0.75,
+    )
+    line = (
+        "--dataset",
+        folder,
+        "--hidden",
+        64,
+        "--sub-gcns",
+        2,
+        "--epochs",
+        1,
+        "--local-steps",
+        2,
+        *sampler,
+    )
     assert check_peak(tmp_path / "folder", *line) < 0.75 * 2**30  # torch with CUDA takes 0.4 of it
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of clusters of a graph of 50 MB."""
-    place, x = tmp_path_factory.mktemp("stored") / "graph", np.random.default_rng(0).normal(size=(100_000, 128))
+    place = tmp_path_factory.mktemp("stored") / "graph"
+    x = np.random.default_rng(0).normal(size=(100_000, 128))
     make_clustered(some_graph(100_000, 600_000, x=x), 60, place)
     return place
 
 
 def test_a_folder_is_evaluated_by_layers_and_takes_less_memory(folder: Path) -> None:
-    sizes, sampler = GraphSizes.of_graph(load(str(folder))), ClusterSampling(60, 6)
+    sizes = GraphSizes.of_graph(load(str(folder)))
+    sampler = ClusterSampling(60, 6)
     run = config("graphsage", (64,), sampler=sampler)
-    found, inside = option(run, sizes), option(run, replace(sizes, stored=0))
+    found = option(run, sizes)
+    inside = option(run, replace(sizes, stored=0))
     assert sizes.stored > 4 * sizes.nodes * sizes.features
     assert found.memory.scoring.method == "layers"
     assert found.memory.peaks["cpu"] < inside.memory.peaks["cpu"]
     with refused("m = 2 needs ", "make --clusters-per-batch smaller"):
-        require_room(replace(run, sampler=ClusterSampling(60, 60)), sizes, replace(AMPLE, host=10 * MIB))
+        require_room(
+            replace(run, sampler=ClusterSampling(60, 60)), sizes, replace(AMPLE, host=10 * MIB)
+        )

@@ -6,10 +6,13 @@ from torch import Tensor, nn
 from gistgnn.nn import MODELS
 from gistgnn.sampling import Batch, forward
 
-F, C = 7, 3
+F = 7
+C = 3
 
 
-def random_batch(nodes: int = 30, edges: int = 150, seed: int = 0, *, sparse: bool = False) -> Batch:
+def random_batch(
+    nodes: int = 30, edges: int = 150, seed: int = 0, *, sparse: bool = False
+) -> Batch:
     """A directed multigraph with self-loops, in double precision; operators not computed yet."""
     rng = torch.Generator().manual_seed(seed)
     x = torch.randn(nodes, F, generator=rng, dtype=torch.float64)

@@ -15,10 +15,16 @@ from tests.nn.strategies import examples, widths
 from .cases import random_batch, random_model
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.integers(1, 25), st.none() | st.integers(0, 30))
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=20),
+    st.integers(1, 25),
+    st.none() | st.integers(0, 30),
+)
 def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
     chunks = list(row_chunks(torch.tensor([0, *degrees]).cumsum(0), rows, entries))
-    assert [node for chunk in chunks for node in range(len(degrees))[chunk]] == list(range(len(degrees)))
+    assert [node for chunk in chunks for node in range(len(degrees))[chunk]] == list(
+        range(len(degrees))
+    )
     for chunk in chunks:
         size = chunk.stop - chunk.start
         assert 1 <= size <= rows
@@ -28,7 +34,8 @@ def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
 @examples
 @given(st.sampled_from(sorted(MODELS)), widths, st.booleans(), st.integers(0, 10**6))
 def test_the_stated_memory_suffices(name: str, widths: list[int], sparse: bool, more: int) -> None:
-    batch, model = random_batch(sparse=sparse), random_model(name, widths)
+    batch = random_batch(sparse=sparse)
+    model = random_model(name, widths)
     least = least_bytes(layer_costs(model, batch), batch)
     with refused("layer by layer this model needs"):
         plan_layers(layer_costs(model, batch, Budget(least - 1)), batch, Budget(least - 1))
@@ -78,13 +85,19 @@ done = True
 """
 
 
-@pytest.mark.parametrize(("name", "share"), [("graphsage", 0.5), ("gat", 0.5), ("gatv2", 2.1), ("PyG's gat", 0.5)])
+@pytest.mark.parametrize(
+    ("name", "share"), [("graphsage", 0.5), ("gat", 0.5), ("gatv2", 2.1), ("PyG's gat", 0.5)]
+)
 def test_the_budget_is_kept(name: str, share: float) -> None:
-    """Pages of the temporary file are the system's. GATv2 holds the messages as sources and as targets."""
+    """Pages of the temporary file are the system's. GATv2 holds the messages as sources and as
+    targets.
+    """
     one_layer = 30_000 * 512 * 4
     budget = int(share * one_layer)
     line = [sys.executable, "-c", MEASURE, name, str(budget)]
-    by_layers, whole = subprocess.run(line, capture_output=True, text=True, check=True).stdout.splitlines()
+    by_layers, whole = subprocess.run(
+        line, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     grown, how = by_layers.split(maxsplit=1)
     assert how.startswith("layers True")
     assert int(grown) < budget + 2**25

@@ -25,7 +25,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"memory": -1}, "memory is -1, expected an integer >= 1"),
     ({"method": "whole", "memory": 10}, "memory is given, but the evaluation is whole"),
     ({"sample": 3}, "sample is 3, expected at most parts, which is None: choose the method parts"),
-    ({"method": "parts", "parts": 3, "sample": 4}, "sample is 4, expected at most parts, which is 3"),
+    (
+        {"method": "parts", "parts": 3, "sample": 4},
+        "sample is 4, expected at most parts, which is 3",
+    ),
 ]
 
 
@@ -36,19 +39,25 @@ def test_bad_values() -> None:
 
 
 def test_auto_takes_what_fits() -> None:
-    batch, model = random_batch(300), random_model("gcn", [32, 32])
+    batch = random_batch(300)
+    model = random_model("gcn", [32, 32])
     whole(model, batch)  # computes the operators, so both methods need no memory for them
     needed = whole_graph_bytes(model, batch)
-    chosen = {m: Evaluation(memory=m).prepare(model, batch).describe() for m in (needed, needed - 1)}
+    chosen = {
+        m: Evaluation(memory=m).prepare(model, batch).describe() for m in (needed, needed - 1)
+    }
     assert chosen[needed] == {"method": "whole", "exact": True}
     assert chosen[needed - 1]["method"] == "layers"
     assert chosen[needed - 1]["exact"] is True
 
 
 def test_too_little_memory_says_how_much_is_needed() -> None:
-    batch, model = random_batch(40_000, 40_000), random_model("gcn", [32])
+    batch = random_batch(40_000, 40_000)
+    model = random_model("gcn", [32])
     for method in ("auto", "layers"):
-        with refused("evaluation has 512 KiB of memory", "needs", "MiB on this graph", "or evaluate by parts"):
+        with refused(
+            "evaluation has 512 KiB of memory", "needs", "MiB on this graph", "or evaluate by parts"
+        ):
             Evaluation(method, 2**19).prepare(model, batch)
 
 
@@ -63,7 +72,8 @@ class Wrong(Stack):
 
 
 def test_models_that_do_not_run_by_layers() -> None:
-    batch, differ = whole_graph(GRAPH), "which has layers() that do not give, row by row, what forward gives"
+    batch = whole_graph(GRAPH)
+    differ = "which has layers() that do not give, row by row, what forward gives"
     for model, why in (
         (Stack((4,), GCNConv), "Stack, which offers no layers()"),
         (Changed(F, (4,), C), "Changed, which offers no layers()"),
@@ -80,13 +90,20 @@ def test_models_that_do_not_run_by_layers() -> None:
 
 
 def test_fit_by_each_method() -> None:
-    results, actual = {}, {}
+    results = {}
+    actual = {}
     for how in (None, Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=4)):
         gist = GIST(gcn(), (8,), 2)
         results[how] = fit(gist, evaluation=how)
         actual[how] = theta(gist)
-    assert [result.evaluation["method"] for result in results.values()] == ["whole", "whole", "layers", "parts"]
-    assert all(same(one, actual[None]) for one in actual.values())  # scoring does not change training
+    assert [result.evaluation["method"] for result in results.values()] == [
+        "whole",
+        "whole",
+        "layers",
+        "parts",
+    ]
+    # scoring does not change training
+    assert all(same(one, actual[None]) for one in actual.values())
     assert results[Evaluation("layers")].test == results[None].test
     written = results[Evaluation("parts", parts=4)].as_dict()["evaluation"]
     assert written == {"method": "parts", "exact": False, "parts": 4}

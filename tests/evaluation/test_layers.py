@@ -42,11 +42,21 @@ def by_layers(model: GNN, batch: Batch, **changes: Any) -> torch.Tensor:
 
 
 @examples
-@given(st.data(), st.sampled_from(sorted(MODELS)), widths, st.sampled_from(["none", "layer", "batch", "elu"]))
-def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[int], norm: str) -> None:
+@given(
+    st.data(),
+    st.sampled_from(sorted(MODELS)),
+    widths,
+    st.sampled_from(["none", "layer", "batch", "elu"]),
+)
+def test_any_pieces_give_the_whole(
+    data: st.DataObject, name: str, widths: list[int], norm: str
+) -> None:
     nodes = data.draw(st.integers(1, 12), "nodes")
     batch = random_batch(
-        nodes, data.draw(st.integers(0, 40)), data.draw(st.integers(0, 99)), sparse=data.draw(st.booleans())
+        nodes,
+        data.draw(st.integers(0, 40)),
+        data.draw(st.integers(0, 99)),
+        sparse=data.draw(st.booleans()),
     )
     model = random_model(name, widths, norm)
     pieces = {
@@ -54,7 +64,9 @@ def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[
         "as_on_gpu": data.draw(st.booleans(), "as_on_gpu"),
         "work": data.draw(st.sampled_from([1, 500, 2000, 10**4, 10**6]), "work"),
     }
-    torch.testing.assert_close(by_layers(model, batch, **pieces), whole(model, batch), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        by_layers(model, batch, **pieces), whole(model, batch), rtol=1e-10, atol=1e-10
+    )
 
 
 def test_sums_of_a_layers_own_are_evaluated_or_refused() -> None:
@@ -79,11 +91,15 @@ def test_sums_of_a_layers_own_are_evaluated_or_refused() -> None:
                 found = predict(model, batch, Evaluation(method, memory))
                 torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
             else:
-                with refused("the model is a GraphSAGE, which ", "choose the method parts, or whole"):
+                with refused(
+                    "the model is a GraphSAGE, which ", "choose the method parts, or whole"
+                ):
                     predict(model, batch, Evaluation(method, memory))
 
 
-def test_any_budget_gives_the_whole_on_announced_disk_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_budget_gives_the_whole_on_announced_disk_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     class Counting(NodeFeatures):
@@ -106,8 +122,10 @@ def test_any_budget_gives_the_whole_on_announced_disk_space(tmp_path: Path, monk
     monkeypatch.setattr("gistgnn.evaluation.by_layers.NodeFeatures", Counting)
     for name in MODELS:
         for sizes in ([4, 12], [12, 4, 4], [5]):
-            batch, model = random_batch(20, 100, sparse=sizes == [5]), random_model(name, sizes, "layer")
-            expected = whole(model, batch)  # computes the operators, so they need no memory of the budget
+            batch = random_batch(20, 100, sparse=sizes == [5])
+            model = random_model(name, sizes, "layer")
+            # computes the operators, so they need no memory of the budget
+            expected = whole(model, batch)
             least = least_bytes(layer_costs(model, batch), batch)
             for memory in (least, 3 * least, 2**24):
                 inference = prepared(model, batch, Budget(memory))
@@ -121,8 +139,11 @@ def test_any_budget_gives_the_whole_on_announced_disk_space(tmp_path: Path, monk
                 assert Counting.most == disk
 
 
-def test_a_folder_that_cannot_be_written_and_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    batch, model = random_batch(400), random_model("gcn", [16, 16])
+def test_a_folder_that_cannot_be_written_and_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = random_batch(400)
+    model = random_model("gcn", [16, 16])
     with monkeypatch.context() as patch, refused("missing", "No such file or directory", "TMPDIR"):
         patch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
         by_layers(model, batch, in_file=True)

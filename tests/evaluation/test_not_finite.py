@@ -1,4 +1,6 @@
-"""Outputs that are not finite: such nodes count as wrong, and are never a class, a temperature or a prediction."""
+"""Outputs that are not finite: such nodes count as wrong, and are never a class, a temperature or a
+prediction.
+"""
 
 import json
 from collections.abc import Callable
@@ -35,7 +37,9 @@ NODES = 60
 
 
 def spoilt(logits: Tensor, nodes: Tensor, how: str, column: int | None) -> Tensor:
-    """The logits with a value that is not finite in the rows of some nodes: in all columns, or in one."""
+    """The logits with a value that is not finite in the rows of some nodes: in all columns, or in
+    one.
+    """
     found = logits.clone()
     found[nodes.nonzero().squeeze(1), slice(None) if column is None else column] = BAD[how]
     return found
@@ -47,21 +51,26 @@ columns = st.sampled_from([None, 0, 1, 2])
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**16), st.booleans(), bad, columns, st.floats(0, 0.9))
-def test_such_nodes_count_as_wrong(seed: int, several: bool, how: str, column: int | None, share: float) -> None:
+def test_such_nodes_count_as_wrong(
+    seed: int, several: bool, how: str, column: int | None, share: float
+) -> None:
     rng = torch.Generator().manual_seed(seed)
     graph = tiny_graph(NODES, multi_label=several)
     logits = torch.randn(NODES, C, generator=rng)
     nodes = torch.rand(NODES, generator=rng) < share
     scores = evaluate(constant(spoilt(logits, nodes, how, column)), graph)
     for split, mask in (("train", graph.train), ("validation", graph.val), ("test", graph.test)):
-        truth, empty = graph.y[mask].long().numpy(), nodes[mask].numpy()
+        truth = graph.y[mask].long().numpy()
+        empty = nodes[mask].numpy()
         guess = (logits > 0).long().numpy() if several else logits.argmax(dim=1).numpy()
         guess = guess[mask.numpy()].copy()
         guess[empty] = 0 if several else C  # no label; a class that there is not
         right = (guess == truth).all(axis=1) & ~empty if several else guess == truth
         assert scores[split]["accuracy"] == pytest.approx(right.mean())
         if several:
-            expected = [f1_score(truth, guess, average=kind, zero_division=0) for kind in ("micro", "macro")]
+            expected = [
+                f1_score(truth, guess, average=kind, zero_division=0) for kind in ("micro", "macro")
+            ]
         else:
             classes = sorted({*truth.tolist(), *guess.tolist()} - {C})
             macro = f1_score(truth, guess, labels=classes, average="macro", zero_division=0)
@@ -78,11 +87,15 @@ def test_micro_f1_of_parts_counts_them_as_wrong(several: bool) -> None:
 
 
 class Spoils(nn.Module):
-    """A small model whose output is not finite for nodes without an edge, as where a mean divides by 0."""
+    """A small model whose output is not finite for nodes without an edge, as where a mean divides
+    by 0.
+    """
 
     def __init__(self, width: int, value: float = torch.nan, outputs: int = C) -> None:
         super().__init__()
-        self.hidden, self.out, self.value = nn.Linear(F, width), nn.Linear(width, outputs), value
+        self.hidden = nn.Linear(F, width)
+        self.out = nn.Linear(width, outputs)
+        self.value = value
 
     def layers(self) -> list[Any]:
         return [lambda x, edge_index: self.hidden(x).relu(), self.last]
@@ -108,12 +121,16 @@ def isolated(split: str, count: int = 3, **options: Any) -> tuple[Graph, Tensor]
     return Graph.build(graph.x, edge_index, graph.y, num_classes=C, **masks), nodes
 
 
-@pytest.mark.parametrize("how", [Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=1)])
+@pytest.mark.parametrize(
+    "how", [Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=1)]
+)
 @pytest.mark.parametrize("split", ["val", "test", "none"])
 def test_a_run_says_which_nodes(split: str, how: Evaluation) -> None:
     graph, nodes = isolated(split)
     with logged() as messages:
-        result = GIST(lambda width: Spoils(width), 8, 2).fit(graph, epochs=6, evaluation=how, progress=False)
+        result = GIST(lambda width: Spoils(width), 8, 2).fit(
+            graph, epochs=6, evaluation=how, progress=False
+        )
     notes = [message for message in messages if "not finite" in message]
     assert len(notes) == 1
     assert "3 of 60 nodes" in notes[0]
@@ -122,8 +139,12 @@ def test_a_run_says_which_nodes(split: str, how: Evaluation) -> None:
     with torch.no_grad():
         logits = result.model(graph.x, graph.edge_index)
     for name, mask in (("validation", graph.val), ("test", graph.test)):
-        right = (logits.nan_to_num(-torch.inf).argmax(dim=1) == graph.y) & logits.isfinite().all(dim=1)
-        assert result.progress.best[name]["accuracy"] == pytest.approx(float(right[mask].float().mean()))
+        right = (logits.nan_to_num(-torch.inf).argmax(dim=1) == graph.y) & logits.isfinite().all(
+            dim=1
+        )
+        assert result.progress.best[name]["accuracy"] == pytest.approx(
+            float(right[mask].float().mean())
+        )
 
 
 def test_the_temperature_is_that_of_the_other_nodes() -> None:
@@ -133,7 +154,9 @@ def test_the_temperature_is_that_of_the_other_nodes() -> None:
         logits = result.model(graph.x, graph.edge_index)
     others = graph.val.clone()
     others[nodes] = False
-    assert result.temperature == pytest.approx(fitted_temperature(logits[others], graph.y[others]), rel=1e-3)
+    assert result.temperature == pytest.approx(
+        fitted_temperature(logits[others], graph.y[others]), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("value", list(BAD.values()))
@@ -145,9 +168,15 @@ def test_a_loss_that_is_nan_for_such_nodes_says_so(value: float) -> None:
     assert "3 of 20 training nodes" in text
     assert f"node {int(nodes[0])}," in text
     assert "learning rate" not in text
-    explodes = {"loss": lambda logits, targets: 1e30 * nn.functional.cross_entropy(logits, targets), "lr": 1e4}
-    with pytest.raises(DivergedError, match="a smaller learning rate"):  # the nodes are not to blame
-        GIST(lambda width: Spoils(width, 0.0), 8, 2).fit(graph, epochs=9, optimizer="sgd", progress=False, **explodes)
+    explodes = {
+        "loss": lambda logits, targets: 1e30 * nn.functional.cross_entropy(logits, targets),
+        "lr": 1e4,
+    }
+    # the nodes are not to blame
+    with pytest.raises(DivergedError, match="a smaller learning rate"):
+        GIST(lambda width: Spoils(width, 0.0), 8, 2).fit(
+            graph, epochs=9, optimizer="sgd", progress=False, **explodes
+        )
 
 
 def test_a_loss_that_is_nan_in_a_batch_says_so() -> None:
@@ -155,7 +184,9 @@ def test_a_loss_that_is_nan_in_a_batch_says_so() -> None:
     nodes = torch.arange(NODES)
     graph = tiny_graph(NODES)
     masks = {name: getattr(graph, name) for name in ("train", "val", "test")}
-    far = Graph.build(graph.x, torch.stack([nodes, nodes.roll(NODES // 2)]), graph.y, num_classes=C, **masks)
+    far = Graph.build(
+        graph.x, torch.stack([nodes, nodes.roll(NODES // 2)]), graph.y, num_classes=C, **masks
+    )
     with pytest.raises(DivergedError, match="training nodes of a batch"):
         GIST(lambda width: Spoils(width), 8, 2).fit(
             far, epochs=6, sampler=ClusterSampling(30, 1, method="random"), progress=False
@@ -184,7 +215,9 @@ def regression(split: str) -> Graph:
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_a_regression_has_no_score_then(split: str) -> None:
     with logged() as messages:
-        found = GIST(lambda width: Spoils(width, outputs=1), 8, 1).fit(regression(split), epochs=6, progress=False)
+        found = GIST(lambda width: Spoils(width, outputs=1), 8, 1).fit(
+            regression(split), epochs=6, progress=False
+        )
     name, other = ("validation", "test") if split == "val" else ("test", "validation")
     assert found.progress.best[name] == {"r2": None, "mae": None, "rmse": None}
     assert None not in found.progress.best[other].values()
@@ -202,7 +235,9 @@ def entropy(logits: Tensor, targets: Tensor) -> Tensor:
 def test_a_metric_of_outputs_has_no_score_then(metric: Any) -> None:
     graph, _ = isolated("test")
     with logged() as messages:
-        found = GIST(lambda width: Spoils(width), 8, 1).fit(graph, epochs=6, metric=metric, progress=False)
+        found = GIST(lambda width: Spoils(width), 8, 1).fit(
+            graph, epochs=6, metric=metric, progress=False
+        )
     name = "entropy" if isinstance(metric, Metric) else metric
     assert found.test[name] is None
     assert found.test["accuracy"] is not None
@@ -219,10 +254,17 @@ def outputs_of(logits: Tensor, pieces: int) -> list[tuple[slice, Tensor]]:
 @settings(max_examples=25)
 @given(st.integers(0, 2**16), st.booleans(), bad, columns, st.integers(1, 4))
 def test_predictions_of_such_nodes_are_empty(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, several: bool, how: str, column: int | None, pieces: int
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    several: bool,
+    how: str,
+    column: int | None,
+    pieces: int,
 ) -> None:
-    path, rng = tmp_path_factory.getbasetemp(), torch.Generator().manual_seed(seed)
-    logits, nodes = torch.randn(12, C, generator=rng), torch.rand(12, generator=rng) < 0.4
+    path = tmp_path_factory.getbasetemp()
+    rng = torch.Generator().manual_seed(seed)
+    logits = torch.randn(12, C, generator=rng)
+    nodes = torch.rand(12, generator=rng) < 0.4
     nodes[5] = False
     given_to = outputs_of(spoilt(logits, nodes, how, column), pieces)
     with logged() as messages:
@@ -230,7 +272,10 @@ def test_predictions_of_such_nodes_are_empty(
             write_predictions(path / name, given_to, 12, multi_label=several, names=["a", "b", "c"])
     notes = [message for message in messages if "not finite" in message]
     assert len(notes) == 2 * bool(nodes.any())
-    assert all(f"for {int(nodes.sum())} of 12 nodes (the first is node {int(nodes.nonzero()[0])})" in m for m in notes)
+    assert all(
+        f"for {int(nodes.sum())} of 12 nodes (the first is node {int(nodes.nonzero()[0])})" in m
+        for m in notes
+    )
     rows = [line.split(",") for line in (path / "p.csv").read_text().splitlines()[1:]]
     saved = np.load(path / "p.npz")
     for node, row in enumerate(rows):
@@ -242,7 +287,9 @@ def test_predictions_of_such_nodes_are_empty(
             assert row[1] == "abc"[int(logits[node].argmax())]
     (path / "p.csv").unlink()
     with refused("not finite for any node"):
-        write_predictions(path / "p.csv", outputs_of(logits * torch.nan, pieces), 12, multi_label=several)
+        write_predictions(
+            path / "p.csv", outputs_of(logits * torch.nan, pieces), 12, multi_label=several
+        )
     assert not (path / "p.csv").exists()
 
 
@@ -273,7 +320,9 @@ def test_files_of_one_name(tmp_path: Path) -> None:
     logits[2] = torch.nan
     order = torch.tensor([5, 4, 3, 2, 1, 0])
     with logged() as messages:
-        write_predictions(tmp_path / "p.csv", outputs_of(logits, 2), 6, multi_label=False, numbers=order)
+        write_predictions(
+            tmp_path / "p.csv", outputs_of(logits, 2), 6, multi_label=False, numbers=order
+        )
     assert "the first is node 3" in messages[0]
     lines = (tmp_path / "p.csv").read_text().splitlines()
     assert lines[4] == "3,,"

@@ -39,7 +39,8 @@ def _batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.usefixtures("_batches")
 @pytest.mark.parametrize("name", MODELS)
 def test_one_part_is_the_whole(name: str) -> None:
-    model, batch = MODELS[name](), whole_graph(GRAPH)
+    model = MODELS[name]()
+    batch = whole_graph(GRAPH)
     inference = Evaluation("parts", parts=1).prepare(model, batch)
     assert inference.describe() == {"method": "parts", "exact": False, "parts": 1}
     for _ in range(2):
@@ -51,7 +52,8 @@ def test_one_part_is_the_whole(name: str) -> None:
 def test_edges_between_parts_are_left_out(name: str) -> None:
     graph = edge_graph(60)
     model = random_model("gcn", [6, 6]).float() if name == "gcn" else EDGE_MODELS[name]((6,)).eval()
-    clusters, batch = cluster(graph.edge_index, 60, 5, "metis", 3), whole_graph(graph)
+    clusters = cluster(graph.edge_index, 60, 5, "metis", 3)
+    batch = whole_graph(graph)
     inside = clusters.assignment[graph.edge_index[0]] == clusters.assignment[graph.edge_index[1]]
     assert 0 < inside.sum() < len(inside)
     data = {key: value[inside] for key, value in graph.edge_data.items()}
@@ -65,16 +67,19 @@ def test_edges_between_parts_are_left_out(name: str) -> None:
 @pytest.mark.parametrize("several", [False, True])
 def test_the_f1_of_the_parts_is_averaged(several: bool) -> None:
     graph = tiny_graph(nodes=60, multi_label=several)
-    model, chosen = nn.Linear(graph.num_features, C), Evaluation("parts", parts=7)
+    model = nn.Linear(graph.num_features, C)
+    chosen = Evaluation("parts", parts=7)
     logits = predict(model, whole_graph(graph), chosen)
     parts = cluster(graph.edge_index, 60, 7, "metis", 0).assignment
-    found, whole_graph_s = evaluate(model, graph, evaluation=chosen), evaluate(model, graph)
+    found = evaluate(model, graph, evaluation=chosen)
+    whole_graph_s = evaluate(model, graph)
     for split, mask in {"train": graph.train, "validation": graph.val, "test": graph.test}.items():
         inside = [nodes for part in parts.unique() if (nodes := mask & (parts == part)).any()]
         each = [NAMED["f1_micro"](logits[nodes], graph.y[nodes]) for nodes in inside]
         assert found[split].pop("f1_parts") == pytest.approx(sum(each) / len(each))
     assert found == whole_graph_s  # the model looks at no edge
-    assert mean_f1(torch.zeros(4, C), torch.zeros(4, C), torch.arange(4)) == 0  # parts without any label
+    # parts without any label
+    assert mean_f1(torch.zeros(4, C), torch.zeros(4, C), torch.arange(4)) == 0
 
 
 DOUBLE = replace(whole_graph(GRAPH), x=GRAPH.x.double())
@@ -93,7 +98,11 @@ def by_parts(model: nn.Module, at_once: int) -> tuple[torch.Tensor, list[int]]:
 @pytest.mark.parametrize("name", [*OURS, "PyG's"])
 @pytest.mark.usefixtures("_batches")
 def test_parts_together_are_parts_alone(name: str) -> None:
-    model = Stack((6, 6), GCNConv).double().eval() if name == "PyG's" else random_model(name, [6, 6], "batch")
+    model = (
+        Stack((6, 6), GCNConv).double().eval()
+        if name == "PyG's"
+        else random_model(name, [6, 6], "batch")
+    )
     alone, taken = by_parts(model, 1)
     assert len(taken) == 6
     for at_once, forwards in ((max(taken), None), (60, 1)):
@@ -124,7 +133,13 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
         for name, value in found.items():
             assert value == NAMED[name](all_parts[mask & nodes], GRAPH.y[mask & nodes])
     counted = {split: int((mask & nodes).sum()) for split, mask in SPLITS.items()}
-    assert inference.describe() == {"method": "parts", "exact": False, "parts": 6, "sample": 3, "nodes": counted}
+    assert inference.describe() == {
+        "method": "parts",
+        "exact": False,
+        "parts": 6,
+        "sample": 3,
+        "nodes": counted,
+    }
     assert SAMPLE.approximation == {"parts": 6, "sample": 3}
     chosen = [SAMPLE.prepare(model, BATCH, seed).nodes for seed in (0, 1)]
     assert torch.equal(chosen[0], nodes)

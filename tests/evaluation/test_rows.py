@@ -1,4 +1,6 @@
-"""Evaluation by rows of PyG's models, and of models with layers(), equals the whole graph's forward pass."""
+"""Evaluation by rows of PyG's models, and of models with layers(), equals the whole graph's forward
+pass.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -58,7 +60,9 @@ class Own(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second, self.out = nn.Linear(F, 8), GCNConv(8, 8), SAGEConv(8, C)
+        self.first = nn.Linear(F, 8)
+        self.second = GCNConv(8, 8)
+        self.out = SAGEConv(8, C)
 
     def layers(self) -> list[Any]:
         return [lambda x, edge_index: self.first(x).relu(), self.hidden, self.out]
@@ -75,7 +79,8 @@ class OfAdjacency(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.two = GCNLayer(F, 8), GCNLayer(8, C)
+        self.one = GCNLayer(F, 8)
+        self.two = GCNLayer(8, C)
 
     def layers(self) -> list[Any]:
         return [self.one, self.two]
@@ -107,7 +112,11 @@ def test_rows_are_the_whole(name: str, weighted: bool) -> None:
         predict(model, batch, Evaluation(memory=1))
     found = Evaluation("layers").prepare(model, batch)
     assert isinstance(found, ByLayers)
-    for pieces in ({"in_file": True, "work": 0}, {"in_file": False, "work": 5000}, {"in_file": True}):
+    for pieces in (
+        {"in_file": True, "work": 0},
+        {"in_file": False, "work": 5000},
+        {"in_file": True},
+    ):
         found._plan = found._plan._replace(**pieces)
         logits = predict(model, batch, found)
         assert not logits.requires_grad
@@ -118,8 +127,11 @@ def test_rows_are_the_whole(name: str, weighted: bool) -> None:
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "pna"])
 def test_a_folder_is_scored_as_in_memory(name: str, tmp_path: Path) -> None:
-    graph, model = tiny_graph(90), build(name).float().eval()
-    graph = replace(graph, train=torch.arange(90) > 2, val=torch.arange(90) == 0, test=torch.arange(90) == 1)
+    graph = tiny_graph(90)
+    model = build(name).float().eval()
+    graph = replace(
+        graph, train=torch.arange(90) > 2, val=torch.arange(90) == 0, test=torch.arange(90) == 1
+    )
     if "edge_dim" in PYG[name][1]:
         graph = replace(graph, edge_attr=torch.rand(graph.num_edges, 2))
     same, _ = make_clustered(graph, 9, tmp_path / "graph")

@@ -16,7 +16,9 @@ def constant(logits: Tensor) -> nn.Module:
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.booleans(), st.integers(0, 2**16))
-def test_scores_are_those_of_scikit_learn(nodes: int, classes: int, several: bool, seed: int) -> None:
+def test_scores_are_those_of_scikit_learn(
+    nodes: int, classes: int, several: bool, seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     shape, most = ((nodes, classes), 2) if several else ((nodes,), classes)
     truth, guess = (torch.randint(most, shape, generator=generator) for _ in range(2))
@@ -30,10 +32,15 @@ def test_scores_are_those_of_scikit_learn(nodes: int, classes: int, several: boo
 
 
 def test_each_split_is_scored_on_its_own_nodes() -> None:
-    edges, y = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 1, 2, 0, 1, -1])
+    edges = torch.tensor([[0, 1], [1, 0]])
+    y = torch.tensor([0, 1, 2, 0, 1, -1])
     graph = Graph.build(torch.zeros(6, 2), edges, y, train=[0], val=[1, 2], test=[3, 4])
     model = constant(nn.functional.one_hot(torch.tensor([0, 1, 1, 1, 1, 0]), 3).float())
     result = evaluate(model, graph)
-    assert {split: s["accuracy"] for split, s in result.items()} == {"train": 1.0, "validation": 0.5, "test": 0.5}
+    assert {split: s["accuracy"] for split, s in result.items()} == {
+        "train": 1.0,
+        "validation": 0.5,
+        "test": 0.5,
+    }
     assert list(evaluate(model, graph, ["test"])) == ["test"]
     assert result["validation"]["f1_macro"] == pytest.approx((2 / 3 + 0) / 2)

@@ -1,4 +1,6 @@
-"""Evaluation by layers equals a plain forward pass: features dense or mostly zero, in memory or in a folder."""
+"""Evaluation by layers equals a plain forward pass: features dense or mostly zero, in memory or in
+a folder.
+"""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -22,7 +24,9 @@ from gistgnn.nn.scaling import scaled_model
 from gistgnn.sampling import whole_graph
 from tests.helpers.clustered_folders import make_clustered
 
-FEATURES, CLASSES, NODES = 12, 3, 60
+FEATURES = 12
+CLASSES = 3
+NODES = 60
 
 MODELS: dict[str, Callable[[int], nn.Module]] = {
     "gcn": lambda width: GCN(FEATURES, (width, width), CLASSES, norm="layer"),
@@ -42,7 +46,8 @@ def some_graph(*, sparse: bool) -> Graph:
     x = torch.rand(NODES, FEATURES, generator=rng) + 0.5
     if sparse:
         x = x * (torch.rand(NODES, FEATURES, generator=rng) < 0.05)
-    edge_index = torch.randint(NODES - 1, (2, 4 * NODES), generator=rng)  # the last node has no edge
+    # the last node has no edge
+    edge_index = torch.randint(NODES - 1, (2, 4 * NODES), generator=rng)
     order = torch.randperm(NODES, generator=rng)
     y = torch.randint(CLASSES, (NODES,), generator=rng)
     splits = {"train": order[:20], "val": order[20:40], "test": order[40:]}
@@ -59,7 +64,9 @@ def plain(model: nn.Module, graph: Graph) -> Tensor:
 @pytest.mark.parametrize("place", ["memory", "folder of clusters"])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_layers_give_the_plain_output(name: str, sparse: bool, place: str, scaled: bool, tmp_path: Path) -> None:
+def test_layers_give_the_plain_output(
+    name: str, sparse: bool, place: str, scaled: bool, tmp_path: Path
+) -> None:
     graph = some_graph(sparse=sparse)
     if place != "memory":
         graph, _ = make_clustered(graph, 5, tmp_path / "graph")
@@ -72,7 +79,9 @@ def test_layers_give_the_plain_output(name: str, sparse: bool, place: str, scale
                 module.running_mean.normal_()
         ours = isinstance(model, GNN)
         if scaled:
-            model = scaled_model(model, Standardisation(torch.rand(FEATURES), torch.rand(FEATURES) + 0.5))
+            model = scaled_model(
+                model, Standardisation(torch.rand(FEATURES), torch.rand(FEATURES) + 0.5)
+            )
         expected = plain(model, graph)
         for memory in (least_bytes(layer_costs(model, batch), batch), 2**20) if ours else (2**20,):
             found = predict(model, batch, Evaluation("layers", memory))
@@ -80,7 +89,9 @@ def test_layers_give_the_plain_output(name: str, sparse: bool, place: str, scale
 
 
 def test_a_run_on_a_folder_of_sparse_features_ends(tmp_path: Path) -> None:
-    """All defaults but the evaluation's memory: hidden layers wider than the features, which are mostly zero."""
+    """All defaults but the evaluation's memory: hidden layers wider than the features, which are
+    mostly zero.
+    """
     graph, _ = make_clustered(some_graph(sparse=True), 5, tmp_path / "graph")
     results: list[Any] = []
     for given in (load(tmp_path / "graph"), graph):
@@ -90,7 +101,9 @@ def test_a_run_on_a_folder_of_sparse_features_ends(tmp_path: Path) -> None:
 
 
 def test_a_model_that_scales_keeps_to_its_memory(tmp_path: Path) -> None:
-    """The scaled features of a folder are never whole in memory: no tensor of all nodes and features is made."""
+    """The scaled features of a folder are never whole in memory: no tensor of all nodes and
+    features is made.
+    """
     graph, _ = make_clustered(some_graph(sparse=False), 5, tmp_path / "graph")
     scaling = Standardisation(torch.rand(FEATURES), torch.rand(FEATURES) + 0.5)
     model = scaled_model(GCN(FEATURES, (4,), CLASSES).eval(), scaling)
@@ -98,4 +111,6 @@ def test_a_model_that_scales_keeps_to_its_memory(tmp_path: Path) -> None:
     found = Evaluation("layers", 2**20).prepare(model, stored)
     assert not any(layer.uses_product for layer in found._costs)
     replaced = replace(graph, x=(graph.x - scaling.mean) / scaling.std)
-    torch.testing.assert_close(predict(model, stored, found), plain(model.model, replaced), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        predict(model, stored, found), plain(model.model, replaced), rtol=1e-4, atol=1e-5
+    )

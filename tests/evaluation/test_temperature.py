@@ -20,7 +20,9 @@ from gistgnn.sampling import whole_graph
 def test_it_undoes_a_factor(several: bool, factor: float) -> None:
     torch.manual_seed(0)
     logits = 2 * torch.randn(20_000, 5)
-    targets = logits.sigmoid().bernoulli() if several else logits.softmax(dim=1).multinomial(1).squeeze(1)
+    targets = (
+        logits.sigmoid().bernoulli() if several else logits.softmax(dim=1).multinomial(1).squeeze(1)
+    )
     assert fitted_temperature(factor * logits, targets) == pytest.approx(factor, rel=0.05)
 
 
@@ -46,5 +48,8 @@ def test_a_merged_model_is_less_sure_of_itself_with_it(tmp_path: Path) -> None:
     result = gist.fit(graph, epochs=100, lr=0.04, progress=False)
     result.save(tmp_path / "run")
     assert load_run(tmp_path / "run", build).temperature == result.temperature > 1.5
-    logits, truth = predict(result.model, whole_graph(graph))[graph.test], graph.y[graph.test]
-    assert F.cross_entropy(logits / result.temperature, truth) < 0.8 * F.cross_entropy(logits, truth)
+    logits = predict(result.model, whole_graph(graph))[graph.test]
+    truth = graph.y[graph.test]
+    assert F.cross_entropy(logits / result.temperature, truth) < 0.8 * F.cross_entropy(
+        logits, truth
+    )

@@ -40,7 +40,8 @@ def test_an_own_graph_from_csv_files(tmp_path: Path) -> None:
     unknown = [predicted[f"p{i}"] == "abc"[i % 3] for i in range(270, 300)]
     assert len(predicted) == 300
     assert sum(unknown) > 20
-    assert numbers(run(tmp_path, "own_graph.py", "--epochs", 20)) == [accuracy]  # from the files that are there now
+    # from the files that are there now
+    assert numbers(run(tmp_path, "own_graph.py", "--epochs", 20)) == [accuracy]
 
 
 def test_own_loops_and_going_on_with_one(tmp_path: Path) -> None:
@@ -70,14 +71,25 @@ def test_two_ranks_have_the_result_of_one_process(tmp_path: Path) -> None:
     ("name", "args", "holds"),
     [
         ("own_model.py", ("--epochs", 40), lambda *accuracy: accuracy[-1] > 80),
-        ("large_graph.py", ("--dataset", "synthetic:reddit@0.005", "--clusters", 20, "--epochs", 4), lambda *_: True),
+        (
+            "large_graph.py",
+            ("--dataset", "synthetic:reddit@0.005", "--clusters", 20, "--epochs", 4),
+            lambda *_: True,
+        ),
         ("weighted_edges.py", ("--epochs", 40), lambda weighted, without: weighted > without + 2),
-        ("typed_graph.py", ("--files", 25, "--epochs", 40), lambda learned, constant: learned > constant + 20),
+        (
+            "typed_graph.py",
+            ("--files", 25, "--epochs", 40),
+            lambda learned, constant: learned > constant + 20,
+        ),
         ("link_prediction.py", ROUNDS, lambda *auc: min(auc) > 0.8),
-        ("graph_classification.py", ("--rounds", 8, "--graphs", 500), lambda *both: min(both) > 25),  # of 10 classes
+        # of 10 classes
+        ("graph_classification.py", ("--rounds", 8, "--graphs", 500), lambda *both: min(both) > 25),
     ],
 )
-def test_an_example_learns(tmp_path: Path, name: str, args: tuple[object, ...], holds: Callable[..., bool]) -> None:
+def test_an_example_learns(
+    tmp_path: Path, name: str, args: tuple[object, ...], holds: Callable[..., bool]
+) -> None:
     assert holds(*numbers(run(tmp_path, name, *args)))
 
 
@@ -98,7 +110,9 @@ def test_a_pyg_script_with_gist(tmp_path: Path, shared_data: Path) -> None:
 
 def test_the_readme_lists_every_example() -> None:
     listed = re.findall(r"\]\(([\w]+\.(?:py|ipynb))\)", code("README.md"))
-    assert sorted(set(listed)) == sorted(path.name for path in EXAMPLES.iterdir() if path.name != "README.md")
+    assert sorted(set(listed)) == sorted(
+        path.name for path in EXAMPLES.iterdir() if path.name != "README.md"
+    )
 
 
 NOTEBOOK = Path(__file__).parents[2] / "examples/gist.ipynb"
@@ -108,7 +122,9 @@ PROGRAM = "\n".join("".join(cell["source"]) for cell in CELLS)
 
 def test_its_cells_run_in_order(tmp_path: Path) -> None:
     assert PROGRAM.count("epochs = 400") == 1
-    program = "import matplotlib; matplotlib.use('Agg')\n" + PROGRAM.replace("epochs = 400", "epochs = 8")
+    program = "import matplotlib; matplotlib.use('Agg')\n" + PROGRAM.replace(
+        "epochs = 400", "epochs = 8"
+    )
     done = run_program(tmp_path, program)
     assert done.returncode == 0, done.stderr
 
@@ -117,7 +133,11 @@ def test_every_cell_was_run_in_order_and_its_pictures_are_kept() -> None:
     assert [cell["execution_count"] for cell in CELLS] == list(range(1, len(CELLS) + 1))
     outputs = [output for cell in CELLS for output in cell["outputs"]]
     assert not [output for output in outputs if output["output_type"] == "error"]
-    pictures = [output["data"]["image/png"] for output in outputs if "image/png" in output.get("data", {})]
-    assert len(pictures) == sum("".join(cell["source"]).endswith((".show()", ".plot()")) for cell in CELLS)
+    pictures = [
+        output["data"]["image/png"] for output in outputs if "image/png" in output.get("data", {})
+    ]
+    assert len(pictures) == sum(
+        "".join(cell["source"]).endswith((".show()", ".plot()")) for cell in CELLS
+    )
     assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in pictures)
     assert NOTEBOOK.stat().st_size < 300_000

@@ -1,4 +1,6 @@
-"""The arguments of `GIST`, `fit`, `Loop` and `rounds`: each is used or refused before anything is trained."""
+"""The arguments of `GIST`, `fit`, `Loop` and `rounds`: each is used or refused before anything is
+trained.
+"""
 
 import inspect
 import math
@@ -26,7 +28,8 @@ def make(**options: Any) -> GIST:
 
 
 def test_settings_as_a_whole_or_one_by_one() -> None:
-    one, other = make(), make()
+    one = make()
+    other = make()
     results = [
         one.fit(GRAPH, epochs=4, lr=0.02, patience=None, progress=False),
         other.fit(GRAPH, training=Training(4, lr=0.02), progress=False),
@@ -102,15 +105,24 @@ OF_FIT: dict[str, dict[str, Any]] = {
     "is the class Callback, expected an object: add ()": {"epochs": 1, "callbacks": [Callback]},
     "max_seconds is 0, expected a number > 0": {"epochs": 1, "max_seconds": 0},
     "max_seconds is 3, but a budget": {"budget": 5, "max_seconds": 3},
-    "is [16, 7] in init, [8, 7] in the model of the full widths": {"epochs": 1, "init": gcn()((16, 8))},
+    "is [16, 7] in init, [8, 7] in the model of the full widths": {
+        "epochs": 1,
+        "init": gcn()((16, 8)),
+    },
     "init has no 'convs.0.weight'": {"epochs": 1, "init": nn.Linear(2, 2)},
-    "init is given beside a budget, which begins with narrow models": {"budget": 5, "init": gcn()((8, 8))},
+    "init is given beside a budget, which begins with narrow models": {
+        "budget": 5,
+        "init": gcn()((8, 8)),
+    },
 }
 OF_TRAINING: dict[str, dict[str, Any]] = {
     "epochs is 0": {"epochs": 0},
     "epochs is given beside a budget, which chooses it": {"budget": 3.0, "epochs": 4},
     "local_steps is given beside a budget, which chooses it": {"budget": 3.0, "local_steps": 4},
-    "evaluate_every is given beside a budget, which chooses it": {"budget": 3.0, "evaluate_every": 4},
+    "evaluate_every is given beside a budget, which chooses it": {
+        "budget": 3.0,
+        "evaluate_every": 4,
+    },
     "schedule is 'step', but a budget": {"budget": 3.0, "schedule": "step"},
     "budget is 0.0": {"budget": 0.0},
 }
@@ -141,7 +153,20 @@ def test_settings_out_of_range_are_refused() -> None:
 
 
 def test_arguments_of_gist_out_of_range_are_refused() -> None:
-    for widths in ((), (8, 0), (-1,), (8.0,), (8, True), (np.float64(8),), "ab", True, 0, 8.5, None, {"a": 1}):
+    for widths in (
+        (),
+        (8, 0),
+        (-1,),
+        (8.0,),
+        (8, True),
+        (np.float64(8),),
+        "ab",
+        True,
+        0,
+        8.5,
+        None,
+        {"a": 1},
+    ):
         with refused("widths is", repr(widths) if widths != () else "missing"):
             make(widths=widths)
     with refused("input_axis is 2", "0 to 1"):

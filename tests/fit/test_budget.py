@@ -30,7 +30,8 @@ from tests.helpers.models import OURS, C, tiny_graph
 from tests.helpers.resuming import after
 
 GRAPH: Graph = tiny_graph()
-WIDE, NARROW = 512, 32
+WIDE = 512
+NARROW = 32
 
 
 def make(width: int = WIDE, **options: Any) -> GIST:
@@ -38,13 +39,20 @@ def make(width: int = WIDE, **options: Any) -> GIST:
 
 
 class Machine:
-    """A machine on which a step of one of m parts of `NARROW` features takes the time that `step` says."""
+    """A machine on which a step of one of m parts of `NARROW` features takes the time that `step`
+    says.
+    """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float]) -> None:
-        self.now, self.step = 0.0, step
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float]
+    ) -> None:
+        self.now = 0.0
+        self.step = step
         monkeypatch.setattr(short, "NARROWEST", NARROW // 4)
         monkeypatch.setattr(short.time, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(Trials, "step_seconds", lambda _, part, steps=0: self.measured(NARROW // part.widths[0]))
+        monkeypatch.setattr(
+            Trials, "step_seconds", lambda _, part, steps=0: self.measured(NARROW // part.widths[0])
+        )
         record = Fit.after_round
 
         def after_round(run: Any, loss: float) -> None:
@@ -78,7 +86,8 @@ def test_parts_are_not_narrower_than_they_may_be_and_are_equal() -> None:
         make(2 * short.NARROWEST + 1),  # two blocks would differ
         make(whole=[0]),
         make(partition="categorical"),  # blocks of random sizes
-        GIST(lambda w: GCN(w[0], w[1:], C), (WIDE, WIDE), input_axis=0),  # a part sees all input features
+        # a part sees all input features
+        GIST(lambda w: GCN(w[0], w[1:], C), (WIDE, WIDE), input_axis=0),
     ):
         assert short.candidates(gist) == [1]
 
@@ -90,7 +99,8 @@ def test_parts_are_not_narrower_than_they_may_be_and_are_equal() -> None:
         (7, 1, [], [], 4),  # in doubt the narrowest, also where a wider one has 300 steps
         (40, 1, [0.5, 0.7, 0.6], [4, 2, 1], 2),  # the best
         (40, 1, [0.7, 0.5, 0.9], [4, 2], 4),  # the third is not tried: it is slower still
-        (40, 1, [0.7, 0.69, 0.69], [4, 2, 1], 1),  # wider ones that are near gain more from a longer training
+        # wider ones that are near gain more from a longer training
+        (40, 1, [0.7, 0.69, 0.69], [4, 2, 1], 1),
         (40, 1, [-0.7, -0.5, -0.51], [4, 2, 1], 1),  # errors count as scores below zero
         (40, 1, [None, None], [4], 4),  # without a score the narrowest
         (40, 2, [0.7, 0.69, 0.69], [4, 2, 1], 2),  # every rank has a part of its own
@@ -115,7 +125,9 @@ def test_the_best_part_of_short_trials_is_chosen(
         steps_of_trials[m] = steps
         clock.now += steps * 0.04 / m
         score = scores[len(steps_of_trials) - 1]
-        return SimpleNamespace(progress=Progress(scores=Scores(best_score=score)), interrupted=False)
+        return SimpleNamespace(
+            progress=Progress(scores=Scores(best_score=score)), interrupted=False
+        )
 
     monkeypatch.setattr(Trials, "_train", train)
     runs: Any = SimpleNamespace(
@@ -130,7 +142,9 @@ def test_the_best_part_of_short_trials_is_chosen(
     for m, steps in steps_of_trials.items():
         assert steps == int(short.TRIAL * seconds * m / 0.04), "equal times"
     assert choice.sub_gcns == chosen
-    assert list(choice.scores) == [m for m, score in zip(tried, scores, strict=False) if score is not None]
+    assert list(choice.scores) == [
+        m for m, score in zip(tried, scores, strict=False) if score is not None
+    ]
     said = [ranks > 1, ranks == 1 and chosen > 1, seconds == 1]
     assert said == [words in choice.reason for words in ("every rank", "copies", "more time")]
 
@@ -144,7 +158,9 @@ def test_the_best_part_of_short_trials_is_chosen(
         lambda m, now: 0.01 / m * (1.5 if int(now) % 2 else 0.5),
     ],
 )
-def test_a_run_ends_with_its_budget(machine: MakeMachine, step: Callable[[int, float], float]) -> None:
+def test_a_run_ends_with_its_budget(
+    machine: MakeMachine, step: Callable[[int, float], float]
+) -> None:
     clock = machine(step)
     result = make(NARROW).fit(GRAPH, budget=10.0, progress=False)
     assert 8.8 <= clock.now <= 10.2
@@ -167,7 +183,9 @@ def test_cycles_double_and_the_rate_falls_in_each(machine: MakeMachine) -> None:
     assert result.history[-1]["lr"] < 0.1 * LR
 
 
-def test_the_wide_model_has_the_output_and_the_scores_of_the_narrow_one(machine: MakeMachine) -> None:
+def test_the_wide_model_has_the_output_and_the_scores_of_the_narrow_one(
+    machine: MakeMachine,
+) -> None:
     machine(lambda m, _: 0.01 / m)
     gist = make(NARROW)
     result = gist.fit(GRAPH, budget=2.0, progress=False, metric="f1_macro")
@@ -192,7 +210,9 @@ def test_the_best_trial_counts_if_nothing_later_is_better(
         result = train(runs, model, training, **options)
         # The narrowest part is far better in its trial; the widest is near, and is chosen.
         is_trial = options["title"].startswith("trial")
-        result.progress.scores.best_score = (2.0 if model.widths[0] == 8 else 1.9) if is_trial else 0.1
+        result.progress.scores.best_score = (
+            (2.0 if model.widths[0] == 8 else 1.9) if is_trial else 0.1
+        )
         return result
 
     monkeypatch.setattr(NarrowRuns, "train", with_score)
@@ -203,19 +223,26 @@ def test_the_best_trial_counts_if_nothing_later_is_better(
     assert [len(axis["blocks"]) for axis in result.partition] == [4]
 
 
-def test_a_resumed_run_keeps_its_choice_and_its_budget(machine: MakeMachine, tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_choice_and_its_budget(
+    machine: MakeMachine, tmp_path: Path
+) -> None:
     clock = machine(lambda m, _: 0.01 / m)
     saving = Saving(tmp_path / "c", every=1)
     cut = make(NARROW).fit(GRAPH, budget=10.0, progress=False, saving=saving, callbacks=after(50))
     assert cut.interrupted
-    used, clock.now = clock.now, 1000.0
-    rest = make(NARROW).fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", resume=True))
+    used = clock.now
+    clock.now = 1000.0
+    rest = make(NARROW).fit(
+        GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", resume=True)
+    )
     assert not rest.interrupted
     assert cut.budget is not None
     assert rest.budget is not None
     assert rest.budget["sub_gcns"] == cut.budget["sub_gcns"]
     assert len(rest.history) > len(cut.history)
-    assert [entry["step"] for entry in rest.history][: len(cut.history)] == [entry["step"] for entry in cut.history]
+    assert [entry["step"] for entry in rest.history][: len(cut.history)] == [
+        entry["step"] for entry in cut.history
+    ]
     assert 2 < used < 10, "the test can tell"
     assert 1008.8 - used <= clock.now <= 1010.5 - used, "the time before the interruption counts"
 
@@ -224,10 +251,14 @@ def test_another_run_is_not_resumed(machine: MakeMachine, tmp_path: Path) -> Non
     machine(lambda m, _: 0.01 / m)
     make(NARROW).fit(GRAPH, budget=1.0, progress=False, saving=Saving(tmp_path / "c"))
     with pytest.raises(InputError, match="seed was 0, now 1"):
-        make(NARROW, seed=1).fit(GRAPH, budget=1.0, progress=False, saving=Saving(tmp_path / "c", resume=True))
+        make(NARROW, seed=1).fit(
+            GRAPH, budget=1.0, progress=False, saving=Saving(tmp_path / "c", resume=True)
+        )
 
 
-@pytest.mark.parametrize("given", [{"max_seconds": 5}, {"init": "itself"}, {"epochs": 3}, {"local_steps": 3}])
+@pytest.mark.parametrize(
+    "given", [{"max_seconds": 5}, {"init": "itself"}, {"epochs": 3}, {"local_steps": 3}]
+)
 def test_what_a_budget_chooses_cannot_be_given(given: dict[str, Any]) -> None:
     gist = make()
     if "init" in given:
@@ -267,7 +298,9 @@ def test_batches_are_smaller_where_there_is_time_for_few_steps(
     monkeypatch.setattr(Trials, "step_seconds", step_seconds)
     options: dict[str, Any] = {"budget": seconds, "sampler": sampler, "progress": False}
     saving = Saving(tmp_path / "c", every=1)
-    cut = make(NARROW).fit(GRAPH, **options, saving=saving, callbacks=after(3) if seconds == 10 else ())
+    cut = make(NARROW).fit(
+        GRAPH, **options, saving=saving, callbacks=after(3) if seconds == 10 else ()
+    )
     assert cut.budget is not None
     assert cut.budget["batch_divisor"] == expected
     if sampler is not None:

@@ -1,4 +1,6 @@
-"""One set of defaults: `fit` with keywords, `fit` with a `Training`, and the command line train in the same way."""
+"""One set of defaults: `fit` with keywords, `fit` with a `Training`, and the command line train in
+the same way.
+"""
 
 from functools import partial
 from typing import Any
@@ -19,12 +21,19 @@ from gistgnn.sampling import ClusterSampling
 from tests.helpers.fitting import GRAPH, same, theta
 from tests.helpers.models import C, F
 
-METHODS: dict[str, Any] = {"gist": GIST, "local-sgd": LocalSGD, "data-parallel": DataParallel, "ensemble": Ensemble}
+METHODS: dict[str, Any] = {
+    "gist": GIST,
+    "local-sgd": LocalSGD,
+    "data-parallel": DataParallel,
+    "ensemble": Ensemble,
+}
 STEPS: list[int] = []
 
 
 class Counting(torch.optim.SGD):
-    """Counts the steps that are taken on the parameters of a model; those that are tried before have two rows."""
+    """Counts the steps that are taken on the parameters of a model; those that are tried before
+    have two rows.
+    """
 
     def step(self, *args: Any) -> None:  # type: ignore[override]
         if len(self.param_groups[0]["params"][0]) > 2:
@@ -38,22 +47,31 @@ def trainer(method: str, workers: int, hidden: tuple[int, ...] = (12, 12), **opt
 
 
 def from_command(*words: object) -> RunConfig:
-    args = make_parser().parse_args(["train", "--dataset", "cora", "--device", "cpu", *map(str, words)])
+    args = make_parser().parse_args(
+        ["train", "--dataset", "cora", "--device", "cpu", *map(str, words)]
+    )
     return config_from_args(args, given_sub_gcns(args))
 
 
 @pytest.mark.parametrize("how", ["split", "each"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_worker_takes_a_hundred_epochs(method: str, how: Any) -> None:
-    m, sampler = 3, ClusterSampling(2, 2, method="random")  # one step in an epoch
+    # one step in an epoch
+    m = 3
+    sampler = ClusterSampling(2, 2, method="random")
     STEPS.clear()
     if method in ("gist", "data-parallel"):
         trainer(method, m).fit(GRAPH, how, optimizer=Counting, sampler=sampler, progress=False)
     else:
-        trainer(method, m).fit(GRAPH, Training(training=how, optimizer=Counting), sampler=sampler, progress=False)
-    optimizers = 1 if method == "data-parallel" else m  # it takes one step on the mean of all workers' gradients
+        trainer(method, m).fit(
+            GRAPH, Training(training=how, optimizer=Counting), sampler=sampler, progress=False
+        )
+    # it takes one step on the mean of all workers' gradients
+    optimizers = 1 if method == "data-parallel" else m
     assert len(STEPS) == 100 * optimizers
-    config = from_command("--set", f"training={how}", "--sub-gcns", m, "--method", method, "--sampler", "clusters")
+    config = from_command(
+        "--set", f"training={how}", "--sub-gcns", m, "--method", method, "--sampler", "clusters"
+    )
     assert config.training.epochs == (100 if how == "each" else 100 * m)
 
 
@@ -83,17 +101,37 @@ def test_settings_are_the_same_however_they_are_given(
 ) -> None:
     words: list[Any] = []
     for name, value in given.items():
-        words += ["--set", f"{name}={value}"] if name in SETTINGS else [f"--{name.replace('_', '-')}", value]
-    words += ["--sub-gcns", m, "--method", method, "--hidden", *hidden, "--set", f"width_scaling={scaling}"]
-    config = from_command(*words, *(["--sampler", "clusters"] if method in ("local-sgd", "data-parallel") else []))
+        words += (
+            ["--set", f"{name}={value}"]
+            if name in SETTINGS
+            else [f"--{name.replace('_', '-')}", value]
+        )
+    words += [
+        "--sub-gcns",
+        m,
+        "--method",
+        method,
+        "--hidden",
+        *hidden,
+        "--set",
+        f"width_scaling={scaling}",
+    ]
+    config = from_command(
+        *words, *(["--sampler", "clusters"] if method in ("local-sgd", "data-parallel") else [])
+    )
     gist = trainer(method, m, hidden, width_scaling=scaling)
     assert gist._choose(None, given) == gist._choose(Training(**given), {}) == config.training
-    from_python = RunConfig("cora", config.model, m, method, training=Training(**given), width_scaling=scaling)
+    from_python = RunConfig(
+        "cora", config.model, m, method, training=Training(**given), width_scaling=scaling
+    )
     assert from_python.training == config.training
     epochs = 100 if given.get("training") == "each" else 100 * m
     splits = m > 1 and method in ("gist", "ensemble") and scaling == "none"
     lr = min(0.01 * max(1, min(m, 256 * m / max(hidden))), 0.1) if splits else 0.01
-    assert (config.training.epochs, config.training.lr) == (given.get("epochs", epochs), given.get("lr", lr))
+    assert (config.training.epochs, config.training.lr) == (
+        given.get("epochs", epochs),
+        given.get("lr", lr),
+    )
 
 
 def test_defaults_can_be_made_without_a_number_and_train_in_the_same_way() -> None:

@@ -1,4 +1,6 @@
-"""What fails after a round costs nothing that was trained: the state is saved, and a resumed run ends the same."""
+"""What fails after a round costs nothing that was trained: the state is saved, and a resumed run
+ends the same.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +34,8 @@ class Fails(Callback):
     """Raises an error in a method of a callback, in one round."""
 
     def __init__(self, hook: str, number: int, error: BaseException) -> None:
-        self._number, self._error = number, error
+        self._number = number
+        self._error = error
         setattr(self, hook, self._raise)
 
     def _raise(self, run: Any, *_: object) -> None:
@@ -43,7 +46,8 @@ class Fails(Callback):
 @contextmanager
 def failing_scores(number: int, error: BaseException) -> Iterator[None]:
     """Let the evaluation of one round fail, as the model's own code may."""
-    score, calls = Scorer._score, iter(range(1, 99))
+    score = Scorer._score
+    calls = iter(range(1, 99))
 
     def fails(self: Scorer) -> Any:
         if next(calls) == number:
@@ -88,13 +92,23 @@ FAILURES: dict[str, type[BaseException]] = {
 @pytest.mark.parametrize("number", [1, ROUNDS])
 @pytest.mark.parametrize("failure", [*FAILURES, "on_evaluation", "on_round_end"])
 def test_a_failure_after_a_round_costs_nothing(
-    failure: str, number: int, every: int | None, store: str, tmp_path: Path, unbroken: tuple[Any, ...]
+    failure: str,
+    number: int,
+    every: int | None,
+    store: str,
+    tmp_path: Path,
+    unbroken: tuple[Any, ...],
 ) -> None:
     place: Any = Store("disk", tmp_path / "theta") if store == "disk" else store
-    saving, gist = Saving(tmp_path / "c", every=every), make(place)
-    in_evaluation, error = failure in FAILURES, FAILURES.get(failure, BrokenError)()
+    saving = Saving(tmp_path / "c", every=every)
+    gist = make(place)
+    in_evaluation = failure in FAILURES
+    error = FAILURES.get(failure, BrokenError)()
     callbacks = () if in_evaluation else (Fails(failure, number, error),)
-    with failing_scores(number if in_evaluation else 0, error), pytest.raises(type(error)) as caught:
+    with (
+        failing_scores(number if in_evaluation else 0, error),
+        pytest.raises(type(error)) as caught,
+    ):
         run(gist, saving, callbacks)
     assert f"the state after round {number} is saved in {saving.path}" in caught.value.__notes__[0]
     trained = gist.theta.copy()
@@ -113,7 +127,9 @@ def test_a_failure_after_a_round_costs_nothing(
             break
 
 
-def test_an_error_while_sub_gcns_train_leaves_the_last_round(tmp_path: Path, unbroken: tuple[Any, ...]) -> None:
+def test_an_error_while_sub_gcns_train_leaves_the_last_round(
+    tmp_path: Path, unbroken: tuple[Any, ...]
+) -> None:
     calls = iter(range(99))
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -151,7 +167,9 @@ def full_of_trouble() -> None:
     raise BrokenError
 
 
-def test_a_full_disk_does_not_hide_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_hide_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gistgnn.storage.checkpoints.write_tensors", full_disk)
     with pytest.raises(BrokenError) as caught:
         run(make(), Saving(tmp_path / "c"), (Fails("on_evaluation", 3, BrokenError()),))
@@ -162,7 +180,9 @@ def test_a_full_disk_does_not_hide_the_error(tmp_path: Path, monkeypatch: pytest
 # A loop of the user's own.
 
 
-def looped(gist: GIST, validate: Callable[[nn.Module], Any], saving: Saving, leave: Any = None) -> Loop:
+def looped(
+    gist: GIST, validate: Callable[[nn.Module], Any], saving: Saving, leave: Any = None
+) -> Loop:
     loop = Loop(gist, 5, validate, saving=saving)
     for round_ in loop:
         for sub in round_:
@@ -180,7 +200,9 @@ def size(model: nn.Module) -> float:
 
 @pytest.mark.parametrize("number", [1, 3, 5])
 @pytest.mark.parametrize("error", [BrokenError, KeyboardInterrupt])
-def test_a_loop_whose_validation_fails_goes_on(number: int, error: type[BaseException], tmp_path: Path) -> None:
+def test_a_loop_whose_validation_fails_goes_on(
+    number: int, error: type[BaseException], tmp_path: Path
+) -> None:
     whole = looped(make(), size, Saving(tmp_path / "whole"))
     calls = iter(range(1, 99))
 
@@ -193,7 +215,10 @@ def test_a_loop_whose_validation_fails_goes_on(number: int, error: type[BaseExce
         looped(make(), fails, Saving(tmp_path / "c"))
     gist = make()
     resumed = looped(gist, size, Saving(tmp_path / "c", resume=True))
-    scores = [[(each["round"], each["score"]) for each in loop.progress.history] for loop in (whole, resumed)]
+    scores = [
+        [(each["round"], each["score"]) for each in loop.progress.history]
+        for loop in (whole, resumed)
+    ]
     assert scores[0] == scores[1]
     assert same(resumed.best_model().state_dict(), whole.best_model().state_dict())
 
@@ -204,7 +229,9 @@ def test_a_loop_that_is_left_goes_on(error: type[BaseException], tmp_path: Path)
     with pytest.raises(error):
         looped(make(), size, Saving(tmp_path / "c"), leave=error())
     resumed = looped(make(), size, Saving(tmp_path / "c", resume=True))
-    assert [each["score"] for each in whole.progress.history] == [each["score"] for each in resumed.progress.history]
+    assert [each["score"] for each in whole.progress.history] == [
+        each["score"] for each in resumed.progress.history
+    ]
 
 
 def test_a_loop_whose_score_is_nan_has_no_score(tmp_path: Path) -> None:
@@ -220,7 +247,9 @@ def test_a_loop_whose_score_is_nan_has_no_score(tmp_path: Path) -> None:
 
 
 def values(*scores: float | BaseException) -> Callable[[Tensor, Tensor], float]:
-    """A metric that returns these values, of validation and test in turn, after it was tried on both."""
+    """A metric that returns these values, of validation and test in turn, after it was tried on
+    both.
+    """
     left = iter([0.5, 0.5, *(score for score in scores for _ in range(2))])
 
     def metric(logits: Tensor, targets: Tensor) -> float:
@@ -247,9 +276,12 @@ def test_a_metric_without_a_value_costs_that_score_alone(failure: Any) -> None:
     plain = make()
     run(plain)
     assert same(gist.theta.copy(), plain.theta.copy())  # scores do not change training
-    result = fit(make(), epochs=24, lr=0.03, evaluate_every=1, metric=values(*[failure] * 6), patience=1)
+    result = fit(
+        make(), epochs=24, lr=0.03, evaluate_every=1, metric=values(*[failure] * 6), patience=1
+    )
     assert {entry["validation"] for entry in result.history} == {None}
-    assert (result.progress.best_round, result.progress.best_score) == (ROUNDS, None)  # the last model
+    # the last model
+    assert (result.progress.best_round, result.progress.best_score) == (ROUNDS, None)
     assert "-" in result.summary()
 
 

@@ -1,4 +1,6 @@
-"""One fingerprint says whether two runs are the same. What differs is named; where a run trains is no part of it."""
+"""One fingerprint says whether two runs are the same. What differs is named; where a run trains is
+no part of it.
+"""
 
 import json
 from collections.abc import Callable
@@ -57,13 +59,20 @@ class Own(nn.Module):
     scale: Tensor
 
     def __init__(
-        self, widths: tuple[int, ...], p: float = 0.1, act: Any = torch.relu, scale: float = 1.0, norm: bool = False
+        self,
+        widths: tuple[int, ...],
+        p: float = 0.1,
+        act: Any = torch.relu,
+        scale: float = 1.0,
+        norm: bool = False,
     ) -> None:
         super().__init__()
-        self.p, self.act = p, act
+        self.p = p
+        self.act = act
         self.norm = nn.LayerNorm(3, elementwise_affine=False) if norm else nn.Identity()
         self.register_buffer("scale", torch.tensor([scale, 1.0]))
-        self.conv1, self.conv2 = SAGEConv(7, widths[0]), SAGEConv(widths[0], 3)
+        self.conv1 = SAGEConv(7, widths[0])
+        self.conv2 = SAGEConv(widths[0], 3)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         h = self.act(self.conv1(x, edge_index)) * self.scale[0]
@@ -104,8 +113,10 @@ def changed(tensor: Tensor, place: int, by: float = 1.0) -> Tensor:
 
 def other_train(graph: Graph) -> Graph:
     """A node of no other set takes part in training."""
-    train, test = graph.train.clone(), graph.test.clone()
-    train[25], test[25] = True, False
+    train = graph.train.clone()
+    test = graph.test.clone()
+    train[25] = True
+    test[25] = False
     return replace(graph, train=train, test=test)
 
 
@@ -122,9 +133,13 @@ GRAPHS: dict[str, Callable[[Graph], Graph]] = {
     "labels": lambda graph: replace(graph, y=graph.y.flip(0)),
     "training nodes": other_train,
     "edges": rewired,
-    "edge weights": lambda graph: replace(graph, edge_weight=changed(graph.edge_data["edge_weight"], 75)),
+    "edge weights": lambda graph: replace(
+        graph, edge_weight=changed(graph.edge_data["edge_weight"], 75)
+    ),
     "edge weights ": lambda graph: replace(graph, edge_weight=None),
-    "edge features": lambda graph: replace(graph, edge_attr=changed(graph.edge_data["edge_attr"], 151)),
+    "edge features": lambda graph: replace(
+        graph, edge_attr=changed(graph.edge_data["edge_attr"], 151)
+    ),
     "number of nodes": lambda _: graph_with_edge_data(x=np.ones((31, 7)), y=np.arange(31) % 3),
 }
 MODELS: dict[str, tuple[Any, Any]] = {  # the interrupted run's, and the other
@@ -135,7 +150,10 @@ MODELS: dict[str, tuple[Any, Any]] = {  # the interrupted run's, and the other
         partial(Own, act=lambda x: x.relu()),
         partial(Own, act=lambda x: functional.elu(x)),
     ),
-    "act of the model was 'the function act": (partial(Own, act=with_slope(0.1)), partial(Own, act=with_slope(0.3))),
+    "act of the model was 'the function act": (
+        partial(Own, act=with_slope(0.1)),
+        partial(Own, act=with_slope(0.3)),
+    ),
     "act of the model  ": (
         partial(Own, act=partial(functional.leaky_relu, negative_slope=0.1)),
         partial(Own, act=partial(functional.leaky_relu, negative_slope=0.3)),
@@ -218,19 +236,24 @@ def test_a_run_resumes_wherever_the_same_graph_and_the_same_model_are(tmp_path: 
 def test_numbers_that_are_missing_outside_the_splits_do_not_change_a_fingerprint() -> None:
     y = torch.rand(30, 2)
     y[26:] = torch.nan
-    graphs = [graph_with_edge_data(y=y.clone(), test=np.arange(20, 26), regression=True) for _ in range(2)]
+    graphs = [
+        graph_with_edge_data(y=y.clone(), test=np.arange(20, 26), regression=True) for _ in range(2)
+    ]
     gist = GIST(Pair, (8,), 1)
     one, other = (gist.fingerprint(graph, Training(epochs=2)) for graph in graphs)
     assert one == other
     graphs[1].y[3, 0] += 1
     other = gist.fingerprint(graphs[1], Training(epochs=2))
-    assert {name for name in one["graph"] if one["graph"][name] != other["graph"][name]} == {"the graph's labels"}
+    assert {name for name in one["graph"] if one["graph"][name] != other["graph"][name]} == {
+        "the graph's labels"
+    }
 
 
 class Pair(nn.Module):
     def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()
-        self.conv1, self.conv2 = SAGEConv(7, widths[0]), SAGEConv(widths[0], 2)
+        self.conv1 = SAGEConv(7, widths[0])
+        self.conv2 = SAGEConv(widths[0], 2)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.conv2(self.conv1(x, edge_index).relu(), edge_index)

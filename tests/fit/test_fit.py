@@ -29,7 +29,8 @@ class Counting(nn.Module):
 
     def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()
-        self.enter, self.leave = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+        self.enter = nn.Linear(F, widths[0])
+        self.leave = nn.Linear(widths[0], C)
 
     def forward(self, x: Tensor) -> Tensor:
         Counting.calls += self.training
@@ -40,10 +41,18 @@ _gists = {m: GIST(Counting, (8,), m, width_scaling="none") for m in range(1, 6)}
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(1, 30), st.integers(1, 5), st.integers(1, 12), st.sampled_from(["split", "each"]), st.integers(1, 4))
+@given(
+    st.integers(1, 30),
+    st.integers(1, 5),
+    st.integers(1, 12),
+    st.sampled_from(["split", "each"]),
+    st.integers(1, 4),
+)
 def test_step_counts(epochs: int, m: int, local: int, training: str, every: int) -> None:
     Counting.calls = 0
-    result = fit(_gists[m], epochs=epochs, local_steps=local, training=training, evaluate_every=every)
+    result = fit(
+        _gists[m], epochs=epochs, local_steps=local, training=training, evaluate_every=every
+    )
     own = epochs if training == "each" else max(1, round(epochs / m))
     rounds = math.ceil(own / local)
     p = result.progress
@@ -74,18 +83,26 @@ def test_the_model_is_the_one_of_the_best_validation_score() -> None:
 
 
 def test_patience() -> None:
-    every, gist = 2, GIST(gcn(), (8, 7), 2)
+    every = 2
+    gist = GIST(gcn(), (8, 7), 2)
     full = fit(gist, epochs=200, lr=0.05, evaluate_every=every)
     result = fit(gist, epochs=200, lr=0.05, evaluate_every=every, patience=3)
     scores = [entry["validation"] for entry in full.history]
-    without_better = [k for k in range(3, len(scores)) if max(scores[: k - 2]) >= max(scores[k - 2 : k + 1])]
+    without_better = [
+        k for k in range(3, len(scores)) if max(scores[: k - 2]) >= max(scores[k - 2 : k + 1])
+    ]
     expected = without_better[0] + 1
     assert expected < len(scores)
     assert result.progress.stopped_early
     assert result.progress.rounds == expected * every
     assert quiet(result.history) == quiet(full.history[:expected])
-    at_the_end = fit(gist, epochs=12, lr=1e-9, patience=2).progress  # no score is better than the first
-    assert (at_the_end.rounds, at_the_end.scores.evaluations_since_best, at_the_end.stopped_early) == (3, 2, False)
+    # no score is better than the first
+    at_the_end = fit(gist, epochs=12, lr=1e-9, patience=2).progress
+    assert (
+        at_the_end.rounds,
+        at_the_end.scores.evaluations_since_best,
+        at_the_end.stopped_early,
+    ) == (3, 2, False)
 
 
 class Steep(Counting):
@@ -96,19 +113,31 @@ class Steep(Counting):
 
 
 @pytest.mark.parametrize("m", [1, 2])
-@pytest.mark.parametrize(("round_number", "local_steps"), [(0, 20), (1, 1)])  # by a loss; by parameters of a last step
-def test_divergence_keeps_theta_from_before_the_round(m: int, round_number: int, local_steps: int) -> None:
+# by a loss; by parameters of a last step
+@pytest.mark.parametrize(("round_number", "local_steps"), [(0, 20), (1, 1)])
+def test_divergence_keeps_theta_from_before_the_round(
+    m: int, round_number: int, local_steps: int
+) -> None:
     gist = GIST(Steep, (8,), m)
-    options: dict[str, Any] = {"lr": 9e5, "local_steps": local_steps, "epochs": 40, "optimizer": "sgd"}
+    options: dict[str, Any] = {
+        "lr": 9e5,
+        "local_steps": local_steps,
+        "epochs": 40,
+        "optimizer": "sgd",
+    }
     if round_number:
         fit(gist, callbacks=[InterruptWhen(lambda: True)], **options)
     before = theta(gist)
     for _ in range(2):
-        with pytest.raises(DivergedError, match=rf"round {round_number + 1}.*learning rate") as caught:
+        with pytest.raises(
+            DivergedError, match=rf"round {round_number + 1}.*learning rate"
+        ) as caught:
             fit(gist, **options)
         assert same(before, theta(gist))
         assert caught.value.round_number == caught.value.result.progress.rounds == round_number
-        assert same({n: t.detach() for n, t in named_tensors(caught.value.result.model).items()}, before)
+        assert same(
+            {n: t.detach() for n, t in named_tensors(caught.value.result.model).items()}, before
+        )
     assert all(bool(torch.isfinite(t).all()) for t in gist.theta.place.tensors.values())
 
 
@@ -143,7 +172,8 @@ def test_products_are_halved_and_all_else_is_not(runner: str) -> None:
     class Watched(nn.Module):
         def __init__(self, widths: tuple[int, ...]) -> None:
             super().__init__()  # a bias would be added in float32 by vmap, outside the product
-            self.enter, self.out = nn.Linear(F, widths[0], bias=False), nn.Linear(widths[0], C)
+            self.enter = nn.Linear(F, widths[0], bias=False)
+            self.out = nn.Linear(widths[0], C)
 
         def forward(self, x: Tensor) -> Tensor:
             h = self.enter(x)
@@ -151,14 +181,21 @@ def test_products_are_halved_and_all_else_is_not(runner: str) -> None:
                 seen.add((self.training, h.dtype))
             return self.out(h.relu())
 
-    losses, gist = {}, GIST(Watched, (8,), 2)
+    losses = {}
+    gist = GIST(Watched, (8,), 2)
     for precision in ("float32", "bf16"):
         seen.clear()
-        options: dict[str, Any] = {"epochs": 120, "local_steps": 10, "lr": 0.02, "optimizer_state": "carry"}
+        options: dict[str, Any] = {
+            "epochs": 120,
+            "local_steps": 10,
+            "lr": 0.02,
+            "optimizer_state": "carry",
+        }
         history = fit(gist, runner=runner, precision=precision, **options).history
         losses[precision] = [entry["loss"] for entry in history]
     assert (True, torch.bfloat16) in seen
-    assert {kind for training, kind in seen if not training} == {torch.float32}  # scores are not halved
+    # scores are not halved
+    assert {kind for training, kind in seen if not training} == {torch.float32}
     kept = [*theta(gist).values(), *gist.theta.place.moments.values()]
     assert {tensor.dtype for tensor in kept if tensor.is_floating_point()} == {torch.float32}
     assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.1)
@@ -173,7 +210,10 @@ class First(Counting):
 
 
 def test_classes_that_are_never_found_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    for model, said in ((First, [f"no node of classes {', '.join(map(str, range(1, C)))} is found"]), (Counting, [])):
+    for model, said in (
+        (First, [f"no node of classes {', '.join(map(str, range(1, C)))} is found"]),
+        (Counting, []),
+    ):
         caplog.clear()
         fit(GIST(model, (8,), 2, width_scaling="none"), epochs=200)
         assert [text.split(" (")[0] for text in caplog.messages if "no node" in text] == said

@@ -21,7 +21,20 @@ from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, fit, make
 
-TRAIN = ("train", "--hidden", 8, "--sub-gcns", 2, "--epochs", 16, "--local-steps", 2, "--out", "run", "--resume")
+TRAIN = (
+    "train",
+    "--hidden",
+    8,
+    "--sub-gcns",
+    2,
+    "--epochs",
+    16,
+    "--local-steps",
+    2,
+    "--out",
+    "run",
+    "--resume",
+)
 
 
 GRAPH = tiny_graph()
@@ -29,7 +42,9 @@ GRAPH = tiny_graph()
 
 class Recorder:
     def __init__(self, step: int = 0) -> None:
-        self.entries, self.steps, self.step = list[Any](), list[int](), step
+        self.entries = list[Any]()
+        self.steps = list[int]()
+        self.step = step
 
     def log(self, entry: dict[str, Any], step: int) -> None:
         self.entries.append({**entry, "step": step})
@@ -37,15 +52,21 @@ class Recorder:
 
 
 def test_a_logger_is_given_the_history_also_of_a_run_that_goes_on(tmp_path: Path) -> None:
-    saving, recorder, plain = Saving(tmp_path / "c", resume=True), Recorder(), list[Any]()
+    saving = Saving(tmp_path / "c", resume=True)
+    recorder = Recorder()
+    plain = list[Any]()
     fit(make(), saving=saving, callbacks=[*after(2), Log(recorder)])
-    later, goes_on = Recorder(), Recorder(step=recorder.steps[-1] + 1)  # a new run of the logger, and the same one
+    # a new run of the logger, and the same one
+    later = Recorder()
+    goes_on = Recorder(step=recorder.steps[-1] + 1)
     callbacks = [Log(later), Log(goes_on), Log(lambda entry: plain.append(entry))]
     history = fit(make(), saving=saving, callbacks=callbacks).history
     assert later.entries == plain == history
     assert recorder.entries + goes_on.entries == history
     assert later.steps == [entry["step"] for entry in history]
-    other = SimpleNamespace(gist=SimpleNamespace(ranks=SimpleNamespace(leads=False)), history=history, part="")
+    other = SimpleNamespace(
+        gist=SimpleNamespace(ranks=SimpleNamespace(leads=False)), history=history, part=""
+    )
     Log(recorder).on_fit_begin(other)  # type: ignore[arg-type]
     assert len(recorder.steps) == 1
     with refused("logger is a dict, expected a function"):
@@ -54,7 +75,12 @@ def test_a_logger_is_given_the_history_also_of_a_run_that_goes_on(tmp_path: Path
 
 @pytest.mark.parametrize("method", ["budget", "parts"])
 def test_the_steps_of_narrow_models_follow_each_other(method: str, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"progress": False, "evaluate_every": 1, "epochs": 6, "local_steps": 1}
+    settings: dict[str, Any] = {
+        "progress": False,
+        "evaluate_every": 1,
+        "epochs": 6,
+        "local_steps": 1,
+    }
     if method == "budget":
         settings = {"progress": False, "budget": 2.0}
     build = OURS["gcn"]
@@ -62,10 +88,14 @@ def test_the_steps_of_narrow_models_follow_each_other(method: str, tmp_path: Pat
 
     def train(logger: Recorder, **options: Any) -> Result:
         gist = GIST(build, (16,), 2) if method == "budget" else Parts(build, (16,), 2)
-        return gist.fit(GRAPH, callbacks=[*options.pop("callbacks", ()), Log(logger)], **settings, **options)
+        return gist.fit(
+            GRAPH, callbacks=[*options.pop("callbacks", ()), Log(logger)], **settings, **options
+        )
 
     rounds_over = count(1)
-    stop = SimpleNamespace(on_round_end=lambda run, loss: next(rounds_over) == 5 and run.interrupt())
+    stop = SimpleNamespace(
+        on_round_end=lambda run, loss: next(rounds_over) == 5 and run.interrupt()
+    )
     first = Recorder()
     cut = train(first, saving=saving, callbacks=[stop])
     assert cut.interrupted
@@ -105,9 +135,14 @@ def test_tensorboard_is_given_it_once_with_the_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fails", [6, None])
 def test_the_command_line_starts_ends_and_survives_a_logger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: int | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fails: int | None,
 ) -> None:
-    begun, ended, shown = list[Any](), list[int](), list[Any]()
+    begun = list[Any]()
+    ended = list[int]()
+    shown = list[Any]()
 
     def log(entry: dict[str, Any], step: int) -> None:
         shown.append({**entry, "step": step})
@@ -123,13 +158,22 @@ def test_the_command_line_starts_ends_and_survives_a_logger(
         return SimpleNamespace(log=log, finish=finish)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, __spec__=SimpleNamespace(origin="here")))
+    monkeypatch.setitem(
+        sys.modules, "wandb", SimpleNamespace(init=init, __spec__=SimpleNamespace(origin="here"))
+    )
     monkeypatch.setenv("WANDB_PROJECT", "mine")
     assert run(*TRAIN, "--log", "wandb", "tensorboard") == 0
     said = "the logger has failed, and training goes on without it (ConnectionError: no network)"
     assert capsys.readouterr().err.count(said) == 1
-    record, logged = json.loads((tmp_path / "run/result.json").read_text()), (tmp_path / "run/log-id").read_text()
-    own = {"project": "mine", "name": "run", "dir": str(tmp_path / "run"), "id": logged, "resume": "allow"}
+    record = json.loads((tmp_path / "run/result.json").read_text())
+    logged = (tmp_path / "run/log-id").read_text()
+    own = {
+        "project": "mine",
+        "name": "run",
+        "dir": str(tmp_path / "run"),
+        "id": logged,
+        "resume": "allow",
+    }
     assert begun == [{**own, "config": record["config"]}]
     assert ended == ([] if fails else [0])
     assert shown == (record["history"][:3] if fails else record["history"])
@@ -139,7 +183,10 @@ class Mlflow:
     """MLflow as far as gistgnn calls it, for one run. The real one and what it needs are 86 MB."""
 
     def __init__(self) -> None:
-        self.entries, self.ends, self.params, self.tag = list[dict[str, Any]](), list[str](), dict[str, Any](), ""
+        self.entries = list[dict[str, Any]]()
+        self.ends = list[str]()
+        self.params = dict[str, Any]()
+        self.tag = ""
         self.MlflowClient = lambda: self
 
     def search_runs(self, filter_string: str, output_format: str) -> list[Any]:
@@ -148,7 +195,8 @@ class Mlflow:
 
     def start_run(self, run_id: str | None, run_name: str, tags: dict[str, str]) -> Any:
         assert run_id == (self.tag or None)
-        self.tag, self.name = tags["gistgnn"], run_name
+        self.tag = tags["gistgnn"]
+        self.name = run_name
         self.run = SimpleNamespace(info=SimpleNamespace(run_id=self.tag))
         return self.run
 
@@ -169,7 +217,12 @@ class Mlflow:
 def test_mlflow_goes_on_with_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = Mlflow()
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    config: dict[str, Any] = {"dataset": "d", "device": "cpu", "model": {"name": "gcn"}, "training": {"lr": 0.01}}
+    config: dict[str, Any] = {
+        "dataset": "d",
+        "device": "cpu",
+        "model": {"name": "gcn"},
+        "training": {"lr": 0.01},
+    }
     result = stopped_once("mlflow", tmp_path, config)
     assert (mlflow.tag, mlflow.name) == ((tmp_path / "log-id").read_text(), tmp_path.name)
     assert mlflow.entries == result.history
@@ -183,10 +236,22 @@ def test_what_cannot_start_is_refused_first(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "wandb", None)
     said = "--log wandb needs a package that is not installed: pip install wandb"
-    command_refused(capsys, said, *TRAIN, "--dataset", "absent.npz", "--log", "tensorboard", "wandb", leaves=tmp_path)
+    command_refused(
+        capsys,
+        said,
+        *TRAIN,
+        "--dataset",
+        "absent.npz",
+        "--log",
+        "tensorboard",
+        "wandb",
+        leaves=tmp_path,
+    )
     (tmp_path / "run").mkdir()
     (tmp_path / "run/tensorboard").touch()
-    command_refused(capsys, "--log tensorboard cannot start (FileExistsError: ", *TRAIN, "--log", "tensorboard")
+    command_refused(
+        capsys, "--log tensorboard cannot start (FileExistsError: ", *TRAIN, "--log", "tensorboard"
+    )
 
 
 @pytest.mark.long

@@ -50,7 +50,8 @@ def tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def test_a_loop_trains_as_rounds_do_and_keeps_the_best() -> None:
-    plain, watched = make(), make()
+    plain = make()
+    watched = make()
     train(plain.rounds(6))
     loop = train(Loop(watched, 6, accuracy))
     assert same(watched.theta.copy(), plain.theta.copy())
@@ -69,9 +70,22 @@ def test_a_loop_trains_as_rounds_do_and_keeps_the_best() -> None:
 def test_patience_and_the_direction_of_the_score() -> None:
     falling = iter(range(100, 0, -1))
     loop = train(Loop(make(), 50, lambda model: next(falling), patience=3))
-    assert (loop.progress.rounds, loop.progress.best_round, loop.progress.stopped_early) == (4, 1, True)
+    assert (loop.progress.rounds, loop.progress.best_round, loop.progress.stopped_early) == (
+        4,
+        1,
+        True,
+    )
     falling = iter(range(100, 0, -1))
-    loop = train(Loop(make(), 7, lambda model: next(falling), patience=1, higher_is_better=False, evaluate_every=3))
+    loop = train(
+        Loop(
+            make(),
+            7,
+            lambda model: next(falling),
+            patience=1,
+            higher_is_better=False,
+            evaluate_every=3,
+        )
+    )
     assert [entry["round"] for entry in loop.progress.history] == [3, 6, 7]
     assert (loop.progress.best_round, loop.progress.stopped_early) == (7, False)
 
@@ -80,13 +94,17 @@ def test_patience_and_the_direction_of_the_score() -> None:
 def test_a_loop_that_was_left_is_resumed(tmp_path: Path, kind: str) -> None:
     def again() -> Loop:
         store: Any = Store("disk", tmp_path / "theta") if kind == "disk" else "memory"
-        return Loop(make(store=store), 5, accuracy, saving=Saving(tmp_path / "loop", every=1, resume=True))
+        return Loop(
+            make(store=store), 5, accuracy, saving=Saving(tmp_path / "loop", every=1, resume=True)
+        )
 
     expected = train(Loop(make(), 5, accuracy))
     assert train(again(), rounds=2).progress.rounds == 2
     loop = train(again())
     assert loop.progress.rounds == 5
-    found, scores = ([entry["score"] for entry in each.progress.history] for each in (loop, expected))
+    found, scores = (
+        [entry["score"] for entry in each.progress.history] for each in (loop, expected)
+    )
     assert found == scores
     torch.testing.assert_close(tensors(loop.best_model()), tensors(expected.best_model()))
     assert list(again()) == []
@@ -180,7 +198,9 @@ def draws(loop: Loop, rounds: int = 99) -> list[Any]:
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 @pytest.mark.parametrize("before", BEFORE)
-def test_a_loop_that_was_left_goes_on_like_an_unbroken_one(kind: str, before: str, tmp_path: Path) -> None:
+def test_a_loop_that_was_left_goes_on_like_an_unbroken_one(
+    kind: str, before: str, tmp_path: Path
+) -> None:
     """In the same process, with and without saving, and in a new one that resumes."""
     plain = make()
     BEFORE[before](plain)
@@ -188,10 +208,13 @@ def test_a_loop_that_was_left_goes_on_like_an_unbroken_one(kind: str, before: st
     expected = draws(unbroken)
     for way in ("the same", "saving", "resumed"):
         place: Any = Store("disk", tmp_path / way / "theta") if kind == "disk" else "memory"
-        saving = None if way == "the same" else Saving(tmp_path / way / "loop", every=1, resume=True)
+        saving = (
+            None if way == "the same" else Saving(tmp_path / way / "loop", every=1, resume=True)
+        )
         gist = make(store=place)
         BEFORE[before](gist)
-        loop, found = Loop(gist, 6, accuracy, saving=saving), []
+        loop = Loop(gist, 6, accuracy, saving=saving)
+        found = []
         for rounds in (2, 0, 1, 99):
             found += draws(loop, rounds)
             if way == "resumed":
@@ -248,7 +271,8 @@ def test_a_loop_whose_checkpoint_is_refused_leaves_the_model(tmp_path: Path) -> 
     draws(Loop(make(seed=1), 2, saving=Saving(tmp_path / "loop")))
     gist = make()
     train(gist.rounds(2))
-    before, rounds = gist.theta.copy(), gist.next_round
+    before = gist.theta.copy()
+    rounds = gist.next_round
     with refused("seed was 1, now 0"):
         Loop(gist, 5, saving=Saving(tmp_path / "loop", resume=True))
     assert same(gist.theta.copy(), before)
@@ -257,7 +281,9 @@ def test_a_loop_whose_checkpoint_is_refused_leaves_the_model(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("where", ["body", "validate", "merge"])
-def test_a_loop_that_was_interrupted_goes_on(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_was_interrupted_goes_on(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unbroken = Loop(make(), 4, accuracy)
     expected = draws(unbroken)
     asked = iter(range(100))
@@ -278,7 +304,8 @@ def test_a_loop_that_was_interrupted_goes_on(where: str, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(Theta, "commit", commit)
     gist = make()
-    loop, found = Loop(gist, 4, validate, saving=Saving(tmp_path / "loop", every=1)), []
+    loop = Loop(gist, 4, validate, saving=Saving(tmp_path / "loop", every=1))
+    found = []
 
     def work() -> None:
         for round_ in loop:
@@ -311,7 +338,9 @@ def test_a_loop_of_a_regression_trains_what_fit_trains(m: int) -> None:
                 optimizer = torch.optim.Adam(gist.parameter_groups(sub, lr=0.02), fused=True)
                 for _ in range(2):
                     optimizer.zero_grad()
-                    F.mse_loss(sub(graph.x, adj)[graph.train], graph.y[graph.train].view(-1, 1)).backward()
+                    F.mse_loss(
+                        sub(graph.x, adj)[graph.train], graph.y[graph.train].view(-1, 1)
+                    ).backward()
                     optimizer.step()
         return gist
 

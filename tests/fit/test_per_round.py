@@ -81,7 +81,9 @@ def test_a_resumed_run_has_the_numbers_of_all_its_rounds(tmp_path: Path) -> None
 
 def test_parts_have_the_mean_of_theirs() -> None:
     result = trainer(Parts).fit(GRAPH, **RUN)
-    assert [entry["round"] for entry in result.per_round] == list(range(1, result.progress.rounds + 1))
+    assert [entry["round"] for entry in result.per_round] == list(
+        range(1, result.progress.rounds + 1)
+    )
     assert result.per_round[-1]["epoch"] == pytest.approx(RUN["epochs"])
 
 

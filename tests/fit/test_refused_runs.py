@@ -40,7 +40,13 @@ def interrupts(*_: Any) -> Tensor:
 
 
 NUMBERS = Graph.build(
-    GRAPH.x, GRAPH.edge_index, GRAPH.x.sum(dim=1), train=GRAPH.train, val=GRAPH.val, test=GRAPH.test, regression=True
+    GRAPH.x,
+    GRAPH.edge_index,
+    GRAPH.x.sum(dim=1),
+    train=GRAPH.train,
+    val=GRAPH.val,
+    test=GRAPH.test,
+    regression=True,
 )
 
 
@@ -134,12 +140,15 @@ def test_a_refused_fit_leaves_what_was_trained(kind: str, work: str, tmp_path: P
 
 
 def test_a_refused_fit_leaves_how_the_model_is_made() -> None:
-    """With one sub-GCN nothing is merged, so buffers that follow from whole parameters stay those of the training."""
+    """With one sub-GCN nothing is merged, so buffers that follow from whole parameters stay those
+    of the training.
+    """
     gist = GIST(gcn(), (8, 7), 1)
     for name in ("mean", "metric"):
         refuse(gist, name)
         assert not gist.full_spec.merges
-    with pytest.raises(ValueError, match="no such score"):  # a budget may make it of several narrow models
+    # a budget may make it of several narrow models
+    with pytest.raises(ValueError, match="no such score"):
         fit(gist, metric=fails, budget=9, epochs=None, local_steps=None, schedule="cosine")
     assert not gist.full_spec.merges
 
@@ -166,7 +175,9 @@ def test_fit_begins_from_scratch(kind: str, first: dict[str, Any], tmp_path: Pat
     model = {name: tensor.detach().clone() for name, tensor in named_tensors(earlier.model).items()}
     assert quiet(fit(gist).history) == quiet(expected.history)
     assert same(values(gist.theta), values(fresh.theta))
-    assert same({name: tensor.detach() for name, tensor in named_tensors(earlier.model).items()}, model)
+    assert same(
+        {name: tensor.detach() for name, tensor in named_tensors(earlier.model).items()}, model
+    )
 
 
 def frozen(gist: GIST) -> None:
@@ -187,8 +198,11 @@ def broken_off(gist: GIST) -> None:
 
 
 @pytest.mark.parametrize("work", [frozen, broken_off])
-def test_fit_begins_from_scratch_after_other_work(work: Callable[[GIST], None], tmp_path: Path) -> None:
-    fresh, gist = make(tmp_path), make(tmp_path)
+def test_fit_begins_from_scratch_after_other_work(
+    work: Callable[[GIST], None], tmp_path: Path
+) -> None:
+    fresh = make(tmp_path)
+    gist = make(tmp_path)
     expected = fit(fresh)
     work(gist)
     assert quiet(fit(gist).history) == quiet(expected.history)

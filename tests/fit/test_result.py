@@ -38,9 +38,12 @@ def test_a_result_shows_itself_and_its_classes() -> None:
     assert len(result.plot().axes) == 2
     evil = trained(metric=type("E", (), {"__call__": lambda *_: 0.5, "name": "<b>"})())
     assert "<b>" not in evil._repr_html_()
-    unscored = replace(result, progress=replace(result.progress, scores=replace(result.progress.scores, best={})))
+    unscored = replace(
+        result, progress=replace(result.progress, scores=replace(result.progress.scores, best={}))
+    )
     assert "no score" in repr(unscored)
-    test, classes = GRAPH.test, result.progress.scores.classes
+    test = GRAPH.test
+    classes = result.progress.scores.classes
     with torch.no_grad():
         guess = result.model.eval()(GRAPH.x, GRAPH.edge_index)[test].argmax(1)
     f1 = f1_score(GRAPH.y[test], guess, average=None, labels=range(C), zero_division=0)
@@ -51,12 +54,19 @@ def test_a_result_shows_itself_and_its_classes() -> None:
 def test_a_saved_result_is_read_again(tmp_path: Path) -> None:
     result = trained(max_seconds=1000)
     folder = result.save(tmp_path / "run")
-    assert {path.name for path in folder.iterdir()} == {"model.safetensors", "report.html", "result.json"}
+    assert {path.name for path in folder.iterdir()} == {
+        "model.safetensors",
+        "report.html",
+        "result.json",
+    }
     read = load_run(folder, build)
     assert repr(read) == repr(result)
     assert read.as_dict() == json.loads(json.dumps(result.as_dict()))
     assert evaluate(read.model, GRAPH)["test"] == result.test
-    with flipped(folder / "model.safetensors", 99), refused("model.safetensors ", "train the run again"):
+    with (
+        flipped(folder / "model.safetensors", 99),
+        refused("model.safetensors ", "train the run again"),
+    ):
         load_run(folder, build)
     with refused("already holds a result"):
         result.save(folder)
@@ -69,7 +79,12 @@ def test_a_saved_result_is_read_again(tmp_path: Path) -> None:
         load_run(folder, lambda features, hidden, classes: GraphSAGE(features, hidden, 2, classes))
 
 
-def test_the_command_line_needs_the_graph_of_one_s_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_needs_the_graph_of_one_s_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     own = trained().save(tmp_path / "own")
-    for model, said in (("tests.fit.test_result:build", "'tiny': add --dataset"), ("mine", "package.module:function")):
+    for model, said in (
+        ("tests.fit.test_result:build", "'tiny': add --dataset"),
+        ("mine", "package.module:function"),
+    ):
         refused_by_command(capsys, said, "evaluate", own, "--model", model)

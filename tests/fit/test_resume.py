@@ -62,7 +62,8 @@ def unbroken() -> dict[str, Any]:
 @pytest.mark.parametrize("name", RUNS)
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: str) -> None:
     options, stops = RUNS[name]
-    saving, done = Saving(tmp_path / "checkpoints", resume=True), 0
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    done = 0
     for rounds in stops:
         done += rounds
         found = run(tmp_path, saving=saving, callbacks=after(rounds), **options)["rest"]
@@ -80,13 +81,22 @@ def test_a_run_that_ctrl_c_ends_goes_on_from_its_last_round(tmp_path: Path) -> N
     path = tmp_path / "checkpoints"
     asked = iter(range(1000))
     with pytest.raises(KeyboardInterrupt):
-        fit(make(), callbacks=[InterruptWhen(lambda: next(asked) == 4 and interrupted())], saving=Saving(path, every=2))
-    assert [place.name for place in Checkpoints(path).whole()] == ["round-00000004", "round-00000005"]
+        fit(
+            make(),
+            callbacks=[InterruptWhen(lambda: next(asked) == 4 and interrupted())],
+            saving=Saving(path, every=2),
+        )
+    assert [place.name for place in Checkpoints(path).whole()] == [
+        "round-00000004",
+        "round-00000005",
+    ]
     assert run(None, saving=Saving(path, resume=True)) == unbroken()
 
 
 @pytest.mark.parametrize(("every", "options"), [(1, {"epochs": 600, "patience": 2}), (ROUNDS, {})])
-def test_resuming_a_finished_run_returns_it(tmp_path: Path, every: int, options: dict[str, Any]) -> None:
+def test_resuming_a_finished_run_returns_it(
+    tmp_path: Path, every: int, options: dict[str, Any]
+) -> None:
     path = tmp_path / "checkpoints"
     expected = run(None, saving=Saving(path, every=every), **options)
     assert expected["rest"][-2] == bool(options)
@@ -101,7 +111,10 @@ def test_without_resume_a_run_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     fit(make(seed=5), callbacks=after(5), saving=Saving(path, every=1))
     assert run(None, callbacks=after(3), saving=Saving(path, every=2))["rest"][0] == 3
-    assert [place.name for place in Checkpoints(path).whole()] == ["round-00000002", "round-00000003"]
+    assert [place.name for place in Checkpoints(path).whole()] == [
+        "round-00000002",
+        "round-00000003",
+    ]
     assert run(None, saving=Saving(path, resume=True)) == unbroken()
 
 
@@ -123,16 +136,21 @@ def test_moments_are_carried_on_or_begin_anew_with_the_blocks() -> None:
     """The step counts of the optimisers show it. With one sub-GCN the blocks stay."""
 
     def ages(m: int, state: str) -> list[set[float]]:
-        gist, found = make(m), list[set[float]]()
+        gist = make(m)
+        found = list[set[float]]()
 
         def look() -> None:
-            found.append({float(each) for name, each in values(gist.theta).items() if name.endswith("/step")})
+            found.append(
+                {float(each) for name, each in values(gist.theta).items() if name.endswith("/step")}
+            )
 
         fit(gist, callbacks=[InterruptWhen(look)], optimizer_state=state)
         return found[-ROUNDS:]
 
     assert ages(4, "reset") == [set()] * ROUNDS
-    assert ages(4, "carry") == ages(1, "carry") == ages(1, "reset") == [{2}, {4}, {6}, {8}, {10}, {11}]
+    assert (
+        ages(4, "carry") == ages(1, "carry") == ages(1, "reset") == [{2}, {4}, {6}, {8}, {10}, {11}]
+    )
 
 
 @pytest.mark.parametrize(

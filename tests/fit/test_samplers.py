@@ -20,19 +20,23 @@ from tests.helpers.logs import logged
 from tests.helpers.models import OURS, C, F, Stack, tiny_graph
 from tests.helpers.resuming import after, state
 
-SMALL, GRAPH = tiny_graph(30), edge_graph()
+SMALL = tiny_graph(30)
+GRAPH = edge_graph()
 
 
 def homophilous() -> Graph:
     """A graph whose edges are within classes, so that every model can learn it."""
-    rng, y = torch.Generator().manual_seed(0), torch.arange(60) % C
+    rng = torch.Generator().manual_seed(0)
+    y = torch.arange(60) % C
     source = torch.randint(60, (150,), generator=rng)
     target = (source + C * torch.randint(1, 20, (150,), generator=rng)) % 60
     edges = torch.cat([torch.stack([source, target]), torch.stack([target, source])], dim=1)
     x = torch.randn(60, F, generator=rng)
     x[torch.arange(60), y] += 1.5
     nodes = torch.arange(60)
-    return Graph.build(x, edges, y, train=nodes < 30, val=(nodes >= 30) & (nodes < 45), test=nodes >= 45)
+    return Graph.build(
+        x, edges, y, train=nodes < 30, val=(nodes >= 30) & (nodes < 45), test=nodes >= 45
+    )
 
 
 SAMPLERS: dict[str, Sampling] = {
@@ -53,8 +57,10 @@ MODELS: dict[str, Callable[[Any], Any]] = {
     "pyg gat": lambda w: pyg.GAT(F, w, 2, C),
 }
 PAIRS = [
-    ("ladies", "gcn"), ("fastgcn", "graphsage"), ("neighbor", "gat"), ("neighbor", "pyg"), ("saint-node", "pyg gat"),
-    ("saint-edge", "gcn"), ("saint-edge", "pyg"), ("saint-rw", "graphsage"), ("saint-rw", "gat"), ("clusters", "gcn"),
+    ("ladies", "gcn"), ("fastgcn", "graphsage"), ("neighbor", "gat"), ("neighbor", "pyg"),
+    ("saint-node", "pyg gat"),
+    ("saint-edge", "gcn"), ("saint-edge", "pyg"), ("saint-rw", "graphsage"), ("saint-rw", "gat"),
+    ("clusters", "gcn"),
     ("clusters independent", "graphsage"),
 ]  # fmt: skip
 
@@ -64,10 +70,19 @@ def test_it_learns_and_goes_on_after_a_stop(name: str, model: str, tmp_path: Pat
     def trained(**options: Any) -> tuple[GIST, Result]:
         gist = GIST(MODELS[model], 16 if model == "pyg gat" else (16,), 2)
         runner: Any = "in-turn" if model.startswith("pyg") else "fused"
-        own: dict[str, Any] = {"epochs": 60, "lr": 0.02, "local_steps": 5, "optimizer_state": "carry", **options}
-        return gist, gist.fit(homophilous(), sampler=SAMPLERS[name], runner=runner, progress=False, **own)
+        own: dict[str, Any] = {
+            "epochs": 60,
+            "lr": 0.02,
+            "local_steps": 5,
+            "optimizer_state": "carry",
+            **options,
+        }
+        return gist, gist.fit(
+            homophilous(), sampler=SAMPLERS[name], runner=runner, progress=False, **own
+        )
 
-    unbroken, saving = trained(), Saving(tmp_path, resume=True)
+    unbroken = trained()
+    saving = Saving(tmp_path, resume=True)
     losses = [entry["loss"] for entry in unbroken[1].history]
     assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
     assert trained(saving=saving, callbacks=after(2))[1].interrupted
@@ -78,7 +93,9 @@ EVERY = {"full": None, **SAMPLERS}
 BY_LAYERS = ("ladies", "fastgcn")
 
 
-def theta_of(build: Callable[[Any], nn.Module], graph: Graph, sampler: Any = None, **options: Any) -> dict[str, Tensor]:
+def theta_of(
+    build: Callable[[Any], nn.Module], graph: Graph, sampler: Any = None, **options: Any
+) -> dict[str, Tensor]:
     gist = GIST(build, (8,), 2)
     fit(gist, graph, sampler=sampler, epochs=4, lr=0.05, **options)
     return theta(gist)
@@ -86,7 +103,8 @@ def theta_of(build: Callable[[Any], nn.Module], graph: Graph, sampler: Any = Non
 
 @pytest.mark.parametrize("name", EVERY)
 def test_weights_of_one_change_nothing_and_others_do(name: str) -> None:
-    sampler, graph = EVERY[name], tiny_graph(30)
+    sampler = EVERY[name]
+    graph = tiny_graph(30)
     for build in (OURS["gcn"], OURS["graphsage"], *[Weighted] * (name not in BY_LAYERS)):
         plain = theta_of(build, graph, sampler)
         assert same(plain, theta_of(build, weighted(graph, ones=True), sampler))
@@ -96,7 +114,8 @@ def test_weights_of_one_change_nothing_and_others_do(name: str) -> None:
 @pytest.mark.parametrize("model", edges.MODELS)
 def test_models_of_edge_data_train(model: str) -> None:
     used = edges.MODELS[model]((8,)).name
-    graph, other = only(GRAPH, used), replace(GRAPH, **{used: GRAPH.edge_data[used].flip(0)})
+    graph = only(GRAPH, used)
+    other = replace(GRAPH, **{used: GRAPH.edge_data[used].flip(0)})
     for sampler in (EVERY[name] for name in EVERY if name not in BY_LAYERS):
         with logged() as messages:
             one = theta_of(edges.MODELS[model], graph, sampler)
@@ -104,7 +123,11 @@ def test_models_of_edge_data_train(model: str) -> None:
         assert not same(one, theta_of(edges.MODELS[model], only(other, used), sampler))
 
 
-WAYS = [("auto", None), ("fused", ClusterSampling(5, 2)), ("in-turn", ClusterSampling(5, 2, precompute=False))]
+WAYS = [
+    ("auto", None),
+    ("fused", ClusterSampling(5, 2)),
+    ("in-turn", ClusterSampling(5, 2, precompute=False)),
+]
 
 
 def without_the_rest(graph: Graph) -> Graph:
@@ -114,18 +137,25 @@ def without_the_rest(graph: Graph) -> Graph:
     outside = (~graph.train).nonzero().squeeze(1)
     others = torch.stack([outside, outside.roll(1)])
     pairs = torch.cat([graph.edge_index[:, inside], others], dim=1)
-    return replace(graph, x=x, edges=CSR.of(pairs[:, pairs[1].argsort(stable=True)], graph.num_nodes))
+    return replace(
+        graph, x=x, edges=CSR.of(pairs[:, pairs[1].argsort(stable=True)], graph.num_nodes)
+    )
 
 
 @pytest.mark.parametrize(("runner", "sampler"), WAYS)
-def test_the_rest_of_the_graph_changes_scores_and_nothing_else(runner: str, sampler: ClusterSampling | None) -> None:
+def test_the_rest_of_the_graph_changes_scores_and_nothing_else(
+    runner: str, sampler: ClusterSampling | None
+) -> None:
     def trained(graph: Graph, **options: Any) -> tuple[dict[str, Tensor], list[Any]]:
         gist = GIST(lambda w: OURS["graphsage"](w, dropout=0.3), (8,), 2)
         result = fit(gist, graph, sampler=sampler, runner=runner, lr=0.05, **options)
-        return theta(gist), [(entry["validation"], entry["test"]) for entry in quiet(result.history)]
+        return theta(gist), [
+            (entry["validation"], entry["test"]) for entry in quiet(result.history)
+        ]
 
     other = without_the_rest(SMALL)
-    (first, scores), (second, others) = trained(SMALL, inductive=True), trained(other, inductive=True)
+    (first, scores) = trained(SMALL, inductive=True)
+    (second, others) = trained(other, inductive=True)
     assert same(first, second)
     assert scores != others
     assert not same(trained(SMALL)[0], first)

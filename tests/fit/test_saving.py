@@ -23,7 +23,11 @@ from tests.theta.stores import store
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file): file.read_bytes() for place in Checkpoints(folder).whole() for file in place.iterdir()}
+    return {
+        str(file): file.read_bytes()
+        for place in Checkpoints(folder).whole()
+        for file in place.iterdir()
+    }
 
 
 def newest(folder: Path) -> Path:
@@ -39,7 +43,8 @@ def tensors_of(place: Path) -> Path:
 def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     fit(make(), callbacks=after(1), saving=Saving(path))
-    before, saving = contents(path), Saving(path, resume=True)
+    before = contents(path)
+    saving = Saving(path, resume=True)
     for setting, value in {"lr": 0.06, "patience": 9, "sampler": ClusterSampling(6, 3)}.items():
         with refused(str(path), "another run", f"{setting} was"):
             fit(make(), saving=saving, **{setting: value})
@@ -87,7 +92,20 @@ def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
 
 # A flipped bit, and files of another run.
 
-TRAIN = ("train", "--standardise", "--hidden", 8, "--epochs", 4, "--local-steps", 2, "--sub-gcns", 2, "--device", "cpu")
+TRAIN = (
+    "train",
+    "--standardise",
+    "--hidden",
+    8,
+    "--epochs",
+    4,
+    "--local-steps",
+    2,
+    "--sub-gcns",
+    2,
+    "--device",
+    "cpu",
+)
 
 
 def test_every_flipped_byte_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -98,30 +116,43 @@ def test_every_flipped_byte_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
     run_of = json.loads((place / "state.json").read_text())["run"]
     for path in (tensors_of(place), place / "state.json"):
         for at in range(path.stat().st_size - 1):  # the last one is a newline
-            with flipped(path, at), refused(f"{path} ", f"; delete {place} to resume from round-00000001"):
+            with (
+                flipped(path, at),
+                refused(f"{path} ", f"; delete {place} to resume from round-00000001"),
+            ):
                 Checkpoint(place, run_of)
     Checkpoint(place, run_of)
 
 
-def test_a_file_of_another_run_or_round_is_refused_and_the_checkpoint_before_is_gone_on_from(tmp_path: Path) -> None:
+def test_a_file_of_another_run_or_round_is_refused_and_the_checkpoint_before_is_gone_on_from(
+    tmp_path: Path,
+) -> None:
     saving, other = (Saving(tmp_path / name, every=1, resume=True) for name in ("mine", "other"))
     fit(make(), callbacks=after(2), saving=saving)
     fit(make(seed=1), callbacks=after(2), saving=other)
     before = Checkpoints(saving.path).whole()[0]
     for source in (newest(other.path), before):
         shutil.copy(tensors_of(source), tensors_of(newest(saving.path)))
-        with refused(f"{tensors_of(newest(saving.path))} is damaged, or of another run", "resume from round-00000001"):
+        with refused(
+            f"{tensors_of(newest(saving.path))} is damaged, or of another run",
+            "resume from round-00000001",
+        ):
             fit(make(), saving=saving)
     (newest(saving.path) / "state.json").unlink()  # a torn checkpoint is not looked at
-    unbroken, gist = make(), make()
+    unbroken = make()
+    gist = make()
     assert state(gist, fit(gist, saving=saving)) == state(unbroken, fit(unbroken))
 
 
-def test_models_and_results_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, other = tmp_path / "run", tmp_path / "other"
+def test_models_and_results_of_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    other = tmp_path / "other"
     for folder, seed in ((out, 0), (other, 1)):
         assert run(*TRAIN, "--seed", seed, "--out", folder) == 0
-    resume, predict = (*TRAIN, "--out", out, "--resume"), ("predict", out, "--output", tmp_path / "p.csv")
+    resume = (*TRAIN, "--out", out, "--resume")
+    predict = ("predict", out, "--output", tmp_path / "p.csv")
     for name, commands in ((RESULT, [predict]), (MODEL, [("evaluate", out), resume])):
         for at in some_bytes(out / name, 5):
             with flipped(out / name, at):
@@ -134,10 +165,16 @@ def test_models_and_results_of_the_command_line(tmp_path: Path, capsys: pytest.C
     assert run("evaluate", out) == 0
 
 
-def test_a_last_checkpoint_that_does_not_fit_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_last_checkpoint_that_does_not_fit_costs_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = plain_fit(GIST(gcn(), (8, 8), 2))
     monkeypatch.setattr("gistgnn.storage.checkpoints.write_tensors", full_disk)
     found = plain_fit(GIST(gcn(), (8, 8), 2), saving=Saving(tmp_path / "c"))
     assert found.test == whole.test
     with refused("No space left on device; make room and resume the run"):  # it is not over
-        plain_fit(GIST(gcn(), (8, 8), 2), saving=Saving(tmp_path / "c"), callbacks=[InterruptWhen(lambda: True)])
+        plain_fit(
+            GIST(gcn(), (8, 8), 2),
+            saving=Saving(tmp_path / "c"),
+            callbacks=[InterruptWhen(lambda: True)],
+        )

@@ -1,4 +1,6 @@
-"""What a program has set in torch around `fit`, and what cannot be trained with: the same result, or one line."""
+"""What a program has set in torch around `fit`, and what cannot be trained with: the same result,
+or one line.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -47,7 +49,8 @@ def test_the_result_is_the_same(name: str) -> None:
     expected = trained(trainer(), tiny_graph())
     with SURROUNDINGS[name]():
         assert same(trained(trainer(), tiny_graph()), expected)
-        begun, graph = trainer(), tiny_graph()
+        begun = trainer()
+        graph = tiny_graph()
         begun.model()
         assert same(trained(begun, graph), expected)
     assert same(trained(begun, graph), expected), "what was made there trains elsewhere"
@@ -76,7 +79,9 @@ def test_what_no_model_can_train_with_is_refused() -> None:
     assert tried
 
 
-def test_a_function_by_name_is_imported_once_and_at_the_start(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_by_name_is_imported_once_and_at_the_start(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "schedules.py").write_text("def falling(progress):\n    return 1 - progress\n")
     found: list[str] = []
     from gistgnn.training import names
@@ -92,7 +97,11 @@ def test_a_function_by_name_is_imported_once_and_at_the_start(tmp_path: Any, mon
         runs[epochs] = len(found)
         assert result.config["training"]["schedule"] == "schedules:falling"
     assert runs[6] == runs[60], "the number of imports does not follow the number of steps"
-    for wrong in ({"schedule": "schedules:rising"}, {"loss": "nowhere:loss"}, {"optimizer": "nowhere:make"}):
+    for wrong in (
+        {"schedule": "schedules:rising"},
+        {"loss": "nowhere:loss"},
+        {"optimizer": "nowhere:make"},
+    ):
         with refused("cannot be imported", next(iter(wrong.values()))):
             trainer().fit("no graph", epochs=1, progress=False, **wrong)  # type: ignore[arg-type, call-overload]
 
@@ -104,7 +113,10 @@ def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Any) -> None
     for number, folder in enumerate(("one", "other")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "beside_it.py").write_text(f"NUMBER = {number}\n")
-        text = "from beside_it import NUMBER\n\n\nclass Made:\n    pass\n\n\ndef factor(progress):\n    return NUMBER\n"
+        text = (
+            "from beside_it import NUMBER\n\n\nclass Made:\n    pass\n\n\ndef "
+            "factor(progress):\n    return NUMBER\n"
+        )
         (tmp_path / folder / "mine.py").write_text(text)
         functions.append(find_named("schedule", f"{tmp_path}/{folder}/mine.py:factor"))
     assert [function(0.0) for function in functions] == [0, 1]

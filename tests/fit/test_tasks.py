@@ -1,4 +1,6 @@
-"""What a loss says of the task: integers as numbers, and two classes as one decision, against plain torch."""
+"""What a loss says of the task: integers as numbers, and two classes as one decision, against plain
+torch.
+"""
 
 from functools import partial
 from typing import Any
@@ -29,7 +31,11 @@ def data(y: Any) -> Data:
 
 def trainer(m: int = 1, outputs: int = 1) -> GIST:
     return GIST(
-        lambda width: pyg.models.GraphSAGE(GRAPH.num_features, width, 2, outputs), 8, m, seed=3, width_scaling="none"
+        lambda width: pyg.models.GraphSAGE(GRAPH.num_features, width, 2, outputs),
+        8,
+        m,
+        seed=3,
+        width_scaling="none",
     )
 
 
@@ -49,7 +55,14 @@ def plain(loss: Any, targets: Tensor) -> dict[str, Tensor]:
 def check_trained(loss: Any, y: Any, expected: dict[str, Tensor], **options: Any) -> Any:
     gist = trainer()
     result = gist.fit(
-        y, epochs=STEPS, schedule="constant", lr=0.01, standardise=False, loss=loss, progress=False, **options
+        y,
+        epochs=STEPS,
+        schedule="constant",
+        lr=0.01,
+        standardise=False,
+        loss=loss,
+        progress=False,
+        **options,
     )
     for name, tensor in theta(gist).items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-6)
@@ -85,7 +98,11 @@ def test_integers_are_numbers_to_a_loss_of_numbers(name: str) -> None:
 def test_several_columns_of_integers_are_numbers_too() -> None:
     y = torch.stack([BINARY, 1 - BINARY], dim=1)
     gist = trainer(2, outputs=2)
-    assert set(gist.fit(data(y), epochs=4, loss="mse", progress=False).test) == {"r2", "mae", "rmse"}
+    assert set(gist.fit(data(y), epochs=4, loss="mse", progress=False).test) == {
+        "r2",
+        "mae",
+        "rmse",
+    }
     with refused("1"):  # the number of outputs that it needs
         trainer(1, outputs=3).fit(data(COUNTS), epochs=1, loss="mse", progress=False)
 
@@ -129,7 +146,10 @@ def test_two_outputs_stay_two_classes() -> None:
 
 
 def test_what_losses_say() -> None:
-    assert [task_of(loss) for loss in (None, lambda a, b: a, nn.CrossEntropyLoss(), "cross-entropy", F.nll_loss)] == [
+    assert [
+        task_of(loss)
+        for loss in (None, lambda a, b: a, nn.CrossEntropyLoss(), "cross-entropy", F.nll_loss)
+    ] == [
         None,
         None,
         "classes",

@@ -1,4 +1,6 @@
-"""`fit` with a loss, a metric, a schedule, a trained model, callbacks or a time limit that the user brings."""
+"""`fit` with a loss, a metric, a schedule, a trained model, callbacks or a time limit that the user
+brings.
+"""
 
 import logging
 import time
@@ -40,7 +42,11 @@ def run(m: int = 2, **options: Any) -> tuple[dict[str, Tensor], Result]:
 def test_a_sampler_that_weights_its_nodes_takes_a_loss_for_each_node() -> None:
     saint = SaintNodeSampling(batch_size=10)
     expected, _ = run(sampler=saint)
-    for loss in (F.cross_entropy, nn.CrossEntropyLoss(), lambda *both: F.cross_entropy(*both, reduction="none")):
+    for loss in (
+        F.cross_entropy,
+        nn.CrossEntropyLoss(),
+        lambda *both: F.cross_entropy(*both, reduction="none"),
+    ):
         torch.testing.assert_close(run(sampler=saint, loss=loss)[0], expected, **ALMOST)
 
 
@@ -71,7 +77,11 @@ def test_regression(loss: Any) -> None:
 
 
 def test_float_labels_and_outputs_that_are_no_logits() -> None:
-    own = GIST(lambda widths: nn.Sequential(one_output(widths)[:2], nn.Linear(*widths, 3), nn.Softmax(1)), (16,), 2)
+    own = GIST(
+        lambda widths: nn.Sequential(one_output(widths)[:2], nn.Linear(*widths, 3), nn.Softmax(1)),
+        (16,),
+        2,
+    )
     with logged(logging.WARNING) as notes:
         assert "accuracy" in fit(own, data(LARGER.y.float()), loss=nn.CrossEntropyLoss()).test
     assert "leave a sigmoid or softmax at its end out" in "".join(notes)
@@ -84,14 +94,18 @@ def test_the_metric_selects_the_model_and_names_the_history() -> None:
     assert result.validation["error rate"] == min(entry["validation"] for entry in history)
     assert result.validation["accuracy"] == pytest.approx(1 - result.validation["error rate"])
     plain = quiet(run()[1].history)
-    assert [1 - entry["validation"] for entry in history] == pytest.approx([entry["validation"] for entry in plain])
+    assert [1 - entry["validation"] for entry in history] == pytest.approx(
+        [entry["validation"] for entry in plain]
+    )
 
 
 def test_a_metric_is_computed_over_a_split_at_once_however_the_output_is() -> None:
     for how in (Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=3)):
         result = fit(gist(), LARGER, metric="roc_auc", evaluation=how)
         logits = predict(result.model, whole_graph(LARGER), how)[LARGER.test]
-        assert result.test["roc_auc"] == pytest.approx(NAMED["roc_auc"](logits, LARGER.y[LARGER.test]))
+        assert result.test["roc_auc"] == pytest.approx(
+            NAMED["roc_auc"](logits, LARGER.y[LARGER.test])
+        )
 
 
 def test_loss_and_metric_of_the_user_allow_any_number_of_outputs() -> None:
@@ -109,9 +123,11 @@ def test_loss_and_metric_of_the_user_allow_any_number_of_outputs() -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 def test_a_run_begins_with_a_trained_model(tmp_path: Path, kind: str) -> None:
-    trained, own = fit(gist(1), epochs=30).model, gist(2, store=store(kind, tmp_path))
+    trained = fit(gist(1), epochs=30).model
+    own = gist(2, store=store(kind, tmp_path))
     before = evaluate(trained, GRAPH)["validation"]
-    result = own.fit(GRAPH, epochs=2, init=trained, lr=1e-9, progress=False)  # the scores stay at first
+    # the scores stay at first
+    result = own.fit(GRAPH, epochs=2, init=trained, lr=1e-9, progress=False)
     assert evaluate(result.model, GRAPH)["validation"] == before
     for name, tensor in named_tensors(result.model).items():
         torch.testing.assert_close(tensor, named_tensors(trained)[name], rtol=0, atol=1e-6)
@@ -120,12 +136,15 @@ def test_a_run_begins_with_a_trained_model(tmp_path: Path, kind: str) -> None:
         assert quiet(again.history) == quiet(fit(gist()).history)
         own.fit(GRAPH, epochs=2, init=trained.state_dict(), lr=1e-9, progress=False)
         for name, tensor in theta(own).items():
-            torch.testing.assert_close(tensor, named_tensors(trained)[name].detach(), rtol=0, atol=1e-6)
+            torch.testing.assert_close(
+                tensor, named_tensors(trained)[name].detach(), rtol=0, atol=1e-6
+            )
 
 
 class Recorder(Callback):
     def __init__(self, stop_after: int = 99) -> None:
-        self.events, self.stop_after = list[Any](), stop_after
+        self.events = list[Any]()
+        self.stop_after = stop_after
 
     def on_round_end(self, run: Any, loss: float) -> None:
         self.events.append(("round", run.round, run.rounds))
@@ -147,26 +166,30 @@ def test_callbacks_are_told_in_order_and_may_stop() -> None:
     recorder = Recorder()
     run(callbacks=[recorder], evaluate_every=2)  # three rounds
     assert recorder.events == [
-        ("round", 1, 3), ("evaluation", 2), ("round", 2, 3), ("evaluation", 3), ("round", 3, 3), ("end", 3),
+        ("round", 1, 3), ("evaluation", 2), ("round", 2, 3), ("evaluation", 3), ("round", 3, 3),
+        ("end", 3),
     ]  # fmt: skip
     stopping = Recorder(stop_after=1)
     _, result = run(callbacks=[stopping], evaluate_every=3)
     assert stopping.events[-1] == ("end", 1)
     assert (result.progress.stopped_early, result.progress.stopped_by) == (True, "callback")
     assert not result.interrupted
-    assert result.test == evaluate(result.model, GRAPH)["test"]  # the last round is evaluated, if none was before
+    # the last round is evaluated, if none was before
+    assert result.test == evaluate(result.model, GRAPH)["test"]
 
 
 def test_a_run_ends_in_time_with_its_best_model_and_may_go_on(tmp_path: Path) -> None:
     begun = time.perf_counter()
     _, result = run(max_seconds=0.6, epochs=10**9, local_steps=1, evaluate_every=10**9)
-    assert time.perf_counter() - begun < 60  # a busy machine may be late; all rounds would take days
+    # a busy machine may be late; all rounds would take days
+    assert time.perf_counter() - begun < 60
     assert result.progress.stopped_by == "max_seconds"
     assert len(result.history) == 1
     assert result.test == evaluate(result.model, GRAPH)["test"]
     saving = Saving(tmp_path / "checkpoints", resume=True)
     assert run(saving=saving, max_seconds=1e-6)[1].progress.rounds == 1
-    resumed, unbroken = run(saving=saving, max_seconds=1000), run()
+    resumed = run(saving=saving, max_seconds=1000)
+    unbroken = run()
     assert (resumed[1].progress.rounds, resumed[1].progress.stopped_by) == (3, None)
     assert same(resumed[0], unbroken[0])
 
@@ -176,7 +199,8 @@ class Looking(nn.Module):
 
     def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()
-        self.table, self.leave = nn.Embedding(GRAPH.num_nodes, widths[0]), nn.Linear(widths[0], C)
+        self.table = nn.Embedding(GRAPH.num_nodes, widths[0])
+        self.leave = nn.Linear(widths[0], C)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.leave(self.table(x[:, 0].long().clamp(0, GRAPH.num_nodes - 1)).relu())

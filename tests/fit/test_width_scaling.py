@@ -1,4 +1,6 @@
-"""`fit` gives every tensor the learning rate and initial values of its width: beside plain PyTorch."""
+"""`fit` gives every tensor the learning rate and initial values of its width: beside plain
+PyTorch.
+"""
 
 import logging
 from functools import partial
@@ -73,9 +75,16 @@ def plain_loop(kind: Any, steps: int, lr: float, **settings: Any) -> dict[str, T
     ],
 )
 @pytest.mark.parametrize("runner", ["in-turn", "fused"])
-def test_a_run_is_that_of_plain_pytorch(optimizer: Any, kind: Any, settings: Any, runner: Any) -> None:
+def test_a_run_is_that_of_plain_pytorch(
+    optimizer: Any, kind: Any, settings: Any, runner: Any
+) -> None:
     gist = GIST(gcn(), WIDTHS, 1)
-    options = {"epochs": STEPS, "local_steps": STEPS, "lr": 0.05, "schedule": lambda progress: 1 - progress}
+    options = {
+        "epochs": STEPS,
+        "local_steps": STEPS,
+        "lr": 0.05,
+        "schedule": lambda progress: 1 - progress,
+    }
     fit(gist, optimizer=optimizer, runner=runner, **options, **settings)
     expected = plain_loop(kind, STEPS, 0.05, **settings)
     for name, tensor in theta(gist).items():
@@ -115,10 +124,16 @@ class Watched(torch.optim.SGD):
 def test_every_sub_gcn_has_the_rates_of_its_own_widths(m: int, runner: Any) -> None:
     Watched.made.clear()
     fit(GIST(gcn(), (32, 32), m), optimizer=Watched, lr=0.5, schedule="constant", runner=runner)
-    used = [optimizer for optimizer in Watched.made if optimizer.param_groups[0]["params"][0].shape[0] == 32 // m]
+    used = [
+        optimizer
+        for optimizer in Watched.made
+        if optimizer.param_groups[0]["params"][0].shape[0] == 32 // m
+    ]
     assert used
     for optimizer in used:
-        rates = {tuple(p.shape): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+        rates = {
+            tuple(p.shape): group["lr"] for group in optimizer.param_groups for p in group["params"]
+        }
         width = 32 // m
         assert rates[width, FEATURES] == pytest.approx(0.5 * width / 128)
         assert rates[width, width] == pytest.approx(0.5)
@@ -162,7 +177,9 @@ def test_a_scheduler_sets_rates_in_the_ratios_of_the_widths(scheduler: Any) -> N
 
 def test_weight_decay_shrinks_by_the_same_share() -> None:
     training = Training(epochs=1, lr=0.1, optimizer="adamw", weight_decay=0.5)
-    optimizer = training.make_optimizer([nn.Parameter(torch.zeros(2)) for _ in range(2)], [1.0, 0.25])
+    optimizer = training.make_optimizer(
+        [nn.Parameter(torch.zeros(2)) for _ in range(2)], [1.0, 0.25]
+    )
     assert [group["lr"] * group["weight_decay"] for group in optimizer.param_groups] == [0.05, 0.05]
     assert [group[RATE_FACTOR] for group in optimizer.param_groups] == [1.0, 0.25]
 
@@ -193,7 +210,9 @@ def test_how_an_optimiser_steps_is_found_by_trying_it(optimizer: Any, rule: str 
 
 
 def matrices_alone(widths: Any) -> nn.Module:
-    return nn.Sequential(nn.Linear(FEATURES, widths[0], bias=False), nn.ReLU(), nn.Linear(widths[0], C, bias=False))
+    return nn.Sequential(
+        nn.Linear(FEATURES, widths[0], bias=False), nn.ReLU(), nn.Linear(widths[0], C, bias=False)
+    )
 
 
 def test_an_optimiser_of_neither_kind_keeps_plain_rates() -> None:
@@ -205,7 +224,8 @@ def test_an_optimiser_of_neither_kind_keeps_plain_rates() -> None:
             fit(gist, optimizer=torch.optim.Muon, lr=0.1, epochs=1, local_steps=1)
         assert sum("learning rates do not follow the widths" in note for note in notes) == 1
         runs.append(theta(gist)["2.weight"] - start["2.weight"])
-    # Its step is an orthogonal matrix, nearly. With the rates of Adam one step were four times the other.
+    # Its step is an orthogonal matrix, nearly. With the rates of Adam one step were four times the
+    # other.
     assert float(runs[0].norm()) == pytest.approx(float(runs[1].norm()), rel=0.3)
 
 
@@ -231,7 +251,10 @@ def test_methods_to_compare_with_have_the_same_rates(method: Any) -> None:
     fit(method(gcn(), (32, 32), 2), optimizer=Watched, lr=0.5, sampler=ClusterSampling(2, 1))
     width = 16 if method is Ensemble else 32
     factors = {
-        group[RATE_FACTOR] for optimizer in Watched.made for group in optimizer.param_groups if RATE_FACTOR in group
+        group[RATE_FACTOR]
+        for optimizer in Watched.made
+        for group in optimizer.param_groups
+        if RATE_FACTOR in group
     }
     assert factors == {width / 128, 1.0, 128 / width}
 
@@ -241,7 +264,9 @@ def test_a_regression_learns_with_scaled_rates() -> None:
         GIST(lambda w: sage(w), (32, 32), 2, regression=True, width_scaling=scaling).model()
         for scaling in ("none", "mup")
     )
-    ratio = scaled.state_dict()["convs.2.weight"].norm() / plain.state_dict()["convs.2.weight"].norm()
+    ratio = (
+        scaled.state_dict()["convs.2.weight"].norm() / plain.state_dict()["convs.2.weight"].norm()
+    )
     assert float(ratio) == pytest.approx(0.1 * (128 / 32) ** 0.5, rel=0.05)
 
 
@@ -271,7 +296,11 @@ def test_plain_rates_are_one_group() -> None:
     gist = GIST(gcn(), (8, 8), 2, width_scaling="none")
     (sub, _) = gist.begin_round().subs
     (group,) = gist.parameter_groups(sub, lr=0.3, weight_decay=0.2)
-    assert (group["lr"], group["weight_decay"], group["params"]) == (0.3, 0.2, list(sub.parameters()))
+    assert (group["lr"], group["weight_decay"], group["params"]) == (
+        0.3,
+        0.2,
+        list(sub.parameters()),
+    )
 
 
 def by_dimensions(parameters: Any, lr: float) -> Optimizer:

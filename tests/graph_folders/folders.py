@@ -63,7 +63,12 @@ def csv_tables(graph: Graph, folder: Path, suffix: str = ".csv") -> tuple[Path, 
     header = ",".join(["node", *names, *(f"f{k}" for k in range(graph.num_features)), "split"])
     rows = []
     for node in range(graph.num_nodes):
-        values = [node, *(int(v) for v in labels[node]), *(repr(float(v)) for v in graph.x[node]), split[node]]
+        values = [
+            node,
+            *(int(v) for v in labels[node]),
+            *(repr(float(v)) for v in graph.x[node]),
+            split[node],
+        ]
         rows.append(",".join(map(str, values)))
     paths = folder / f"edges{suffix}", folder / f"nodes{suffix}"
     for path, lines in zip(paths, (["target,source", *edges], [header, *rows]), strict=True):
@@ -73,17 +78,22 @@ def csv_tables(graph: Graph, folder: Path, suffix: str = ".csv") -> tuple[Path, 
 
 
 def parquet_tables(graph: Graph, folder: Path, lists: bool) -> tuple[Path, Path]:
-    """Write the edges and the nodes as Parquet, with columns of lists or one column for each feature."""
+    """Write the edges and the nodes as Parquet, with columns of lists or one column for each
+    feature.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     source, target = graph.edge_index.numpy()
-    pq.write_table(pa.table({"source": source, "target": target}), folder / "edges.parquet", row_group_size=17)
+    pq.write_table(
+        pa.table({"source": source, "target": target}), folder / "edges.parquet", row_group_size=17
+    )
     split = np.full(graph.num_nodes, None, dtype=object)
     for name in ("train", "val", "test"):
         split[getattr(graph, name).numpy()] = name
     columns: dict[str, Any] = {"split": pa.array(split.tolist(), pa.string())}
-    x, y = graph.x.numpy(), graph.y.numpy()
+    x = graph.x.numpy()
+    y = graph.y.numpy()
     if lists:
         columns["x"] = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
         columns["y"] = y if y.ndim == 1 else pa.array(y.tolist())

@@ -31,9 +31,12 @@ def assert_renumbered(source: Path, made: Path) -> None:
     ours, theirs = (Manifest.read(folder) for folder in (made, source))
     assert ours.arrays.keys() == {*theirs.arrays, "node", "cluster_ptr"}
     assert all(ours.arrays[name].dtype == entry.dtype for name, entry in theirs.arrays.items())
-    node, ptr = (torch.from_numpy(np.load(made / f"{name}.npy")) for name in ("node", "cluster_ptr"))
+    node, ptr = (
+        torch.from_numpy(np.load(made / f"{name}.npy")) for name in ("node", "cluster_ptr")
+    )
     assert all((node[begin:end].diff() > 0).all() for begin, end in pairwise(ptr))
-    one, other = load(made), renumbered(load(source), Clusters(node, ptr))
+    one = load(made)
+    other = renumbered(load(source), Clusters(node, ptr))
     assert_equal(replace(one, cluster_ptr=None), other)  # which has no clusters
     assert one.name == other.name
 
@@ -43,14 +46,18 @@ def with_data(graph: Graph, seed: int) -> Graph:
     rng = np.random.default_rng(seed)
     edges = torch.cat([graph.edge_index, graph.edge_index[:, :5]], 1)
     count = edges.shape[1]
-    fields = {name: getattr(graph, name) for name in ("x", "y", "train", "val", "test", "num_classes")}
+    fields = {
+        name: getattr(graph, name) for name in ("x", "y", "train", "val", "test", "num_classes")
+    }
     data = {"edge_attr": rng.normal(size=(count, 3)), "edge_type": rng.integers(0, 3, count)}
     return Graph.build(edge_index=edges, **fields, edge_weight=rng.random(count), **data)
 
 
 @settings(max_examples=20, deadline=None)
 @given(graphs(), st.sampled_from(partitioning.FOLDER_METHODS[1:]), st.data())
-def test_any_graph_is_the_same_with_new_numbers(graph: Graph, method: str, data: st.DataObject) -> None:
+def test_any_graph_is_the_same_with_new_numbers(
+    graph: Graph, method: str, data: st.DataObject
+) -> None:
     graph = with_data(graph, 0) if data.draw(st.booleans()) else graph
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -69,16 +76,24 @@ def test_any_graph_is_the_same_with_new_numbers(graph: Graph, method: str, data:
         assert len(number) == graph.num_nodes
 
 
-def test_the_method_follows_from_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_method_follows_from_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     convert("digits", tmp_path / "graph")
     with logged() as notes:
         assert partition_folder(tmp_path / "graph", tmp_path / "one", 20).method == "metis"
-    assert any("which fits, as" in note and note.endswith("are left of --memory: metis") for note in notes)
-    monkeypatch.setattr(metis, "metis_bytes", lambda nodes, edges: 10 * 2**30 if nodes > 1000 else 0)
+    assert any(
+        "which fits, as" in note and note.endswith("are left of --memory: metis") for note in notes
+    )
+    monkeypatch.setattr(
+        metis, "metis_bytes", lambda nodes, edges: 10 * 2**30 if nodes > 1000 else 0
+    )
     with logged() as notes:
         assert partition_folder(tmp_path / "graph", tmp_path / "two", 20).method == "stream"
     assert any("METIS needs about 10 GiB" in note and "does not fit" in note for note in notes)
-    with refused("metis needs about 10 GiB of memory for 1,797 nodes", "give more, or --method stream"):
+    with refused(
+        "metis needs about 10 GiB of memory for 1,797 nodes", "give more, or --method stream"
+    ):
         partition_folder(tmp_path / "graph", tmp_path / "three", 20, method="metis")
     monkeypatch.setattr(partitioning.streaming, "stream_bytes", lambda nodes, edges: 11 * 2**30)
     with refused("stream needs about 11 GiB of memory", "are left of --memory: give more"):
@@ -87,14 +102,21 @@ def test_the_method_follows_from_the_memory(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
-    graph, made, other = tmp_path / "graph", tmp_path / "made", tmp_path / "other"
+    graph = tmp_path / "graph"
+    made = tmp_path / "made"
+    other = tmp_path / "other"
     convert(some_graph(), graph)
     partition_folder(graph, made, 4, method="random")
     for source, out, options, said in (
         (made, other, {}, f"{made} is in clusters already"),
         (graph, tmp_path / "made" / ".." / "graph", {}, "graph is there already"),
         (graph, other, {"clusters": 41}, "clusters is 41, expected an integer"),
-        (graph, other, {"method": "best"}, "method is 'best', expected one of auto, metis, stream, random"),
+        (
+            graph,
+            other,
+            {"method": "best"},
+            "method is 'best', expected one of auto, metis, stream, random",
+        ),
         (graph, other, {"memory": 1000}, "memory is 1,000 bytes; expected at least"),
         (tmp_path / "no", other, {}, f"{tmp_path / 'no'} has no manifest.json"),
     ):

@@ -29,8 +29,10 @@ def made(tmp_path: Path) -> Path:
 def test_an_array_that_is_another_one_is_refused(made: Path) -> None:
     for name in Manifest.read(made).arrays:
         path = made / f"{name}.npy"
-        whole, array = path.read_bytes(), np.load(path)
-        np.save(path, array.view({1: np.int8, 4: np.uint32, 8: np.float64}[array.itemsize]))  # of the same size
+        whole = path.read_bytes()
+        array = np.load(path)
+        # of the same size
+        np.save(path, array.view({1: np.int8, 4: np.uint32, 8: np.float64}[array.itemsize]))
         with refused(str(path), "is not the", MANIFEST, "convert the graph again"):
             load(made)
         np.save(path, np.empty(array.shape, object), allow_pickle=True)
@@ -51,7 +53,8 @@ CHANGES: tuple[Callable[[dict[str, Any]], Any], ...] = (
 
 def test_a_manifest_that_was_changed_is_refused(made: Path) -> None:
     path = made / MANIFEST
-    whole, manifest = path.read_text(), Manifest.read(made)
+    whole = path.read_text()
+    manifest = Manifest.read(made)
     path.write_text(whole.replace("\n ", "\n\t", 1))  # a blank for another blank
     with refused(MANIFEST):
         load(made)

@@ -1,4 +1,6 @@
-"""What is computed once and kept beside a graph: it is never taken for another graph, and old files go."""
+"""What is computed once and kept beside a graph: it is never taken for another graph, and old files
+go.
+"""
 
 import os
 import shutil
@@ -14,7 +16,13 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from gistgnn import load
 from gistgnn.graphs import CSR, Graph
-from gistgnn.graphs.cache import KEPT_OF_A_KIND, derived, derived_files, remove_unused, trim_clusters
+from gistgnn.graphs.cache import (
+    KEPT_OF_A_KIND,
+    derived,
+    derived_files,
+    remove_unused,
+    trim_clusters,
+)
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.standardise import Standardisation
 from gistgnn.sampling import whole_graph
@@ -33,7 +41,9 @@ def weighted_graph() -> Graph:
 
 def expected_product(graph: Graph) -> Tensor:
     """Ā x by PyG's normalisation and a dense product."""
-    edge_index, weight = gcn_norm(graph.edge_index, graph.edge_weight, graph.num_nodes, dtype=torch.float32)
+    edge_index, weight = gcn_norm(
+        graph.edge_index, graph.edge_weight, graph.num_nodes, dtype=torch.float32
+    )
     dense = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
     dense.index_put_((edge_index[1], edge_index[0]), weight.double(), accumulate=True)
     return (dense @ graph.x.double()).float()
@@ -46,7 +56,9 @@ def with_first(tensor: Tensor, place: int) -> Tensor:
 
 
 def permuted(graph: Graph) -> Graph:
-    """The features of two nodes change places, so that all sums over the features are as they were."""
+    """The features of two nodes change places, so that all sums over the features are as they
+    were.
+    """
     order = torch.arange(graph.num_nodes)
     order[[18, 19]] = order[[19, 18]]
     return replace(graph, x=graph.x[order])
@@ -62,7 +74,9 @@ def rewired(graph: Graph) -> Graph:
 CHANGES: dict[str, Callable[[Graph], Graph]] = {
     "weights": lambda graph: replace(graph, edge_weight=torch.ones(graph.num_edges)),
     "no weights": lambda graph: replace(graph, edge_weight=None),
-    "one weight": lambda graph: replace(graph, edge_weight=with_first(graph.edge_data["edge_weight"], 150)),
+    "one weight": lambda graph: replace(
+        graph, edge_weight=with_first(graph.edge_data["edge_weight"], 150)
+    ),
     "x in the middle": lambda graph: replace(graph, x=with_first(graph.x, 60)),
     "nodes permuted": permuted,
     "edges": rewired,
@@ -92,11 +106,15 @@ def test_a_file_that_was_changed_under_its_manifest_is_another_graph(tmp_path: P
     put(tmp_path / "graph" / "x.npy", (20, 1), 9)
     after = load(tmp_path / "graph")
     torch.testing.assert_close(whole_graph(after).product("gcn"), expected_product(after))  # type: ignore[misc]
-    assert {name for name, digest in after.digests().items() if digest != digests[name]} == {"features"}
+    assert {name for name, digest in after.digests().items() if digest != digests[name]} == {
+        "features"
+    }
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_a_mapped_graph_has_the_digests_of_the_same_graph_in_memory(scaled: bool, tmp_path: Path) -> None:
+def test_a_mapped_graph_has_the_digests_of_the_same_graph_in_memory(
+    scaled: bool, tmp_path: Path
+) -> None:
     graph, _ = make_clustered(weighted_graph(), 4, tmp_path / "graph")
     stored = load(tmp_path / "graph")
     if scaled:
@@ -104,15 +122,23 @@ def test_a_mapped_graph_has_the_digests_of_the_same_graph_in_memory(scaled: bool
     expected = {**graph.digests(), "clusters": stored.digests()["clusters"]}
     assert stored.digests() == expected
     shutil.copytree(tmp_path / "graph", tmp_path / "copied")
-    assert Standardisation.of(load(tmp_path / "copied")).graph(load(tmp_path / "copied")).digests() == (
-        expected if scaled else Standardisation.of(stored).graph(stored).digests()
-    )
+    assert Standardisation.of(load(tmp_path / "copied")).graph(
+        load(tmp_path / "copied")
+    ).digests() == (expected if scaled else Standardisation.of(stored).graph(stored).digests())
 
 
 def test_a_digest_is_of_type_shape_and_values() -> None:
     x = torch.arange(12.0).reshape(3, 4)
     same = [x.clone(), x.t().contiguous().t(), torch.cat([x, x])[:3]]
-    others = [x.double(), x.reshape(4, 3), x.t(), with_first(x, 11), x.to_sparse_csr(), x.bfloat16(), x.flatten()]
+    others = [
+        x.double(),
+        x.reshape(4, 3),
+        x.t(),
+        with_first(x, 11),
+        x.to_sparse_csr(),
+        x.bfloat16(),
+        x.flatten(),
+    ]
     others += [torch.tensor(1.0), torch.tensor(True), torch.empty(0, 4)]
     assert {tensor_digest(each) for each in same} == {tensor_digest(x)}
     digests = {tensor_digest(each) for each in (x, *others)}

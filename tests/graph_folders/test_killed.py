@@ -1,4 +1,6 @@
-"""Conversions and partitions that are killed or find the disk full leave nothing; the same command starts again."""
+"""Conversions and partitions that are killed or find the disk full leave nothing; the same command
+starts again.
+"""
 
 import contextlib
 import errno
@@ -33,7 +35,9 @@ def slowly(place: str) -> None:
     with small_steps(numbers=300, edges=2000), pytest.MonkeyPatch.context() as patch:
         patch.setattr(metis, "metis_clusters", metis.partition_here)
         if not (folder / "made").exists():
-            convert(folder / "edges.csv", folder / "made", nodes=folder / "nodes.csv", undirected=True)
+            convert(
+                folder / "edges.csv", folder / "made", nodes=folder / "nodes.csv", undirected=True
+            )
         partition_folder(folder / "made", folder / "clusters", 40, method="stream")
 
 
@@ -43,7 +47,8 @@ def whole(folder: Path) -> bool:
 
 def test_a_kill_leaves_nothing_half_made(tmp_path: Path) -> None:
     csv_tables(some_graph(3000, 60_000), tmp_path)
-    rng, kills = random.Random(0), 0
+    rng = random.Random(0)
+    kills = 0
     while not (tmp_path / "clusters").exists():
         (tmp_path / "started").unlink(missing_ok=True)
         process = Forked(tmp_path, slowly, str(tmp_path))
@@ -66,11 +71,16 @@ def test_a_kill_leaves_nothing_half_made(tmp_path: Path) -> None:
             assert (tmp_path / name / file.name).read_bytes() == file.read_bytes(), file.name
 
 
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
+)
 def test_a_failure_at_every_write_leaves_nothing(
     failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, left, most = npz(some_graph(), tmp_path / "graph.npz"), 10**6, 10**6  # calls
+    # calls
+    path = npz(some_graph(), tmp_path / "graph.npz")
+    left = 10**6
+    most = 10**6
 
     def failing(real: Any) -> Any:
         def run(*args: Any) -> Any:
@@ -90,13 +100,16 @@ def test_a_failure_at_every_write_leaves_nothing(
     assert writes > 8
     for calls in range(writes):
         left = calls
-        with pytest.raises((InputError, KeyboardInterrupt), match="No space left" if failure.args else ""):
+        with pytest.raises(
+            (InputError, KeyboardInterrupt), match="No space left" if failure.args else ""
+        ):
             convert(path, tmp_path / "made")
         assert sorted(file.name for file in tmp_path.iterdir()) == ["graph.npz", "whole"]
 
 
 def test_another_process_that_makes_the_folder_is_refused(tmp_path: Path) -> None:
-    with FileLock(tmp_path / ".gistgnn-made.lock"):  # not the singleton of this process: as in another one
+    # not the singleton of this process: as in another one
+    with FileLock(tmp_path / ".gistgnn-made.lock"):
         (tmp_path / ".gistgnn-made.lock").write_text("process 7")
         with refused("made is being written by process 7", "choose another folder"):
             convert(some_graph(), tmp_path / "made")
@@ -107,7 +120,8 @@ ALLOWED = 300 * 2**20  # bytes beside those of the process
 
 def within_memory(place: str, command: str) -> None:
     """Convert or partition a graph of more than the memory that is allowed beside the process."""
-    folder, allowed = Path(place), held_bytes() + ALLOWED
+    folder = Path(place)
+    allowed = held_bytes() + ALLOWED
     if command == "convert":
         convert("synthetic:papers100m@0.008", folder / "made", memory=allowed)
     else:
@@ -117,7 +131,8 @@ def within_memory(place: str, command: str) -> None:
 
 def test_memory_is_kept_to(tmp_path: Path) -> None:
     for command in ("convert", "partition"):  # a process for each, as on the command line
-        process, peak = Forked(tmp_path, within_memory, str(tmp_path), command), 0
+        process = Forked(tmp_path, within_memory, str(tmp_path), command)
+        peak = 0
         while process.poll() is None:
             with contextlib.suppress(OSError):  # it has just ended
                 peak = max(peak, held_bytes(process._process.pid))

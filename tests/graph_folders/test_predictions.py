@@ -1,4 +1,6 @@
-"""The files of `gistgnn predict`: each prediction once, under the number that its node had before the graph was cut."""
+"""The files of `gistgnn predict`: each prediction once, under the number that its node had before
+the graph was cut.
+"""
 
 import csv
 import json
@@ -23,14 +25,22 @@ NAMES = np.array(['say "no", or', "été", "Ünder"])  # neither the order nor t
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_pieces_are_put_together(several: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_are_put_together(
+    several: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(prediction_files, "_ROWS", 7)
-    numbers, logits = torch.randperm(50), torch.randn(50, 4)
-    scores, back = ((logits / 2).sigmoid() if several else (logits / 2).softmax(dim=1)), numbers.argsort()
+    numbers = torch.randperm(50)
+    logits = torch.randn(50, 4)
+    scores = (logits / 2).sigmoid() if several else (logits / 2).softmax(dim=1)
+    back = numbers.argsort()
     labels = (logits > 0).long() if several else logits.argmax(dim=1)
-    pieces = [(slice(start, min(start + 9, 50)), logits[start : start + 9]) for start in range(0, 50, 9)]
+    pieces = [
+        (slice(start, min(start + 9, 50)), logits[start : start + 9]) for start in range(0, 50, 9)
+    ]
     for name in ("p.npz", "p.csv"):
-        write_predictions(tmp_path / name, pieces, 50, multi_label=several, temperature=2.0, numbers=numbers)
+        write_predictions(
+            tmp_path / name, pieces, 50, multi_label=several, temperature=2.0, numbers=numbers
+        )
     found = np.load(tmp_path / "p.npz")
     assert np.array_equal(found["classes"], labels[back].numpy())
     np.testing.assert_allclose(found["probabilities"], scores[back].numpy(), rtol=1e-6)
@@ -46,14 +56,34 @@ def succeeds(*words: object) -> None:
     assert run(*words) == 0
 
 
-def test_the_command_gives_nodes_their_old_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_gives_nodes_their_old_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     same, clusters = make_clustered(some_graph(120, 900), 6, tmp_path / "folder")
     save_file(same, tmp_path / "same.npz")
-    succeeds("train", "--dataset", tmp_path / "folder", "--sampler", "clusters", *TRAIN, "--out", tmp_path / "run")
+    succeeds(
+        "train",
+        "--dataset",
+        tmp_path / "folder",
+        "--sampler",
+        "clusters",
+        *TRAIN,
+        "--out",
+        tmp_path / "run",
+    )
     for name, dataset in (("folder", "folder"), ("memory", "same.npz")):
-        succeeds("predict", tmp_path / "run", "--dataset", tmp_path / dataset, "--output", tmp_path / f"{name}.npz")
+        succeeds(
+            "predict",
+            tmp_path / "run",
+            "--dataset",
+            tmp_path / dataset,
+            "--output",
+            tmp_path / f"{name}.npz",
+        )
     one, other = (np.load(tmp_path / f"{name}.npz") for name in ("folder", "memory"))
-    np.testing.assert_allclose(one["probabilities"][clusters.order.numpy()], other["probabilities"], atol=1e-6)
+    np.testing.assert_allclose(
+        one["probabilities"][clusters.order.numpy()], other["probabilities"], atol=1e-6
+    )
     assert np.array_equal(one["classes"][clusters.order.numpy()], other["classes"])
     put(tmp_path / "folder" / "node.npy", 3, 7)
     damaged = ("--dataset", tmp_path / "folder", "--output", tmp_path / "damaged.npz")
@@ -69,10 +99,16 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def write_npz(path: Path, graph: Any, y: Any) -> None:
     save_file(graph, path)
-    np.savez(path, **{key: value for key, value in np.load(path).items() if key not in ("y", "num_classes")}, y=y)
+    np.savez(
+        path,
+        **{key: value for key, value in np.load(path).items() if key not in ("y", "num_classes")},
+        y=y,
+    )
 
 
-def test_classes_that_are_texts_keep_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_classes_that_are_texts_keep_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     graph = some_graph()
     texts = NAMES[graph.y.numpy()]
     write_npz(tmp_path / "named.npz", graph, texts)
@@ -80,13 +116,18 @@ def test_classes_that_are_texts_keep_their_names(tmp_path: Path, capsys: pytest.
     with nodes.open(newline="") as file:
         header, *rows = csv.reader(file)
     with nodes.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *([row[0], text, *row[2:]] for row, text in zip(rows, texts, strict=True))])
+        csv.writer(file).writerows(
+            [header, *([row[0], text, *row[2:]] for row, text in zip(rows, texts, strict=True))]
+        )
     succeeds("convert", edges, tmp_path / "folder", "--nodes", nodes)
     found = []
     for dataset in ("named.npz", "folder"):
-        out, written = tmp_path / f"run-{dataset}", tmp_path / f"{dataset}.csv"
+        out = tmp_path / f"run-{dataset}"
+        written = tmp_path / f"{dataset}.csv"
         succeeds("train", "--dataset", tmp_path / dataset, *TRAIN, "--out", out)
-        assert json.loads((out / "result.json").read_text())["graph"]["class_names"] == sorted(NAMES)
+        assert json.loads((out / "result.json").read_text())["graph"]["class_names"] == sorted(
+            NAMES
+        )
         succeeds("predict", out, "--output", written, "--dataset", tmp_path / dataset)
         found.append([row["class"] for row in rows_of(written)])
     assert set(found[0]) <= set(NAMES)
@@ -116,18 +157,34 @@ def test_nodes_keep_the_ids_of_the_tables(tmp_path: Path) -> None:
     succeeds("convert", edges, tmp_path / "plain", "--nodes", nodes)
     ids = [*(f"{10**12 + node}" for node in range(118)), 'Zoë, the "first"', "007"]
     with edges.open() as one, nodes.open() as other:
-        (ends, *pairs), (header, *rows) = csv.reader(one), csv.reader(other)
+        (ends, *pairs) = csv.reader(one)
+        (header, *rows) = csv.reader(other)
     with edges.open("w") as one, nodes.open("w") as other:
-        csv.writer(one).writerows([ends, *([f" {ids[int(end)]}" for end in pair] for pair in pairs)])
+        csv.writer(one).writerows(
+            [ends, *([f" {ids[int(end)]}" for end in pair] for pair in pairs)]
+        )
         csv.writer(other).writerows([header, *([ids[int(row[0])], *row[1:]] for row in rows)])
     succeeds("convert", edges, tmp_path / "people", "--nodes", nodes)
     assert load(tmp_path / "people").digests() == load(tmp_path / "plain").digests()
-    succeeds("partition", "--dataset", tmp_path / "people", "--clusters", 5, "--out", tmp_path / "cut")
+    succeeds(
+        "partition", "--dataset", tmp_path / "people", "--clusters", 5, "--out", tmp_path / "cut"
+    )
     succeeds("train", "--dataset", tmp_path / "people", *TRAIN, "--out", tmp_path / "run")
     assert json.loads((tmp_path / "run" / "result.json").read_text())["graph"]["name"] == "people"
     found = {}
     for name in ("plain", "people", "cut"):
-        succeeds("predict", tmp_path / "run", "--dataset", tmp_path / name, "--output", tmp_path / "p.csv")
+        succeeds(
+            "predict",
+            tmp_path / "run",
+            "--dataset",
+            tmp_path / name,
+            "--output",
+            tmp_path / "p.csv",
+        )
         found[name] = rows_of(tmp_path / "p.csv")
-        assert [row["node"] for row in found[name]] == (ids if name != "plain" else [str(k) for k in range(120)])
-    assert all(len({rows["class"] for rows in same}) == 1 for same in zip(*found.values(), strict=True))
+        assert [row["node"] for row in found[name]] == (
+            ids if name != "plain" else [str(k) for k in range(120)]
+        )
+    assert all(
+        len({rows["class"] for rows in same}) == 1 for same in zip(*found.values(), strict=True)
+    )

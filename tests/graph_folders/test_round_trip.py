@@ -27,12 +27,15 @@ def folder(place: Path, source: Any, **options: Any) -> Graph:
     return load(place / "made")
 
 
-@pytest.mark.parametrize("form", [".npz", ".pt", ".csv", ".csv.gz", ".parquet", "lists in .parquet"])
+@pytest.mark.parametrize(
+    "form", [".npz", ".pt", ".csv", ".csv.gz", ".parquet", "lists in .parquet"]
+)
 @settings(deadline=None, max_examples=8)
 @given(graph=graphs(), steps=st.integers(1, 9))
 def test_any_graph_comes_back_from_any_file(form: str, graph: Graph, steps: int) -> None:
     with tempfile.TemporaryDirectory() as name, small_steps(steps, steps):
-        place, nodes = Path(name), None
+        place = Path(name)
+        nodes = None
         assert_equal(folder(place / "memory", graph), graph)
         if form in (".npz", ".pt"):
             source = place / f"mine{form}"
@@ -55,7 +58,9 @@ def test_forms_of_text(tmp_path: Path) -> None:
     header, *rows = edges.read_text().splitlines()
     (tmp_path / "parts").mkdir()
     for part in range(3):
-        (tmp_path / "parts" / f"{part}.csv").write_text("\n".join([header, *rows[part::3], *rows[:50], ""]))
+        (tmp_path / "parts" / f"{part}.csv").write_text(
+            "\n".join([header, *rows[part::3], *rows[:50], ""])
+        )
     assert_equal(folder(tmp_path / "of folder", tmp_path / "parts", nodes=nodes), graph)
     edges.write_text("\ufeff" + edges.read_text().replace("\n", "\r\n\r\n"), encoding="utf-8")
     nodes.write_text(nodes.read_text().replace("train", '"train"'))
@@ -80,7 +85,8 @@ def test_edge_data_keeps_its_edges(tmp_path: Path) -> None:
 def test_every_source_in_memory_comes_back(tmp_path: Path) -> None:
     graph = some_graph()
     arrays: dict[str, Any] = arrays_of(graph)
-    arrays |= {key: np.asfortranarray(arrays[key]) for key in ("edge_index", "x")}  # as of a transposed array
+    # as of a transposed array
+    arrays |= {key: np.asfortranarray(arrays[key]) for key in ("edge_index", "x")}
     np.savez_compressed(tmp_path / "graph.npz", **arrays)
     made = folder(tmp_path, tmp_path / "graph.npz")
     assert made.folder == tmp_path / "made"
@@ -97,7 +103,8 @@ def test_every_source_in_memory_comes_back(tmp_path: Path) -> None:
 def test_raw_files_of_ogb_in_text(tmp_path: Path) -> None:
     raw = tmp_path / "ogbn_arxiv"
     ogb(raw, "time", 20)
-    named, made = load("ogbn-arxiv", tmp_path), folder(tmp_path, raw)
+    named = load("ogbn-arxiv", tmp_path)
+    made = folder(tmp_path, raw)
     assert made.name == "ogbn-arxiv"
     assert made.num_classes == 4  # of these files; those of the data set are in OGB's table
     for key in ("x", "edge_index", "y", "train", "val", "test"):
@@ -107,7 +114,8 @@ def test_raw_files_of_ogb_in_text(tmp_path: Path) -> None:
 
 
 def test_raw_files_of_ogb_as_of_papers100m(tmp_path: Path) -> None:
-    labels, raw = np.where(np.arange(40) < 30, np.arange(40) % 3, -1), tmp_path
+    labels = np.where(np.arange(40) < 30, np.arange(40) % 3, -1)
+    raw = tmp_path
     graph = some_graph(y=labels, train=[0, 1], val=[2], test=[3])
     ogb(raw, "time", 20)  # for the form of the lists of nodes
     for name in ("edge", "node-feat", "node-label", "num-node-list", "num-edge-list"):

@@ -1,4 +1,6 @@
-"""A graph in a folder trains to the same model, byte for byte, as the same graph in memory; on ranks too."""
+"""A graph in a folder trains to the same model, byte for byte, as the same graph in memory; on
+ranks too.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,11 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path]:
 
 
 def trained(
-    graph: Graph, model: Any = GraphSAGE, widths: tuple[int, ...] = (16, 16), epochs: int = 2, **how: Any
+    graph: Graph,
+    model: Any = GraphSAGE,
+    widths: tuple[int, ...] = (16, 16),
+    epochs: int = 2,
+    **how: Any,
 ) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
     gist = GIST(lambda widths: model(graph.num_features, widths, graph.num_classes), widths, 2)
     result = gist.fit(graph, epochs=epochs, local_steps=2, progress=False, **how)
@@ -46,14 +52,19 @@ WAYS: dict[str, dict[str, Any]] = {
     "clusters, precomputed": {"sampler": BY_SUMS, "evaluation": Evaluation("parts", parts=8)},
     "clusters, precomputed, inductive": {"sampler": BY_SUMS, "inductive": True},
     "neighbours": {"sampler": NeighborSampling(5, 512), "epochs": 1},
-    "takes an edge_index": {"model": lambda f, widths, c: PyGSage(f, *widths, 2, c), "widths": (16,), "epochs": 4},
+    "takes an edge_index": {
+        "model": lambda f, widths, c: PyGSage(f, *widths, 2, c),
+        "widths": (16,),
+        "epochs": 4,
+    },
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_folder_trains_as_memory_does(way: str, both: tuple[Graph, Path]) -> None:
     stored = load(both[1])
-    (one, scores), (other, others) = trained(both[0], **WAYS[way]), trained(stored, **WAYS[way])
+    (one, scores) = trained(both[0], **WAYS[way])
+    (other, others) = trained(stored, **WAYS[way])
     assert same(one, other)
     assert [entry["validation"] for entry in scores] == [entry["validation"] for entry in others]
     if way != "takes an edge_index":
@@ -62,7 +73,12 @@ def test_a_folder_trains_as_memory_does(way: str, both: tuple[Graph, Path]) -> N
 
 def trained_on(ranks: Ranks | None, folder: Path) -> dict[str, Any]:
     graph = load_on_ranks(ranks, lambda: load(folder))
-    gist = GIST(lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes), (8, 8), 2, ranks=ranks)
+    gist = GIST(
+        lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes),
+        (8, 8),
+        2,
+        ranks=ranks,
+    )
     gist.fit(graph, epochs=4, local_steps=3, sampler=ClusterSampling(5, 2), progress=False)
     assert "edge_index" not in vars(graph)
     return {name: value.tolist() for name, value in gist.model().state_dict().items()}
@@ -70,7 +86,8 @@ def trained_on(ranks: Ranks | None, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("clustered", [True, False])
 def test_ranks_map_a_folder_themselves(clustered: bool, tmp_path: Path) -> None:
-    graph, folder = some_graph(200, 2000), tmp_path / "graph"
+    graph = some_graph(200, 2000)
+    folder = tmp_path / "graph"
     same = make_clustered(graph, 5, folder)[0] if clustered else graph
     if not clustered:
         convert(graph, folder)

@@ -14,9 +14,13 @@ RANDOM = np.random.default_rng(0)
 
 
 def planetoid(raw: Path, name: str) -> None:
-    """526 nodes: 6 for training, the next 500 for validation, the last 20 for test; 4 features, 3 classes."""
+    """526 nodes: 6 for training, the next 500 for validation, the last 20 for test; 4 features, 3
+    classes.
+    """
     labels = np.eye(3, dtype=np.int32)[np.arange(526) % 3]
-    features = sp.csr_matrix(np.hstack([RANDOM.integers(1, 5, (526, 3)), np.zeros((526, 1))]).astype(np.float32))
+    features = sp.csr_matrix(
+        np.hstack([RANDOM.integers(1, 5, (526, 3)), np.zeros((526, 1))]).astype(np.float32)
+    )
     ring = {node: [(node - 1) % 526, (node + 1) % 526, node] for node in range(526)}
     parts = {"x": features[:6], "allx": features[:506], "tx": features[506:], "graph": ring}
     parts |= {"y": labels[:6], "ally": labels[:506], "ty": labels[506:]}
@@ -39,7 +43,9 @@ def ppi(raw: Path) -> None:
     first = 1
     for split, graphs, size in (("train", 20, 3), ("valid", 2, 4), ("test", 2, 5)):
         rings = nx.disjoint_union_all([nx.cycle_graph(size) for _ in range(graphs)])
-        (raw / f"{split}_graph.json").write_text(json.dumps(nx.node_link_data(rings, edges="links")))
+        (raw / f"{split}_graph.json").write_text(
+            json.dumps(nx.node_link_data(rings, edges="links"))
+        )
         np.save(raw / f"{split}_feats.npy", RANDOM.normal(size=(graphs * size, 3)))
         np.save(raw / f"{split}_labels.npy", RANDOM.integers(0, 2, (graphs * size, 6)))
         np.save(raw / f"{split}_graph_id.npy", np.repeat(np.arange(first, first + graphs), size))
@@ -50,7 +56,9 @@ def ogb(folder: Path, split: str, nodes: int) -> None:
     """A directed path with a self-loop at its end; 3 features, 4 classes."""
     ends = [*range(1, nodes), nodes - 1]
     rows = {
-        "raw/edge": [f"{source},{target}" for source, target in zip(range(nodes), ends, strict=True)],
+        "raw/edge": [
+            f"{source},{target}" for source, target in zip(range(nodes), ends, strict=True)
+        ],
         "raw/num-node-list": [nodes],
         "raw/num-edge-list": [nodes],
         "raw/node-feat": [f"{node / 2},{-node},0.25" for node in range(nodes)],
@@ -68,7 +76,10 @@ def ogb(folder: Path, split: str, nodes: int) -> None:
 # name: (folder of the raw files below the data root, function that writes them)
 PYG: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cora": ("Planetoid/Cora/raw", lambda raw: planetoid(raw, "cora")),
-    "amazon-photo": ("Amazon/Photo/raw", lambda raw: gnn_benchmark(raw, "amazon_electronics_photo.npz")),
+    "amazon-photo": (
+        "Amazon/Photo/raw",
+        lambda raw: gnn_benchmark(raw, "amazon_electronics_photo.npz"),
+    ),
     "ppi": ("PPI/raw", ppi),
 }
 OGB = {"ogbn-arxiv": ("ogbn_arxiv", "time")}
@@ -76,7 +87,9 @@ OGB |= dict.fromkeys(("ogbn-products", "amazon2m"), ("ogbn_products", "sales_ran
 
 
 def write(name: str, root: Path, nodes: int = 10) -> Path:
-    """Write the raw files of a data set below ``root``, and return their folder; of OGB's the folder above it."""
+    """Write the raw files of a data set below ``root``, and return their folder; of OGB's the
+    folder above it.
+    """
     if name in OGB:
         folder, split = OGB[name]
         ogb(root / folder, split, nodes)
@@ -89,4 +102,7 @@ def write(name: str, root: Path, nodes: int = 10) -> Path:
 
 def listing(root: Path) -> list[tuple[str, int, int]]:
     """Every path below ``root`` with its size and modification time."""
-    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(root.rglob("*"))]
+    return [
+        (str(path), path.stat().st_size, path.stat().st_mtime_ns)
+        for path in sorted(root.rglob("*"))
+    ]

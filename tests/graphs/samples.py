@@ -28,7 +28,10 @@ def arguments(**changes: Any) -> dict[str, Any]:
 
 def arrays_of(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a graph as a ``.npz`` holds them."""
-    return {name: value.numpy().copy() for name, value in {**graph.tensors, "edge_index": graph.edge_index}.items()}
+    return {
+        name: value.numpy().copy()
+        for name, value in {**graph.tensors, "edge_index": graph.edge_index}.items()
+    }
 
 
 def as_data(graph: Graph, **changes: Any) -> Data:
@@ -47,10 +50,15 @@ def tells_classes(graph: Graph) -> bool:
 
 def assert_equal(one: Graph, other: Graph) -> None:
     for name in TENSORS:
-        left, right = getattr(one, name), getattr(other, name)
+        left = getattr(one, name)
+        right = getattr(other, name)
         assert left.dtype == right.dtype
         assert torch.equal(left, right), name
-    assert (one.num_classes, one.regression, one.num_edges) == (other.num_classes, other.regression, other.num_edges)
+    assert (one.num_classes, one.regression, one.num_edges) == (
+        other.num_classes,
+        other.regression,
+        other.num_edges,
+    )
     assert one.edge_data.keys() == other.edge_data.keys()
     for name, value in one.edge_data.items():
         assert torch.equal(value, other.edge_data[name]), name
@@ -59,19 +67,36 @@ def assert_equal(one: Graph, other: Graph) -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    nodes, features, classes = draw(st.integers(3, 12)), draw(st.integers(1, 4)), draw(st.integers(2, 4))
-    node, several = st.integers(0, nodes - 1), draw(st.booleans())
+    nodes = draw(st.integers(3, 12))
+    features = draw(st.integers(1, 4))
+    classes = draw(st.integers(2, 4))
+    node = st.integers(0, nodes - 1)
+    several = draw(st.booleans())
     edges = draw(st.lists(st.tuples(node, node), min_size=1, max_size=40))
     finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
-    x = draw(st.lists(st.lists(finite, min_size=features, max_size=features), min_size=nodes, max_size=nodes))
+    x = draw(
+        st.lists(
+            st.lists(finite, min_size=features, max_size=features), min_size=nodes, max_size=nodes
+        )
+    )
     order = draw(st.permutations(range(nodes)))
     one, two, three = sorted(draw(st.sets(st.integers(1, nodes), min_size=3, max_size=3)))
     splits = {"train": order[:one], "val": order[one:two], "test": order[two:three]}
-    label = st.lists(st.integers(0, 1), min_size=classes, max_size=classes) if several else st.integers(0, classes - 1)
+    label = (
+        st.lists(st.integers(0, 1), min_size=classes, max_size=classes)
+        if several
+        else st.integers(0, classes - 1)
+    )
     y: Any = draw(st.lists(label, min_size=nodes, max_size=nodes))
     for unused in () if several else order[three:]:
         y[unused] = -1
-    return Graph.build(torch.tensor(x), torch.tensor(edges).t(), y, **splits, num_classes=None if several else classes)
+    return Graph.build(
+        torch.tensor(x),
+        torch.tensor(edges).t(),
+        y,
+        **splits,
+        num_classes=None if several else classes,
+    )
 
 
 class Malicious:

@@ -1,4 +1,6 @@
-"""What is chosen for the graph at hand: the sampler, the number of clusters, and how many make a batch."""
+"""What is chosen for the graph at hand: the sampler, the number of clusters, and how many make a
+batch.
+"""
 
 import math
 from contextlib import closing
@@ -12,7 +14,8 @@ from gistgnn.graphs.clustering import ENOUGH, entropy_share
 from gistgnn.sampling import AutoSampling, Batch, ClusterSampling, chosen_sampling
 from tests.helpers.logs import logged
 
-NODES, CLASSES = 4000, 100
+NODES = 4000
+CLASSES = 100
 IN_ORDER = torch.arange(NODES) * CLASSES // NODES  # neighbours share their class
 ANY = torch.randint(CLASSES, (NODES,), generator=torch.Generator().manual_seed(0))
 
@@ -27,12 +30,19 @@ def ring(y: Tensor, ptr: Tensor | None = None) -> Batch:
     """A path over the nodes, in both directions."""
     n = len(y)
     edges = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
-    return Batch(torch.zeros(n, 1), torch.cat([edges, edges.flip(0)], 1), y, torch.arange(n), cluster_ptr=ptr)
+    return Batch(
+        torch.zeros(n, 1), torch.cat([edges, edges.flip(0)], 1), y, torch.arange(n), cluster_ptr=ptr
+    )
 
 
 def test_the_clusters_are_as_fine_as_the_classes_need() -> None:
-    assert facts(ANY) | {"label_entropy": 1} == {"clusters": 20, "clusters_per_batch": 10, "label_entropy": 1}
-    chosen, coarse = facts(IN_ORDER), facts(IN_ORDER, clusters=20, clusters_per_batch=10)
+    assert facts(ANY) | {"label_entropy": 1} == {
+        "clusters": 20,
+        "clusters_per_batch": 10,
+        "label_entropy": 1,
+    }
+    chosen = facts(IN_ORDER)
+    coarse = facts(IN_ORDER, clusters=20, clusters_per_batch=10)
     assert chosen["clusters"] > 60
     assert chosen["clusters_per_batch"] == round(chosen["clusters"] / 2)
     assert coarse["label_entropy"] < ENOUGH
@@ -66,10 +76,13 @@ def test_a_poor_choice_of_the_users_gets_one_note() -> None:
 
 
 def test_the_entropy_of_batches_as_a_share_of_that_of_random_nodes() -> None:
-    train, blocks = torch.arange(NODES), torch.arange(NODES) * 10 // NODES  # ten classes in each
+    # ten classes in each
+    train = torch.arange(NODES)
+    blocks = torch.arange(NODES) * 10 // NODES
     assert entropy_share(IN_ORDER, train, blocks, 10, 0) == pytest.approx(1)
     share = entropy_share(IN_ORDER, train, blocks, 1, 0)
-    assert share == pytest.approx(math.log(10) / math.log(100), rel=0.03)  # 400 random nodes miss a few classes
+    # 400 random nodes miss a few classes
+    assert share == pytest.approx(math.log(10) / math.log(100), rel=0.03)
     several = torch.nn.functional.one_hot(IN_ORDER).float()
     assert entropy_share(several, train, blocks, 1, 0) == pytest.approx(share)
     assert entropy_share(IN_ORDER.float(), train, blocks, 1, 0) is None  # a regression
@@ -79,7 +92,10 @@ def test_the_entropy_of_batches_as_a_share_of_that_of_random_nodes() -> None:
 def test_large_graphs_and_independent_workers_train_by_clusters() -> None:
     assert chosen_sampling(AutoSampling(), 2_000) is None
     assert chosen_sampling(AutoSampling(), 2_001) == ClusterSampling()
-    assert chosen_sampling(AutoSampling(batches="independent"), 100) == ClusterSampling(batches="independent")
+    assert chosen_sampling(AutoSampling(batches="independent"), 100) == ClusterSampling(
+        batches="independent"
+    )
     assert chosen_sampling(None, 10**6) is None
-    with closing(AutoSampling().sampler(ring(ANY[:90]), 0).batches(0, 2)) as batches:  # of a loop by hand
+    # of a loop by hand
+    with closing(AutoSampling().sampler(ring(ANY[:90]), 0).batches(0, 2)) as batches:
         assert [len(batch.x) for batch in batches] == [90, 90]

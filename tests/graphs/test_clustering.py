@@ -46,13 +46,16 @@ def quick_metis(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metis, "metis_clusters", metis.partition_here)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_every_node_is_in_one_cluster(quick_metis: None, data: st.DataObject) -> None:
     nodes = data.draw(st.integers(1, 40))
     node = st.integers(0, nodes - 1)
     graph = edges(data.draw(st.lists(st.tuples(node, node), max_size=80)))
-    count, seed = data.draw(st.integers(1, nodes)), data.draw(st.integers(0, 2**63 - 1))
+    count = data.draw(st.integers(1, nodes))
+    seed = data.draw(st.integers(0, 2**63 - 1))
     with logged() as notes:
         clusters = cluster(graph, nodes, count, "metis", seed)
     check(clusters, nodes)
@@ -75,7 +78,9 @@ def test_every_node_is_in_one_cluster(quick_metis: None, data: st.DataObject) ->
 
 
 def test_stream_cuts_about_as_few_edges_as_metis(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, count, cuts = load("synthetic:amazon2m@0.005"), 100, {}
+    graph = load("synthetic:amazon2m@0.005")
+    count = 100
+    cuts = {}
     for method in METHODS:
         clusters = cluster(graph.edges, graph.num_nodes, count, method)
         assert clusters.sizes.max() <= 1.1 * graph.num_nodes / count
@@ -83,13 +88,17 @@ def test_stream_cuts_about_as_few_edges_as_metis(monkeypatch: pytest.MonkeyPatch
     assert cuts["stream"] < 1.2 * cuts["metis"] < cuts["random"] / 2
     kept = {method: 1 - share for method, share in cuts.items()}
     assert 10 * kept["random"] < 0.6 * kept["metis"] < kept["split"] < kept["metis"]
-    monkeypatch.setattr(streaming, "PAIRS", 2000)  # there are more pairs of clusters than may be counted
+    # there are more pairs of clusters than may be counted
+    monkeypatch.setattr(streaming, "PAIRS", 2000)
     part = streaming.stream_clusters(graph.edges, count, 0)
-    assert float((part[graph.edges.col] != part[graph.edges.targets()]).mean()) < 1.2 * cuts["metis"]
+    assert (
+        float((part[graph.edges.col] != part[graph.edges.targets()]).mean()) < 1.2 * cuts["metis"]
+    )
 
 
 def test_the_share_of_kept_edges() -> None:
-    clusters = cluster(edges([*TWO_CLIQUES, (0, 6), (6, 0), (3, 3)]), 14, 2)  # a self-loop, and two isolated nodes
+    # a self-loop, and two isolated nodes
+    clusters = cluster(edges([*TWO_CLIQUES, (0, 6), (6, 0), (3, 3)]), 14, 2)
     assert clusters.kept_edges(CSR.of(edges(TWO_CLIQUES).flip(0), 14)) == 1
     assert clusters.kept_edges(CSR.of(edges([(1, 0), (6, 0)]), 14)) == 0.5
     assert clusters.kept_edges(CSR.of(edges([]), 14)) == 1
@@ -105,8 +114,12 @@ def test_clusters_follow_from_the_seed(monkeypatch: pytest.MonkeyPatch, tmp_path
     for method in METHODS:
         first = cluster(graph.edges, graph.num_nodes, 20, method, 1)
         monkeypatch.setenv("GISTGNN_CACHE", str(tmp_path / f"another for {method}"))
-        assert torch.equal(first.order, cluster(graph.edge_index, graph.num_nodes, 20, method, 1).order)
-        assert not torch.equal(first.order, cluster(graph.edges, graph.num_nodes, 20, method, 2).order)
+        assert torch.equal(
+            first.order, cluster(graph.edge_index, graph.num_nodes, 20, method, 1).order
+        )
+        assert not torch.equal(
+            first.order, cluster(graph.edges, graph.num_nodes, 20, method, 2).order
+        )
 
 
 def test_bad_values_and_a_failure_of_metis_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""`Graph`: what it makes of a user's tensors, arrays and lists; what it refuses, and what it notes."""
+"""`Graph`: what it makes of a user's tensors, arrays and lists; what it refuses, and what it
+notes.
+"""
 
 import logging
 import math
@@ -43,42 +45,81 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "edge_index is a coo_matrix, which is sparse; expected a dense array: give",
     ),
     ({"x": [[1.0], [1.0, 2.0]]}, "x cannot be converted to an array"),
-    ({"x": put(X, (3, 1), math.nan)}, "x[3, 1] is nan; expected finite float32 values: clean or impute the features"),
+    (
+        {"x": put(X, (3, 1), math.nan)},
+        "x[3, 1] is nan; expected finite float32 values: clean or impute the features",
+    ),
     ({"x": np.full((6, 1), 1e300)}, "x[0, 0] is inf"),
     ({"y": [0, 1, 2]}, "y has 3 rows and x has 6"),
     ({"y": torch.tensor(1)}, "y has shape []"),
     ({"y": [0, 1, -7, 0, 1, 2]}, "y[2] is -7; expected labels from 0 up, or -1"),
     ({"num_classes": 2}, "y[2] is 2; expected labels below num_classes, which is 2"),
-    ({"y": [0, 1, 2, 0, 1, 10**9]}, "y[5] is 1000000000; expected labels 0, 1, ..., classes - 1, with fewer classes"),
+    (
+        {"y": [0, 1, 2, 0, 1, 10**9]},
+        "y[5] is 1000000000; expected labels 0, 1, ..., classes - 1, with fewer classes",
+    ),
     ({"y": [0.0, 1.0, 0.5, 0.0, 1.0, 1.0]}, "y[2] is 0.5; expected an integer label"),
-    ({"y": [0.0, math.nan, 1.0, 0.0, 1.0, 1.0]}, "y[1] is nan; expected an integer label, or -1 for an unlabelled"),
-    ({"y": [0.5, math.nan, 1, 0, 1, 1], "regression": True}, "y[1] is not finite, but train holds node 1: take it"),
+    (
+        {"y": [0.0, math.nan, 1.0, 0.0, 1.0, 1.0]},
+        "y[1] is nan; expected an integer label, or -1 for an unlabelled",
+    ),
+    (
+        {"y": [0.5, math.nan, 1, 0, 1, 1], "regression": True},
+        "y[1] is not finite, but train holds node 1: take it",
+    ),
     ({"y": [3] * 6}, "y holds only the label 3; expected at least 2 classes"),
     ({"y": [-1] * 6}, "y holds no label but -1 (unlabelled); expected at least 2 classes"),
     ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1, expected an integer >= 2"),
     ({"y": put(MULTI, (4, 2), 2)}, "y[4, 2] is 2.0; expected 0 or 1"),
-    ({"y": put(MULTI, (1, 2), math.nan)}, "y[1] is not finite, but train holds node 1: take it out of train"),
+    (
+        {"y": put(MULTI, (1, 2), math.nan)},
+        "y[1] is not finite, but train holds node 1: take it out of train",
+    ),
     ({"num_classes": 10**6}, "num_classes is 1000000, expected an integer from 2 to 10000"),
     ({"y": MULTI, "num_classes": 4}, "y has 3 columns and num_classes is 4"),
-    ({"edge_index": torch.zeros(5, 2, dtype=torch.long)}, "[5, 2]; expected [2, edges]: transpose it"),
+    (
+        {"edge_index": torch.zeros(5, 2, dtype=torch.long)},
+        "[5, 2]; expected [2, edges]: transpose it",
+    ),
     ({"edge_index": torch.ones(2, 3)}, "edge_index has dtype torch.float32; expected integers"),
     ({"edge_index": [[], []]}, "edge_index has no edges"),
-    ({"edge_index": [[0, 1], [1, 6]]}, "edge_index[1, 1] is 6; expected node numbers from 0 to 5 (x has 6 rows)"),
+    (
+        {"edge_index": [[0, 1], [1, 6]]},
+        "edge_index[1, 1] is 6; expected node numbers from 0 to 5 (x has 6 rows)",
+    ),
     ({"edge_index": [[0, -1], [1, 2]]}, "edge_index[0, 1] is -1"),
     ({"train": []}, "train is empty; expected at least one node"),
-    ({"val": torch.zeros(6, dtype=torch.bool)}, "val is empty; expected at least one node: the best model is"),
+    (
+        {"val": torch.zeros(6, dtype=torch.bool)},
+        "val is empty; expected at least one node: the best model is",
+    ),
     ({"test": [3, 5]}, "test holds 1 unlabelled nodes (y = -1), the first is node 5"),
     ({"val": [2, 6]}, "val[1] is 6; expected node numbers from 0 to 5"),
-    ({"train": [1, 1, 0, 0, 0, 0]}, "train holds node 0 more than once; expected distinct node numbers (if it is"),
+    (
+        {"train": [1, 1, 0, 0, 0, 0]},
+        "train holds node 0 more than once; expected distinct node numbers (if it is",
+    ),
     ({"train": [0.0, 1.0]}, "train has dtype torch.float64; expected a bool mask or integer"),
     ({"train": torch.ones(6, 10, dtype=torch.bool)}, "choose one column, such as train[:, 0]"),
     ({"test": torch.ones(4, dtype=torch.bool)}, "test is a mask of length 4; expected 6"),
     ({"val": [1, 2]}, "train and val share 1 nodes, the first is node 1"),
     ({"val": [2, 3, 4]}, "val and test share 2 nodes, the first is node 3"),
-    ({"edge_weight": torch.ones(5)}, "edge_weight has shape [5]; expected [6], one number per edge"),
-    ({"edge_weight": [1, 1, np.nan, 1, 1, 1]}, "edge_weight[2] is nan; expected finite float32 values"),
-    ({"edge_attr": torch.ones(2, 6)}, "edge_attr has shape [2, 6]; expected [6, features], one row per edge"),
-    ({"edge_type": torch.ones(6)}, "edge_type has dtype torch.float32; expected integers from 0 up"),
+    (
+        {"edge_weight": torch.ones(5)},
+        "edge_weight has shape [5]; expected [6], one number per edge",
+    ),
+    (
+        {"edge_weight": [1, 1, np.nan, 1, 1, 1]},
+        "edge_weight[2] is nan; expected finite float32 values",
+    ),
+    (
+        {"edge_attr": torch.ones(2, 6)},
+        "edge_attr has shape [2, 6]; expected [6, features], one row per edge",
+    ),
+    (
+        {"edge_type": torch.ones(6)},
+        "edge_type has dtype torch.float32; expected integers from 0 up",
+    ),
     ({"edge_type": [0, 1, -2, 0, 0, 0]}, "edge_type[2] is -2; expected integers from 0 up"),
 ]
 
@@ -102,7 +143,11 @@ def test_edge_data_is_sorted_with_its_edges(order: list[int], repeated: bool) ->
     edges = arguments()["edge_index"][:, order]
     edges = torch.cat([edges, edges[:, :2]], dim=1) if repeated else edges
     count = edges.shape[1]
-    data = {"edge_weight": torch.arange(count), "edge_attr": edges.t(), "edge_type": np.arange(count)}
+    data = {
+        "edge_weight": torch.arange(count),
+        "edge_attr": edges.t(),
+        "edge_type": np.arange(count),
+    }
     graph = Graph.build(**arguments(edge_index=edges), **data)
     assert graph.num_edges == count  # repeated edges may differ in their data
     assert bool(((graph.edge_index[1] * 6 + graph.edge_index[0]).diff() >= 0).all())
@@ -113,14 +158,19 @@ def test_edge_data_is_sorted_with_its_edges(order: list[int], repeated: bool) ->
 
 
 def test_sizes_moves_and_digests() -> None:
-    graph = Graph.build(**arguments(edge_index=[[5, 1, 3, 1, 2, 5], [0, 4, 0, 4, 2, 0]]), name="ring")
+    graph = Graph.build(
+        **arguments(edge_index=[[5, 1, 3, 1, 2, 5], [0, 4, 0, 4, 2, 0]]), name="ring"
+    )
     assert graph.edge_index.tolist() == [[3, 5, 2, 1], [0, 0, 2, 4]]  # a self-loop stays
     assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes) == (6, 4, 2, 3)
     assert repr(graph) == "Graph('ring', nodes=6, edges=4, features=2, classes=3)"
     moved = edge_graph().to("meta")
-    assert {tensor.device.type for tensor in (*moved.tensors.values(), moved.edge_index)} == {"meta"}
+    assert {tensor.device.type for tensor in (*moved.tensors.values(), moved.edge_index)} == {
+        "meta"
+    }
     assert Graph.build(**arguments(num_classes=40)).num_classes == 40
-    one, other = edge_graph(), edge_graph()
+    one = edge_graph()
+    other = edge_graph()
     assert one.digests() == other.digests()
     other.edge_weight[0] += 1
     assert one.digests() != other.digests()
@@ -129,7 +179,12 @@ def test_sizes_moves_and_digests() -> None:
 def test_labels_in_any_integer_form() -> None:
     labels = [0, 1, 2, 0, 1, -1]
     column = np.array(labels, float)[:, None]
-    for y in (labels, column, torch.tensor(labels, dtype=torch.int8), np.array(labels, dtype=">i4")):
+    for y in (
+        labels,
+        column,
+        torch.tensor(labels, dtype=torch.int8),
+        np.array(labels, dtype=">i4"),
+    ):
         graph = Graph.build(**arguments(y=y))
         assert graph.y.tolist() == labels
         assert graph.y.dtype == torch.int64
@@ -146,11 +201,15 @@ def test_nodes_of_no_split_may_lack_some_of_several_labels() -> None:
 
 def test_missing_labels_in_no_split_change_no_run() -> None:
     generator = torch.Generator().manual_seed(0)
-    x, edges = torch.rand(40, 4, generator=generator), torch.randint(40, (2, 200), generator=generator)
+    x = torch.rand(40, 4, generator=generator)
+    edges = torch.randint(40, (2, 200), generator=generator)
     labels = torch.randint(2, (40, 3), generator=generator).float()
-    nodes, scores = torch.arange(40), []
+    nodes = torch.arange(40)
+    scores = []
     for y in (labels, put(put(labels, slice(30, 40), math.nan), (29, 1), math.nan)):
-        data = Data(x=x, edge_index=edges, y=y, train_mask=nodes < 15, val_mask=(nodes >= 15) & (nodes < 25))
+        data = Data(
+            x=x, edge_index=edges, y=y, train_mask=nodes < 15, val_mask=(nodes >= 15) & (nodes < 25)
+        )
         for loss in ("binary-cross-entropy", torch.nn.BCEWithLogitsLoss()):
             gist = GIST(lambda widths: GCN(4, widths, 3), (4,), sub_gcns=2)
             scores.append(gist.fit(data, epochs=4, loss=loss, progress=False).validation)
@@ -223,21 +282,37 @@ def test_pyg_s_data() -> None:
         Graph.from_pyg({})
 
 
-AT, CLASSES = torch.arange(30), torch.arange(30) % 3
+AT = torch.arange(30)
+CLASSES = torch.arange(30) % 3
 ONE_WAY = torch.stack([AT[:-1], AT[1:]])
 DOUBTS: list[tuple[dict[str, Any], str]] = [
     ({}, ""),
     ({"test": []}, "graph has no test nodes: there are no test scores"),
-    ({"edge_index": torch.cat([ONE_WAY, AT.repeat(2, 1)], dim=1)}, "0% of the edges of graph have a reverse edge"),
+    (
+        {"edge_index": torch.cat([ONE_WAY, AT.repeat(2, 1)], dim=1)},
+        "0% of the edges of graph have a reverse edge",
+    ),
     ({"edge_weight": torch.linspace(1, -2, 58)}, "edge_weight has negative values, such as -2"),
     ({"y": one_hot(CLASSES)}, "y has one 1 in every row"),
     ({"y": put(one_hot(CLASSES), 4, 0)}, "y has one 1 in 29 rows, none in 1 and nowhere two"),
-    ({"y": put(one_hot(CLASSES), slice(20), 0)}, "y has one 1 in 10 rows, none in 20 and nowhere two"),
-    ({"y": put(one_hot(CLASSES).double(), 4, math.nan), "train": [0, 1]}, "y has one 1 in every row"),
+    (
+        {"y": put(one_hot(CLASSES), slice(20), 0)},
+        "y has one 1 in 10 rows, none in 20 and nowhere two",
+    ),
+    (
+        {"y": put(one_hot(CLASSES).double(), 4, math.nan), "train": [0, 1]},
+        "y has one 1 in every row",
+    ),
     ({"y": torch.cat([one_hot(CLASSES), torch.ones(30, 1)], dim=1)}, ""),
     ({"y": put(one_hot(CLASSES), (4, slice(None)), 1)}, ""),
-    ({"y": 1000 + AT.float(), "regression": True}, "y has a mean of 1004 and a deviation of 2.582, which takes long"),
-    ({"y": torch.where(CLASSES == 2, 9, CLASSES)}, "no node has class 2, 3, 4, 5, 6, ...: the model"),
+    (
+        {"y": 1000 + AT.float(), "regression": True},
+        "y has a mean of 1004 and a deviation of 2.582, which takes long",
+    ),
+    (
+        {"y": torch.where(CLASSES == 2, 9, CLASSES)},
+        "no node has class 2, 3, 4, 5, 6, ...: the model",
+    ),
 ]
 
 
@@ -252,8 +327,12 @@ def test_what_is_perhaps_not_meant_is_noted() -> None:
         assert said in "".join(notes)
 
 
-@pytest.mark.parametrize(("model", "same", "noted"), [(GCN, 0.5, True), (GraphSAGE, 0.5, False), (GCN, 0.8, False)])
-def test_edges_that_say_nothing_of_the_classes_are_noted(model: type[GNN], same: float, noted: bool) -> None:
+@pytest.mark.parametrize(
+    ("model", "same", "noted"), [(GCN, 0.5, True), (GraphSAGE, 0.5, False), (GCN, 0.8, False)]
+)
+def test_edges_that_say_nothing_of_the_classes_are_noted(
+    model: type[GNN], same: float, noted: bool
+) -> None:
     torch.manual_seed(0)
     y = torch.arange(200) % 2
     edges = torch.randint(200, (2, 4000))
@@ -272,7 +351,10 @@ COLUMNS: list[tuple[Any, str]] = [
     (COUNTED * 2, ""),
     (COUNTED // 2, ""),
     (COUNTED.clip(1), ""),
-    (np.arange(20) * 5 + 2**25, "x[:, 1] has whole numbers such as 33554437, which float32 makes 33554436"),
+    (
+        np.arange(20) * 5 + 2**25,
+        "x[:, 1] has whole numbers such as 33554437, which float32 makes 33554436",
+    ),
     (np.arange(20) * 2**9 + 2**53 + 1, "x[:, 1] has whole numbers such as 900719925474"),
     (np.arange(20) * 7.5 + 1.7e9, "x[:, 1] varies by 43.2 around 1.70000007e+09"),
     (np.arange(20) * 1e-9 + 1, "x[:, 1] varies by 5.77e-09"),
@@ -295,9 +377,16 @@ def test_columns_that_may_not_be_features(column: Any, note: str) -> None:
 
 
 @pytest.mark.parametrize(("offset", "said"), [(1e9, True), (1e6, False), (0.1, False)])
-def test_features_that_float32_cannot_tell_apart(offset: float, said: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_features_that_float32_cannot_tell_apart(
+    offset: float, said: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     x = torch.stack([torch.full((6,), offset), torch.arange(6) + offset], dim=1)
     Graph.build(**{**arguments(), "x": x})
     Graph.build(**{**arguments(), "x": x.double()})
-    Graph.build(**{**arguments(), "x": torch.stack([torch.full((6,), 0.1), torch.arange(6)], dim=1).double() + offset})
+    Graph.build(
+        **{
+            **arguments(),
+            "x": torch.stack([torch.full((6,), 0.1), torch.arange(6)], dim=1).double() + offset,
+        }
+    )
     assert any("x[:, 1] varies by 1.71 around" in text for text in caplog.messages) == said

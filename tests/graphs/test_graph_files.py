@@ -1,4 +1,6 @@
-"""A user's `.npz` and `.pt`: read as they were written; refused in one line if they are damaged or made to harm."""
+"""A user's `.npz` and `.pt`: read as they were written; refused in one line if they are damaged or
+made to harm.
+"""
 
 import io
 import pickle
@@ -30,7 +32,9 @@ SMALL = Graph.build(**arguments())
 
 
 def npz(path: Path, **changes: Any) -> None:
-    """Write a valid graph with some arrays replaced; those that are bytes are written as they are."""
+    """Write a valid graph with some arrays replaced; those that are bytes are written as they
+    are.
+    """
     with zipfile.ZipFile(path, "w") as archive:
         for name, value in {**arrays_of(SMALL), **changes}.items():
             archive.writestr(f"{name}.npy", value if isinstance(value, bytes) else array(value))
@@ -54,13 +58,20 @@ def refuses(path: Path, *messages: str) -> None:
 
 
 def test_what_a_npz_may_hold(tmp_path: Path) -> None:
-    arrays = {key: np.asarray(value) for key, value in arguments(train=[True, True] + [False] * 4).items()}
+    arrays = {
+        key: np.asarray(value) for key, value in arguments(train=[True, True] + [False] * 4).items()
+    }
     np.savez_compressed(tmp_path / "g.NPZ.npz", **arrays, num_classes=9, other=1)
     graph = load_file(tmp_path / "g.NPZ.npz")
     assert (graph.num_classes, int(graph.train.sum())) == (9, 2)
     for key in ("edge_index", "x", "y", "train", "val"):
-        np.savez(tmp_path / "g.npz", **{name: value for name, value in arrays.items() if name != key})
-        refuses(tmp_path / "g.npz", f"has no {key}; expected the arrays edge_index, x, y, train, val (found ")
+        np.savez(
+            tmp_path / "g.npz", **{name: value for name, value in arrays.items() if name != key}
+        )
+        refuses(
+            tmp_path / "g.npz",
+            f"has no {key}; expected the arrays edge_index, x, y, train, val (found ",
+        )
     with_data = edge_graph()
     save_file(with_data, tmp_path / "data.npz")
     for found in (load_file(tmp_path / "data.npz").edge_data, load_nodes(tmp_path / "data.npz")[2]):
@@ -82,8 +93,12 @@ def test_saving_replaces_the_file_or_says_why_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["npz", "pt"])
 def test_nodes_alone_need_no_labels(tmp_path: Path, suffix: str) -> None:
-    path, x, edges = tmp_path / f"g.{suffix}", SMALL.x, SMALL.edge_index
-    np.savez(path, x=x.numpy(), edge_index=edges) if suffix == "npz" else torch.save(Data(x=x, edge_index=edges), path)
+    path = tmp_path / f"g.{suffix}"
+    x = SMALL.x
+    edges = SMALL.edge_index
+    np.savez(path, x=x.numpy(), edge_index=edges) if suffix == "npz" else torch.save(
+        Data(x=x, edge_index=edges), path
+    )
     found, edge_index, _, count = load_nodes(path)
     assert count == 6
     assert torch.equal(found, x)
@@ -99,19 +114,28 @@ def test_wrong_values_name_the_file(tmp_path: Path) -> None:
         load_file(tmp_path / "graph.csv")
     npz(tmp_path / "g.npz", val=np.array([1, 2]), train=np.array([0, 1]))
     refuses(tmp_path / "g.npz", "train and val share 1 nodes")
-    without_store, of_a_list = as_data(SMALL), as_data(SMALL)
+    without_store = as_data(SMALL)
+    of_a_list = as_data(SMALL)
     (looked_at := as_data(SMALL)).node_attrs()  # as transforms do; it keeps what it has found
-    without_store.__dict__["_store"], of_a_list.__dict__["_store"] = None, [1, 2]
+    without_store.__dict__["_store"] = None
+    of_a_list.__dict__["_store"] = [1, 2]
     for content, said in (
         (Data(x=torch.ones(3, 2)), "the Data has no edge_index, y, train_mask, val_mask; expected"),
         ({"x": torch.ones(2)}, "the data is a dict; expected"),
-        ((Data(), Data()), "the data is a tuple; expected a torch_geometric.data.Data: for a label of each graph see "),
+        (
+            (Data(), Data()),
+            "the data is a tuple; expected a torch_geometric.data.Data: for a label of each graph "
+            "see ",
+        ),
         (
             as_data(SMALL, names=np.array([1])),
             "its names is of NumPy: data.names = torch.as_tensor(data.names), or del",
         ),
         (as_data(SMALL, a={"b": [np.float64(2)]}, c="d"), "its b is of NumPy"),
-        (as_data(SMALL, x=csr_matrix(SMALL.x)), "its x is of SciPy: data.x = torch.as_tensor(data.x.toarray())"),
+        (
+            as_data(SMALL, x=csr_matrix(SMALL.x)),
+            "its x is of SciPy: data.x = torch.as_tensor(data.x.toarray())",
+        ),
         (as_data(SMALL, day=date(2026, 1, 2)), "its day is a datetime.date: del data.day"),
         (Data(x=SMALL.x, edge_label=SMALL.y), "for links see examples/link_prediction.py"),
         (looked_at, "write it with torch.save(Data.from_dict(data.to_dict()), path)"),
@@ -123,9 +147,19 @@ def test_wrong_values_name_the_file(tmp_path: Path) -> None:
         refuses(tmp_path / "g.pt", said)
 
 
-SHAPES = (f"({2**62},)", f"({10**30}, 2)", "(-6, -2)", "(7, 2)", "(5, 2)", "12", "(" * 500, "(None,)")
+SHAPES = (
+    f"({2**62},)",
+    f"({10**30}, 2)",
+    "(-6, -2)",
+    "(7, 2)",
+    "(5, 2)",
+    "12",
+    "(" * 500,
+    "(None,)",
+)
 MEMBERS: list[tuple[str, Any, str]] = [
-    *(("x", header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n", bytes(48)), "g.npz")
+    *(("x", header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n", bytes(48)),
+    "g.npz")
       for shape in SHAPES),
     ("x", header("{}"), "x.npy is damaged"),
     ("x", header("{" * 9000), "g.npz"),
@@ -134,7 +168,8 @@ MEMBERS: list[tuple[str, Any, str]] = [
     ("x", np.zeros(2, [("a", "f4")]), "x has dtype"),
     ("num_classes", np.array(b"3"), "num_classes is b'3'"),
     ("num_classes", np.array([3.5]), "num_classes is 3.5, expected an integer"),
-    ("num_classes", np.array(2**62), f"num_classes is {2**62}, expected an integer from 2 to 10000"),
+    ("num_classes", np.array(2**62), f"num_classes is {2**62}, expected an integer from 2 to "
+                                     "10000"),
 ]  # fmt: skip
 
 
@@ -149,7 +184,8 @@ def test_sizes_in_an_archive_are_compared_with_memory_before_reading(tmp_path: P
     npz(path)
     content = bytearray(path.read_bytes())
     for start in (i for i in range(len(content)) if content[i : i + 4] == b"PK\x01\x02"):
-        content[start + 20 : start + 28] = struct.pack("<II", 2**32 - 2, 2**32 - 2)  # of six arrays: 24 GiB
+        # of six arrays: 24 GiB
+        content[start + 20 : start + 28] = struct.pack("<II", 2**32 - 2, 2**32 - 2)
     path.write_bytes(content)
     refuses(path, "takes 24 GiB of memory, ", " are available")
 
@@ -174,7 +210,9 @@ def test_tensors_that_are_not_plain(tmp_path: Path) -> None:
 
 
 class OneFile(InMemoryDataset):
-    """A data set of PyG, as its users write them: process() saves, and processed/data.pt is what is left."""
+    """A data set of PyG, as its users write them: process() saves, and processed/data.pt is what is
+    left.
+    """
 
     raw_file_names: ClassVar[list[str]] = []
     processed_file_names = "data.pt"
@@ -191,11 +229,17 @@ def test_what_a_data_set_of_pyg_has_saved(tmp_path: Path) -> None:
     data = as_data(SMALL)
     typed = HeteroData({"a": dict(data.items())})
     typed["a", "to", "a"].edge_index = typed["a"].pop("edge_index")
-    for name, graph, expected in (("one", data, SMALL), ("typed", typed, Graph.from_pyg(from_hetero(typed)))):
+    for name, graph, expected in (
+        ("one", data, SMALL),
+        ("typed", typed, Graph.from_pyg(from_hetero(typed))),
+    ):
         OneFile(tmp_path / name, [graph])
         assert_equal(load_file(tmp_path / name / "processed/data.pt"), expected)
         OneFile(tmp_path / f"two {name}", [graph, graph])
-        refuses(tmp_path / f"two {name}" / "processed/data.pt", "holds 2 graphs of a data set; expected one: for a")
+        refuses(
+            tmp_path / f"two {name}" / "processed/data.pt",
+            "holds 2 graphs of a data set; expected one: for a",
+        )
     torch.save((data, None), tmp_path / "old.pt")
     assert_equal(load_file(tmp_path / "old.pt"), SMALL)
 
@@ -205,7 +249,8 @@ def test_what_a_data_set_of_pyg_has_saved(tmp_path: Path) -> None:
 def test_adj_t_has_the_edges_the_other_way_round(tmp_path: Path, layout: Any, name: str) -> None:
     values = {"": None, "edge_weight": torch.rand(40), "edge_attr": torch.rand(40, 3)}[name]
     pairs = torch.randperm(36)[:40].sort(descending=True).values
-    edges, values = torch.stack([pairs // 6, pairs % 6]), None if values is None else values[: len(pairs)]
+    edges = torch.stack([pairs // 6, pairs % 6])
+    values = None if values is None else values[: len(pairs)]
     whole = as_data(SMALL, edge_index=edges, **({name: values} if name else {}))
     expected = Graph.from_pyg(whole)
     sparse = ToSparseTensor(layout=layout)(whole.clone())
@@ -236,9 +281,14 @@ def test_no_pickle_is_executed(tmp_path: Path) -> None:
     for suffix in ("npz", "pt"):
         (tmp_path / f"g.{suffix}").write_bytes(pickle.dumps(Malicious(marker), protocol=2))
         refuses(tmp_path / f"g.{suffix}", "cannot be read")
-    np.savez(tmp_path / "g.npz", **{**arrays_of(SMALL), "y": np.array([Malicious(marker)], dtype=object)})
+    np.savez(
+        tmp_path / "g.npz", **{**arrays_of(SMALL), "y": np.array([Malicious(marker)], dtype=object)}
+    )
     refuses(tmp_path / "g.npz", "y.npy is damaged, or not of numbers ", "Object arrays")
-    for data in (as_data(SMALL, extra=Malicious(marker)), HeteroData({"a": {"y": Malicious(marker)}})):
+    for data in (
+        as_data(SMALL, extra=Malicious(marker)),
+        HeteroData({"a": {"y": Malicious(marker)}}),
+    ):
         torch.save(data, tmp_path / "g.pt")
         refuses(tmp_path / "g.pt", "Python objects other than a Data of plain tensors")
     assert not marker.exists()

@@ -16,32 +16,45 @@ from tests.helpers.logs import logged
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
-AUTHORS, PAPERS = 8, 24
-WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
+AUTHORS = 8
+PAPERS = 24
+WRITES = ("author", "writes", "paper")
+CITES = ("paper", "cites", "paper")
 
 
 def library() -> HeteroData:
-    """Authors, places without features, and papers, which have labels and are not the first type."""
-    graph, data, rng = tiny_graph(PAPERS), HeteroData(), torch.Generator().manual_seed(0)
+    """Authors, places without features, and papers, which have labels and are not the first
+    type.
+    """
+    graph = tiny_graph(PAPERS)
+    data = HeteroData()
+    rng = torch.Generator().manual_seed(0)
     data["author"].x = torch.rand(AUTHORS, 2, generator=rng) + 1
-    data["paper"].x, data["paper"].y = graph.x, graph.y
+    data["paper"].x = graph.x
+    data["paper"].y = graph.y
     for name in ("train", "val", "test"):
         data["paper"][f"{name}_mask"] = getattr(graph, name)
     data["place"].num_nodes = 3
     data[WRITES].edge_index = torch.stack([torch.arange(PAPERS) % AUTHORS, torch.arange(PAPERS)])
     data[CITES].edge_index = graph.edge_index
-    data["paper", "at", "place"].edge_index = torch.stack([torch.arange(PAPERS), torch.arange(PAPERS) % 3])
+    data["paper", "at", "place"].edge_index = torch.stack(
+        [torch.arange(PAPERS), torch.arange(PAPERS) % 3]
+    )
     return data
 
 
 def test_edges_are_those_of_to_homogeneous_and_features_are_in_blocks() -> None:
-    data, ordered = library(), HeteroData()
+    data = library()
+    ordered = HeteroData()
     for key in ("paper", "author", "place", *data.edge_types):  # as joined: the target first
         ordered[key].update(dict(data[key].items()))
-    expected, found = ordered.to_homogeneous(), from_hetero(data, standardise=False)
+    expected = ordered.to_homogeneous()
+    found = from_hetero(data, standardise=False)
     assert torch.equal(found.edge_index, expected.edge_index)
     assert torch.equal(found.edge_type, expected.edge_type)
-    one, papers, authors = torch.ones(PAPERS + AUTHORS + 3, 1), data["paper"].x, data["author"].x
+    one = torch.ones(PAPERS + AUTHORS + 3, 1)
+    papers = data["paper"].x
+    authors = data["author"].x
     blocks = (torch.cat([papers, one[:PAPERS]], 1), torch.cat([authors, one[:AUTHORS]], 1), one[:3])
     assert torch.equal(found.x, torch.block_diag(*blocks))
     assert found.y.tolist() == data["paper"].y.tolist() + [-1] * (AUTHORS + 3)
@@ -55,15 +68,24 @@ def test_edges_are_those_of_to_homogeneous_and_features_are_in_blocks() -> None:
 
 
 def test_adj_t_of_every_edge_type() -> None:
-    data, generator = library(), torch.Generator().manual_seed(1)
+    data = library()
+    generator = torch.Generator().manual_seed(1)
     without = from_hetero(ToSparseTensor()(library()))
     assert "edge_weight" not in without
     assert without.edge_index.shape == from_hetero(data).edge_index.shape
     for store in data.edge_stores:
         store.edge_weight = torch.rand(store.num_edges, generator=generator)
-    expected, found = from_hetero(data), from_hetero(ToSparseTensor()(data))
+    expected = from_hetero(data)
+    found = from_hetero(ToSparseTensor()(data))
     triples = [
-        sorted(zip(*one.edge_index.tolist(), one.edge_type.tolist(), one.edge_weight.tolist(), strict=True))
+        sorted(
+            zip(
+                *one.edge_index.tolist(),
+                one.edge_type.tolist(),
+                one.edge_weight.tolist(),
+                strict=True,
+            )
+        )
         for one in (expected, found)
     ]
     assert triples[0] == triples[1]
@@ -78,7 +100,8 @@ def test_features_of_a_type_that_float32_rounds_are_noted() -> None:
 
 
 def test_a_run_on_it_and_on_its_file_and_the_target_s_predictions(tmp_path: Path) -> None:
-    data, joined = library(), from_hetero(library())
+    data = library()
+    joined = from_hetero(library())
     torch.save(data, tmp_path / "library.pt")
     results = []
     for given in (data, joined, load_file(tmp_path / "library.pt")):
@@ -88,27 +111,76 @@ def test_a_run_on_it_and_on_its_file_and_the_target_s_predictions(tmp_path: Path
     x, edge_index, edge_data, count = load_nodes(tmp_path / "library.pt")
     assert count == PAPERS
     with torch.no_grad():
-        right = results[0].model(x, edge_index, **edge_data)[joined.target_nodes].argmax(1) == data["paper"].y
-    assert float(right[data["paper"].test_mask].float().mean()) == pytest.approx(results[0].test["accuracy"])
-    options = ("--model", "gcn", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2, "--out", tmp_path / "run")
+        right = (
+            results[0].model(x, edge_index, **edge_data)[joined.target_nodes].argmax(1)
+            == data["paper"].y
+        )
+    assert float(right[data["paper"].test_mask].float().mean()) == pytest.approx(
+        results[0].test["accuracy"]
+    )
+    options = (
+        "--model",
+        "gcn",
+        "--hidden",
+        8,
+        "--sub-gcns",
+        2,
+        "--epochs",
+        2,
+        "--out",
+        tmp_path / "run",
+    )
     assert run("train", "--dataset", tmp_path / "library.pt", *options) == 0
     assert run("predict", tmp_path / "run", "--output", tmp_path / "p.csv") == 0
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + PAPERS
 
 
-REFUSED: list[tuple[Any, dict[str, Any], str]] = [  # a store, and its changed attributes; None deletes one
-    ("paper", {"y": None}, "target is None, and the HeteroData has y on the node types []; expected"),
-    ("author", {"y": torch.zeros(8), "train_mask": torch.ones(8)}, "y on the node types ['author', 'paper']; expected"),
-    ("paper", {"y": torch.zeros(5)}, "'paper': y has shape [5]; expected a row for each of 24 nodes"),
-    ("paper", {"val_mask": torch.ones(5).bool()}, "'paper': val is a mask of length 5; expected 24"),
-    ("author", {"x": (torch.eye(8) * 1j).to_sparse()}, "'author': x has dtype complex64; expected real numbers"),
+# a store, and its changed attributes; None deletes one
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (
+        "paper",
+        {"y": None},
+        "target is None, and the HeteroData has y on the node types []; expected",
+    ),
+    (
+        "author",
+        {"y": torch.zeros(8), "train_mask": torch.ones(8)},
+        "y on the node types ['author', 'paper']; expected",
+    ),
+    (
+        "paper",
+        {"y": torch.zeros(5)},
+        "'paper': y has shape [5]; expected a row for each of 24 nodes",
+    ),
+    (
+        "paper",
+        {"val_mask": torch.ones(5).bool()},
+        "'paper': val is a mask of length 5; expected 24",
+    ),
+    (
+        "author",
+        {"x": (torch.eye(8) * 1j).to_sparse()},
+        "'author': x has dtype complex64; expected real numbers",
+    ),
     ("author", {"num_nodes": 7}, "'author': x has 8 rows, and num_nodes is 7"),
     ("place", {"num_nodes": None}, "'place': num_nodes is None; expected x, or num_nodes"),
     (CITES, {"edge_index": None}, "('paper', 'cites', 'paper'): it has no edge_index"),
-    (CITES, {"edge_index": torch.ones(2, 3)}, "edge_index is torch.float32 [2, 3]; expected integers"),
+    (
+        CITES,
+        {"edge_index": torch.ones(2, 3)},
+        "edge_index is torch.float32 [2, 3]; expected integers",
+    ),
     (WRITES, {"edge_index": torch.tensor([[8], [0]])}, "expected some below [[8], [24]]"),
-    (WRITES, {"edge_weight": torch.ones(1)}, "('author', 'writes', 'paper'): edge_weight has shape [1]; expected [24]"),
-    (WRITES, {"edge_attr": torch.ones(24, 2)}, "'cites', 'paper') has no edge_attr, and ('author', 'writes', 'paper')"),
+    (
+        WRITES,
+        {"edge_weight": torch.ones(1)},
+        "('author', 'writes', 'paper'): edge_weight has shape [1]; expected [24]",
+    ),
+    (
+        WRITES,
+        {"edge_attr": torch.ones(24, 2)},
+        "'cites', 'paper') has no edge_attr, and ('author', 'writes', 'paper')",
+    ),
 ]
 
 
@@ -119,7 +191,9 @@ def test_what_cannot_be_joined_is_refused() -> None:
             data[store][name] = value
         with refused(message):
             from_hetero(data)
-    with refused("target is 'author', and the HeteroData has y on the node types ['paper']; expected"):
+    with refused(
+        "target is 'author', and the HeteroData has y on the node types ['paper']; expected"
+    ):
         from_hetero(library(), "author")
     with refused("the training nodes of a HeteroData are of one type"):
         GIST(lambda width: Relational((width,), 12), widths=8).fit(library(), inductive=True)

@@ -1,4 +1,6 @@
-"""Data sets by name: of PyG and OGB, read from raw files in their formats, and our own; files and unknown names."""
+"""Data sets by name: of PyG and OGB, read from raw files in their formats, and our own; files and
+unknown names.
+"""
 
 import contextlib
 import gzip
@@ -41,7 +43,13 @@ def test_raw_files_are_read_and_nothing_is_written(
     assert listing(root) == before
     assert capfd.readouterr().out == ""
     splits = (int(graph.train.sum()), int(graph.val.sum()), int(graph.test.sum()))
-    assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes, *splits) == sizes
+    assert (
+        graph.num_nodes,
+        graph.num_edges,
+        graph.num_features,
+        graph.num_classes,
+        *splits,
+    ) == sizes
     assert (graph.name, graph.multi_label) == (name, name == "ppi")
     torch.manual_seed(1)
     assert_equal(load(name, root), graph)  # a drawn split is always the same
@@ -49,7 +57,10 @@ def test_raw_files_are_read_and_nothing_is_written(
         assert torch.allclose(graph.x.sum(1), torch.tensor(1.0))
     elif name == "ppi":  # no edge joins two of its graphs
         source, target = graph.edge_index
-        assert all(torch.equal(split[source], split[target]) for split in (graph.train, graph.val, graph.test))
+        assert all(
+            torch.equal(split[source], split[target])
+            for split in (graph.train, graph.val, graph.test)
+        )
         assert torch.equal(source[source < 60] // 3, target[source < 60] // 3)
         assert graph.train.nonzero().flatten().tolist() == list(range(60))
     elif name == "ogbn-arxiv":
@@ -60,7 +71,9 @@ def test_raw_files_are_read_and_nothing_is_written(
 
 def test_amazon2m_has_the_split_sizes_of_cluster_gcn_in_proportion(tmp_path: Path) -> None:
     write("amazon2m", tmp_path, nodes=2449)
-    graph, again, products = (load(name, tmp_path) for name in ("amazon2m", "amazon2m", "ogbn-products"))
+    graph, again, products = (
+        load(name, tmp_path) for name in ("amazon2m", "amazon2m", "ogbn-products")
+    )
     assert graph.name == "amazon2m"
     assert (int(graph.train.sum()), int(graph.val.sum()), int(graph.test.sum())) == (1671, 39, 739)
     assert int((graph.train | graph.val | graph.test).sum()) == 2449
@@ -73,9 +86,13 @@ def fail(self: Any) -> None:
     raise URLError("offline")
 
 
-def test_missing_files_are_named_with_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_are_named_with_their_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(datasets.Planetoid, "download", fail)
-    with refused(f"cora: raw files are missing in {tmp_path / PYG['cora'][0]}", "offline", "; put ", " there"):
+    with refused(
+        f"cora: raw files are missing in {tmp_path / PYG['cora'][0]}", "offline", "; put ", " there"
+    ):
         load("cora", tmp_path)
     assert socket.getdefaulttimeout() is None
     (tmp_path / "file").touch()
@@ -83,7 +100,10 @@ def test_missing_files_are_named_with_their_source(tmp_path: Path, monkeypatch: 
         load("cora", tmp_path / "file")
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["file"]
     folder = tmp_path / OGB["amazon2m"][0]
-    with refused(f"amazon2m: {folder}/raw/edge.csv.gz: no such file; unpack http", f".zip as the folder {folder}"):
+    with refused(
+        f"amazon2m: {folder}/raw/edge.csv.gz: no such file; unpack http",
+        f".zip as the folder {folder}",
+    ):
         load("amazon2m", tmp_path)
     (write("amazon2m", tmp_path) / "raw" / "node-label.csv.gz").unlink()
     with refused("node-label.csv.gz: no such file"):
@@ -93,7 +113,9 @@ def test_missing_files_are_named_with_their_source(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("name", ["cora", "ppi", "ogbn-arxiv"])
 def test_damaged_files(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(name, tmp_path)
-    files = [path for path in sorted(tmp_path.rglob("*")) if path.is_file() and "list" not in path.name]
+    files = [
+        path for path in sorted(tmp_path.rglob("*")) if path.is_file() and "list" not in path.name
+    ]
     whole = {path: path.read_bytes() for path in files}
     for damaged in [files] if name in PYG else [[file] for file in files]:
         for path in damaged:
@@ -108,7 +130,10 @@ def test_damaged_files(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
 def test_wrong_values_in_raw_files(tmp_path: Path) -> None:
     file = write("amazon-photo", tmp_path) / "amazon_electronics_photo.npz"
     np.savez(file, **{**np.load(file), "labels": np.zeros(20, int)})
-    with refused("amazon-photo: the raw files in ", "Photo/raw cannot be read (InputError: y holds only the label 0"):
+    with refused(
+        "amazon-photo: the raw files in ",
+        "Photo/raw cannot be read (InputError: y holds only the label 0",
+    ):
         load("amazon-photo", tmp_path)
     labels = write("ogbn-arxiv", tmp_path) / "raw" / "node-label.csv.gz"
     labels.write_bytes(gzip.compress(b"40\n" * 10))
@@ -116,7 +141,9 @@ def test_wrong_values_in_raw_files(tmp_path: Path) -> None:
         load("ogbn-arxiv", tmp_path)
 
 
-def test_missing_files_are_downloaded_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_are_downloaded_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(self: Any) -> None:
         (Path(self.raw_dir) / "train_feats.npy").write_bytes(b"half of it")
         raise TimeoutError("timed out")
@@ -149,7 +176,8 @@ def test_missing_files_are_downloaded_as_a_whole(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_processed_files_in_the_root_are_not_loaded(tmp_path: Path) -> None:
-    marker, root = tmp_path / "unpickled", tmp_path / "root"
+    marker = tmp_path / "unpickled"
+    root = tmp_path / "root"
     processed = write("cora", root).parent / "processed"
     processed.mkdir()
     for file in ("data.pt", "pre_transform.pt", "pre_filter.pt"):
@@ -161,7 +189,9 @@ def test_processed_files_in_the_root_are_not_loaded(tmp_path: Path) -> None:
     assert marker.exists()  # the check above can fail
 
 
-def test_ogb_s_files_are_parsed_once(tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ogb_s_files_are_parsed_once(
+    tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write("ogbn-arxiv", tmp_path)
     first = load("ogbn-arxiv", tmp_path)
     with monkeypatch.context() as patch:
@@ -176,25 +206,39 @@ def test_ogb_s_files_are_parsed_once(tmp_path: Path, cache_folder: Path, monkeyp
 
 @pytest.mark.parametrize(
     ("name", "splits"),
-    [("cora", (140, 500, 1000)), ("citeseer", (120, 500, 1000)), ("amazon-computers", (8251, 2750, 2751))],
+    [
+        ("cora", (140, 500, 1000)),
+        ("citeseer", (120, 500, 1000)),
+        ("amazon-computers", (8251, 2750, 2751)),
+    ],
 )
-def test_real_graphs_are_as_the_table_says(name: str, splits: tuple[int, int, int], shared_data: Path) -> None:
+def test_real_graphs_are_as_the_table_says(
+    name: str, splits: tuple[int, int, int], shared_data: Path
+) -> None:
     before = listing(shared_data)
-    graph, info = load(name, shared_data), DATASETS[name]
+    graph = load(name, shared_data)
+    info = DATASETS[name]
     assert listing(shared_data) == before
     assert (graph.num_nodes, graph.num_edges) == (info.nodes, info.edges)
-    assert (graph.num_features, graph.num_classes, graph.name) == (info.features, info.classes, name)
+    assert (graph.num_features, graph.num_classes, graph.name) == (
+        info.features,
+        info.classes,
+        name,
+    )
     assert (int(graph.train.sum()), int(graph.val.sum()), int(graph.test.sum())) == splits
 
 
 def test_digits_are_as_the_table_says() -> None:
-    graph, info = load("Digits"), DATASETS["digits"]
+    graph = load("Digits")
+    info = DATASETS["digits"]
     sizes = (info.nodes, info.edges, info.features, info.classes, info.train)
     train = int(graph.train.sum())
     assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes, train) == sizes
 
 
-def test_a_path_is_loaded_as_a_file_and_a_name_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_loaded_as_a_file_and_a_name_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_file(Graph.build(**arguments()), tmp_path / "mine.npz")
     assert load(tmp_path / "mine.npz").name == "mine"
     assert load(str(tmp_path / "mine.npz"), "nowhere").num_nodes == 6
@@ -211,9 +255,15 @@ def test_a_path_is_loaded_as_a_file_and_a_name_wins(tmp_path: Path, monkeypatch:
 
 
 def test_an_unknown_name_lists_the_known_and_the_closest() -> None:
-    closest = {"ogbn-arxv": "ogbn-arxiv", "synthetic:redit@0.1": "synthetic:reddit", "cora@0.5": "cora"}
+    closest = {
+        "ogbn-arxv": "ogbn-arxiv",
+        "synthetic:redit@0.1": "synthetic:reddit",
+        "cora@0.5": "cora",
+    }
     for name, known in closest.items():
-        with refused(f"'{name}' is neither a data set nor a file (did you mean {known}?)", *DATASETS):
+        with refused(
+            f"'{name}' is neither a data set nor a file (did you mean {known}?)", *DATASETS
+        ):
             load(name)
     with refused("'zzz' is neither a data set nor a file; expected"):
         load("zzz")

@@ -1,4 +1,6 @@
-"""Features that are a sparse matrix: kept sparse, and all that is learned from them is as from dense ones."""
+"""Features that are a sparse matrix: kept sparse, and all that is learned from them is as from
+dense ones.
+"""
 
 import math
 from collections.abc import Callable
@@ -22,7 +24,9 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN, GraphSAGE
 from tests.helpers.refusals import refused
 
-N, F, C = 240, 60, 3
+N = 240
+F = 60
+C = 3
 
 
 def words() -> Tensor:
@@ -55,10 +59,14 @@ class SparseTensor:
 
 
 def backwards(x: Tensor) -> sp.csr_matrix:
-    """Return a matrix whose columns descend within a row, with values in two halves and with zeros."""
+    """Return a matrix whose columns descend within a row, with values in two halves and with
+    zeros.
+    """
     matrix = sp.csr_matrix(x.numpy())
     row = np.arange(N).repeat(np.diff(matrix.indptr))
-    parts = [(matrix.data / 2, (row, matrix.indices))] * 2 + [(np.zeros(N, np.float32), (np.arange(N), np.zeros(N)))]
+    parts = [(matrix.data / 2, (row, matrix.indices))] * 2 + [
+        (np.zeros(N, np.float32), (np.arange(N), np.zeros(N)))
+    ]
     data = np.concatenate([part[0] for part in parts])[::-1]
     rows = np.concatenate([part[1][0] for part in parts])[::-1]
     columns = np.concatenate([part[1][1] for part in parts])[::-1]
@@ -90,7 +98,9 @@ def test_sparse_features_stay_sparse_and_are_the_same(form: str) -> None:
     assert graph.held_bytes < make(words()).held_bytes / 2
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int16, torch.int64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int16, torch.int64, torch.bfloat16, torch.float16]
+)
 def test_any_real_numbers_become_float32(dtype: torch.dtype) -> None:
     x = (10 * words()).to(dtype)
     assert torch.equal(make(x.to_sparse_coo()).x.to_dense(), x.float())
@@ -107,7 +117,9 @@ def out_of_range() -> Tensor:
     x = words().to_sparse_csr()
     col = x.col_indices().clone()
     col[7] = F
-    return torch.sparse_csr_tensor(x.crow_indices(), col, x.values(), x.shape, check_invariants=False)
+    return torch.sparse_csr_tensor(
+        x.crow_indices(), col, x.values(), x.shape, check_invariants=False
+    )
 
 
 def with_value(value: float) -> Tensor:
@@ -178,10 +190,16 @@ def train(build: str, x: Tensor, **settings: Any) -> tuple[dict[str, Tensor], di
     if "clusters" in settings:
         from gistgnn.sampling import ClusterSampling
 
-        count, per_batch = settings.pop("clusters"), settings.pop("clusters_per_batch", 2)
+        count = settings.pop("clusters")
+        per_batch = settings.pop("clusters_per_batch", 2)
         settings["sampler"] = ClusterSampling(count, per_batch)
-    result = GIST(BUILDS[build], (8,), 2).fit(make(x), epochs=4, lr=0.05, local_steps=3, progress=False, **settings)
-    return named_tensors(result.model), {**result.test, "history": [entry["loss"] for entry in result.history]}
+    result = GIST(BUILDS[build], (8,), 2).fit(
+        make(x), epochs=4, lr=0.05, local_steps=3, progress=False, **settings
+    )
+    return named_tensors(result.model), {
+        **result.test,
+        "history": [entry["loss"] for entry in result.history],
+    }
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -212,7 +230,11 @@ def test_negative_values_do_not_make_a_sparse_graph_dense() -> None:
 
 
 def test_a_standardised_model_scores_a_sparse_graph() -> None:
-    model = GIST(BUILDS["GCN"], (8,), 1).fit(make(words()), epochs=2, progress=False, standardise=True).model
+    model = (
+        GIST(BUILDS["GCN"], (8,), 1)
+        .fit(make(words()), epochs=2, progress=False, standardise=True)
+        .model
+    )
     assert evaluate(model, make(words().to_sparse_csr())) == evaluate(model, make(words()))
 
 

@@ -18,18 +18,24 @@ def graph_with(x: torch.Tensor) -> Graph:
 
 
 @given(st.integers(9, 60), st.integers(0, 99), st.floats(-3, 3), st.floats(0.01, 100))
-def test_training_nodes_get_mean_0_and_deviation_1(nodes: int, seed: int, mean: float, std: float) -> None:
+def test_training_nodes_get_mean_0_and_deviation_1(
+    nodes: int, seed: int, mean: float, std: float
+) -> None:
     torch.manual_seed(seed)
     graph = graph_with(torch.randn(nodes, 3) * std + mean)
     scale = Standardisation.of(graph)
-    scaled, other = scale.graph(graph), replace(graph, x=torch.where(graph.train[:, None], graph.x, 1e3))
+    scaled = scale.graph(graph)
+    other = replace(graph, x=torch.where(graph.train[:, None], graph.x, 1e3))
     x = scaled.x[graph.train].double()
     torch.testing.assert_close(x.mean(dim=0), torch.zeros(3).double(), rtol=0, atol=1e-3)
-    torch.testing.assert_close(x.std(dim=0, correction=0), torch.ones(3).double(), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        x.std(dim=0, correction=0), torch.ones(3).double(), rtol=1e-3, atol=0
+    )
     assert scaled.x.dtype == torch.float32
     assert scaled.x.is_contiguous()
     assert torch.equal(scaled.y, graph.y)
-    assert torch.equal(Standardisation.of(other).graph(graph).x, scaled.x)  # other nodes do not count
+    # other nodes do not count
+    assert torch.equal(Standardisation.of(other).graph(graph).x, scaled.x)
     with refused("x has 4 features; the model was trained on 3"):
         scale.features(torch.zeros(4, 4))
 
@@ -45,10 +51,13 @@ def test_a_feature_that_is_constant_in_training_is_only_shifted() -> None:
         torch.testing.assert_close(scale.features(x), x - value, rtol=1e-6, atol=abs(value) * 1e-6)
 
 
-def test_scaled_features_are_kept_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scaled_features_are_kept_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph = graph_with(tiny_graph().x)
     convert(graph, tmp_path / "made")
-    stored, expected = load(tmp_path / "made"), Standardisation.of(graph).graph(graph).x
+    stored = load(tmp_path / "made")
+    expected = Standardisation.of(graph).graph(graph).x
     with monkeypatch.context() as patch:  # a folder that cannot be written
         patch.setattr("gistgnn.graphs.cache.os.access", lambda *_: False)
         scaled = Standardisation.of(stored).graph(stored)
@@ -64,7 +73,11 @@ def test_scaled_features_are_kept_in_the_folder(tmp_path: Path, monkeypatch: pyt
     verify(tmp_path / "made")
 
 
-@given(shape=st.tuples(st.integers(1, 20), st.integers(1, 20)), nonzero=st.floats(0, 1), negative=st.booleans())
+@given(
+    shape=st.tuples(st.integers(1, 20), st.integers(1, 20)),
+    nonzero=st.floats(0, 1),
+    negative=st.booleans(),
+)
 def test_words_alone_are_not_scaled(shape: tuple[int, int], nonzero: float, negative: bool) -> None:
     x = torch.zeros(shape).flatten()
     count = round(nonzero * len(x))

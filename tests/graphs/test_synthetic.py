@@ -15,7 +15,8 @@ from tests.helpers.refusals import refused
 
 from .samples import assert_equal
 
-SMALL, PAPERS = "synthetic:amazon2m@0.002", "synthetic:papers100m@0.001"
+SMALL = "synthetic:amazon2m@0.002"
+PAPERS = "synthetic:papers100m@0.001"
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +40,11 @@ def small(drawn: dict[str, Graph]) -> Graph:
         ("synthetic:papers100m@4e-05", 4_442, 32_314, (48, 5, 9)),
     ],
 )
-def test_a_fraction_has_exactly_its_counts(name: str, nodes: int, edges: int, splits: tuple[int, ...]) -> None:
-    graph, whole = load(name), DATASETS[name.split("@")[0]]
+def test_a_fraction_has_exactly_its_counts(
+    name: str, nodes: int, edges: int, splits: tuple[int, ...]
+) -> None:
+    graph = load(name)
+    whole = DATASETS[name.split("@")[0]]
     assert (graph.name, graph.num_nodes, graph.num_edges) == (name, nodes, 2 * edges)
     assert (graph.num_features, graph.num_classes) == (whole.features, whole.classes)
     assert tuple(int(mask.sum()) for mask in (graph.train, graph.val, graph.test)) == splits
@@ -49,24 +53,33 @@ def test_a_fraction_has_exactly_its_counts(name: str, nodes: int, edges: int, sp
         assert sum(splits) == nodes
         assert torch.bincount(graph.y, minlength=whole.classes).min() > 0
     source, target = graph.edge_index
-    key, reverse = target * nodes + source, source * nodes + target
+    key = target * nodes + source
+    reverse = source * nodes + target
     assert (key.diff() > 0).all()  # sorted by (target, source), no duplicates
     assert torch.equal(reverse.sort().values, key)
     assert not (source == target).any()
 
 
 def test_the_draw_is_pinned(drawn: dict[str, Graph]) -> None:
-    """A different graph with the same name invalidates recorded results: change the versions with these numbers."""
+    """A different graph with the same name invalidates recorded results: change the versions with
+    these numbers.
+    """
     small, papers = drawn.values()
     parts = [
-        {name: digest for name, digest in each.digests().items() if name != "features"} for each in (small, papers)
+        {name: digest for name, digest in each.digests().items() if name != "features"}
+        for each in (small, papers)
     ]
-    assert [*map(digest_of, parts)] == ["9cc568bed53d7f988cda664761c6dd42", "f7f4ba9d764c7c66c01939117f5b9788"]
+    assert [*map(digest_of, parts)] == [
+        "9cc568bed53d7f988cda664761c6dd42",
+        "f7f4ba9d764c7c66c01939117f5b9788",
+    ]
     assert torch.allclose(small.x[0, :3], torch.tensor([-1.4371, -0.4598, 0.0663]), atol=1e-4)
     assert papers.x.double().sum().item() == pytest.approx(178188.04037856252, rel=1e-9)
 
 
-def test_it_is_drawn_once(small: Graph, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_drawn_once(
+    small: Graph, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     again = load("SYNTHETIC:Amazon2M@2e-3")
     assert_equal(again, small)
     assert again.name == SMALL
@@ -76,7 +89,9 @@ def test_it_is_drawn_once(small: Graph, cache_folder: Path, monkeypatch: pytest.
         patch.setattr(synthetic, "draw", None)
         assert_equal(load(SMALL), small)
     recipe = synthetic.RECIPES["synthetic:amazon2m"]
-    monkeypatch.setitem(synthetic.RECIPES, "synthetic:amazon2m", recipe.__class__(**{**vars(recipe), "spread": 0.9}))
+    monkeypatch.setitem(
+        synthetic.RECIPES, "synthetic:amazon2m", recipe.__class__(**{**vars(recipe), "spread": 0.9})
+    )
     assert not torch.equal(load(SMALL).x, small.x)
     assert len(list(cache_folder.iterdir())) == 1  # the older one is gone
 
@@ -100,7 +115,8 @@ def test_degrees_have_a_heavy_tail_and_edges_stay_in_communities(drawn: dict[str
         degrees = torch.bincount(graph.edge_index[1], minlength=graph.num_nodes).double()
         assert degrees.max() > most * degrees.mean()
         assert degrees.median() < 0.9 * degrees.mean()
-        assert graph.edge_index.diff(dim=0).abs().double().mean() > 0.25 * graph.num_nodes  # numbers are shuffled
+        # numbers are shuffled
+        assert graph.edge_index.diff(dim=0).abs().double().mean() > 0.25 * graph.num_nodes
     source, target = small.edge_index
     assert 0.5 < (small.y[source] == small.y[target]).double().mean() < 0.9
     assert cluster(small.edge_index, small.num_nodes, 65).kept_edges(small.edges) > 0.5
@@ -118,9 +134,14 @@ def test_a_graph_of_blocks_is_made_block_by_block(drawn: dict[str, Graph], tmp_p
 
 def test_bad_fractions() -> None:
     for text in ("0", "-0.1", "1.5", "nan", "inf", "", "half", "0.1@0.1", "10%"):
-        with refused(f"synthetic:reddit@{text}: the fraction is {text!r}", "above 0, and at most 1"):
+        with refused(
+            f"synthetic:reddit@{text}: the fraction is {text!r}", "above 0, and at most 1"
+        ):
             load(f"synthetic:reddit@{text}")
-    with refused("synthetic:reddit@0.001: 233 nodes are too few for 41 classes; expected at least 820", "0.0035"):
+    with refused(
+        "synthetic:reddit@0.001: 233 nodes are too few for 41 classes; expected at least 820",
+        "0.0035",
+    ):
         load("synthetic:reddit@0.001")
     assert find("cora@0.5") is None  # real graphs have no fractions
     whole = find("Synthetic:Reddit@1.0")

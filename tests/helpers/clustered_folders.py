@@ -34,7 +34,9 @@ def renumbered(graph: Graph, clusters: Clusters) -> Graph:
 
 
 def make_clustered(graph: Graph, count: int, folder: Path) -> tuple[Graph, Clusters]:
-    """Write a graph as a folder of clusters; return it in memory, renumbered, and the clusters of the old numbers."""
+    """Write a graph as a folder of clusters; return it in memory, renumbered, and the clusters of
+    the old numbers.
+    """
     clusters = cluster(graph.edges, graph.num_nodes, count, "random", 0)
     same = renumbered(graph, clusters)
     manifest = convert(same, folder)

@@ -25,20 +25,28 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
 
-def start(words: list[str], folder: Path, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start a program that Ctrl-C interrupts, even where these tests are a shell's background job that ignores it."""
+def start(
+    words: list[str], folder: Path, environ: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start a program that Ctrl-C interrupts, even where these tests are a shell's background job
+    that ignores it.
+    """
 
     def default_signals() -> None:
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
 
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(words, cwd=folder, env=environ or environment(), preexec_fn=default_signals, **pipes)
+    return subprocess.Popen(
+        words, cwd=folder, env=environ or environment(), preexec_fn=default_signals, **pipes
+    )
 
 
 @cache
 def ready() -> ForkServerContext:
-    """The process that is forked: it has imported what commands and tests import, and run nothing."""
+    """The process that is forked: it has imported what commands and tests import, and run
+    nothing.
+    """
     context = multiprocessing.get_context("forkserver")
     own = ("cli.main", "runs.run_folder", "report.pages", "distributed", "estimate")
     own += ("graphs.named", "compare.many_runs")
@@ -48,9 +56,13 @@ def ready() -> ForkServerContext:
 
 
 class Forked:
-    """A process forked from one that has imported torch already; what `work(*args)` returns is its exit status."""
+    """A process forked from one that has imported torch already; what `work(*args)` returns is its
+    exit status.
+    """
 
-    def __init__(self, folder: Path, work: Callable[..., int | None], *args: object, **environ: str) -> None:
+    def __init__(
+        self, folder: Path, work: Callable[..., int | None], *args: object, **environ: str
+    ) -> None:
         self._written = tempfile.TemporaryDirectory()
         prepared = (folder, {**environment(), **environ}, Path(self._written.name))
         self._process = ready().Process(target=_forked, args=(*prepared, work, args))
@@ -96,21 +108,32 @@ def run_command(folder: Path, *args: object, timeout: float = 120) -> Completed:
 
 
 def run_ranks(
-    folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120, last: tuple[object, ...] = ()
+    folder: Path,
+    count: int,
+    *args: object,
+    restarts: int = 0,
+    timeout: float = 120,
+    last: tuple[object, ...] = (),
 ) -> list[Completed]:
     """Run `gistgnn` on ranks of this machine; `last` are more arguments for the last rank alone."""
     words = [[*map(str, args)]] * (count - 1) + [[*map(str, (*args, *last))]]
     told = _told_by_torchrun(count, restarts)
-    ranks = [Forked(folder, _main, own, **environ) for environ, own in zip(told, words, strict=True)]
+    ranks = [
+        Forked(folder, _main, own, **environ) for environ, own in zip(told, words, strict=True)
+    ]
     return [rank.completed(timeout) for rank in ranks]
 
 
-def run_program(folder: Path, code: str, *args: object, timeout: float = 120, **environ: str) -> Completed:
+def run_program(
+    folder: Path, code: str, *args: object, timeout: float = 120, **environ: str
+) -> Completed:
     """Run what `python -c` would, in a process that has imported torch already."""
     return Forked(folder, _program, code, [*map(str, args)], **environ).completed(timeout)
 
 
-def run_program_on_ranks(folder: Path, count: int, code: str, *args: object, timeout: float = 120) -> list[Completed]:
+def run_program_on_ranks(
+    folder: Path, count: int, code: str, *args: object, timeout: float = 120
+) -> list[Completed]:
     """Run what `torchrun` would, with a program."""
     words = [*map(str, args)]
     ranks = [Forked(folder, _program, code, words, **told) for told in _told_by_torchrun(count)]
@@ -122,13 +145,25 @@ def _told_by_torchrun(count: int, restarts: int = 0) -> list[dict[str, str]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    every = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    every = {
+        "WORLD_SIZE": count,
+        "LOCAL_WORLD_SIZE": count,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     every |= {"TORCHELASTIC_RUN_ID": "tests", "TORCHELASTIC_MAX_RESTARTS": restarts}
-    return [{name: str(value) for name, value in {**every, "RANK": k, "LOCAL_RANK": k}.items()} for k in range(count)]
+    return [
+        {name: str(value) for name, value in {**every, "RANK": k, "LOCAL_RANK": k}.items()}
+        for k in range(count)
+    ]
 
 
 def _forked(
-    folder: Path, environ: dict[str, str], written: Path, work: Callable[..., int | None], args: tuple[object, ...]
+    folder: Path,
+    environ: dict[str, str],
+    written: Path,
+    work: Callable[..., int | None],
+    args: tuple[object, ...],
 ) -> None:
     import torch
 
@@ -138,7 +173,11 @@ def _forked(
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
-    for number, name, mode in ((0, os.devnull, "r"), (1, written / "out", "w"), (2, written / "err", "w")):
+    for number, name, mode in (
+        (0, os.devnull, "r"),
+        (1, written / "out", "w"),
+        (2, written / "err", "w"),
+    ):
         with open(name, mode) as file:
             os.dup2(file.fileno(), number)
     sys.exit(work(*args))

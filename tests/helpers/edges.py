@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from gistgnn.graphs import Graph
 from tests.helpers.models import C, F, tiny_graph
 
-D, RELATIONS = 2, 3  # features and types of an edge
+# features and types of an edge
+D = 2
+RELATIONS = 3
 
 
 def weighted(graph: Graph, seed: int = 0, *, ones: bool = False) -> Graph:
@@ -21,7 +23,9 @@ def weighted(graph: Graph, seed: int = 0, *, ones: bool = False) -> Graph:
 
 
 def telling(graph: Graph) -> Graph:
-    """The graph with node numbers in column 0 of x, and edge data that follow from the two ends of an edge."""
+    """The graph with node numbers in column 0 of x, and edge data that follow from the two ends of
+    an edge.
+    """
     x = graph.x.clone()
     x[:, 0] = torch.arange(graph.num_nodes)
     return replace(graph, x=x, **told(x, graph.edge_index))
@@ -31,7 +35,11 @@ def told(x: Tensor, edge_index: Tensor) -> dict[str, Tensor]:
     """The edge data of `telling` for the nodes and edges of a batch of it."""
     source, target = x[edge_index, 0]
     attr = torch.stack([source, target], dim=1)
-    return {"edge_weight": source * 100 + target + 1, "edge_attr": attr, "edge_type": (source + 2 * target).long() % 3}
+    return {
+        "edge_weight": source * 100 + target + 1,
+        "edge_attr": attr,
+        "edge_type": (source + 2 * target).long() % 3,
+    }
 
 
 class WithEdges(nn.Module):
@@ -39,7 +47,9 @@ class WithEdges(nn.Module):
 
     def __init__(self, name: str, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
-        self.name, self.first, self.second = name, first, second
+        self.name = name
+        self.first = first
+        self.second = second
 
     def run(self, x: Tensor, edge_index: Tensor, data: Tensor) -> Tensor:
         h = self.first(x, edge_index, data).relu()
@@ -71,19 +81,26 @@ class EdgeFeatures(WithEdges):
     """A GIN with edge features."""
 
     def __init__(self, widths: Any) -> None:
-        layers = [pyg.GINEConv(nn.Linear(a, b), edge_dim=D) for a, b in ((F, widths[0]), (widths[0], C))]
+        layers = [
+            pyg.GINEConv(nn.Linear(a, b), edge_dim=D) for a, b in ((F, widths[0]), (widths[0], C))
+        ]
         super().__init__("edge_attr", *layers)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
         return self.run(x, edge_index, edge_attr)
 
 
-MODELS: dict[str, type[WithEdges]] = {"weighted GCN": Weighted, "RGCN": Relational, "GINE": EdgeFeatures}
+MODELS: dict[str, type[WithEdges]] = {
+    "weighted GCN": Weighted,
+    "RGCN": Relational,
+    "GINE": EdgeFeatures,
+}
 
 
 def edge_graph(nodes: int = 24, seed: int = 0) -> Graph:
     """A small graph with edge data of every name."""
-    graph, rng = tiny_graph(nodes, seed), torch.Generator().manual_seed(seed)
+    graph = tiny_graph(nodes, seed)
+    rng = torch.Generator().manual_seed(seed)
     attr = torch.randn(graph.num_edges, D, generator=rng)
     types = torch.randint(RELATIONS, (graph.num_edges,), generator=rng)
     return replace(weighted(graph, seed), edge_attr=attr, edge_type=types)

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 def logged(least: int = logging.INFO) -> Iterator[list[str]]:
     """The messages that are logged in the block, from a level on."""
     messages: list[str] = []
-    logger, handler = logging.getLogger("gistgnn"), logging.Handler()
+    logger = logging.getLogger("gistgnn")
+    handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     level = logger.level
     logger.addHandler(handler)

@@ -14,10 +14,14 @@ from gistgnn.layout.axes import Layout, named_tensors
 from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GAT, GCN, GIN, GATv2, GraphSAGE
 
-F, C = 7, 3  # input features and classes of the small graphs and of the models below
+# input features and classes of the small graphs and of the models below
+F = 7
+C = 3
 
 
-def tiny_graph(nodes: int = 24, seed: int = 0, *, multi_label: bool = False, name: str = "tiny") -> Graph:
+def tiny_graph(
+    nodes: int = 24, seed: int = 0, *, multi_label: bool = False, name: str = "tiny"
+) -> Graph:
     """A random undirected graph whose classes can be read off its features in part."""
     rng = torch.Generator().manual_seed(seed)
     y = torch.arange(nodes) % C
@@ -29,7 +33,9 @@ def tiny_graph(nodes: int = 24, seed: int = 0, *, multi_label: bool = False, nam
     return Graph.build(
         x,
         torch.cat([half, half.flip(0)], dim=1),
-        torch.nn.functional.one_hot(y, C) | torch.randint(2, (nodes, C), generator=rng) if multi_label else y,
+        torch.nn.functional.one_hot(y, C) | torch.randint(2, (nodes, C), generator=rng)
+        if multi_label
+        else y,
         train=order[:third],
         val=order[third : 2 * third],
         test=order[2 * third :],
@@ -39,13 +45,18 @@ def tiny_graph(nodes: int = 24, seed: int = 0, *, multi_label: bool = False, nam
 
 
 class Concatenated(nn.Module):
-    """Two layers whose outputs, in some order and perhaps with x among them, all go into the last layer."""
+    """Two layers whose outputs, in some order and perhaps with x among them, all go into the last
+    layer.
+    """
 
-    def __init__(self, widths: Sequence[int], order: str, layer: Callable[[int, int], nn.Module]) -> None:
+    def __init__(
+        self, widths: Sequence[int], order: str, layer: Callable[[int, int], nn.Module]
+    ) -> None:
         super().__init__()
         d1, d2 = widths
         self.order = order
-        self.conv1, self.conv2 = layer(F, d1), layer(d1, d2)
+        self.conv1 = layer(F, d1)
+        self.conv2 = layer(d1, d2)
         sizes = {"x": F, "1": d1, "2": d2}
         self.out = layer(sum(sizes[part] for part in order), C)
 
@@ -57,12 +68,15 @@ class Concatenated(nn.Module):
 
 
 class CopiesOfTheWhole(nn.Module):
-    """[h1, h2, Āh1, Āh2] goes into one weight: GraphSAGE's layer over a concatenation, written by hand."""
+    """[h1, h2, Āh1, Āh2] goes into one weight: GraphSAGE's layer over a concatenation, written by
+    hand.
+    """
 
     def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
         d1, d2 = widths
-        self.conv1, self.conv2 = pyg.GCNConv(F, d1), pyg.GCNConv(d1, d2)
+        self.conv1 = pyg.GCNConv(F, d1)
+        self.conv2 = pyg.GCNConv(d1, d2)
         self.mean = pyg.SimpleConv("mean")
         self.out = nn.Linear(2 * (d1 + d2), C)
 
@@ -107,7 +121,9 @@ class Features(nn.Module):
 class Stack(nn.Module):
     """PyG layers in a row, one width per hidden layer."""
 
-    def __init__(self, widths: Sequence[int], layer: Callable[[int, int], nn.Module], in_features: int = F) -> None:
+    def __init__(
+        self, widths: Sequence[int], layer: Callable[[int, int], nn.Module], in_features: int = F
+    ) -> None:
         super().__init__()
         sizes = [in_features, *widths, C]
         self.convs = nn.ModuleList(layer(a, b) for a, b in pairwise(sizes))
@@ -145,10 +161,16 @@ USERS: dict[str, tuple[Callable[[Any], nn.Module], int | tuple[int, ...]]] = {
 }
 
 
-PLAIN: dict[str, Any] = {"standardise": False, "schedule": "constant", "optimizer_state": "reset", "lr": 0.01}
+PLAIN: dict[str, Any] = {
+    "standardise": False,
+    "schedule": "constant",
+    "optimizer_state": "reset",
+    "lr": 0.01,
+}
 """Keywords of `GIST.fit` with which a run is easy to do by hand; they are not its defaults."""
 
-Case = tuple[Callable[[Any], nn.Module], int | tuple[int, ...]]  # build, and the widths to check it at
+# build, and the widths to check it at
+Case = tuple[Callable[[Any], nn.Module], int | tuple[int, ...]]
 
 
 def every_model() -> dict[str, Case]:
@@ -157,7 +179,10 @@ def every_model() -> dict[str, Case]:
     for name, ours in OURS.items():
         for norm in ("none", "layer", "batch"):
             for depth in (1, 2, 3):
-                cases[f"{name} {norm} {depth}"] = (partial(ours, norm=norm), tuple(range(6, 6 + depth)))
+                cases[f"{name} {norm} {depth}"] = (
+                    partial(ours, norm=norm),
+                    tuple(range(6, 6 + depth)),
+                )
     for name, theirs in PYG.items():
         for norm in (None, "layer_norm", "batch_norm"):
             for jk in (None, "cat", "max", "lstm"):
@@ -168,7 +193,13 @@ def every_model() -> dict[str, Case]:
 def some_models() -> dict[str, Case]:
     """One of each kind, for tests that take long."""
     ours = ["gcn none 2", "graphsage layer 3", "gat batch 2", "gatv2 none 2", "gin layer 2"]
-    theirs = ["gcn layer_norm cat", "graphsage None max", "gat batch_norm None", "gin batch_norm None", "gcn None lstm"]
+    theirs = [
+        "gcn layer_norm cat",
+        "graphsage None max",
+        "gat batch_norm None",
+        "gin batch_norm None",
+        "gcn None lstm",
+    ]
     chosen = [*ours, *(f"pyg {name}" for name in theirs), *USERS]
     return {name: case for name, case in every_model().items() if name in chosen}
 
@@ -182,7 +213,9 @@ def layout_of(name: str) -> Layout:
 
 
 def built(name: str, features: Sequence[int], seed: int = 0) -> nn.Module:
-    """A model whose axes have these numbers of features, with random values in every floating-point tensor."""
+    """A model whose axes have these numbers of features, with random values in every floating-point
+    tensor.
+    """
     build, widths = every_model()[name]
     sizes = layout_of(name).widths(features)
     torch.manual_seed(seed)

@@ -1,7 +1,9 @@
-"""A pretended GPU: it computes on the CPU, and refuses an operation on tensors of both devices, as CUDA does.
+"""A pretended GPU: it computes on the CPU, and refuses an operation on tensors of both devices, as
+CUDA does.
 
-Tensors on it are said to be on "cuda:0". `numpy()` of them is refused as well. What it cannot show: kernels, their
-rounding, random numbers, streams, memory, and where the host waits. The tests marked `cuda` show these.
+Tensors on it are said to be on "cuda:0". `numpy()` of them is refused as well. What it cannot show:
+kernels, their rounding, random numbers, streams, memory, and where the host waits. The tests marked
+`cuda` show these.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +34,9 @@ class OnGPU(torch.Tensor):
     @staticmethod
     def __new__(cls, held: torch.Tensor) -> "OnGPU":
         strides = held.stride() if held.layout is torch.strided else None
-        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, strides=strides, dtype=held.dtype, device=_LIKE)
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, held.shape, strides=strides, dtype=held.dtype, device=_LIKE
+        )
         made.held = held
         return made
 
@@ -71,20 +75,33 @@ def pretended_gpu() -> Iterator[None]:
     """Within the block there is one GPU, also for code that asks torch."""
     known: dict[str, Any] = dict.fromkeys(_ZERO, lambda device=None: 0)
     known |= dict.fromkeys(_NOTHING, lambda *device: None)
-    known |= {"is_available": lambda: True, "device_count": lambda: 1, "device": lambda device: nullcontext()}
-    known |= {"mem_get_info": lambda device=None: (BYTES, BYTES), "get_device_name": lambda device=None: "pretended"}
-    known |= {"manual_seed": torch.manual_seed, "get_rng_state": lambda device=None: torch.get_rng_state()}
+    known |= {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "device": lambda device: nullcontext(),
+    }
+    known |= {
+        "mem_get_info": lambda device=None: (BYTES, BYTES),
+        "get_device_name": lambda device=None: "pretended",
+    }
+    known |= {
+        "manual_seed": torch.manual_seed,
+        "get_rng_state": lambda device=None: torch.get_rng_state(),
+    }
     known |= {"set_rng_state": lambda state, device=None: torch.set_rng_state(state)}
     make = torch.tensor
 
-    def tensor(*args: Any, device: Any = None, **options: Any) -> torch.Tensor:  # torch's own does not ask a mode
+    # torch's own does not ask a mode
+    def tensor(*args: Any, device: Any = None, **options: Any) -> torch.Tensor:
         return make(*args, **options) if device is None else make(*args, **options).to(device)
 
     known |= {"Stream": _Stream, "current_stream": _Stream, "stream": lambda stream: nullcontext()}
     recordings = patch("gistgnn.runners.recorded.Recording", Recording)
     made = patch.object(torch, "tensor", tensor)
     pinned = patch.object(torch.Tensor, "pin_memory", lambda tensor: tensor)
-    batches, slices = (patch(f"gistgnn.{home}.prefetch", _here) for home in ("sampling.sampler", "round"))
+    batches, slices = (
+        patch(f"gistgnn.{home}.prefetch", _here) for home in ("sampling.sampler", "round")
+    )
     with patch.multiple(torch.cuda, **known), made, pinned, batches, slices, recordings, _Mode():
         yield
 
@@ -121,7 +138,9 @@ def _here(items: Iterable[Any], depth: int = 2) -> Iterator[Any]:
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    tensors = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
+    tensors = [
+        value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)
+    ]
     held = any(isinstance(tensor, OnGPU) for tensor in tensors)
     device = kwargs.get("device")
     named = device is not None and _SPARSE not in func.name()
@@ -129,10 +148,13 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if not held and not gpu:
         return func(*args, **kwargs)
     _check(func, args, kwargs, tensors)
-    plain_args, plain = tree_map(lambda value: value.held if isinstance(value, OnGPU) else value, (args, kwargs))
+    plain_args, plain = tree_map(
+        lambda value: value.held if isinstance(value, OnGPU) else value, (args, kwargs)
+    )
     if device is not None and gpu:
         plain["device"] = torch.device("cpu")
-    if func is _aten._to_copy.default and isinstance(args[0], OnGPU) != gpu:  # even from the CPU's view it is a copy
+    # even from the CPU's view it is a copy
+    if func is _aten._to_copy.default and isinstance(args[0], OnGPU) != gpu:
         plain_args = (plain_args[0].clone(), *plain_args[1:])
     found = func(*plain_args, **plain)
     return _returned(func, args, kwargs, found) if gpu else found
@@ -160,9 +182,15 @@ def _check(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Ten
     if func in _TAKES_INDICES:  # indices may be on the host
         tensors = [value for value in (args[0], *args[2:]) if isinstance(value, torch.Tensor)]
     lists = (
-        [] if func in _TAKES_INDICES else [each for each in (*args, *kwargs.values()) if isinstance(each, list | tuple)]
+        []
+        if func in _TAKES_INDICES
+        else [each for each in (*args, *kwargs.values()) if isinstance(each, list | tuple)]
     )
     in_lists = {id(value) for listed in lists for value in listed}
     on_host = [tensor for tensor in tensors if not isinstance(tensor, OnGPU)]
-    if len(on_host) < len(tensors) and any(tensor.dim() or id(tensor) in in_lists for tensor in on_host):
-        raise RuntimeError(f"Expected all tensors to be on the same device, but {func} got {GPU} and cpu")
+    if len(on_host) < len(tensors) and any(
+        tensor.dim() or id(tensor) in in_lists for tensor in on_host
+    ):
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but {func} got {GPU} and cpu"
+        )

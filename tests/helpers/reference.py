@@ -13,7 +13,8 @@ Blocks = Sequence[Tensor]
 
 def held_positions(dim: Dim, blocks: Blocks, features: Sequence[int]) -> list[int]:
     """The positions of a dimension that a sub-GCN with these blocks holds."""
-    found, offset = list[int](), 0
+    found = list[int]()
+    offset = 0
     for segment in dim:
         size = segment.fixed if segment.axis is None else features[segment.axis]
         held = range(size) if segment.axis is None else blocks[segment.axis].tolist()
@@ -22,7 +23,9 @@ def held_positions(dim: Dim, blocks: Blocks, features: Sequence[int]) -> list[in
     return found
 
 
-def slice_of(layout: Layout, name: str, tensor: Tensor, blocks: Blocks, features: Sequence[int]) -> Tensor:
+def slice_of(
+    layout: Layout, name: str, tensor: Tensor, blocks: Blocks, features: Sequence[int]
+) -> Tensor:
     """The entries of a global tensor that a sub-GCN holds."""
     rows = [held_positions(dim, blocks, features) for dim in layout.dims[name]]
     values = [tensor[entry] for entry in itertools.product(*rows)]
@@ -30,14 +33,23 @@ def slice_of(layout: Layout, name: str, tensor: Tensor, blocks: Blocks, features
 
 
 def merged(
-    layout: Layout, name: str, old: Tensor, values: Sequence[Tensor], blocks: Sequence[Blocks], features: Sequence[int]
+    layout: Layout,
+    name: str,
+    old: Tensor,
+    values: Sequence[Tensor],
+    blocks: Sequence[Blocks],
+    features: Sequence[int],
 ) -> Tensor:
-    """The global tensor after subAgg: the holder's value, the mean over the holders, or the old value."""
+    """The global tensor after subAgg: the holder's value, the mean over the holders, or the old
+    value.
+    """
     given: dict[tuple[int, ...], list[Tensor]] = {}
     for own, value in zip(blocks, values, strict=True):
         rows = [held_positions(dim, own, features) for dim in layout.dims[name]]
         for local in itertools.product(*(range(len(r)) for r in rows)):
-            given.setdefault(tuple(r[i] for r, i in zip(rows, local, strict=True)), []).append(value[local])
+            given.setdefault(tuple(r[i] for r, i in zip(rows, local, strict=True)), []).append(
+                value[local]
+            )
     new = old.clone()
     for entry, held in given.items():
         if len(held) == 1:
@@ -49,7 +61,9 @@ def merged(
     return new
 
 
-def zeroed(layout: Layout, tensors: Mapping[str, Tensor], blocks: Blocks, features: Sequence[int]) -> dict[str, Tensor]:
+def zeroed(
+    layout: Layout, tensors: Mapping[str, Tensor], blocks: Blocks, features: Sequence[int]
+) -> dict[str, Tensor]:
     """The full tensors with every entry outside the blocks set to zero."""
     result = {}
     for name, tensor in tensors.items():

@@ -18,11 +18,15 @@ RICH: dict[str, Any] = {
     "optimizer_state": "carry",
     "schedule": "cosine",
 }
-"""Options of `fit` with four sub-GCNs on clusters: eleven steps of each, so the last of six rounds is shorter."""
+"""Options of `fit` with four sub-GCNs on clusters: eleven steps of each, so the last of six rounds
+is shorter.
+"""
 
 
 def make(m: int = 3, seed: int = 0, **options: Any) -> GIST:
-    return GIST(lambda w: OURS["gcn"](w, dropout=0.4, norm="batch"), (8, 7), m, seed=seed, **options)
+    return GIST(
+        lambda w: OURS["gcn"](w, dropout=0.4, norm="batch"), (8, 7), m, seed=seed, **options
+    )
 
 
 def fit(gist: GIST, **options: Any) -> Result:
@@ -45,5 +49,14 @@ def state(gist: GIST, result: Result) -> dict[str, Any]:
         "model": {n: t.tolist() for n, t in named_tensors(result.model).items()},
         "history": quiet(p.history),
         "classes": str(p.classes),  # counts stay integers
-        "rest": [p.rounds, p.steps, p.best_round, p.best_score, p.best, p.last, p.stopped_early, result.interrupted],
+        "rest": [
+            p.rounds,
+            p.steps,
+            p.best_round,
+            p.best_score,
+            p.best,
+            p.last,
+            p.stopped_early,
+            result.interrupted,
+        ],
     }

@@ -20,7 +20,8 @@ from tests.helpers.refusals import refused
 class Base(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.first, self.second = pyg.SAGEConv(F, width), pyg.SAGEConv(width, C)
+        self.first = pyg.SAGEConv(F, width)
+        self.second = pyg.SAGEConv(width, C)
         self.kept: Any = None
 
     def layers(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -109,7 +110,9 @@ KEEP = [
 
 
 @pytest.mark.parametrize("model", KEEP)
-def test_a_model_that_keeps_what_it_has_seen_is_refused_by_the_name_of_it(model: Callable[[int], nn.Module]) -> None:
+def test_a_model_that_keeps_what_it_has_seen_is_refused_by_the_name_of_it(
+    model: Callable[[int], nn.Module],
+) -> None:
     with refused("kept", "every forward"):
         GIST(model, 8, 2)
 
@@ -153,7 +156,8 @@ def in_sequence(conv: nn.Module, width: int) -> nn.Module:
 class Sequence(nn.Module):
     def __init__(self, conv: nn.Module, out: nn.Module) -> None:
         super().__init__()
-        self.conv, self.out = conv, out
+        self.conv = conv
+        self.out = out
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.out(self.conv(x, edge_index).relu())
@@ -162,7 +166,8 @@ class Sequence(nn.Module):
 class Propagated(nn.Module):
     def __init__(self, width: int, *, cached: bool) -> None:
         super().__init__()
-        self.first, self.second = nn.Linear(F, width), nn.Linear(width, C)
+        self.first = nn.Linear(F, width)
+        self.second = nn.Linear(width, C)
         self.conv = pyg.APPNP(3, 0.1, cached=cached)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -172,7 +177,9 @@ class Propagated(nn.Module):
 CACHED: dict[str, Callable[[int, bool], nn.Module]] = {
     "GCN": lambda width, cached: pyg.GCN(F, width, 2, C, cached=cached),
     "SGConv": lambda width, cached: in_sequence(pyg.SGConv(F, width, K=2, cached=cached), width),
-    "SSGConv": lambda width, cached: in_sequence(pyg.SSGConv(F, width, 0.5, K=2, cached=cached), width),
+    "SSGConv": lambda width, cached: in_sequence(
+        pyg.SSGConv(F, width, 0.5, K=2, cached=cached), width
+    ),
     "APPNP": lambda width, cached: Propagated(width, cached=cached),
 }
 
@@ -184,7 +191,13 @@ def test_cached_layers_give_what_others_give(name: str, sampler: Any) -> None:
     results = []
     for cached in (True, False):
         gist = GIST(lambda width, cached=cached: CACHED[name](width, cached), 8, 2)
-        options = {**PLAIN, "epochs": 4, "local_steps": 2, "progress": False, "inductive": sampler is None}
+        options = {
+            **PLAIN,
+            "epochs": 4,
+            "local_steps": 2,
+            "progress": False,
+            "inductive": sampler is None,
+        }
         results.append(gist.fit(graph, sampler=sampler, **options))
     first, second = (result.model.state_dict() for result in results)
     assert all(torch.equal(first[key], second[key]) for key in second)
@@ -220,7 +233,9 @@ class Forgets(Base):
 
 
 @pytest.mark.parametrize("model", [UsesNoEdges, TakesNoEdges, Forgets])
-def test_a_model_that_makes_no_use_of_the_edges_is_told_once(model: Callable[[int], nn.Module]) -> None:
+def test_a_model_that_makes_no_use_of_the_edges_is_told_once(
+    model: Callable[[int], nn.Module],
+) -> None:
     with logged() as messages:
         GIST(model, 8, 2)
     (message,) = messages
@@ -238,7 +253,9 @@ def test_a_model_that_makes_no_use_of_the_edges_is_told_once(model: Callable[[in
         lambda width: GAT(F, (width,), C),
     ],
 )
-def test_nothing_is_said_of_a_model_that_uses_what_it_takes(build: Callable[[int], nn.Module]) -> None:
+def test_nothing_is_said_of_a_model_that_uses_what_it_takes(
+    build: Callable[[int], nn.Module],
+) -> None:
     with logged() as messages:
         assert GIST(build, 8, 2).layout.unused == frozenset()
     assert messages == []

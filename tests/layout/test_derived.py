@@ -1,4 +1,6 @@
-"""Weights and buffers that a model computes from whole parameters, such as those of a spectral norm."""
+"""Weights and buffers that a model computes from whole parameters, such as those of a spectral
+norm.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +31,9 @@ class Net(nn.Module):
     def __init__(self, widths: tuple[int, int], change: Change = lambda layer: layer) -> None:
         super().__init__()
         first, second = widths
-        self.enter, self.conv, self.out = nn.Linear(F, first), pyg.GCNConv(first, second), nn.Linear(second, C)
+        self.enter = nn.Linear(F, first)
+        self.conv = pyg.GCNConv(first, second)
+        self.out = nn.Linear(second, C)
         for layer in self.linear:
             change(layer)
 
@@ -45,15 +49,22 @@ class Symmetric(nn.Module):
     """Depends on the order of rows and columns."""
 
     def forward(self, weight: Tensor) -> Tensor:
-        return weight.triu() + weight.triu(1).T if weight.shape[0] == weight.shape[1] else weight.tril()
+        return (
+            weight.triu() + weight.triu(1).T
+            if weight.shape[0] == weight.shape[1]
+            else weight.tril()
+        )
 
 
 class Buffers(nn.Module):
-    """Computes buffers of its weight in training; the first three follow from all of it, the others do not."""
+    """Computes buffers of its weight in training; the first three follow from all of it, the others
+    do not.
+    """
 
     def __init__(self, widths: tuple[int]) -> None:
         super().__init__()
-        self.enter, self.out = nn.Linear(F, *widths), nn.Linear(*widths, C)
+        self.enter = nn.Linear(F, *widths)
+        self.out = nn.Linear(*widths, C)
         self.norm = nn.BatchNorm1d(*widths)
         self.register_buffer("size", torch.ones(()))
         self.register_buffer("columns", torch.ones(F))
@@ -73,7 +84,9 @@ class Buffers(nn.Module):
                 self.calls += 1
                 self.largest.copy_(self.enter(x).max())
         hidden = self.norm(self.enter(x / (1 + self.products.trace()))) / self.size
-        return self.out(hidden.relu() + self.moving.sum(1)) * (1 + self.columns.mean() + 0.1 * self.largest)
+        return self.out(hidden.relu() + self.moving.sum(1)) * (
+            1 + self.columns.mean() + 0.1 * self.largest
+        )
 
 
 def effective_weights(model: nn.Module) -> list[Tensor]:
@@ -94,12 +107,17 @@ def spectral_norms(model: nn.Module) -> Tensor:
         (lambda build, folder: GIST(build, (8, 6), 2), nn.utils.spectral_norm),
         (lambda build, folder: GIST(build, (8, 6), 4, whole=1), nn.utils.spectral_norm),
         (lambda build, folder: GIST(build, (8, 6), 2, store="host"), nn.utils.spectral_norm),
-        (lambda build, folder: GIST(build, (8, 6), 2, store=Store("disk", folder)), nn.utils.spectral_norm),
+        (
+            lambda build, folder: GIST(build, (8, 6), 2, store=Store("disk", folder)),
+            nn.utils.spectral_norm,
+        ),
         (lambda build, folder: LocalSGD(build, (8, 6), 3), nn.utils.spectral_norm),
     ],
     ids=["parametrization", "hook", "an axis whole", "host", "disk", "local-sgd"],
 )
-def test_the_merged_weights_have_a_spectral_norm_of_one(make: Any, change: Change, tmp_path: Path) -> None:
+def test_the_merged_weights_have_a_spectral_norm_of_one(
+    make: Any, change: Change, tmp_path: Path
+) -> None:
     gist = make(lambda w: Net(w, change), tmp_path / "theta")
     batches = {"sampler": "clusters"} if gist.method == "local-sgd" else {}
     result = fit(gist, epochs=12, **batches)
@@ -134,20 +152,28 @@ ORDERED: dict[str, Change] = {
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize("change", [*WITHOUT_ORDER.values(), *ORDERED.values()], ids=[*WITHOUT_ORDER, *ORDERED])
+@pytest.mark.parametrize(
+    "change", [*WITHOUT_ORDER.values(), *ORDERED.values()], ids=[*WITHOUT_ORDER, *ORDERED]
+)
 def test_one_sub_gcn_is_a_plain_loop(change: Change) -> None:
     gist = GIST(lambda w: Net(w, change), (8, 8), 1, seed=3)
-    model, training = gist.model().train(), Training(9)
+    model = gist.model().train()
+    training = Training(9)
     optimizer = training.make_optimizer(model.parameters())
     for _ in range(9):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(GRAPH.x, GRAPH.edge_index)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
+        nn.functional.cross_entropy(
+            model(GRAPH.x, GRAPH.edge_index)[GRAPH.train], GRAPH.y[GRAPH.train]
+        ).backward()
         optimizer.step()
     fit(gist, epochs=9)
-    trained, plain = theta(gist), {name: tensor.detach() for name, tensor in named_tensors(model).items()}
+    trained = theta(gist)
+    plain = {name: tensor.detach() for name, tensor in named_tensors(model).items()}
     assert trained.keys() == plain.keys()
     for name, tensor in plain.items():
-        torch.testing.assert_close(trained[name], tensor, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            trained[name], tensor, msg=lambda text, name=name: f"{name}: {text}"
+        )
     assert same(named_tensors_of(gist.model()), trained)
 
 
@@ -184,8 +210,16 @@ def test_buffers_that_follow_from_whole_parameters_are_computed_from_the_merged_
         torch.testing.assert_close(model.size, weight.norm())
         torch.testing.assert_close(model.columns, weight.norm(dim=0))
         torch.testing.assert_close(model.products, weight.T @ weight)
-    merged, trained = named_tensors_of(gist.model()), theta(gist)
-    for name in ("moving", "largest", "calls", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"):
+    merged = named_tensors_of(gist.model())
+    trained = theta(gist)
+    for name in (
+        "moving",
+        "largest",
+        "calls",
+        "norm.running_mean",
+        "norm.running_var",
+        "norm.num_batches_tracked",
+    ):
         assert torch.equal(merged[name], trained[name])
     assert float(trained["calls"]) == 6  # steps of a sub-GCN: no call to compute a buffer counts
 
@@ -224,4 +258,6 @@ def test_a_mean_of_sub_gcns_is_tried_with_the_merged_norms() -> None:
         nn.utils.spectral_norm(net.conv.lin)
         return net
 
-    assert float(spectral_norms(fit(Parts(build, (8, 8), 2), epochs=8).model)[1]) == pytest.approx(1, rel=5e-3)
+    assert float(spectral_norms(fit(Parts(build, (8, 8), 2), epochs=8).model)[1]) == pytest.approx(
+        1, rel=5e-3
+    )

@@ -15,12 +15,18 @@ from gistgnn.sampling import forward, whole_graph
 from tests.helpers.models import USERS, tiny_graph
 
 GRAPH = tiny_graph(48)
-F, C = GRAPH.num_features, GRAPH.num_classes
+F = GRAPH.num_features
+C = GRAPH.num_classes
 BATCH = whole_graph(GRAPH)
 DEGREES = torch.tensor([0, 4, 8, 12, 8, 4, 2, 1])
-PNA: dict[str, Any] = {"aggregators": ["mean", "max"], "scalers": ["identity", "amplification"], "deg": DEGREES}
+PNA: dict[str, Any] = {
+    "aggregators": ["mean", "max"],
+    "scalers": ["identity", "amplification"],
+    "deg": DEGREES,
+}
 PYG: dict[str, Callable[..., nn.Module]] = {
-    "GCN": pyg.models.GCN, "GraphSAGE": pyg.models.GraphSAGE, "GIN": pyg.models.GIN, "GAT": pyg.models.GAT,
+    "GCN": pyg.models.GCN, "GraphSAGE": pyg.models.GraphSAGE, "GIN": pyg.models.GIN,
+    "GAT": pyg.models.GAT,
     "PNA": lambda *sizes, **options: pyg.models.PNA(*sizes, **PNA, **options),
 }  # fmt: skip
 
@@ -54,7 +60,11 @@ CASES |= {
     for name in PYG
     for norm in (None, "layer_norm", "batch_norm")
 }
-CASES |= {"GCN2": (GCN2, 8), "jumping": (lambda w: pyg.models.GCN(F, w, 3, C, jk="cat"), 8), **USERS}
+CASES |= {
+    "GCN2": (GCN2, 8),
+    "jumping": (lambda w: pyg.models.GCN(F, w, 3, C, jk="cat"), 8),
+    **USERS,
+}
 
 
 def trained_like(build: Callable[[Any], nn.Module], widths: Any, seed: int = 0) -> nn.Module:
@@ -88,25 +98,38 @@ def test_a_widened_model_has_the_same_output(name: str) -> None:
             key: tuple(value.shape) for key, value in build(times(widths, count)).named_parameters()
         }
         expected = output(model)
-        torch.testing.assert_close(output(wide), expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+        torch.testing.assert_close(
+            output(wide), expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max())
+        )
 
 
-@pytest.mark.parametrize("name", ["gcn none", "graphsage none", "graphsage batch", "pyg GCN None", "jumping"])
+@pytest.mark.parametrize(
+    "name", ["gcn none", "graphsage none", "graphsage batch", "pyg GCN None", "jumping"]
+)
 def test_the_output_of_joined_models_is_the_mean_of_theirs(name: str) -> None:
-    """Nothing mixes their features here. Each has a width of its own, and widths need not be given."""
+    """Nothing mixes their features here. Each has a width of its own, and widths need not be
+    given.
+    """
     build, widths = CASES[name]
-    models = [trained_like(build, times(widths, count), seed) for seed, count in enumerate((1, 3, 2))]
+    models = [
+        trained_like(build, times(widths, count), seed) for seed, count in enumerate((1, 3, 2))
+    ]
     expected = torch.stack([output(model) for model in models]).mean(dim=0)
     wide = join(build, models)
     torch.testing.assert_close(output(wide), expected, rtol=1e-4, atol=1e-5)
     again = join(build, models, times(widths, 6))
-    assert all(torch.equal(value, again.state_dict()[key]) for key, value in wide.state_dict().items())
+    assert all(
+        torch.equal(value, again.state_dict()[key]) for key, value in wide.state_dict().items()
+    )
 
 
 def test_one_model_is_itself() -> None:
     build, widths = CASES["gat layer"]
     model = trained_like(build, widths)
-    assert all(torch.equal(value, model.state_dict()[key]) for key, value in join(build, [model]).state_dict().items())
+    assert all(
+        torch.equal(value, model.state_dict()[key])
+        for key, value in join(build, [model]).state_dict().items()
+    )
 
 
 def test_weights_between_the_models_are_zero_and_the_models_stay_as_they_are() -> None:
@@ -132,7 +155,9 @@ def test_a_scaled_model_stays_scaled() -> None:
     assert isinstance(wide, ScaledModel)
     batch = whole_graph(graph)
     with torch.no_grad():
-        torch.testing.assert_close(forward(wide, batch), forward(result.model, batch), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            forward(wide, batch), forward(result.model, batch), rtol=1e-4, atol=1e-4
+        )
     with pytest.raises(InputError, match="scale their features differently"):
         join(build, [result.model, result.model.model])
 
@@ -148,7 +173,9 @@ def test_a_run_begins_with_a_narrower_model(name: str) -> None:
         begun = wide.fit(GRAPH, epochs=2, lr=1e-9, init=init, progress=False)
         torch.testing.assert_close(output(begun.model), expected, rtol=1e-3, atol=1e-3)
     with pytest.raises(InputError, match="same multiple"):
-        GIST(build, widths + 1 if isinstance(widths, int) else (12, 24), 1).fit(GRAPH, init=narrow.model)
+        GIST(build, widths + 1 if isinstance(widths, int) else (12, 24), 1).fit(
+            GRAPH, init=narrow.model
+        )
 
 
 @pytest.mark.parametrize("widths", [(12, 24), (9, 12), (3, 4), (12,)])

@@ -45,7 +45,8 @@ class Tied(nn.Module):
         if width < 40:
             raise ValueError("too narrow")
         self.enter = nn.utils.parametrizations.weight_norm(nn.Linear(F, width))
-        self.conv, self.out = pyg.GCNConv(width, width), nn.Linear(width, C)
+        self.conv = pyg.GCNConv(width, width)
+        self.out = nn.Linear(width, C)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         h = self.conv(self.enter(x).relu(), edge_index).relu()
@@ -87,15 +88,27 @@ DIMS: list[tuple[Build, Any, tuple[int, ...], dict[str, tuple[Dim, ...]]]] = [
     (PYG["gat"], 12, (2,), PYG_GAT_DIMS),
     (lambda w: pyg.models.GAT(F, w, 2, C, heads=4), 16, (4,), {}),
     (lambda w: PYG["gcn"](w, jk="lstm"), 12, (2,), LSTM_DIMS),
-    (USERS["features"][0], (11,), (1,), {"norm.running_var": (dim("0"),), "scale": (), "norm.num_batches_tracked": ()}),
+    (
+        USERS["features"][0],
+        (11,),
+        (1,),
+        {"norm.running_var": (dim("0"),), "scale": (), "norm.num_batches_tracked": ()},
+    ),
     (*USERS["residual"], (1,), {"convs.0.lin.weight": (dim("0"), dim("0"))}),
     (lambda w: Stack(w, pyg.TransformerConv), (8, 6), (1, 1), {}),
     (lambda w: Stack(w, pyg.ResGatedGraphConv), (8, 6), (1, 1), {}),
     (Tied, 64, (1,), {"conv.lin.weight": (dim("0"), dim("0"))}),
-    (lambda w: Stack(w, lambda a, b: pyg.SAGEConv(a, b, aggr="lstm")), (8,), (1,), {}),  # takes sorted edges alone
+    # takes sorted edges alone
+    (lambda w: Stack(w, lambda a, b: pyg.SAGEConv(a, b, aggr="lstm")), (8,), (1,), {}),
     # Edge features of any number are tried.
-    *((partial(Embedded, edge_dim=n), (8,), (1,), {"conv.lin.weight": (dim(F), dim(n))}) for n in (D, F, 1)),
-    *((partial(pyg.models.GAT, F, num_layers=2, out_channels=C, edge_dim=n), 8, (1,), {}) for n in (D, F, 1)),
+    *(
+        (partial(Embedded, edge_dim=n), (8,), (1,), {"conv.lin.weight": (dim(F), dim(n))})
+        for n in (D, F, 1)
+    ),
+    *(
+        (partial(pyg.models.GAT, F, num_layers=2, out_channels=C, edge_dim=n), 8, (1,), {})
+        for n in (D, F, 1)
+    ),
     # The order of the parts of a concatenation; the sizes do not always tell them apart.
     (*USERS["jumping"], (1, 1), {"out.lin.weight": (dim(C), dim("0", "1"))}),
     (*USERS["jumping reversed"], (1, 1), {"out.lin.weight": (dim(C), dim("1", "0"))}),
@@ -109,7 +122,9 @@ DIMS: list[tuple[Build, Any, tuple[int, ...], dict[str, tuple[Dim, ...]]]] = [
 
 
 @pytest.mark.parametrize(("build", "widths", "units", "expected"), DIMS)
-def test_dimensions_lie_along_their_axes(build: Build, widths: Any, units: Any, expected: dict[str, Any]) -> None:
+def test_dimensions_lie_along_their_axes(
+    build: Build, widths: Any, units: Any, expected: dict[str, Any]
+) -> None:
     shared = isinstance(widths, int)
     layout = infer_layout(build, (widths,) if shared else widths, shared=shared)
     assert layout.units == units
@@ -118,7 +133,9 @@ def test_dimensions_lie_along_their_axes(build: Build, widths: Any, units: Any, 
 
 
 def test_input_features_as_an_axis() -> None:
-    layout = infer_layout(lambda w: Stack(w[1:], pyg.SAGEConv, w[0]), (9, 8), shared=False, input_axis=0)
+    layout = infer_layout(
+        lambda w: Stack(w[1:], pyg.SAGEConv, w[0]), (9, 8), shared=False, input_axis=0
+    )
     assert layout.dims["convs.0.lin_l.weight"] == (dim("1"), dim("0"))
     assert layout.carriers(0) == ["convs.0.lin_l.weight", "convs.0.lin_r.weight"]
 
@@ -127,6 +144,9 @@ def test_a_compiled_model() -> None:
     plain = GIST(PYG["gcn"], 8, 2)
     compiled = GIST(lambda width: torch.compile(PYG["gcn"](width), backend="eager"), 8, 2)
     with torch.compiler.set_stance("force_eager"):  # compiling takes seconds
-        one, other = fit(plain, epochs=2), fit(compiled, epochs=2)
+        one = fit(plain, epochs=2)
+        other = fit(compiled, epochs=2)
     assert compiled.layout.dims.keys() == {f"_orig_mod.{name}" for name in plain.layout.dims}
-    torch.testing.assert_close(one.model.convs[0].lin.weight, other.model._orig_mod.convs[0].lin.weight)
+    torch.testing.assert_close(
+        one.model.convs[0].lin.weight, other.model._orig_mod.convs[0].lin.weight
+    )

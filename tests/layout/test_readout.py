@@ -1,4 +1,6 @@
-"""Which parameters are divided by m; `tests/theta/test_mean.py` shows that the full model then is the mean."""
+"""Which parameters are divided by m; `tests/theta/test_mean.py` shows that the full model then is
+the mean.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -15,11 +17,15 @@ from gistgnn.nn import GraphSAGE
 from tests.helpers.models import C, F, Stack, every_model, layout_of
 from tests.helpers.refusals import refused
 
-MIXED = every_model()["jumping over x"]  # out.weight takes x, of which there is one, and h1 and h2, of which are m
+# out.weight takes x, of which there is one, and h1 and h2, of which are m
+MIXED = every_model()["jumping over x"]
 
 
 def readout_of(
-    build: Callable[[Any], nn.Module], widths: Any, split: Collection[int] = (0, 1, 2), input_axis: int | None = None
+    build: Callable[[Any], nn.Module],
+    widths: Any,
+    split: Collection[int] = (0, 1, 2),
+    input_axis: int | None = None,
 ) -> frozenset[str]:
     axes, shared = ((widths,), True) if isinstance(widths, int) else (widths, False)
     layout = infer_layout(build, axes, shared=shared, input_axis=input_axis)
@@ -28,12 +34,16 @@ def readout_of(
 
 @pytest.mark.parametrize(("split", "name"), [((0, 1), "convs.1.weight"), ((0,), "convs.0.weight")])
 def test_split_input_features(split: Collection[int], name: str) -> None:
-    readout = readout_of(lambda widths: GraphSAGE(widths[0], widths[1:], C), (9, 8), split, input_axis=0)
+    readout = readout_of(
+        lambda widths: GraphSAGE(widths[0], widths[1:], C), (9, 8), split, input_axis=0
+    )
     assert readout == {name}
 
 
 class InOut(nn.Module):
-    """Weights [in, out], as many write them; ``bias`` False leaves ReLU nothing that is not homogeneous."""
+    """Weights [in, out], as many write them; ``bias`` False leaves ReLU nothing that is not
+    homogeneous.
+    """
 
     def __init__(self, widths: Sequence[int], bias: bool = True) -> None:
         super().__init__()
@@ -50,7 +60,8 @@ class Pooled(InOut):
 
     def __init__(self, widths: Sequence[int], mean: bool = False) -> None:
         super().__init__(widths)
-        self.vector, self.mean = nn.Parameter(torch.empty(widths[0])), mean
+        self.vector = nn.Parameter(torch.empty(widths[0]))
+        self.mean = mean
         self.leave = nn.Parameter(torch.empty(1, C))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -63,7 +74,8 @@ class GCN2(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.enter, self.leave = nn.Linear(F, width), nn.Linear(width, C)
+        self.enter = nn.Linear(F, width)
+        self.leave = nn.Linear(width, C)
         self.convs = nn.ModuleList(pyg.GCN2Conv(width, 0.1, 0.5, layer) for layer in (1, 2))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -85,15 +97,21 @@ def hidden(between: Callable[[Tensor], Tensor]) -> Callable[[Any], nn.Module]:
     ("build", "expected"),
     [
         (InOut, {"leave"}),
-        (partial(InOut, bias=False), {"leave"}),  # dividing "enter" would give the same output, but other features
+        # dividing "enter" would give the same output, but other features
+        (partial(InOut, bias=False), {"leave"}),
         (Pooled, {"vector"}),
         (partial(Pooled, mean=True), set()),
         (hidden(lambda h: h * h.softmax(dim=1)), set()),  # half as large, and summed twice
-        (lambda w: Stack(w, partial(pyg.ARMAConv, num_stacks=2)), {"convs.1.init_weight", "convs.1.root_weight"}),
+        (
+            lambda w: Stack(w, partial(pyg.ARMAConv, num_stacks=2)),
+            {"convs.1.init_weight", "convs.1.root_weight"},
+        ),
         (lambda w: GCN2(w[0]), {"leave.weight"}),
     ],
 )
-def test_a_model_whose_weights_do_not_end_in_the_input(build: Callable[[Any], nn.Module], expected: set[str]) -> None:
+def test_a_model_whose_weights_do_not_end_in_the_input(
+    build: Callable[[Any], nn.Module], expected: set[str]
+) -> None:
     assert readout_of(build, (8,)) == expected
 
 
@@ -139,4 +157,7 @@ def test_cross_tensors_lie_between_split_layers() -> None:
     assert cross_tensors(layout, (0, 1, 2)) == {"convs.1.weight", "convs.2.weight"}
     assert cross_tensors(layout, (1, 2)) == {"convs.2.weight"}
     assert cross_tensors(layout, (0, 2)) == cross_tensors(layout, ()) == set()
-    assert cross_tensors(infer_layout(GCN2, (8,), shared=True), (0,)) == {"convs.0.weight1", "convs.1.weight1"}
+    assert cross_tensors(infer_layout(GCN2, (8,), shared=True), (0,)) == {
+        "convs.0.weight1",
+        "convs.1.weight1",
+    }

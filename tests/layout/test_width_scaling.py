@@ -1,4 +1,6 @@
-"""muP by the inferred layout: roles, factors, and sizes of features that do not depend on the width."""
+"""muP by the inferred layout: roles, factors, and sizes of features that do not depend on the
+width.
+"""
 
 import logging
 import math
@@ -53,7 +55,9 @@ class ResidualNet(nn.Module):
 
 
 class TwoHeads(nn.Module):
-    """A user's own model: a gate that sums over the width, two readouts, weights [in, out], and a norm."""
+    """A user's own model: a gate that sums over the width, two readouts, weights [in, out], and a
+    norm.
+    """
 
     def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
@@ -77,7 +81,9 @@ def pna(width: int) -> nn.Module:
     aggregators = ["mean", "max", "std"]
     scalers = ["identity", "attenuation"]
     degrees = torch.tensor([1, 5, 9, 3])
-    return pyg.PNA(FEATURES, width, 3, CLASSES, aggregators=aggregators, scalers=scalers, deg=degrees)
+    return pyg.PNA(
+        FEATURES, width, 3, CLASSES, aggregators=aggregators, scalers=scalers, deg=degrees
+    )
 
 
 # Each with widths as a tuple of two, or as one integer for all layers.
@@ -141,8 +147,12 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> Non
         optimizer.step()
 
 
-def coordinates(name: str, width: int, seed: int, rule: str, scaled: bool) -> dict[str, tuple[float, float]]:
-    """Train for a few steps; return the size of every module's features at first, and of their change."""
+def coordinates(
+    name: str, width: int, seed: int, rule: str, scaled: bool
+) -> dict[str, tuple[float, float]]:
+    """Train for a few steps; return the size of every module's features at first, and of their
+    change.
+    """
     build = MODELS[name][0]
     widths = widths_of(name, width)
     torch.manual_seed(seed)
@@ -157,7 +167,9 @@ def coordinates(name: str, width: int, seed: int, rule: str, scaled: bool) -> di
     train(model, kind(groups, lr=lr), STEPS)
     last = features_of(model)
     size = {key: float(values.square().mean().sqrt()) for key, values in first.items()}
-    return {key: (size[key], float((last[key] - first[key]).square().mean().sqrt())) for key in first}
+    return {
+        key: (size[key], float((last[key] - first[key]).square().mean().sqrt())) for key in first
+    }
 
 
 def growth_with_width(name: str, rule: str, scaled: bool) -> dict[str, tuple[float, float]]:
@@ -167,7 +179,12 @@ def growth_with_width(name: str, rule: str, scaled: bool) -> dict[str, tuple[flo
     for width in widths:
         runs = [coordinates(name, width, seed, rule, scaled) for seed in range(SEEDS)]
         means.append(
-            {key: [sum(math.log(max(run[key][i], 1e-12)) for run in runs) / SEEDS for i in range(2)] for key in runs[0]}
+            {
+                key: [
+                    sum(math.log(max(run[key][i], 1e-12)) for run in runs) / SEEDS for i in range(2)
+                ]
+                for key in runs[0]
+            }
         )
     span = math.log(widths[1] / widths[0])
     narrow, wide = means
@@ -240,13 +257,17 @@ BY_HAND = {
 @pytest.mark.parametrize(("rule", "place"), [("adam", 0), ("sgd", 1)])
 def test_rates_are_those_of_the_paper_s_table(rule: Any, place: int) -> None:
     model = RelationalNet((512, 256))
-    groups = WidthScaling(RelationalNet, (512, 256)).parameter_groups(model, 0.02, weight_decay=0.3, rule=rule)
+    groups = WidthScaling(RelationalNet, (512, 256)).parameter_groups(
+        model, 0.02, weight_decay=0.3, rule=rule
+    )
     rates = {parameter: group for group in groups for parameter in group["params"]}
     assert len(rates) == len(BY_HAND)
     for name, parameter in model.named_parameters():
         factor = BY_HAND[name][place]
         assert rates[parameter]["lr"] == pytest.approx(0.02 * factor)
-        assert rates[parameter]["lr"] * rates[parameter]["weight_decay"] == pytest.approx(0.02 * 0.3)
+        assert rates[parameter]["lr"] * rates[parameter]["weight_decay"] == pytest.approx(
+            0.02 * 0.3
+        )
 
 
 @pytest.mark.parametrize("model", ["GCN", "GraphSAGE", "PyG's GAT", "own"])
@@ -262,7 +283,9 @@ def test_initial_values_have_the_sizes_of_the_base_width(model: str) -> None:
             assert torch.equal(parameter, wide[name]) or parameter.numel() < 256
             continue
         role = scaling.role(name)
-        expected = base[name].detach().std() / 8 ** power[role] * (start if role == "readout" else 1.0)
+        expected = (
+            base[name].detach().std() / 8 ** power[role] * (start if role == "readout" else 1.0)
+        )
         assert float(parameter.detach().std()) == pytest.approx(float(expected), rel=0.2)
 
 
@@ -283,11 +306,15 @@ def test_a_base_width_that_the_model_refuses_is_no_error() -> None:
     before = model.out.weight.detach().clone()
     scaling = WidthScaling(Five, 640)
     assert torch.allclose(scaling.scale(model).out.weight, before / math.sqrt(5))
-    assert [group["lr"] for group in scaling.parameter_groups(model, 0.5)] == pytest.approx([0.5, 0.1])
+    assert [group["lr"] for group in scaling.parameter_groups(model, 0.5)] == pytest.approx(
+        [0.5, 0.1]
+    )
 
 
 class Unknown(nn.Module):
-    """Scores of queries and keys, divided by the root of the width: no tensor can be divided to get the mean."""
+    """Scores of queries and keys, divided by the root of the width: no tensor can be divided to get
+    the mean.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -307,7 +334,10 @@ def test_a_model_whose_roles_cannot_be_told_keeps_plain_rates_and_says_so_once(
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     (group,) = scaling.parameter_groups(model, 0.02)
     assert group["lr"] == 0.02
-    assert all(torch.equal(tensor, before[name]) for name, tensor in scaling.scale(model).state_dict().items())
+    assert all(
+        torch.equal(tensor, before[name])
+        for name, tensor in scaling.scale(model).state_dict().items()
+    )
     assert scaling.refusal is not None
     assert [record.message for record in caplog.records if "widths" in record.message] == [
         f"learning rates do not follow the widths: {scaling.refusal}"
@@ -316,7 +346,11 @@ def test_a_model_whose_roles_cannot_be_told_keeps_plain_rates_and_says_so_once(
 
 @pytest.mark.parametrize(
     ("arguments", "culprit"),
-    [({"base_width": 0}, "base_width"), ({"base_width": 1.5}, "base_width"), ({"widths": 0}, "widths")],
+    [
+        ({"base_width": 0}, "base_width"),
+        ({"base_width": 1.5}, "base_width"),
+        ({"widths": 0}, "widths"),
+    ],
 )
 def test_bad_values_are_refused(arguments: dict[str, Any], culprit: str) -> None:
     with refused(culprit):
@@ -325,7 +359,11 @@ def test_bad_values_are_refused(arguments: dict[str, Any], culprit: str) -> None
 
 @pytest.mark.parametrize(
     ("arguments", "culprit"),
-    [({"lr": 0}, "lr"), ({"lr": 0.1, "rule": "lamb"}, "rule"), ({"lr": 0.1, "weight_decay": -1}, "weight_decay")],
+    [
+        ({"lr": 0}, "lr"),
+        ({"lr": 0.1, "rule": "lamb"}, "rule"),
+        ({"lr": 0.1, "weight_decay": -1}, "weight_decay"),
+    ],
 )
 def test_bad_groups_are_refused(arguments: dict[str, Any], culprit: str) -> None:
     build = MODELS["PyG's GCN"][0]
@@ -349,10 +387,14 @@ def test_a_readout_of_several_layers_and_of_the_input_sums_over_all_of_them() ->
     assert scaling.role("out.lin.weight") == "readout"
     model = build(widths)
     rates = {
-        id(parameter): group["lr"] for group in scaling.parameter_groups(model, 1.0) for parameter in group["params"]
+        id(parameter): group["lr"]
+        for group in scaling.parameter_groups(model, 1.0)
+        for parameter in group["params"]
     }
     inputs = model.out.lin.weight.shape[1] - 256 - 512
-    assert rates[id(model.out.lin.weight)] == pytest.approx((inputs + 2 * 128) / (inputs + 256 + 512))
+    assert rates[id(model.out.lin.weight)] == pytest.approx(
+        (inputs + 2 * 128) / (inputs + 256 + 512)
+    )
 
 
 class Frozen(nn.Module):

@@ -1,4 +1,6 @@
-"""Random graphs for the tests of gistgnn.nn, and a comparison of two functions, of their gradients, and under vmap."""
+"""Random graphs for the tests of gistgnn.nn, and a comparison of two functions, of their gradients,
+and under vmap.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +12,9 @@ from torch.func import vmap
 
 
 def random_graph(nodes: int, edges: int, seed: int) -> Tensor:
-    """A directed multigraph: self-loops, repeated edges, and the last node isolated if there are others."""
+    """A directed multigraph: self-loops, repeated edges, and the last node isolated if there are
+    others.
+    """
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(max(nodes - 1, 1), (2, edges), generator=generator)
 
@@ -35,12 +39,17 @@ def agree(
     sizes: Sequence[tuple[int, ...]],
     dims: Sequence[int | None],
 ) -> None:
-    """Check that ours gives what the plain function does, and its gradients, for random inputs of these sizes.
+    """Check that ours gives what the plain function does, and its gradients, for random inputs of
+    these sizes.
 
-    ``dims`` is for vmap: where the sub-GCNs are in an input, None where all share it. All None: without vmap.
+    ``dims`` is for vmap: where the sub-GCNs are in an input, None where all share it. All None:
+    without vmap.
     """
     stacked = any(dim is not None for dim in dims)
-    shapes = [size if dim is None else (*size[:dim], K, *size[dim:]) for size, dim in zip(sizes, dims, strict=True)]
+    shapes = [
+        size if dim is None else (*size[:dim], K, *size[dim:])
+        for size, dim in zip(sizes, dims, strict=True)
+    ]
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     out = vmap(ours, in_dims=tuple(dims))(*inputs) if stacked else ours(*inputs)
     pairs = list(zip(inputs, dims, strict=True))
@@ -48,7 +57,9 @@ def agree(
     expected = torch.stack(each) if stacked else each[0]
     torch.testing.assert_close(out, expected)
     grad = torch.randn_like(out)
-    torch.testing.assert_close(torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad))
+    torch.testing.assert_close(
+        torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad)
+    )
 
 
 def places(count: int) -> st.SearchStrategy[tuple[int | None, ...]]:

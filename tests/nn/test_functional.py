@@ -1,4 +1,6 @@
-"""GraphSAGE's linear layer, and norm, ReLU and dropout, equal the plain operations, to the second order too."""
+"""GraphSAGE's linear layer, and norm, ReLU and dropout, equal the plain operations, to the second
+order too.
+"""
 
 from collections.abc import Callable
 
@@ -22,7 +24,9 @@ SIZES = {"aggregated first": (2, 4), "projected first": (4, 2)}  # d_in, d_out
 def inputs(d_in: int, d_out: int, *first: int) -> list[Tensor]:
     torch.manual_seed(0)
     shapes = (d_out, 2 * d_in), (d_out,), (N, d_in)
-    return [torch.randn(*first, *shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    return [
+        torch.randn(*first, *shape, dtype=torch.float64, requires_grad=True) for shape in shapes
+    ]
 
 
 def plain(weight: Tensor, bias: Tensor, h: Tensor) -> Tensor:
@@ -31,9 +35,16 @@ def plain(weight: Tensor, bias: Tensor, h: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("dims", [(None, None, None), (0, 0, 0), (0, 0, None), (1, 1, 2)])
-def test_it_is_the_product_of_the_joined_inputs(sizes: tuple[int, int], dims: tuple[int | None, ...]) -> None:
+def test_it_is_the_product_of_the_joined_inputs(
+    sizes: tuple[int, int], dims: tuple[int | None, ...]
+) -> None:
     d_in, d_out = sizes
-    agree(lambda *tensors: linear(*tensors, MEAN), plain, [(d_out, 2 * d_in), (d_out,), (N, d_in)], dims)
+    agree(
+        lambda *tensors: linear(*tensors, MEAN),
+        plain,
+        [(d_out, 2 * d_in), (d_out,), (N, d_in)],
+        dims,
+    )
     assert gradgradcheck(lambda *tensors: linear(*tensors, MEAN), inputs(*sizes))
 
 
@@ -47,13 +58,18 @@ def test_gradients_within_vmap(sizes: tuple[int, int]) -> None:
     torch.testing.assert_close(by(lambda *tensors: linear(*tensors, MEAN)), by(plain))
 
 
-@pytest.mark.parametrize("norm", [nn.LayerNorm(4, elementwise_affine=False), nn.Identity()], ids=["layer", "none"])
+@pytest.mark.parametrize(
+    "norm", [nn.LayerNorm(4, elementwise_affine=False), nn.Identity()], ids=["layer", "none"]
+)
 def test_norm_and_relu_are_those_of_torch(norm: nn.Module) -> None:
     x = inputs(4, 2)[2]
-    found, expected = activate(norm, x * 1.0), F.relu(norm(x))
+    found = activate(norm, x * 1.0)
+    expected = F.relu(norm(x))
     torch.testing.assert_close(found, expected)
     up = torch.randn_like(found)
-    torch.testing.assert_close(torch.autograd.grad(found, x, up), torch.autograd.grad(expected, x, up))
+    torch.testing.assert_close(
+        torch.autograd.grad(found, x, up), torch.autograd.grad(expected, x, up)
+    )
     assert gradcheck(lambda x: activate(norm, x * 1.0), x)
     assert gradgradcheck(lambda x: activate(norm, x * 1.0), x)
 
@@ -66,21 +82,26 @@ def test_norm_and_relu_are_those_of_torch(norm: nn.Module) -> None:
 )
 def test_dropout_follows_norm_and_relu(norm: nn.Module, dim: int | None) -> None:
     torch.manual_seed(0)
-    x, p = torch.randn(K, 40, 50, dtype=torch.float64, requires_grad=True), 0.3
+    x = torch.randn(K, 40, 50, dtype=torch.float64, requires_grad=True)
+    p = 0.3
     norm = norm.double()
     if dim is None:
         out = activate(norm, x, p, training=True)
     else:
-        each = vmap(lambda one: activate(norm, one, p, training=True), in_dims=dim, randomness="different")
+        each = vmap(
+            lambda one: activate(norm, one, p, training=True), in_dims=dim, randomness="different"
+        )
         out = each(x.movedim(0, dim))
     full = F.relu(norm(x))
-    kept, positive = out != 0, full > 0
+    kept = out != 0
+    positive = full > 0
     assert ((kept & positive).sum() / positive.sum()).item() == pytest.approx(1 - p, abs=0.02)
     assert not torch.equal(kept[0] | ~positive[1], kept[1] | ~positive[0])
     expected = full * kept / (1 - p)
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=0)
     up = torch.randn_like(out)
-    (found,), (given,) = torch.autograd.grad(out, x, up), torch.autograd.grad(expected, x, up)
+    (found,) = torch.autograd.grad(out, x, up)
+    (given,) = torch.autograd.grad(expected, x, up)
     torch.testing.assert_close(found, given, rtol=1e-4, atol=1e-6)
 
 
@@ -97,10 +118,18 @@ def test_it_equals_torch(members: tuple[int, ...], weighted: bool) -> None:
     torch.manual_seed(0)
     logits = (20 * torch.randn(*members, 6, 4, dtype=torch.float64)).requires_grad_()
     targets = torch.tensor([3, 0, 1, 1, 2, 0])
-    weights = torch.rand(6, dtype=torch.float64) if weighted else torch.full((6,), 1 / 6, dtype=torch.float64)
+    weights = (
+        torch.rand(6, dtype=torch.float64)
+        if weighted
+        else torch.full((6,), 1 / 6, dtype=torch.float64)
+    )
     found = cross_entropy(logits, targets, weights if weighted else None)
-    each = F.cross_entropy(logits.movedim(-1, 1) if members else logits, targets.expand(*members, 6), reduction="none")
+    each = F.cross_entropy(
+        logits.movedim(-1, 1) if members else logits, targets.expand(*members, 6), reduction="none"
+    )
     expected = each @ weights
     torch.testing.assert_close(found, expected)
     up = torch.rand_like(found)
-    torch.testing.assert_close(torch.autograd.grad(found, logits, up), torch.autograd.grad(expected, logits, up))
+    torch.testing.assert_close(
+        torch.autograd.grad(found, logits, up), torch.autograd.grad(expected, logits, up)
+    )

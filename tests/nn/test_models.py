@@ -17,20 +17,30 @@ from .strategies import examples, graphs, random_graph, widths
 
 # PyG's layer for each of ours, and its parameters as functions of ours.
 BY_PYG: dict[str, Callable[[Any], tuple[nn.Module, dict[str, Tensor]]]] = {
-    "gcn": lambda c: (pyg.GCNConv(c.weight.shape[1], len(c.weight)), {"lin.weight": c.weight, "bias": c.bias}),
+    "gcn": lambda c: (
+        pyg.GCNConv(c.weight.shape[1], len(c.weight)),
+        {"lin.weight": c.weight, "bias": c.bias},
+    ),
     "graphsage": lambda c: (
         pyg.SAGEConv(c.in_features, c.out_features, aggr="mean"),
         {**halves(c.weight, 1, "lin_r.weight", "lin_l.weight"), "lin_l.bias": c.bias},
     ),
     "gin": lambda c: (
         pyg.GINConv(
-            nn.Sequential(nn.Linear(*c.weight.shape[::-1]), nn.ReLU(), nn.Linear(*c.second_weight.shape[::-1]))
+            nn.Sequential(
+                nn.Linear(*c.weight.shape[::-1]), nn.ReLU(), nn.Linear(*c.second_weight.shape[::-1])
+            )
         ),
         dict(zip(GIN_NAMES, (c.weight, c.bias, c.second_weight, c.second_bias), strict=True)),
     ),
     "gat": lambda c: (
         pyg.GATConv(c.weight.shape[1], c.source.shape[1], c.heads, concat=c.concat),
-        {"lin.weight": c.weight, "bias": c.bias, "att_src": c.source[None], "att_dst": c.target[None]},
+        {
+            "lin.weight": c.weight,
+            "bias": c.bias,
+            "att_src": c.source[None],
+            "att_dst": c.target[None],
+        },
     ),
     "gatv2": lambda c: (
         pyg.GATv2Conv(c.weight.shape[1], c.attention.shape[1], c.heads, concat=c.concat),
@@ -70,15 +80,21 @@ def test_model_and_gradients_equal_pyg(
     edge_index, nodes = graph
     model = randomise(MODELS[name](sizes[0], widths, sizes[1]))
     x = torch.randn(nodes, sizes[0], dtype=torch.float64, requires_grad=True)
-    out, expected, inputs = model(x, edge_index), by_pyg(name, model, x, edge_index), [x, *model.parameters()]
+    out = model(x, edge_index)
+    expected = by_pyg(name, model, x, edge_index)
+    inputs = [x, *model.parameters()]
     torch.testing.assert_close(out, expected)
     grad = torch.randn_like(out)
-    torch.testing.assert_close(torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad))
+    torch.testing.assert_close(
+        torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad)
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("width", [2, 9])
-def test_sparse_features_edge_index_and_cached_products_change_nothing(name: str, width: int) -> None:
+def test_sparse_features_edge_index_and_cached_products_change_nothing(
+    name: str, width: int
+) -> None:
     """Sparse features are projected before they are summed, those of cached products after."""
     edge_index = random_graph(9, 30, 3)
     adj = Adjacency(edge_index, 9, torch.float64)
@@ -86,14 +102,26 @@ def test_sparse_features_edge_index_and_cached_products_change_nothing(name: str
     x = torch.randn(9, 6, dtype=torch.float64).relu()
     expected = model(x, adj)
     gradients = torch.autograd.grad(expected.square().sum(), list(model.parameters()))
-    for features, graph in ((x, edge_index), (SparseMatrix.from_dense(x), adj), (x, adj.with_cached_products(x))):
+    for features, graph in (
+        (x, edge_index),
+        (SparseMatrix.from_dense(x), adj),
+        (x, adj.with_cached_products(x)),
+    ):
         out = model(features, graph)
         torch.testing.assert_close(out, expected)
-        torch.testing.assert_close(torch.autograd.grad(out.square().sum(), list(model.parameters())), gradients)
+        torch.testing.assert_close(
+            torch.autograd.grad(out.square().sum(), list(model.parameters())), gradients
+        )
 
 
 FEW = torch.tensor([5, 0, 3])
-SOME = {"few": FEW, "none": FEW[:0], "most": torch.arange(8), "all": torch.arange(9), "in any order": torch.randperm(9)}
+SOME = {
+    "few": FEW,
+    "none": FEW[:0],
+    "most": torch.arange(8),
+    "all": torch.arange(9),
+    "in any order": torch.randperm(9),
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -103,12 +131,16 @@ SOME = {"few": FEW, "none": FEW[:0], "most": torch.arange(8), "all": torch.arang
 def test_the_scores_of_some_nodes_are_rows_of_all_scores(
     name: str, norm: str, width: int, classes: int, kind: str
 ) -> None:
-    adj, nodes = Adjacency(random_graph(9, 30, 3), 9, torch.float64), SOME[kind]
+    adj = Adjacency(random_graph(9, 30, 3), 9, torch.float64)
+    nodes = SOME[kind]
     model = randomise(MODELS[name](4, [8, width], classes, norm=norm, dropout=0.4))
     x = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
     torch.manual_seed(1)
     every = model(x, adj)
-    expected = [every[nodes], *torch.autograd.grad(every[nodes].square().sum(), [x, *model.parameters()])]
+    expected = [
+        every[nodes],
+        *torch.autograd.grad(every[nodes].square().sum(), [x, *model.parameters()]),
+    ]
     expected.append(torch.rand(3))  # dropout has drawn as much
     torch.manual_seed(1)
     out = model(x, adj, nodes)
@@ -133,7 +165,8 @@ class OfTheUser(GNN):
         *((MODELS[name](4, [6], 60), 3) for name in ("gcn", "graphsage", "gin")),
         (MODELS["gin"](4, [60], 3, norm="layer"), 3),  # its MLP follows the sum
         (MODELS["gin"](4, [6], 60, norm="batch"), 9),  # there its mean over all nodes is needed
-        (MODELS["gcn"](4, [80], 60), 3),  # summed first, although there are fewer classes than features
+        # summed first, although there are fewer classes than features
+        (MODELS["gcn"](4, [80], 60), 3),
         (MODELS["gcn"](4, [6], 3), 9),
         (MODELS["gat"](4, [6], 60), 9),
         (OfTheUser(4, [6], 60), 9),
@@ -142,7 +175,9 @@ class OfTheUser(GNN):
 def test_the_output_layer_leaves_out_the_other_nodes_where_that_saves_time(
     model: GNN, updated: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    adj, last, sizes = Adjacency(random_graph(9, 30, 3), 9), model.convs[-1], list[int]()
+    adj = Adjacency(random_graph(9, 30, 3), 9)
+    last = model.convs[-1]
+    sizes = list[int]()
     update = last.update
     monkeypatch.setattr(last, "update", lambda x, a: sizes.append(len(a)) or update(x, a))
     assert model(torch.randn(9, 4), adj, FEW).shape == (3, last.out_features)
@@ -152,11 +187,15 @@ def test_the_output_layer_leaves_out_the_other_nodes_where_that_saves_time(
 @pytest.mark.parametrize("step", ["message", "aggregate", "update"])
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_subclass_of_sage_keeps_each_step_of_its_own(step: str, kept: bool) -> None:
-    adj, x = Adjacency(random_graph(7, 20, 0), 7, torch.float64), torch.randn(7, 3).double()
+    adj = Adjacency(random_graph(7, 20, 0), 7, torch.float64)
+    x = torch.randn(7, 3).double()
     if kept:
         adj.cache_products(x)
-    own = type("Own", (SAGELayer,), {step: lambda self, *given: 2 * getattr(SAGELayer, step)(self, *given)})
-    layer, plain = randomise(own(3, 4)), SAGELayer(3, 4).double()
+    own = type(
+        "Own", (SAGELayer,), {step: lambda self, *given: 2 * getattr(SAGELayer, step)(self, *given)}
+    )
+    layer = randomise(own(3, 4))
+    plain = SAGELayer(3, 4).double()
     plain.load_state_dict(layer.state_dict())
     doubled = {"message": 2 * (plain(x, adj) - plain.update(x, 0 * x)) + plain.update(x, 0 * x)}
     doubled |= {"aggregate": doubled["message"], "update": 2 * plain(x, adj)}
@@ -166,10 +205,14 @@ def test_a_subclass_of_sage_keeps_each_step_of_its_own(step: str, kept: bool) ->
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("norm", "dim"), [("layer", 1), ("batch", 0), ("whole", (0, 1))])
 def test_norms(name: str, norm: str, dim: Any) -> None:
-    adj, x, model = Adjacency(random_graph(9, 30, 3), 9), torch.randn(9, 4), MODELS[name](4, [6], 3, norm=norm)
+    adj = Adjacency(random_graph(9, 30, 3), 9)
+    x = torch.randn(9, 4)
+    model = MODELS[name](4, [6], 3, norm=norm)
     hidden = model.convs[0](x, adj)
     hidden = hidden.relu() if norm == "whole" else hidden  # which comes after it
-    hidden = (hidden - hidden.mean(dim, keepdim=True)) / (hidden.var(dim, correction=0, keepdim=True) + 1e-5).sqrt()
+    hidden = (hidden - hidden.mean(dim, keepdim=True)) / (
+        hidden.var(dim, correction=0, keepdim=True) + 1e-5
+    ).sqrt()
     hidden = hidden if norm == "whole" else hidden.relu()
     torch.testing.assert_close(model(x, adj), model.convs[1](hidden, adj), atol=1e-4, rtol=1e-4)
     assert not list(model.norms.parameters()) or norm == "batch"
@@ -177,7 +220,9 @@ def test_norms(name: str, norm: str, dim: Any) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_dropout_acts_in_training_only_and_follows_the_seed(name: str) -> None:
-    adj, x, model = Adjacency(random_graph(9, 30, 3), 9), torch.randn(9, 4), MODELS[name](4, [16], 3, dropout=0.5)
+    adj = Adjacency(random_graph(9, 30, 3), 9)
+    x = torch.randn(9, 4)
+    model = MODELS[name](4, [16], 3, dropout=0.5)
     assert not torch.equal(model(x, adj), model(x, adj))
     torch.manual_seed(1)
     first = model(x, adj)

@@ -1,4 +1,6 @@
-"""PyG's layers give the same by products with matrices as by messages, and are left alone where they do not."""
+"""PyG's layers give the same by products with matrices as by messages, and are left alone where
+they do not.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +16,9 @@ from gistgnn.nn.pyg_layers import Products
 from gistgnn.runners.fused import Stack
 from gistgnn.sampling import Batch, forward
 
-N, F, C = 20, 6, 3
+N = 20
+F = 6
+C = 3
 D = torch.float64
 
 
@@ -26,7 +30,8 @@ def edges(seed: int = 0) -> Tensor:
 
 def batch(*, weighted: bool = False) -> Batch:
     rng = torch.Generator().manual_seed(1)
-    x, y = torch.randn(N, F, generator=rng, dtype=D), torch.arange(N) % C
+    x = torch.randn(N, F, generator=rng, dtype=D)
+    y = torch.arange(N) % C
     data = {"edge_weight": torch.rand(edges().shape[1], generator=rng, dtype=D)} if weighted else {}
     return Batch(x, edges(), y, torch.arange(N), edge_data=data)
 
@@ -80,7 +85,8 @@ MULTIPLY = {
 @pytest.fixture
 def matrices(monkeypatch: pytest.MonkeyPatch) -> list[SparseMatrix]:
     """The matrices that layers multiply by, one for each product."""
-    found, multiply = [], Products.multiply
+    found = []
+    multiply = Products.multiply
 
     def counted(products: Products, matrix: SparseMatrix, h: Tensor, **options: bool) -> Tensor:
         found.append(matrix)
@@ -104,8 +110,12 @@ def both(model: nn.Module, seen: Batch) -> tuple[list[Tensor], list[Tensor]]:
 
 
 @pytest.mark.parametrize("name", MULTIPLY)
-def test_outputs_and_gradients_are_the_same_also_of_stacked_models(name: str, matrices: list[SparseMatrix]) -> None:
-    model, other, seen = MULTIPLY[name](), MULTIPLY[name]().eval(), batch(weighted="weight" in name)
+def test_outputs_and_gradients_are_the_same_also_of_stacked_models(
+    name: str, matrices: list[SparseMatrix]
+) -> None:
+    model = MULTIPLY[name]()
+    other = MULTIPLY[name]().eval()
+    seen = batch(weighted="weight" in name)
     messages, products = both(model, seen)
     torch.testing.assert_close(products, messages)
     for p in other.parameters():
@@ -180,12 +190,16 @@ def test_layers_of_one_model_may_see_other_edges_or_weights() -> None:
     class Mixed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.convs = nn.ModuleList([pyg.GCNConv(F, F, improved=improved) for improved in (False, True, False)])
+            self.convs = nn.ModuleList(
+                [pyg.GCNConv(F, F, improved=improved) for improved in (False, True, False)]
+            )
 
         def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
             first, second, third = self.convs
             whole = first(x, edge_index) + first(x, edge_index, edge_weight) + second(x, edge_index)
-            fewer = third(whole, edge_index[:, ::2]) + third(whole, edge_index[:, ::2], edge_weight[::2])
+            fewer = third(whole, edge_index[:, ::2]) + third(
+                whole, edge_index[:, ::2], edge_weight[::2]
+            )
             return fewer + third(whole, edge_index, edge_weight=2 * edge_weight)
 
     messages, ours = both(Mixed().double(), batch(weighted=True))
@@ -206,7 +220,8 @@ def test_new_edges_at_every_step_are_not_kept(matrices: list[SparseMatrix]) -> N
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             return super().forward(x, edge_index[:, self.kept])
 
-    model, seen = Dropping(pyg.SAGEConv(F, F), pyg.SAGEConv(F, C)).double(), batch()
+    model = Dropping(pyg.SAGEConv(F, F), pyg.SAGEConv(F, C)).double()
+    seen = batch()
     for step in range(12):
         model.kept = slice(step, None)
         torch.testing.assert_close(forward(model, seen), model(seen.x, seen.edge_index))
@@ -214,11 +229,15 @@ def test_new_edges_at_every_step_are_not_kept(matrices: list[SparseMatrix]) -> N
 
 
 @pytest.mark.parametrize("layer", [pyg.GCNConv, pyg.SAGEConv])
-def test_in_bfloat16_they_have_the_messages_type(layer: Callable[..., nn.Module], matrices: list[SparseMatrix]) -> None:
-    model, seen = twice(layer).float().eval(), batch()
+def test_in_bfloat16_they_have_the_messages_type(
+    layer: Callable[..., nn.Module], matrices: list[SparseMatrix]
+) -> None:
+    model = twice(layer).float().eval()
+    seen = batch()
     half = Batch(seen.x.float(), seen.edges, seen.y, seen.loss_nodes)
     with torch.autocast("cpu", torch.bfloat16):
-        messages, ours = model(half.x, half.edge_index), forward(model, half)
+        messages = model(half.x, half.edge_index)
+        ours = forward(model, half)
         stacked = Stack([model, model]).logits(half)
     assert matrices
     assert ours.dtype == messages.dtype

@@ -1,4 +1,6 @@
-"""A model that was trained on scaled features cannot be called on features that are not, without a word."""
+"""A model that was trained on scaled features cannot be called on features that are not, without a
+word.
+"""
 
 import copy
 import pickle
@@ -27,7 +29,8 @@ class Net(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.first, self.second = pyg.SAGEConv(F, width), pyg.SAGEConv(width, C)
+        self.first = pyg.SAGEConv(F, width)
+        self.second = pyg.SAGEConv(width, C)
 
     def encode(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.first(x, edge_index).relu()
@@ -48,7 +51,9 @@ def graph() -> Graph:
 
 
 def expected_output(trained: nn.Module, build: Callable[[int], nn.Module], given: Graph) -> Tensor:
-    """The output by the trained parameters and by means and deviations of the training nodes, computed by hand."""
+    """The output by the trained parameters and by means and deviations of the training nodes,
+    computed by hand.
+    """
     plain = build(8).eval()
     plain.load_state_dict(trained.model.state_dict())
     rows = given.x[given.train].double()
@@ -67,7 +72,9 @@ def test_every_way_to_call_the_result_scales_or_says_so(build: Callable[[int], A
     outputs = [model(**by_name), model.forward(**by_name), predict(model, whole_graph(given))]
     if build is Net:
         outputs += [model(*arguments), model.forward(*arguments)]
-        outputs += [predict(model, whole_graph(given), Evaluation("parts", parts=1))[torch.arange(40)]]
+        outputs += [
+            predict(model, whole_graph(given), Evaluation("parts", parts=1))[torch.arange(40)]
+        ]
         outputs.append(torch.jit.trace(model, arguments, check_trace=False)(*arguments))
     copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))] if build is Net else []
     outputs += [each(**by_name) for each in copies]
@@ -79,7 +86,9 @@ def test_every_way_to_call_the_result_scales_or_says_so(build: Callable[[int], A
         _ = model.other
     x = model.scaling(given.x)
     hidden = model.model.encode(x, given.edge_index)
-    torch.testing.assert_close(model.model.second(hidden, given.edge_index), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        model.model.second(hidden, given.edge_index), expected, rtol=1e-4, atol=1e-4
+    )
     with refused("x has 3 features", str(F)):
         model(x=given.x[:, :3], edge_index=given.edge_index)
 
@@ -89,12 +98,15 @@ def test_the_model_behind_the_scaling_is_plain() -> None:
     given = graph()
     model = GIST(Net, 8, 2).fit(given, **OPTIONS).model
     expected = expected_output(model, Net, given)
-    x, edge_index = model.scaling(given.x), given.edge_index
+    x = model.scaling(given.x)
+    edge_index = given.edge_index
     assert not model.model._forward_pre_hooks
     assert type(model.model) is Net
     for scripted in (torch.jit.script(model.model), torch.jit.script(model.scaling)):
         assert isinstance(scripted, torch.jit.ScriptModule)
-    torch.testing.assert_close(torch.jit.script(model.model)(x, edge_index), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        torch.jit.script(model.model)(x, edge_index), expected, rtol=1e-4, atol=1e-4
+    )
     scaled = torch.fx.symbolic_trace(model.scaling)(given.x)
     torch.testing.assert_close(model.model(scaled, edge_index), expected, rtol=1e-4, atol=1e-4)
     basic = GIST(lambda width: pyg.GraphSAGE(F, width, 2, C), 8, 2).fit(given, **OPTIONS).model
@@ -109,8 +121,13 @@ def test_a_run_goes_on_from_a_scaled_model_and_from_its_state() -> None:
     given = graph()
     first = GIST(Net, 8, 2).fit(given, **OPTIONS).model
     states = {"model": first, "state": first.state_dict(), "plain": first.model.state_dict()}
-    continued = [GIST(Net, 8, 2).fit(given, init=init, **OPTIONS).model.state_dict() for init in states.values()]
-    assert all(torch.equal(one, continued[0][name]) for other in continued for name, one in other.items())
+    continued = [
+        GIST(Net, 8, 2).fit(given, init=init, **OPTIONS).model.state_dict()
+        for init in states.values()
+    ]
+    assert all(
+        torch.equal(one, continued[0][name]) for other in continued for name, one in other.items()
+    )
     options = {**OPTIONS, "standardise": None}
     # What the features alone would not have decided: they are words.
     words = graph()
@@ -127,7 +144,9 @@ def test_files_have_the_names_of_the_model_and_are_read_again(tmp_path: Any) -> 
         result = GIST(build, 8, 2).fit(given, **OPTIONS)
         result.save(tmp_path / name)
         again = load_run(tmp_path / name, build).model
-        torch.testing.assert_close(again(given.x, given.edge_index), result.model(given.x, given.edge_index))
+        torch.testing.assert_close(
+            again(given.x, given.edge_index), result.model(given.x, given.edge_index)
+        )
         assert torch.equal(again.scaling.mean, result.model.scaling.mean)
 
 
@@ -135,7 +154,8 @@ def test_a_state_that_is_loaded_into_one_model_changes_no_other_one() -> None:
     given = graph()
     gist = GIST(Net, 8, 2)
     result = gist.fit(given, **OPTIONS)
-    first, second = gist.model(), gist.model()
+    first = gist.model()
+    second = gist.model()
     expected = second(given.x, given.edge_index)
     first.load_state_dict({name: value + 1 for name, value in first.state_dict().items()})
     assert torch.equal(gist.model()(given.x, given.edge_index), expected)

@@ -20,7 +20,9 @@ def random_matrix(rows: int, columns: int, seed: int = 0) -> Tensor:
 
 @examples
 @given(st.integers(0, 7), st.integers(0, 7), st.integers(1, 5), st.integers(0, 99), places(2))
-def test_products_are_the_dense_ones(rows: int, columns: int, d: int, seed: int, dims: tuple[int | None, ...]) -> None:
+def test_products_are_the_dense_ones(
+    rows: int, columns: int, d: int, seed: int, dims: tuple[int | None, ...]
+) -> None:
     dense = random_matrix(rows, columns, seed)
     matrix = SparseMatrix.from_dense(dense)
     agree(lambda h, w: matrix @ (h @ w), lambda h, w: dense @ (h @ w), [(columns, d), (d, 2)], dims)
@@ -40,7 +42,11 @@ def test_the_product_to_the_second_order_also_within_vmap() -> None:
 def test_earlier_content_of_memory_does_not_matter() -> None:
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
     try:
-        for dense in (random_matrix(5, 4), torch.zeros(5, 4, dtype=torch.float64), torch.zeros(3, 0).double()):
+        for dense in (
+            random_matrix(5, 4),
+            torch.zeros(5, 4, dtype=torch.float64),
+            torch.zeros(3, 0).double(),
+        ):
             h = torch.ones(dense.shape[1], 2, dtype=torch.float64)
             torch.testing.assert_close(SparseMatrix.from_dense(dense) @ h, dense @ h)
     finally:
@@ -48,7 +54,8 @@ def test_earlier_content_of_memory_does_not_matter() -> None:
 
 
 def test_entries_come_in_any_order_and_repeated_ones_add_up() -> None:
-    row, col = torch.tensor([2, 0, 2, 2]), torch.tensor([1, 0, 0, 1])
+    row = torch.tensor([2, 0, 2, 2])
+    col = torch.tensor([1, 0, 0, 1])
     matrix = SparseMatrix(row, col, torch.tensor([1.0, 2.0, 3.0, 4.0]), (3, 2))
     expected = torch.tensor([[2.0, 0.0], [0.0, 0.0], [3.0, 5.0]])
     assert len(matrix.value) == 4
@@ -80,7 +87,8 @@ def test_to() -> None:
     assert adj.to("meta").device.type == "meta"
 
 
-INDEX, PAIR = torch.tensor([0, 1]), torch.tensor([[0], [1]])
+INDEX = torch.tensor([0, 1])
+PAIR = torch.tensor([[0], [1]])
 
 
 @pytest.mark.parametrize(
@@ -89,15 +97,24 @@ INDEX, PAIR = torch.tensor([0, 1]), torch.tensor([[0], [1]])
         (lambda: SparseMatrix(INDEX, INDEX, torch.ones(3), (2, 2)), "one floating-point value"),
         (lambda: SparseMatrix(INDEX, INDEX[:1], torch.ones(2), (2, 2)), "2 row and 1 column"),
         (lambda: SparseMatrix(INDEX, INDEX, torch.ones(2), (1, 2)), "row index 1 is outside"),
-        (lambda: SparseMatrix(INDEX, INDEX - 1, torch.ones(2), (2, 2)), "column index -1 is outside"),
+        (
+            lambda: SparseMatrix(INDEX, INDEX - 1, torch.ones(2), (2, 2)),
+            "column index -1 is outside",
+        ),
         (lambda: SparseMatrix(INDEX.double(), INDEX, torch.ones(2), (2, 2)), "int64 or int32"),
         (lambda: SparseMatrix.from_dense(torch.ones(3)), r"\[R, C\]"),
         (lambda: SparseMatrix.from_dense(torch.eye(2)) @ torch.ones(3, 2), r"\[2, d\]"),
         (lambda: SparseMatrix.from_dense(torch.eye(2)) @ torch.ones(2, 2).double(), "convert one"),
         (lambda: Adjacency(torch.zeros(3, 2, dtype=torch.int64), 2), r"\[2, E\]"),
         (lambda: Adjacency(torch.tensor([[0], [2]]), 2), r"target index 2 is outside 0\.\.1"),
-        (lambda: Adjacency(PAIR, 2, edge_weight=torch.tensor([-0.5])).gcn, "holds -0.5; expected 0 or more"),
-        (lambda: Adjacency(PAIR, 2, edge_weight=torch.ones(3)), r"edge_weight has shape \[3\]: give \[1\]"),
+        (
+            lambda: Adjacency(PAIR, 2, edge_weight=torch.tensor([-0.5])).gcn,
+            "holds -0.5; expected 0 or more",
+        ),
+        (
+            lambda: Adjacency(PAIR, 2, edge_weight=torch.ones(3)),
+            r"edge_weight has shape \[3\]: give \[1\]",
+        ),
     ],
 )
 def test_bad_arguments(build, message: str) -> None:
@@ -111,10 +128,12 @@ def test_self_loops_are_found_in_the_same_places_where_their_number_is_known(loo
     rng = torch.Generator().manual_seed(loops)
     row, col = torch.randint(9, (2, 30), generator=rng)
     row, col = row[row != col], col[row != col]
-    row, col = torch.cat([row, torch.arange(loops)]), torch.cat([col, torch.arange(loops)])
+    row = torch.cat([row, torch.arange(loops)])
+    col = torch.cat([col, torch.arange(loops)])
     pattern, _ = CSR.from_entries(row, col, (9, 9))
     known = CSR(pattern.rowptr, pattern.col, pattern.shape, loops)
-    (one, mask, place), (other, kept, again) = pattern.looped(), known.looped()
+    (one, mask, place) = pattern.looped()
+    (other, kept, again) = known.looped()
     assert torch.equal(mask.nonzero().squeeze(1), kept)
     assert torch.equal(one.rowptr, other.rowptr)
     assert torch.equal(one.col, other.col)
@@ -125,15 +144,21 @@ def test_self_loops_are_found_in_the_same_places_where_their_number_is_known(loo
 @given(graphs(), st.booleans())
 def test_the_operators_are_pyg_s(graph: tuple[Tensor, int], weighted: bool) -> None:
     edges, nodes = graph
-    drawn = torch.rand(edges.shape[1], generator=torch.Generator().manual_seed(nodes), dtype=torch.float64)
+    drawn = torch.rand(
+        edges.shape[1], generator=torch.Generator().manual_seed(nodes), dtype=torch.float64
+    )
     weight = (5 * drawn - 1).clamp(min=0) if weighted else None
     adj = Adjacency(edges, nodes, torch.float64, weight)
 
     def dense(edges: Tensor, weight: Tensor | None) -> Tensor:
         value = torch.ones(edges.shape[1], dtype=torch.float64) if weight is None else weight
-        return torch.zeros(nodes, nodes, dtype=torch.float64).index_put_((edges[1], edges[0]), value, accumulate=True)
+        return torch.zeros(nodes, nodes, dtype=torch.float64).index_put_(
+            (edges[1], edges[0]), value, accumulate=True
+        )
 
-    torch.testing.assert_close(adj.gcn.to_dense(), dense(*gcn_norm(edges, weight, nodes, dtype=torch.float64)))
+    torch.testing.assert_close(
+        adj.gcn.to_dense(), dense(*gcn_norm(edges, weight, nodes, dtype=torch.float64))
+    )
     a = dense(edges, weight)
     sums = a.sum(dim=1, keepdim=True)
     torch.testing.assert_close(adj.mean.to_dense(), torch.where(sums > 0, a / sums, 0.0))

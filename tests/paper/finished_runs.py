@@ -7,11 +7,21 @@ from gistgnn.runs import RunConfig
 
 SCORES = {"accuracy": 0.8, "f1_parts": 0.75}
 COSTS = {"peak_memory_bytes": 1, "inference_seconds": 1.0}
-RUN = {"graph": {}, "validation": SCORES, "test": SCORES, "train_seconds": 1.0, "rounds": 1, "steps": 1, **COSTS}
+RUN = {
+    "graph": {},
+    "validation": SCORES,
+    "test": SCORES,
+    "train_seconds": 1.0,
+    "rounds": 1,
+    "steps": 1,
+    **COSTS,
+}
 
 
 class Finished(RunStore):
-    """A store in which every run is finished, and all have the same results; `asked` are the runs it was asked for."""
+    """A store in which every run is finished, and all have the same results; `asked` are the runs
+    it was asked for.
+    """
 
     def __init__(self, *where: Any) -> None:
         super().__init__(*where)

@@ -1,4 +1,6 @@
-"""Tables 2 to 4, 6 and 7: the paper's numbers and settings; which runs of Table 3 fit by the plan."""
+"""Tables 2 to 4, 6 and 7: the paper's numbers and settings; which runs of Table 3 fit by the
+plan.
+"""
 
 import json
 from pathlib import Path
@@ -42,7 +44,9 @@ def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
         (Reddit.at("small", clusters_per_batch=5), {(1500, 5), (150, 5)}),
     ):
         runs = [run for group in experiment.groups().values() for run in group]
-        assert {(run.sampler.clusters, run.sampler.clusters_per_batch) for run in runs if run.sampler} == expected
+        assert {
+            (run.sampler.clusters, run.sampler.clusters_per_batch) for run in runs if run.sampler
+        } == expected
 
 
 def test_the_papers_speed_ups_follow_from_its_times() -> None:
@@ -54,12 +58,17 @@ def test_the_papers_speed_ups_follow_from_its_times() -> None:
 
 def planned(tmp_path: Path, **settings: Any) -> Table:
     """Table 3 with runs that are invented but planned."""
-    settings = {"datasets": ("synthetic:amazon2m@0.02",), "clusters": 300, "layers": (2,)} | settings
+    settings = {
+        "datasets": ("synthetic:amazon2m@0.02",),
+        "clusters": 300,
+        "layers": (2,),
+    } | settings
     [table] = UltraWide.at("full", **settings).run(Finished(tmp_path, "data"))
     return table
 
 
-FITS_ONLY_BY_PLAN = [(2, 1, 8192), (2, 1, 16384), (3, 1, 8192), (3, 4, 32768), (4, 1, 8192)]  # L, m and d
+# L, m and d
+FITS_ONLY_BY_PLAN = [(2, 1, 8192), (2, 1, 16384), (3, 1, 8192), (3, 4, 32768), (4, 1, 8192)]
 FITS_IN_BOTH = [(2, 8, 16384), (2, 8, 32768), (3, 8, 32768)]
 
 
@@ -76,7 +85,9 @@ def test_the_plan_differs_from_the_paper_where_the_docs_say_so(tmp_path: Path) -
 
 
 def test_out_of_memory_is_what_the_plan_says_of_the_device(tmp_path: Path) -> None:
-    small = planned(tmp_path, widths=(400, 8192), sub_gcns=(1, 8), device_memory=memory_size("0.5GB"))
+    small = planned(
+        tmp_path, widths=(400, 8192), sub_gcns=(1, 8), device_memory=memory_size("0.5GB")
+    )
     cells = [dict(zip(small.columns[2:8], line[2:8], strict=True)) for line in small.rows]
     assert [cell["F1"] for cell in cells] == ["75.00", "OOM", "75.00", "OOM"]
     assert small.charts[0].series[0].y == [75.0]  # the rows of runs are scored by parts
@@ -84,7 +95,9 @@ def test_out_of_memory_is_what_the_plan_says_of_the_device(tmp_path: Path) -> No
     assert "takes more than 512 MiB of the device" in small.note
 
 
-def test_what_fits_the_papers_device_but_not_ours_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fits_the_papers_device_but_not_ours_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gistgnn.estimate.resources.available_bytes", lambda _: 2**30)
     found = planned(tmp_path, widths=(400, 8192), sub_gcns=(8,))
     assert [line[5] for line in found.rows] == ["75.00", "not run"]
@@ -92,9 +105,36 @@ def test_what_fits_the_papers_device_but_not_ours_is_not_run(tmp_path: Path, mon
 
 
 def test_runs_with_theta_on_disk_leave_no_files(tmp_path: Path) -> None:
-    words = ("--datasets", "digits", "--widths", 16, "--epochs", 1, "--local-steps", 1, "--clusters", 10)
-    assert run("reproduce", "ultrawide", *words, "--sub-gcns", 1, 4, "--store", "disk", "--out", tmp_path) == 0
+    words = (
+        "--datasets",
+        "digits",
+        "--widths",
+        16,
+        "--epochs",
+        1,
+        "--local-steps",
+        1,
+        "--clusters",
+        10,
+    )
+    assert (
+        run(
+            "reproduce",
+            "ultrawide",
+            *words,
+            "--sub-gcns",
+            1,
+            4,
+            "--store",
+            "disk",
+            "--out",
+            tmp_path,
+        )
+        == 0
+    )
     paths = list((tmp_path / "runs").iterdir())
     assert [path.suffix for path in paths] == [".json"] * 2
     runs = [json.loads(path.read_text()) for path in paths]
-    assert {(one["config"]["store"], one["evaluation"]["method"]) for one in runs} == {("disk", "parts")}
+    assert {(one["config"]["store"], one["evaluation"]["method"]) for one in runs} == {
+        ("disk", "parts")
+    }

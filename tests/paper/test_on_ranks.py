@@ -31,18 +31,32 @@ from tests.paper.test_reproduce import TINY, reproduce, written
 
 
 def table(out: Path) -> list[dict[str, str]]:
-    """Return the rows of a table by their columns; a name that is there for the second time ends with an apostrophe."""
+    """Return the rows of a table by their columns; a name that is there for the second time ends
+    with an apostrophe.
+    """
     [first] = json.loads((out / "experiment.json").read_text())["tables"]
-    columns = [name + "'" * first["columns"][:i].count(name) for i, name in enumerate(first["columns"])]
+    columns = [
+        name + "'" * first["columns"][:i].count(name) for i, name in enumerate(first["columns"])
+    ]
     return [dict(zip(columns, row, strict=True)) for row in first["rows"]]
 
 
-def test_one_page_has_times_of_one_device_and_of_a_worker(tmp_path: Path, reproduced: Callable[[str], Path]) -> None:
+def test_one_page_has_times_of_one_device_and_of_a_worker(
+    tmp_path: Path, reproduced: Callable[[str], Path]
+) -> None:
     out = Path(shutil.copytree(reproduced("local-sgd"), tmp_path / "out"))
     alone = table(out)
     assert "ranks" not in alone[0]
-    started = words(2, "reproduce", "local-sgd", "--datasets", "digits", *TINY["local-sgd"][0], "--out", out)
-    settings = {"cwd": tmp_path, "env": environment(), "capture_output": True, "text": True, "timeout": 120}
+    started = words(
+        2, "reproduce", "local-sgd", "--datasets", "digits", *TINY["local-sgd"][0], "--out", out
+    )
+    settings = {
+        "cwd": tmp_path,
+        "env": environment(),
+        "capture_output": True,
+        "text": True,
+        "timeout": 120,
+    }
     done = subprocess.run(started, check=False, **settings)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("written: ") == 1
@@ -59,7 +73,9 @@ def test_one_page_has_times_of_one_device_and_of_a_worker(tmp_path: Path, reprod
         assert re.fullmatch(r"\(?[\d.]+x\)?", row["speed-up"])
     record = json.loads((out / "experiment.json").read_text())
     assert all("1 thread of" in part for part in record["machine"].split("; each rank: "))
-    assert record["command"].startswith("torchrun --nproc-per-node 2 -m gistgnn reproduce local-sgd")
+    assert record["command"].startswith(
+        "torchrun --nproc-per-node 2 -m gistgnn reproduce local-sgd"
+    )
     assert "The time of a worker is" in (out / "report.html").read_text()
     kept = written(out)
     assert len(kept) == 7 + 6
@@ -71,9 +87,20 @@ def test_the_others_refuse_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in (name for name, entry in EXPERIMENTS.items() if not entry.ranks):
-        for variable, value in {"TORCHELASTIC_RUN_ID": "tests", "RANK": "0", "WORLD_SIZE": "2"}.items():
+        for variable, value in {
+            "TORCHELASTIC_RUN_ID": "tests",
+            "RANK": "0",
+            "WORLD_SIZE": "2",
+        }.items():
             monkeypatch.setenv(variable, value)
-        refused(capsys, f"{name} trains in one process, but torchrun", "reproduce", name, "--out", tmp_path / "out")
+        refused(
+            capsys,
+            f"{name} trains in one process, but torchrun",
+            "reproduce",
+            name,
+            "--out",
+            tmp_path / "out",
+        )
         monkeypatch.setenv("RANK", "1")
         assert run("reproduce", name, "--out", tmp_path / "out") == 2
         assert capsys.readouterr() == ("", "")  # rank 0 has said it
@@ -81,7 +108,14 @@ def test_the_others_refuse_ranks(
 
 def tiny(m: int, method: str = "gist") -> RunConfig:
     training = Training(4, 1, training="each", lr=0.01)
-    return RunConfig("digits", ModelConfig(hidden=(8, 8)), m, method, training=training, sampler=ClusterSampling(4, 1))
+    return RunConfig(
+        "digits",
+        ModelConfig(hidden=(8, 8)),
+        m,
+        method,
+        training=training,
+        sampler=ClusterSampling(4, 1),
+    )
 
 
 RUNS = [tiny(1), tiny(2, "local-sgd"), tiny(2)]
@@ -99,21 +133,33 @@ def train(ranks: Ranks, directory: Path, *stops: bool) -> list[bool]:
 
 
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    """The first two calls stop after a round of the baseline, which takes sixteen; the last one goes on."""
-    assert on_ranks(2, train, tmp_path, True, True, False, False) == [[False, False, True, True]] * 2
+    """The first two calls stop after a round of the baseline, which takes sixteen; the last one
+    goes on.
+    """
+    assert (
+        on_ranks(2, train, tmp_path, True, True, False, False) == [[False, False, True, True]] * 2
+    )
     store = RunStore(tmp_path, "data")
     assert [store.get(run) is not None for run in RUNS] == [True, False, False]
     together = [store.get(RUNS[0]), *(store_of_ranks(store, 2).get(run) for run in RUNS[1:])]
     for record, expected in zip(together, map(alone, RUNS), strict=True):
         assert record
         assert record["test"] == expected["test"]
-        assert [entry["test"] for entry in record["history"]] == [entry["test"] for entry in expected["history"]]
+        assert [entry["test"] for entry in record["history"]] == [
+            entry["test"] for entry in expected["history"]
+        ]
     for record in together[1:]:
         assert record
         workers = record["workers"]
-        assert record["train_seconds"] == max(workers["train_seconds"]) > max(workers["step_seconds"]) > 0
+        assert (
+            record["train_seconds"]
+            == max(workers["train_seconds"])
+            > max(workers["step_seconds"])
+            > 0
+        )
         assert 0 < max(workers["exchange_seconds"]) < record["train_seconds"]
-    assert {path.name for path in tmp_path.rglob("*") if path.is_dir()} == {"ranks-2"}  # no checkpoints
+    # no checkpoints
+    assert {path.name for path in tmp_path.rglob("*") if path.is_dir()} == {"ranks-2"}
 
 
 def train_wide(ranks: Ranks, wide: UltraWide, out: Path) -> bool:
@@ -121,7 +167,9 @@ def train_wide(ranks: Ranks, wide: UltraWide, out: Path) -> bool:
 
 
 def test_widths_that_do_not_fit_on_one_device_train_on_ranks(tmp_path: Path) -> None:
-    wide = UltraWide.at("small", datasets=("digits",), widths=(16,), sub_gcns=(1, 2), epochs=1, clusters=10)
+    wide = UltraWide.at(
+        "small", datasets=("digits",), widths=(16,), sub_gcns=(1, 2), epochs=1, clusters=10
+    )
     assert on_ranks(2, train_wide, wide, tmp_path) == [True, True]
     [table] = wide.run(RunStore(tmp_path / "runs", "data", trains=False))
     assert [(row[2], row[4]) for row in table.rows] == [("–", "–"), ("2", "2")]
@@ -136,7 +184,9 @@ def test_what_more_ranks_have_trained_with_every_seed_counts(tmp_path: Path) -> 
     for count, trained in {2: seeds, 3: seeds[:1], 10: seeds[1:]}.items():
         for each in trained:
             config = {**record["config"], "seed": each.seed}
-            store_of_ranks(store, count).keep(each, {**record, "config": config, "workers": {"ranks": count}})
+            store_of_ranks(store, count).keep(
+                each, {**record, "config": config, "workers": {"ranks": count}}
+            )
     found = records_on_ranks(store, seeds)
     assert found
     assert [(one["workers"]["ranks"], one["config"]["seed"]) for one in found] == [(2, 0), (2, 1)]
@@ -150,5 +200,7 @@ def test_more_ranks_than_sub_gcns_are_refused(tmp_path: Path) -> None:
     many = Alone()
     many.count = 16
     runs = [run for group in LocalSgdTable.at("small").groups().values() for run in group]
-    with pytest.raises(InputError, match="there are 16 ranks, but m is at most 8: start as many ranks as m"):
+    with pytest.raises(
+        InputError, match="there are 16 ranks, but m is at most 8: start as many ranks as m"
+    ):
         train_on_ranks(RunStore(tmp_path, "data"), runs, 1, many, lambda: False, "runs")

@@ -47,7 +47,11 @@ def runs_of(experiment: Experiment, folder: Path) -> list[RunConfig]:
     """The runs of an experiment; of `ladies` without those on clusters, which are Table 2's."""
     if isinstance(experiment, ComparisonOfRuns):
         runs = [run for runs in experiment.groups().values() for run in runs]
-        return [run for run in runs if experiment.name != "ladies" or isinstance(run.sampler, LadiesSampling)]
+        return [
+            run
+            for run in runs
+            if experiment.name != "ladies" or isinstance(run.sampler, LadiesSampling)
+        ]
     store = Finished(folder, "data")
     experiment.run(store)
     return store.asked
@@ -57,15 +61,37 @@ def of_model(name: str, value: Callable[[RunConfig], Any]) -> Callable[[RunConfi
     return lambda run: value(run) if run.model.name == name else None
 
 
-# The rows that are checked, and how their value is read from a run; None: the row does not apply to it.
-READ = {"data sets": "dataset", "m": "sub_gcns", "inductive": "inductive", "features standardised": "standardise"}
+# The rows that are checked, and how their value is read from a run; None: the row does not apply to
+# it.
+READ = {
+    "data sets": "dataset",
+    "m": "sub_gcns",
+    "inductive": "inductive",
+    "features standardised": "standardise",
+}
 READ |= {"epochs": "training.epochs", "training": "training.training", "ζ": "training.local_steps"}
 READ |= {"optimiser": "training.optimizer", "optimiser's state": "training.optimizer_state"}
-READ |= {"schedule": "training.schedule", "learning rate": "training.lr", "weight decay": "training.weight_decay"}
-READ |= {"model": "model.name", "dropout": "model.dropout", "norm": "model.norm", "parts": "evaluation.parts"}
+READ |= {
+    "schedule": "training.schedule",
+    "learning rate": "training.lr",
+    "weight decay": "training.weight_decay",
+}
+READ |= {
+    "model": "model.name",
+    "dropout": "model.dropout",
+    "norm": "model.norm",
+    "parts": "evaluation.parts",
+}
 READ |= {"clusters": "sampler.clusters", "clusters in a batch": "sampler.clusters_per_batch"}
-READ |= {"clustering": "sampler.method", "precompute": "sampler.precompute", "rows normalised": "sampler.row_normalise"}
-READ |= {"output nodes of a batch": "sampler.batch_size", "nodes of a layer": "sampler.nodes_per_layer"}
+READ |= {
+    "clustering": "sampler.method",
+    "precompute": "sampler.precompute",
+    "rows normalised": "sampler.row_normalise",
+}
+READ |= {
+    "output nodes of a batch": "sampler.batch_size",
+    "nodes of a layer": "sampler.nodes_per_layer",
+}
 SETTINGS: dict[str, Callable[[RunConfig], Any]] = {
     **{row: attrgetter(path) for row, path in READ.items()},
     "ζ of GIST": lambda run: run.training.local_steps if run.method == "gist" else None,
@@ -77,7 +103,17 @@ SETTINGS: dict[str, Callable[[RunConfig], Any]] = {
     "activation of GAT": of_model("gat", lambda run: run.model.activation),
 }
 # What every experiment has to say.
-NEEDED = {"data sets", "epochs", "training", "learning rate", "weight decay", "hidden layers", "widths", "m", "seeds"}
+NEEDED = {
+    "data sets",
+    "epochs",
+    "training",
+    "learning rate",
+    "weight decay",
+    "hidden layers",
+    "widths",
+    "m",
+    "seeds",
+}
 
 
 def as_text(value: Any) -> str:
@@ -95,21 +131,28 @@ def test_our_settings_are_those_of_the_code(name: str, tmp_path: Path) -> None:
     runs = runs_of(experiment, tmp_path)
     said = {cells[0]: set(values_in(cells[-1])) for names, cells in section_rows() if name in names}
     known = [setting for setting in said if setting in SETTINGS]
-    done = {name: {as_text(value) for value in map(SETTINGS[name], runs) if value is not None} for name in known}
+    done = {
+        name: {as_text(value) for value in map(SETTINGS[name], runs) if value is not None}
+        for name in known
+    }
     done["seeds"] = {as_text(experiment.seeds)}
     assert {setting: said.get(setting) for setting in done} == done
     assert set(done) >= NEEDED
 
 
 def test_every_value_in_code_type_that_is_read_is_checked() -> None:
-    ours = {cells[0] for names, cells in section_rows() if names and re.match(r"`[\w.,]+`", cells[-1])}
+    ours = {
+        cells[0] for names, cells in section_rows() if names and re.match(r"`[\w.,]+`", cells[-1])
+    }
     assert ours - set(SETTINGS) == {"seeds"}
 
 
 def test_the_data_sets_are_ours() -> None:
     names = {"PubMed": "pubmed", "Cora": "cora", "CiteSeer": "citeseer", "ogbn-arxiv": "ogbn-arxiv"}
     names |= {"Reddit": "reddit", "Amazon2M": "amazon2m"}
-    said = {names[cells[0]]: values_in(cells[2]) for _, cells in section_rows() if cells[0] in names}
+    said = {
+        names[cells[0]]: values_in(cells[2]) for _, cells in section_rows() if cells[0] in names
+    }
     infos = {name: DATASETS[name] for name in names.values()}
     assert said == {
         name: [f"{number:,}" for number in (info.nodes, info.edges, info.classes, info.features)]

@@ -16,9 +16,19 @@ from tests.paper.finished_runs import Finished
 PAGES = sorted(Path(__file__).parents[2].glob("docs/reports/*.html"))
 NUMBER = {"measured": 1.0, "leading": 1.0, "transient": 0.0}
 CELL: dict[str, Any] = {name: [1.0, 0.1] for name in ("steps", "error", "printed", "predicted")}
-CELL |= dict(corrected_end=1.0, proved_end=None, proved_runs=0, proved_held=0, drift=1.0, contraction=0.5)
-MEASURED: dict[str, Any] = {"remaining": NUMBER, "added": NUMBER, "rounds": [1, 2], "measure_kernel_distance": 1.0}
-MEASURED |= {"train_cell": CELL, "measure_contraction": {"met": 1, "trained": 1, "slowest": 0.5, "factor": 0.5}}
+CELL |= dict(
+    corrected_end=1.0, proved_end=None, proved_runs=0, proved_held=0, drift=1.0, contraction=0.5
+)
+MEASURED: dict[str, Any] = {
+    "remaining": NUMBER,
+    "added": NUMBER,
+    "rounds": [1, 2],
+    "measure_kernel_distance": 1.0,
+}
+MEASURED |= {
+    "train_cell": CELL,
+    "measure_contraction": {"met": 1, "trained": 1, "slowest": 0.5, "factor": 0.5},
+}
 MEASURED |= {"limit_error_term": {"fall": 1.0, "allowed": 1.0}}
 
 
@@ -38,13 +48,18 @@ def words(text: str) -> str:
 
 @pytest.mark.usefixtures("large_machine")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_report_has_the_words_of_todays_code(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_has_the_words_of_todays_code(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(appendix_b, "inference_alone", lambda runs, graph: [1.0] * len(runs))
     html = page.read_text()
     (command,) = {words(line) for line in re.findall(r"gistgnn reproduce [^<]*", html)}
     experiment = reproduce._experiment(main.make_parser().parse_args(shlex.split(command)[1:]))
     tables = experiment.run(Measured(tmp_path, "data"))
-    assert (experiment.name, experiment.title) == (page.stem, words(re.findall(r"<title>(.*?)</title>", html)[0]))
+    assert (experiment.name, experiment.title) == (
+        page.stem,
+        words(re.findall(r"<title>(.*?)</title>", html)[0]),
+    )
     shown = re.findall(r"<table>(.*?)</table>", html.partition("<h2>Charts</h2>")[0], re.DOTALL)
     assert len(shown) == len(tables)
     for text, table in zip(shown, tables, strict=True):

@@ -1,4 +1,6 @@
-"""Every table and figure of the paper, in a minute's worth of epochs on a graph that is always there."""
+"""Every table and figure of the paper, in a minute's worth of epochs on a graph that is always
+there.
+"""
 
 import dataclasses
 import json
@@ -16,18 +18,47 @@ from gistgnn.paper.large_graphs import ComparisonOfRuns
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from tests.cli.in_process import refused, run
 
-ONE, FEW = ("--epochs", 1, "--local-steps", 1), ("--clusters", 40)
+ONE = ("--epochs", 1, "--local-steps", 1)
+FEW = ("--clusters", 40)
 TINY = {  # experiment: options, rows of its table, a number of the paper that the table shows
     "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 1), 2, None),
-    "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
-    "reddit": (("--models", "graphsage", "--clusters-per-batch", 20, "--layers", 2, *ONE), 4, "95.46"),
+    "local-iterations": (
+        ("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1),
+        2,
+        None,
+    ),
+    "reddit": (
+        ("--models", "graphsage", "--clusters-per-batch", 20, "--layers", 2, *ONE),
+        4,
+        "95.46",
+    ),
     "amazon2m": (("--widths", 16, 400, *FEW, *ONE), 8, "84.73"),
-    "ultrawide": (("--widths", 16, 32768, "--sub-gcns", 1, 8, "--device-memory", "3GB", *FEW, *ONE), 4, "OOM"),
+    "ultrawide": (
+        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--device-memory", "3GB", *FEW, *ONE),
+        4,
+        "OOM",
+    ),
     "ladies": (("--layers", 2, "--epochs", 4, "--local-steps", 1), 8, "2.90x"),
     "local-sgd": (("--epochs", 2, "--local-steps", 1), 7, "93.40"),
     "ensemble": (("--epochs", 2, "--local-steps", 1), 7, "11.95"),
     "theory": (
-        ("--widths", 256, 64, "--sub-gcns", 2, 1, "--local-steps", 1, 2, "--epochs", 4, "--seeds", 1, "--nodes", 12),
+        (
+            "--widths",
+            256,
+            64,
+            "--sub-gcns",
+            2,
+            1,
+            "--local-steps",
+            1,
+            2,
+            "--epochs",
+            4,
+            "--seeds",
+            1,
+            "--nodes",
+            12,
+        ),
         4,
         None,
     ),
@@ -35,8 +66,14 @@ TINY = {  # experiment: options, rows of its table, a number of the paper that t
 
 
 def reproduce(name: str, out: Path) -> int:
-    with pytest.MonkeyPatch.context() as patch:  # the theory's laws have sizes of their own, whatever the options are
-        for size, value in {"ENOUGH": 6, "GENTLE_ENOUGH": 8, "OWN_ENOUGH": 1, "SAMPLES": 200}.items():
+    # the theory's laws have sizes of their own, whatever the options are
+    with pytest.MonkeyPatch.context() as patch:
+        for size, value in {
+            "ENOUGH": 6,
+            "GENTLE_ENOUGH": 8,
+            "OWN_ENOUGH": 1,
+            "SAMPLES": 200,
+        }.items():
             patch.setattr(theory_laws, size, value)
         patch.setattr(theory_laws, "KERNEL_WIDTHS", (16, 64))
         return run("reproduce", name, "--datasets", "digits", *TINY[name][0], "--out", out)
@@ -50,7 +87,8 @@ def written(out: Path) -> dict[Path, int]:
 def test_it_runs_once_and_writes_its_table_record_and_report(
     name: str, reproduced: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, (_, rows, paper) = reproduced(name), TINY[name]
+    out = reproduced(name)
+    (_, rows, paper) = TINY[name]
     kept = written(out)
     capsys.readouterr()
     assert reproduce(name, out) == 0
@@ -78,7 +116,12 @@ def test_the_models_of_the_full_scale_run_on_a_small_graph(tmp_path: Path) -> No
         ("ultrawide", ("--layers", 2, "--widths", 512, "--sub-gcns", 8, 1, *FEW, *ONE), 2),
     ):
         out = tmp_path / name
-        assert run("reproduce", name, "--scale", "full", "--datasets", "digits", *options, "--out", out) == 0
+        assert (
+            run(
+                "reproduce", name, "--scale", "full", "--datasets", "digits", *options, "--out", out
+            )
+            == 0
+        )
         [table] = json.loads((out / "experiment.json").read_text())["tables"]
         assert len(table["rows"]) == rows
 
@@ -92,7 +135,10 @@ def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("ultrawide", "--device-memory", "0GB"), "'0GB' is not a size such as 32GB"),
         (("ultrawide", "--device-memory", "manyGB"), "'manyGB' is not a size"),
         (("reddit", "--datasets", "absent"), "'absent' is neither a data set nor a file"),
-        (("reddit", "--datasets", "digits", "--clusters", 2000), "clusters is 2000, expected an integer"),
+        (
+            ("reddit", "--datasets", "digits", "--clusters", 2000),
+            "clusters is 2000, expected an integer",
+        ),
         (("theory", "--device", "cpu"), "unrecognized arguments: --device"),
         (("theory", "--widths", 64, 4), "widths are 64, 4, expected at least 8"),
     ):

@@ -24,7 +24,10 @@ class Scored(Finished):
 
     def get(self, config: RunConfig) -> dict[str, Any]:
         validation, test = self.scores(config)
-        own = {"validation": {"accuracy": validation}, "test": {"accuracy": test + 0.02 * config.seed}}
+        own = {
+            "validation": {"accuracy": validation},
+            "test": {"accuracy": test + 0.02 * config.seed},
+        }
         return {"graph": {}, **own, "history": [{"test": test + best} for best in (0.0, 0.1, 0.05)]}
 
 
@@ -35,19 +38,34 @@ def plain(cells: list[str]) -> list[str]:
 def test_each_cell_has_its_own_rate_and_shows_its_own_runs() -> None:
     def scores(run: RunConfig) -> tuple[float, float]:
         right = run.training.lr == (0.05 if run.sub_gcns == 2 else 0.1)
-        return (0.9 if right else 0.5), run.sub_gcns / 100 + cast(int, run.training.local_steps) / 1000
+        return (0.9 if right else 0.5), run.sub_gcns / 100 + cast(
+            int, run.training.local_steps
+        ) / 1000
 
     store = Scored(scores)
     [table] = LocalIterations.at("small", seeds=1, local_steps=(1, 5), sub_gcns=(2, 8)).run(store)
-    assert table.rows == [["cora", "2", "2.10 (0.05)", "2.50 (0.05)"], ["cora", "8", "8.10 (0.1)", "8.50 (0.1)"]]
+    assert table.rows == [
+        ["cora", "2", "2.10 (0.05)", "2.50 (0.05)"],
+        ["cora", "8", "8.10 (0.1)", "8.50 (0.1)"],
+    ]
     assert len(store.asked) == 2 * 2 * len(RATES["small"])
-    assert {(run.training.training, run.training.evaluate_every) for run in store.asked} == {("split", 1)}
-    assert [series.y for series in table.charts[0].series] == [pytest.approx([2.1, 2.5]), pytest.approx([8.1, 8.5])]
-    assert validation_of([{"validation": {"accuracy": 0.8}}, {"validation": None}]) == 0.4  # one diverged at once
+    assert {(run.training.training, run.training.evaluate_every) for run in store.asked} == {
+        ("split", 1)
+    }
+    assert [series.y for series in table.charts[0].series] == [
+        pytest.approx([2.1, 2.5]),
+        pytest.approx([8.1, 8.5]),
+    ]
+    # one diverged at once
+    assert validation_of([{"validation": {"accuracy": 0.8}}, {"validation": None}]) == 0.4
 
 
-@pytest.mark.parametrize(("scale", "searched"), [("small", SEARCH_SEEDS[:1]), ("full", SEARCH_SEEDS)])
-def test_a_row_of_table1_chooses_on_seeds_of_its_own_and_says_what(scale: str, searched: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("scale", "searched"), [("small", SEARCH_SEEDS[:1]), ("full", SEARCH_SEEDS)]
+)
+def test_a_row_of_table1_chooses_on_seeds_of_its_own_and_says_what(
+    scale: str, searched: tuple[int, ...]
+) -> None:
     def scores(run: RunConfig) -> tuple[float, float]:
         best = (0.1, 0.0) if run.sub_gcns == 8 else (0.05, 5e-4)
         return (0.9 if (run.training.lr, run.training.weight_decay) == best else 0.5), 0.5
@@ -55,10 +73,24 @@ def test_a_row_of_table1_chooses_on_seeds_of_its_own_and_says_what(scale: str, s
     store = Scored(scores)
     [table] = Table1.at(scale, seeds=2, datasets=("cora",)).run(store)
     rows = table.rows
-    assert [(row[1], row[5]) for row in rows[len(TABLE1_ROWS) :]] == [(m, "whole") for m in ("baseline", *"248")]
+    assert [(row[1], row[5]) for row in rows[len(TABLE1_ROWS) :]] == [
+        (m, "whole") for m in ("baseline", *"248")
+    ]
     assert {tuple(row[-2:]) for row in rows if row[1] != "8"} == {("0.05", "0.0005")}
     assert {run.seed for run in store.asked} == {*searched, 0, 1}
-    last = ["cora", "8", "", "✓", "✓", "none", "51.00 ± 1.41", "60.00 ± 0.00", "79.58 ± 0.60", "0.1", "0"]
+    last = [
+        "cora",
+        "8",
+        "",
+        "✓",
+        "✓",
+        "none",
+        "51.00 ± 1.41",
+        "60.00 ± 0.00",
+        "79.58 ± 0.60",
+        "0.1",
+        "0",
+    ]
     assert plain(list(rows[TABLE1_ROWS.index((8, (1, 2)))])) == last
 
 
@@ -76,7 +108,10 @@ def test_each_row_of_table1_splits_what_it_says() -> None:
 
 
 def test_table1_is_written_and_goes_on_from_what_is_finished(
-    tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    shared_data: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "table1"
     monkeypatch.setitem(CANDIDATES, "small", CANDIDATES["small"][:1])

@@ -10,17 +10,27 @@ import pytest
 
 from gistgnn.compare import RunStore
 from gistgnn.paper.theory_bounds import Cell, Theory, settings_of, train_cell
-from gistgnn.paper.theory_laws import GENTLE_STEPS, KERNEL_SPLITS, KERNEL_WIDTHS, REMAINING, SPLITS, STEPS, Laws
+from gistgnn.paper.theory_laws import (
+    GENTLE_STEPS,
+    KERNEL_SPLITS,
+    KERNEL_WIDTHS,
+    REMAINING,
+    SPLITS,
+    STEPS,
+    Laws,
+)
 from gistgnn.theory import Bound, complete, expected_initial_error, recommended_step
 from tests.cli.in_process import refused
 
 
 def test_a_cell_is_what_the_library_computes() -> None:
-    p, settings = complete(5), {"d_1": 4096, "sub_gcns": 2, "local_steps": 3}
+    p = complete(5)
+    settings = {"d_1": 4096, "sub_gcns": 2, "local_steps": 3}
     result = train_cell(p, **settings, epochs=31, seeds=3)
     eta = recommended_step(p, 2)
     assert result["steps"] == list(range(0, 31, 3))
-    bound, initial = Bound(p, 2, 3, eta, 4096, printed=True), expected_initial_error(p, 2)
+    bound = Bound(p, 2, 3, eta, 4096, printed=True)
+    initial = expected_initial_error(p, 2)
     assert result["printed"][4] == bound.at(4, max(initial, result["error"][0]))
     assert result["predicted"][0] == pytest.approx(initial)
     # what is trained is close to what is predicted, at first and at the end
@@ -76,23 +86,34 @@ def by_law(
         return {"measured": value, "leading": value * leading, "transient": value * transient}
 
     claimed = {split: ((split - 1) ** 2 / split**2) ** m for split in (2, 4, 8)}
-    found: dict[str, Any] = {f"kernel {m_}": [3.0 * d_1**-0.5 for d_1 in KERNEL_WIDTHS] for m_ in KERNEL_SPLITS}
+    found: dict[str, Any] = {
+        f"kernel {m_}": [3.0 * d_1**-0.5 for d_1 in KERNEL_WIDTHS] for m_ in KERNEL_SPLITS
+    }
     for split, steps in REMAINING:
         line = [result(claimed[split] * steps**zeta * d_1**remaining) for d_1 in widths]
         found[f"remaining {split} {steps}"] = line
     at_1000 = 1000**remaining
     found["gentle ζ"] = [result(claimed[2] * steps**zeta * at_1000) for steps in GENTLE_STEPS]
     found["gentle m"] = [result(claimed[split] * at_1000) for split in SPLITS]
-    found |= {f"{kind} m": [result(claimed[split]) for split in SPLITS] for kind in ("own", "added")}
-    found |= {f"added {kind}": [result(0.1 * steps**zeta) for steps in STEPS] for kind in ("short", "long")}
-    found |= {name: [[20, 120], [12, 120], [11, 120]] for name in ("rate", "rate fixed", "rate own")}
+    found |= {
+        f"{kind} m": [result(claimed[split]) for split in SPLITS] for kind in ("own", "added")
+    }
+    found |= {
+        f"added {kind}": [result(0.1 * steps**zeta) for steps in STEPS]
+        for kind in ("short", "long")
+    }
+    found |= {
+        name: [[20, 120], [12, 120], [11, 120]] for name in ("rate", "rate fixed", "rate own")
+    }
     found["rate d_1"] = [[9 - place, 120] for place, _ in enumerate(widths)]
     local = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.8}
     return {**found, "local": [local], "lemma": [{"fall": 0.1, "allowed": 0.2}]}
 
 
 def rows_by_name(laws: Laws, found: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the cells behind what is measured: the measurement, to leading order, and what the analysis says."""
+    """Return the cells behind what is measured: the measurement, to leading order, and what the
+    analysis says.
+    """
     rows = list(laws.rows(found))
     assert all(len(row) == 4 for row in rows)
     by_name = {row[0]: row[1:] for row in rows}
@@ -104,7 +125,10 @@ def test_the_rows_are_those_of_the_measurements() -> None:
     laws = Laws(complete(5), (100, 1000), seeds=1)
     rows = rows_by_name(laws, by_law(-1.0, 1.0, 1.0))
     assert len(rows) == 17
-    assert rows["‖Ĝ − G^∞‖: exponent of d_1"][0] == "-0.500 for m = 1, -0.500 for m = 2, -0.500 for m = 4"
+    assert (
+        rows["‖Ĝ − G^∞‖: exponent of d_1"][0]
+        == "-0.500 for m = 1, -0.500 for m = 2, -0.500 for m = 4"
+    )
     slopes = "-1.000 for m = 2, ζ = 1, -1.000 for m = 2, ζ = 4, -1.000 for m = 4, ζ = 1"
     assert rows["plateau: exponent of d_1"] == [slopes, slopes, "−1"]
     assert rows["plateau: ζ = 2, 4 (η/16)"] == ["2, 4"] * 3
@@ -117,14 +141,20 @@ def test_the_rows_are_those_of_the_measurements() -> None:
     wrong |= {"rate fixed": [[42, 400], [87, 400], [None, 400]]}
     wrong["local"] = [{"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.91}]
     rows = rows_by_name(laws, wrong)
-    assert rows["rounds to 5%, by m (η/4 for every m)"][0] == "m = 2: 42, m = 4: 87, m = 8: more than 400"
+    assert (
+        rows["rounds to 5%, by m (η/4 for every m)"][0]
+        == "m = 2: 42, m = 4: 87, m = 8: more than 400"
+    )
     eta = next(cells for name, cells in rows.items() if name.startswith("plateau: η/16"))
     assert eta == ["0.7", "1", "1"]
     assert rows["what a round adds: exponent of ζ, 1 to 4 (η/400)"] == ["-2.000", "-2.000", "1"]
     lemma = next(cells for name, cells in rows.items() if "error_term_bound" in name)
     assert lemma == ["0.3", "–", "at most 0.2"]
     local = next(cells for name, cells in rows.items() if "local_converge" in name)
-    assert local[0] == "3 of 4 sub-GCNs meet its conditions; the slowest step contracts 0.90 times as much"
+    assert (
+        local[0]
+        == "3 of 4 sub-GCNs meet its conditions; the slowest step contracts 0.90 times as much"
+    )
     compared = next(cells for name, cells in rows.items() if "beside the leading order" in name)
     assert compared[0] == "0.35 to 0.50 times the leading order"
 
@@ -138,20 +168,41 @@ def test_what_cannot_be_measured_is_not() -> None:
     assert [cells[:2] for cells in unsettled] == [
         ["not settled: the initial error is not gone after 60 rounds", "–"]
     ] * 4
-    none_met = by_law(-1.0, 1.0, 1.0) | {"local": [{"trained": 4, "met": 0, "factor": 0.9, "slowest": float("nan")}]}
-    local = next(cells for name, cells in rows_by_name(laws, none_met).items() if "local_converge" in name)
+    none_met = by_law(-1.0, 1.0, 1.0) | {
+        "local": [{"trained": 4, "met": 0, "factor": 0.9, "slowest": float("nan")}]
+    }
+    local = next(
+        cells for name, cells in rows_by_name(laws, none_met).items() if "local_converge" in name
+    )
     assert local[0] == "0 of 4 sub-GCNs meet its conditions"
 
 
 def test_nothing_is_predicted_without_a_positive_kernel(
     tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cora = ("--datasets", "cora", "--data-root", shared_data, "--nodes", 300, "--out", tmp_path / "out")
-    refused(capsys, "cora: λ_0 is 0, and nothing is predicted", "reproduce", "theory", *cora, leaves=tmp_path)
+    cora = (
+        "--datasets",
+        "cora",
+        "--data-root",
+        shared_data,
+        "--nodes",
+        300,
+        "--out",
+        tmp_path / "out",
+    )
+    refused(
+        capsys,
+        "cora: λ_0 is 0, and nothing is predicted",
+        "reproduce",
+        "theory",
+        *cora,
+        leaves=tmp_path,
+    )
 
 
 def test_the_rows_on_bounds_count_settings_and_runs() -> None:
-    p, theory = complete(5), Theory.at("small", widths=(100,), sub_gcns=(2,), local_steps=(1, 2), seeds=3)
+    p = complete(5)
+    theory = Theory.at("small", widths=(100,), sub_gcns=(2,), local_steps=(1, 2), seeds=3)
     below = {"error": [1.0, 0.5], "printed": [2.0, 0.5], "proved_runs": 2, "proved_held": 1}
     above = below | {"error": [1.0, 0.6], "proved_runs": 3, "proved_held": 3}
     cells = {Cell("complete:5", 100, 2, 1): below, Cell("complete:5", 100, 2, 2): above}

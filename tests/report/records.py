@@ -25,7 +25,9 @@ PROVENANCE = {
 def _real() -> dict[str, Any]:
     """The record of a real run of two rounds."""
     training = Training(2, 1, training="each")
-    config = RunConfig("digits", ModelConfig(hidden=(256, 256)), sub_gcns=4, training=training, standardise=True)
+    config = RunConfig(
+        "digits", ModelConfig(hidden=(256, 256)), sub_gcns=4, training=training, standardise=True
+    )
     return train_run(config, load("digits"), "data")
 
 
@@ -39,23 +41,51 @@ def run_record(evaluations: int = 20, **changes: Any) -> dict[str, Any]:
         for i in range(1, evaluations + 1)
     ]
     scores = {"accuracy": 0.9793, "f1_micro": 0.9793, "f1_macro": 0.9792}
-    own: dict[str, Any] = {"test": scores, "validation": {name: value + 0.004 for name, value in scores.items()}}
-    own |= {"last": {"validation": scores, "test": scores}, "provenance": PROVENANCE, "history": history}
+    own: dict[str, Any] = {
+        "test": scores,
+        "validation": {name: value + 0.004 for name, value in scores.items()},
+    }
+    own |= {
+        "last": {"validation": scores, "test": scores},
+        "provenance": PROVENANCE,
+        "history": history,
+    }
     own |= {"best_round": max(evaluations - 2, 1), "rounds": evaluations, "steps": 40 * evaluations}
-    own |= {"traffic": {"workers": 4, "bytes_per_round": 157000.0}, "train_seconds": 0.15 * evaluations}
-    own |= {"seconds": {"prepare": 0.21, "take": 0.05, "train": 2.4, "merge": 0.04, "evaluate": 0.31, "save": 0.0}}
+    own |= {
+        "traffic": {"workers": 4, "bytes_per_round": 157000.0},
+        "train_seconds": 0.15 * evaluations,
+    }
+    own |= {
+        "seconds": {
+            "prepare": 0.21,
+            "take": 0.05,
+            "train": 2.4,
+            "merge": 0.04,
+            "evaluate": 0.31,
+            "save": 0.0,
+        }
+    }
     own |= {"coverage": {"rounds": evaluations, "parameters": 84746, "never_trained": 0.75**20}}
     return json.loads(json.dumps({**_real(), **own, **changes}))
 
 
-def scored(m: int, scores: list[float], seconds: list[float], method: str = "gist", **changes: Any) -> dict[str, Any]:
-    """A run with m sub-GCNs whose test scores after each round, and whose seconds until then, are these."""
+def scored(
+    m: int, scores: list[float], seconds: list[float], method: str = "gist", **changes: Any
+) -> dict[str, Any]:
+    """A run with m sub-GCNs whose test scores after each round, and whose seconds until then, are
+    these.
+    """
     rounds = len(scores)
     history = [
         {"round": k, "epoch": k, "step": 5 * k, "loss": 1.0, "test": score, "train_seconds": time}
         for k, (score, time) in enumerate(zip(scores, seconds, strict=True), 1)
     ]
-    own = {"test": {"accuracy": scores[-1]}, "train_seconds": seconds[-1], "history": history, "rounds": rounds}
+    own = {
+        "test": {"accuracy": scores[-1]},
+        "train_seconds": seconds[-1],
+        "history": history,
+        "rounds": rounds,
+    }
     own |= {"steps": 5 * m * rounds, "traffic": {"workers": m, "bytes_per_round": 100.0 * (m - 1)}}
     config = {**_real()["config"], "method": method, "sub_gcns": m}
     return run_record(rounds, config=config, inference_seconds=0.5 * m, **{**own, **changes})
@@ -76,29 +106,54 @@ def comparison_record() -> dict[str, Any]:
             for seed in (-0.3, 0, 0.3)
         ]
 
-    groups = [runs("gist", 1, 91.40, 82.0), runs("gist", 4, 91.86, 24.2), runs("gist", 8, 89.94, 11.9)]
+    groups = [
+        runs("gist", 1, 91.40, 82.0),
+        runs("gist", 4, 91.86, 24.2),
+        runs("gist", 8, 89.94, 11.9),
+    ]
     groups += [runs("local-sgd", 4, 91.05, 88.1), runs("ensemble", 4, 90.72, 23.8)]
-    own = {"machine": "2 cores of an AMD EPYC", "command": "gistgnn compare --sub-gcns 2 4 8", "provenance": PROVENANCE}
-    own |= {"notes": ["Bytes are what one worker would send, by formula."], "config": {"dataset": "digits"}}
+    own = {
+        "machine": "2 cores of an AMD EPYC",
+        "command": "gistgnn compare --sub-gcns 2 4 8",
+        "provenance": PROVENANCE,
+    }
+    own |= {
+        "notes": ["Bytes are what one worker would send, by formula."],
+        "config": {"dataset": "digits"},
+    }
     return {**table_record("GCN on digits", rows_of(groups), groups), **own}
 
 
 def experiment_record() -> dict[str, Any]:
     """What an experiment.json with one table and two charts holds."""
-    lines = [("ours", [2, 4, 8], [80.86, 81.26, 78.94], False), ("paper", [2, 4, 8], [80.82, 81.18, 79.58], True)]
+    lines = [
+        ("ours", [2, 4, 8], [80.86, 81.26, 78.94], False),
+        ("paper", [2, 4, 8], [80.82, 81.18, 79.58], True),
+    ]
     drawn = [
         ("Accuracy by m", "m", "test accuracy (%)", False, lines),
-        ("Bytes by ζ", "ζ", "MiB in a round", True, [("GIST", [1, 10, 100, 1000], [400, 40, 4, 0.4], False)]),
+        (
+            "Bytes by ζ",
+            "ζ",
+            "MiB in a round",
+            True,
+            [("GIST", [1, 10, 100, 1000], [400, 40, 4, 0.4], False)],
+        ),
     ]
     charts = [
         {"title": title, "xlabel": xlabel, "ylabel": ylabel, "log_x": True, "log_y": logy}
-        | {"series": [dict(zip(("label", "x", "y", "dashed"), line, strict=True)) for line in series]}
+        | {
+            "series": [
+                dict(zip(("label", "x", "y", "dashed"), line, strict=True)) for line in series
+            ]
+        }
         for title, xlabel, ylabel, logy, series in drawn
     ]
     table = {
         "columns": ["m", "GIST, ours", "GIST, paper", "local SGD, ours", "difference"],
         "rows": [["2", "80.86 ± 0.42", "80.82 ± 0.38", "80.10 ± 0.60", "0.76"]],
-        "note": "Five seeds. The paper's graph is larger; ours has its shape.\n\nTimes are of one machine.",
+        "note": "Five seeds. The paper's graph is larger; ours has its shape.\n\nTimes are of one "
+        "machine.",
     }
     return {
         "title": "Table 6: GIST against local SGD",

@@ -30,7 +30,10 @@ def browser() -> Iterator[Browser]:
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
-        missing = f"none of {', '.join(names)} is on PATH: install one, for example with apt-get install chromium"
+        missing = (
+            f"none of {', '.join(names)} is on PATH: install one, for example with apt-get "
+            "install chromium"
+        )
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
@@ -40,10 +43,16 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-def look(browser: Browser, address: str, width: int, height: int, scheme: Literal["light", "dark"]) -> dict[str, Any]:
-    """Open a page, with what is shown on demand; return what is seen, and what was asked for or complained of."""
+def look(
+    browser: Browser, address: str, width: int, height: int, scheme: Literal["light", "dark"]
+) -> dict[str, Any]:
+    """Open a page, with what is shown on demand; return what is seen, and what was asked for or
+    complained of.
+    """
     events: list[str] = []
-    with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
+    with browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=scheme
+    ) as context:
         page = context.new_page()
         page.on("console", lambda message: events.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: events.append(f"error: {error}"))
@@ -59,7 +68,10 @@ def test_a_page_reads_well_in_light_and_dark(browser: Browser, tmp_path: Path, n
     page, charts = _PAGES[name]
     write_report(tmp_path / "report.html", page())
     for width, height in ((390, 844), (1280, 900)):
-        seen = {scheme: look(browser, (tmp_path / "report.html").as_uri(), width, height, scheme) for scheme in SCHEMES}
+        seen = {
+            scheme: look(browser, (tmp_path / "report.html").as_uri(), width, height, scheme)
+            for scheme in SCHEMES
+        }
         for what in seen.values():
             assert what["events"] == []
             assert what["scroll_width"] <= width

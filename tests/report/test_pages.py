@@ -25,7 +25,9 @@ def rendered() -> dict[str, str]:
 
 def plain(html: str) -> str:
     """The words of a page."""
-    words = re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.DOTALL).replace("\N{NO-BREAK SPACE}", " ")
+    words = re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.DOTALL).replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
     return " ".join(words.split())
 
 
@@ -36,7 +38,10 @@ def words_of_run(evaluations: int = 3, **changes: Any) -> str:
 def replaced(value: Any) -> Any:
     """A record with every text in it replaced by markup."""
     if isinstance(value, dict):
-        return {key: item if key in ("method", "metric", "score") else replaced(item) for key, item in value.items()}
+        return {
+            key: item if key in ("method", "metric", "score") else replaced(item)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [replaced(item) for item in value]
     return _EVIL if isinstance(value, str) else value
@@ -61,12 +66,19 @@ def test_pages_are_the_same_again_and_load_nothing() -> None:
 
 def test_a_run_tells_its_result_first_then_everything_else() -> None:
     words = words_of_run(20)
-    assert words.index("97.93 % test accuracy") < words.index("Curves") < words.index("Partition and coverage")
+    assert (
+        words.index("97.93 % test accuracy")
+        < words.index("Curves")
+        < words.index("Partition and coverage")
+    )
     assert "best validation score (98.33 % on the validation nodes), from round 18 of 20" in words
     assert "d_1: 256 features in 4 blocks of 64" in words
     assert "local steps with their batches 2.4 s · 80 %" in words
     assert "activations, batches, torch itself" in words
-    assert "Θ has 84,746 parameters. 0.32 % were never trained. The share is an expected value" in words
+    assert (
+        "Θ has 84,746 parameters. 0.32 % were never trained. The share is an expected value"
+        in words
+    )
     html = rendered()["run"]
     code = html[html.rindex("<code>") + 6 : html.rindex("</code>")]
     assert json.loads(unescape(code)) == run_record()["config"], "the configuration can be copied"
@@ -75,7 +87,10 @@ def test_a_run_tells_its_result_first_then_everything_else() -> None:
 def test_scores_and_models_have_the_names_of_the_literature() -> None:
     record = run_record(3)
     assert "micro F1" not in plain(run_page(record)), "it is the accuracy"
-    record["config"] = {**record["config"], "model": {**record["config"]["model"], "name": "graphsage"}}
+    record["config"] = {
+        **record["config"],
+        "model": {**record["config"]["model"], "name": "graphsage"},
+    }
     record["test"] = {**record["test"], "f1_micro": 0.9}  # several labels per node
     words = plain(run_page(record))
     assert "digits: GraphSAGE 256-256" in words
@@ -87,11 +102,27 @@ def test_scores_and_models_have_the_names_of_the_literature() -> None:
 def test_how_a_run_ended_and_where_its_result_comes_from() -> None:
     assert "interrupted after 3 rounds" in words_of_run(interrupted=True)
     assert "because its time was up" in words_of_run(stopped_early=True, stopped_by="max_seconds")
-    unscored: dict[str, Any] = {"test": None, "validation": None, "last": {}, "best_round": -1, "rounds": 0}
+    unscored: dict[str, Any] = {
+        "test": None,
+        "validation": None,
+        "last": {},
+        "best_round": -1,
+        "rounds": 0,
+    }
     words = words_of_run(0, **unscored, diverged="the loss is nan in round 1")
-    for part in ("No score", "Training diverged: the loss is nan in round 1.", "there are no curves"):
+    for part in (
+        "No score",
+        "Training diverged: the loss is nan in round 1.",
+        "there are no curves",
+    ):
         assert part in words
-    known = ("0.1.0", "2026-11-23T01:02:03+00:00", "a CPU, 2 threads", "torch 2.13.0, numpy 2.0", "abc123, with")
+    known = (
+        "0.1.0",
+        "2026-11-23T01:02:03+00:00",
+        "a CPU, 2 threads",
+        "torch 2.13.0, numpy 2.0",
+        "abc123, with",
+    )
     for words in (words_of_run(), plain(comparison_page(comparison_record()))):
         assert [part for part in ("How to run it again", *known) if part not in words] == []
     assert "git commit" not in words_of_run(provenance={**PROVENANCE, "git": None})
@@ -121,7 +152,8 @@ def test_pages_stay_small(evaluations: int, most: int) -> None:
 def test_the_share_that_was_never_trained(share: float, says: str, random: bool) -> None:
     """Of today's records, and of older ones, which have the shares of all numbers of rounds."""
     older = {str(n): part for n, part in {0: share, 7: 1 - share}.items() if part}
-    pages, told = [], []
+    pages = []
+    told = []
     for own in ({"never_trained": share}, {"counts": older}):
         record = run_record(3, coverage={"rounds": 7, "parameters": 5, **own})
         pages.append(run_page(record))
@@ -131,14 +163,19 @@ def test_the_share_that_was_never_trained(share: float, says: str, random: bool)
     assert pages[0] == pages[1]
     assert told == [share > 0] * 2
     ensemble = {**run_record()["config"], "method": "ensemble"}
-    assert "an expected value" not in words_of_run(coverage=record["coverage"], config=ensemble), "its blocks stay"
+    assert "an expected value" not in words_of_run(coverage=record["coverage"], config=ensemble), (
+        "its blocks stay"
+    )
 
 
 def test_what_was_chosen_is_shown() -> None:
     config = run_record()["config"]
     config |= {"sub_gcns": 1, "sampler": {"name": "auto"}, "standardise": None}
     record = run_record(
-        config={**config, "training": {**config["training"], "lr": 0.005, "schedule": "cosine", "budget": 20.0}},
+        config={
+            **config,
+            "training": {**config["training"], "lr": 0.005, "schedule": "cosine", "budget": 20.0},
+        },
         batches={"clusters": 20, "clusters_per_batch": 10},
         standardised=True,
         budget={"sub_gcns": 2, "reason": "a part of width 128 trains"},
@@ -158,7 +195,12 @@ def test_what_was_chosen_is_shown() -> None:
         assert part in words
     assert "never trained" not in words
     told = summary(record)
-    for part in ("a part of width 128", "(ζ = 29)", "learning rate 0.005, cosine", "zero between blocks  65.00"):
+    for part in (
+        "a part of width 128",
+        "(ζ = 29)",
+        "learning rate 0.005, cosine",
+        "zero between blocks  65.00",
+    ):
         assert part in told.replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -166,11 +208,21 @@ def test_pages_say_what_is_best_what_a_speed_up_costs_and_the_papers_numbers() -
     words = plain(rendered()["experiment"])
     assert "2 80.86 ± 0.42 80.82 ± 0.38 80.10 ± 0.60 0.76" in words
     words = plain(rendered()["comparison"])
-    assert "91.86 ± 0.00 % test accuracy of GIST, m = 4, the best score here, 3.4× as fast as one device" in words
+    assert (
+        "91.86 ± 0.00 % test accuracy of GIST, m = 4, the best score here, 3.4× as fast as one "
+        "device" in words
+    )
     assert "The fastest that loses no more than 1 point: ensemble, m = 4, 3.4× as fast" in words
     assert "GIST, m = 8 89.94 ± 0.00 11.90 ± 0.07 (6.9×) 7.48 (1 of 3) –" in words
 
 
 def test_times_have_the_unit_that_suits_them() -> None:
-    seconds = {0: "0 s", 2e-5: "20 µs", 0.012: "12 ms", 3.007: "3.01 s", 125: "2 min 5 s", 3 * 3600 + 61: "3 h 1 min"}
+    seconds = {
+        0: "0 s",
+        2e-5: "20 µs",
+        0.012: "12 ms",
+        3.007: "3.01 s",
+        125: "2 min 5 s",
+        3 * 3600 + 61: "3 h 1 min",
+    }
     assert {value: duration(value) for value in seconds} == seconds

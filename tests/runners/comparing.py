@@ -18,7 +18,12 @@ from tests.helpers.models import C, Case, tiny_graph
 
 
 def in_double(batch: Batch) -> Batch:
-    return Batch(batch.x.double(), batch.edges, batch.y.double() if batch.y.dim() == 2 else batch.y, batch.loss_nodes)
+    return Batch(
+        batch.x.double(),
+        batch.edges,
+        batch.y.double() if batch.y.dim() == 2 else batch.y,
+        batch.loss_nodes,
+    )
 
 
 def of_inputs(widths: tuple[int, ...]) -> nn.Module:
@@ -34,13 +39,17 @@ SGD = Training(9, optimizer="sgd", lr=0.1, **PLAIN)
 Left = tuple[dict[str, Tensor], list[float]]  # Θ and the carried moments by name; the losses
 
 
-def trained(runner: Runner, gist: GIST, sampler: Sampler, training: Training, local_steps: int = 2) -> Left:
+def trained(
+    runner: Runner, gist: GIST, sampler: Sampler, training: Training, local_steps: int = 2
+) -> Left:
     """Θ, its moments and the losses after two rounds."""
     losses = []
     for number in range(2):
         round_ = gist.begin_round()
         round_.keeps_moments |= training.keeps_moments  # as `fit` plans it
-        found = runner(round_, sampler, training, StepRange(number * local_steps, local_steps, 9), 5)
+        found = runner(
+            round_, sampler, training, StepRange(number * local_steps, local_steps, 9), 5
+        )
         losses.append(round_.aggregate(found).get("loss", 0.0))  # of a batch without training nodes
     return gist.theta.copy() | gist.theta.place.moments, losses
 
@@ -50,21 +59,25 @@ def runners_agree(
 ) -> list[str]:
     """Check that both runners leave the same but for rounding; what the fused one has to say.
 
-    The models are of float64, as the batches have to be: batch norm makes much of float32's rounding. A batch of two
-    nodes would not do: they may receive the same, of which batch norm makes 0 but for rounding, and ReLU has no
-    gradient there. Nor would a score bias of 0 in GATv2: LeakyReLU has a kink there, and nodes without features are at
-    it, on one side or the other by rounding. So is, at ReLU's kink, a feature of equal values after a norm's bias of 0.
+    The models are of float64, as the batches have to be: batch norm makes much of float32's
+    rounding. A batch of two nodes would not do: they may receive the same, of which batch norm
+    makes 0 but for rounding, and ReLU has no gradient there. Nor would a score bias of 0 in GATv2:
+    LeakyReLU has a kink there, and nodes without features are at it, on one side or the other by
+    rounding. So is, at ReLU's kink, a feature of equal values after a norm's bias of 0.
     """
 
     def build(widths: Any) -> nn.Module:
         model: nn.Module = case[0](widths).double()
         for name, parameter in model.named_parameters():
-            if (name.endswith("score_bias") or ("norm" in name and name.endswith("bias"))) and not parameter.is_meta:
+            if (
+                name.endswith("score_bias") or ("norm" in name and name.endswith("bias"))
+            ) and not parameter.is_meta:
                 nn.init.constant_(parameter, 0.05)
         return model
 
     def gist() -> GIST:
-        # At a tenth of the base width, rates of SGD are so large that rounding would grow from step to step.
+        # At a tenth of the base width, rates of SGD are so large that rounding would grow from step
+        # to step.
         return GIST(build, case[1], m, base_width=8, **options)
 
     to_fuse = gist()  # which may note something of the model

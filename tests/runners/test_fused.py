@@ -1,4 +1,6 @@
-"""The fused runner does what the in-turn runner does, where it can; elsewhere it trains in turn, and says so."""
+"""The fused runner does what the in-turn runner does, where it can; elsewhere it trains in turn,
+and says so.
+"""
 
 from functools import partial
 from typing import Any
@@ -15,7 +17,14 @@ from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import MODELS
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.sampling import Batch, ClusterBatches, FullGraph, NeighborSampling, Sampler, whole_graph
+from gistgnn.sampling import (
+    Batch,
+    ClusterBatches,
+    FullGraph,
+    NeighborSampling,
+    Sampler,
+    whole_graph,
+)
 from gistgnn.settings import Training
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
@@ -27,7 +36,9 @@ BAGS = functional.one_hot(WHOLE.y % C, F).double() * (WHOLE.x > 1.5)  # few of t
 SAMPLERS: dict[str, Sampler] = {
     "full": FullGraph(DOUBLE),
     "clusters": ClusterBatches(DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 3),
-    "some without training nodes": ClusterBatches(FEW, cluster(WHOLE.edge_index, 24, 4, "random"), 1),
+    "some without training nodes": ClusterBatches(
+        FEW, cluster(WHOLE.edge_index, 24, 4, "random"), 1
+    ),
     "sparse": FullGraph(Batch(BAGS, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes)),
     "multi-label": FullGraph(in_double(whole_graph(tiny_graph(multi_label=True)))),
 }
@@ -71,13 +82,16 @@ def test_it_equals_the_in_turn_runner(
 ) -> None:
     case: Case = partial(OURS[name], norm=norm), widths
     by_layers = NeighborSampling(2, batch_size=8).sampler(DOUBLE, 0, layers=len(widths) + 1)
-    assert runners_agree(case, m, SAMPLERS.get(sampler, by_layers), training, steps, whole=whole) == []
+    assert (
+        runners_agree(case, m, SAMPLERS.get(sampler, by_layers), training, steps, whole=whole) == []
+    )
 
 
 class Plain(nn.Module):
     def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()
-        self.enter, self.out = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+        self.enter = nn.Linear(F, widths[0])
+        self.out = nn.Linear(widths[0], C)
 
 
 class Frozen(Plain):
@@ -106,10 +120,19 @@ class Counting(Plain):
         return self.out(h - self.mean)
 
 
-MOMENTUM: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry", "clip_norm": 1.0}
-ADAM = {"weight_decay": 0.1, "optimizer_state": "carry"}  # no norm follows a bias: every gradient is above rounding
+MOMENTUM: dict[str, Any] = {
+    "optimizer": "sgd",
+    "momentum": 0.9,
+    "optimizer_state": "carry",
+    "clip_norm": 1.0,
+}
+# no norm follows a bias: every gradient is above rounding
+ADAM = {"weight_decay": 0.1, "optimizer_state": "carry"}
 OTHERS: list[tuple[Case, dict[str, Any]]] = [
-    *((some_models()[name], MOMENTUM) for name in ("pyg gcn layer_norm cat", "pyg gin batch_norm None", *USERS)),
+    *(
+        (some_models()[name], MOMENTUM)
+        for name in ("pyg gcn layer_norm cat", "pyg gin batch_norm None", *USERS)
+    ),
     ((OURS["graphsage"], (9, 7)), {"optimizer": "adam", **ADAM}),
     ((PYG["gin"], 12), {"optimizer": "adamw", **ADAM}),
     ((Frozen, (9,)), {"optimizer": "sgd", "weight_decay": 0.1}),
@@ -141,11 +164,14 @@ class Branching(Plain):
 class Noisy(Plain):
     def forward(self, x: Tensor) -> Tensor:
         h = self.enter(x)
-        noise = torch.randn(len(h), 1) if h.dtype == torch.float32 and h.device.type != "meta" else 0
+        noise = (
+            torch.randn(len(h), 1) if h.dtype == torch.float32 and h.device.type != "meta" else 0
+        )
         return self.out((h + noise).relu())
 
 
-CANNOT, OTHER = "torch.func.vmap cannot run this model", "torch.func.vmap gives this model another output"
+CANNOT = "torch.func.vmap cannot run this model"
+OTHER = "torch.func.vmap gives this model another output"
 FALLING_BACK: list[tuple[Case, str]] = [
     ((Branching, (8,)), CANNOT),
     ((partial(PYG["gcn"], jk="lstm"), 8), CANNOT),
@@ -166,14 +192,22 @@ def test_what_vmap_cannot_do_trains_in_turn(case: Case, why: str) -> None:
 
 
 OWN = Training(9, optimizer=torch.optim.RAdam)
-INDEPENDENT = ClusterBatches(DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 2, independent=True)
+INDEPENDENT = ClusterBatches(
+    DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 2, independent=True
+)
 
 
 @pytest.mark.parametrize(
     ("case", "sampler", "training", "options", "why"),
     [
         ((OURS["gcn"], (8,)), INDEPENDENT, SGD, {}, "their batches are independent"),
-        ((of_inputs, (F, 8)), FullGraph(DOUBLE), SGD, {"input_axis": 0}, "the input features are partitioned"),
+        (
+            (of_inputs, (F, 8)),
+            FullGraph(DOUBLE),
+            SGD,
+            {"input_axis": 0},
+            "the input features are partitioned",
+        ),
         ((OURS["gcn"], (8,)), FullGraph(DOUBLE), OWN, {}, "the optimizer is RAdam"),
     ],
 )

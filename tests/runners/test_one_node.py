@@ -1,4 +1,6 @@
-"""Batches of one node, which batch norm refuses in training: they are left out, by every runner and sampler."""
+"""Batches of one node, which batch norm refuses in training: they are left out, by every runner and
+sampler.
+"""
 
 import logging
 from typing import Any
@@ -20,9 +22,12 @@ from tests.helpers.models import C, F
 def lonely_graph() -> Graph:
     """Thirteen nodes, of which most have no neighbour, so that many batches have one node."""
     rng = torch.Generator().manual_seed(0)
-    x, nodes = torch.randn(13, F, generator=rng), torch.arange(13)
+    x = torch.randn(13, F, generator=rng)
+    nodes = torch.arange(13)
     edge_index = torch.tensor([[0, 1, 1, 2, 5], [1, 0, 2, 1, 6]])
-    return Graph.build(x, edge_index, nodes % C, train=nodes[:9], val=nodes[9:11], test=nodes[11:], name="lonely")
+    return Graph.build(
+        x, edge_index, nodes % C, train=nodes[:9], val=nodes[9:11], test=nodes[11:], name="lonely"
+    )
 
 
 GRAPH = lonely_graph()
@@ -49,20 +54,40 @@ def test_batches_of_one_node_are_left_out(name: str, runner: Any) -> None:
     for m in (1, 2):
         gist = GIST(build, widths, m, seed=1)
         with logged(logging.WARNING) as notes:
-            result = gist.fit(GRAPH, epochs=3 * m, sampler=SAMPLERS[name], runner=runner, local_steps=3, progress=False)
+            result = gist.fit(
+                GRAPH,
+                epochs=3 * m,
+                sampler=SAMPLERS[name],
+                runner=runner,
+                local_steps=3,
+                progress=False,
+            )
         assert "".join(notes).count("batches of one node are left out") == 1
         assert "not fused" not in "".join(notes)
-        assert all(bool(torch.isfinite(value).all()) for value in theta(gist).values() if value.is_floating_point())
+        assert all(
+            bool(torch.isfinite(value).all())
+            for value in theta(gist).values()
+            if value.is_floating_point()
+        )
         assert result.progress.rounds == result.progress.history[-1]["round"]
 
 
 def test_the_others_train_as_in_a_plain_loop() -> None:
-    """All neighbours of 4, 4 and 1 nodes: a loop of torch that leaves out what batch norm refuses."""
-    options: dict[str, Any] = {"optimizer": "sgd", "lr": 0.1, "schedule": "constant", "standardise": False}
-    sampling, gist = NeighborSampling(fanouts=-1, batch_size=4), GIST(ours, (6,), 1, seed=1, width_scaling="none")
+    """All neighbours of 4, 4 and 1 nodes: a loop of torch that leaves out what batch norm
+    refuses.
+    """
+    options: dict[str, Any] = {
+        "optimizer": "sgd",
+        "lr": 0.1,
+        "schedule": "constant",
+        "standardise": False,
+    }
+    sampling = NeighborSampling(fanouts=-1, batch_size=4)
+    gist = GIST(ours, (6,), 1, seed=1, width_scaling="none")
     model = gist.model().train()
     gist.fit(GRAPH, epochs=2, sampler=sampling, progress=False, **options)
-    optimizer, skipped = torch.optim.SGD(model.parameters(), lr=0.1), 0
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    skipped = 0
 
     for batch in sampling.sampler(whole_graph(GRAPH), 1, 2).batches(0, 6):
         optimizer.zero_grad()
@@ -91,7 +116,8 @@ def test_norms_that_take_one_node_train_on_it() -> None:
     class Single(nn.Module):
         def __init__(self, width: int) -> None:
             super().__init__()
-            self.hidden, self.out = nn.Linear(F, width), nn.Linear(width, C)
+            self.hidden = nn.Linear(F, width)
+            self.out = nn.Linear(width, C)
             self.norm = pyg.BatchNorm(width, allow_single_element=True)
 
         def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""Recorded steps: the same as steps one by one. The GPU is a pretended one; tests/cuda tries a real one."""
+"""Recorded steps: the same as steps one by one. The GPU is a pretended one; tests/cuda tries a real
+one.
+"""
 
 from typing import Any
 
@@ -27,12 +29,15 @@ def without_loops(graph: Graph) -> Graph:
 
 
 GRAPH = without_loops(tiny_graph(48))
-ROUNDS, ZETA = 3, 4
+ROUNDS = 3
+ZETA = 4
 SGD: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9, "lr": 0.05}
 
 
 def model(name: str, widths: Any, **options: Any) -> nn.Module:
-    return MODELS[name](GRAPH.num_features, widths, GRAPH.num_classes, **{"norm": "layer", **options})
+    return MODELS[name](
+        GRAPH.num_features, widths, GRAPH.num_classes, **{"norm": "layer", **options}
+    )
 
 
 def sampler_of(kind: str, device: str) -> Sampler:
@@ -43,18 +48,33 @@ def sampler_of(kind: str, device: str) -> Sampler:
 
 
 def trained(
-    name: str, kind: str, device: str, m: int, *, dropout: float = 0.0, resumed: bool = False, **options: Any
+    name: str,
+    kind: str,
+    device: str,
+    m: int,
+    *,
+    dropout: float = 0.0,
+    resumed: bool = False,
+    **options: Any,
 ) -> dict[str, Tensor]:
     """Train some rounds by the fused runner; return Θ and its moments on the host.
 
     `resumed`: every round has a runner and a sampler of its own, as after a run is resumed.
     """
-    gist = GIST(lambda widths: model(name, widths, dropout=dropout), (16, 16), m, device=device, width_scaling="none")
-    run, training = Fused(), Training(9, **{**SGD, **options})
+    gist = GIST(
+        lambda widths: model(name, widths, dropout=dropout),
+        (16, 16),
+        m,
+        device=device,
+        width_scaling="none",
+    )
+    run = Fused()
+    training = Training(9, **{**SGD, **options})
     sampler = sampler_of(kind, device)
     for number in range(ROUNDS):
         if resumed:
-            run, sampler = Fused(), sampler_of(kind, device)
+            run = Fused()
+            sampler = sampler_of(kind, device)
         round_ = gist.begin_round()
         round_.keeps_moments = training.keeps_moments
         losses = run(round_, sampler, training, StepRange(number * ZETA, ZETA, ROUNDS * ZETA), 0)
@@ -72,7 +92,9 @@ def agree(name: str, kind: str, m: int, **options: Any) -> None:
     assert Recording.made >= 1
     assert found.keys() == expected.keys()
     for key, tensor in expected.items():
-        torch.testing.assert_close(found[key], tensor, rtol=1e-3, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(
+            found[key], tensor, rtol=1e-3, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
+        )
 
 
 @pytest.mark.parametrize("kind", ["full", "batches", "precomputed"])
@@ -105,7 +127,9 @@ def test_one_sub_gcn_and_blocks_of_several_sizes_are_recorded(m: int) -> None:
 def test_dropout_does_not_depend_on_what_is_recorded(name: str, kind: str) -> None:
     """A run that was resumed in every round, and so records nothing anew, is the unbroken one."""
     with pretended_gpu():
-        unbroken, resumed = (trained(name, kind, "cuda:0", 2, dropout=0.5, resumed=each) for each in (False, True))
+        unbroken, resumed = (
+            trained(name, kind, "cuda:0", 2, dropout=0.5, resumed=each) for each in (False, True)
+        )
     for key, tensor in unbroken.items():
         torch.testing.assert_close(resumed[key], tensor, rtol=1e-5, atol=1e-7)
 
@@ -119,7 +143,8 @@ def test_spare_nodes_and_edges_change_nothing(name: str, spare: tuple[int, int])
     fixed.copy(batch)
     torch.manual_seed(0)
     net = model(name, (8, 8))
-    found, expected = gradients(net, fixed.batch()), gradients(net, batch)
+    found = gradients(net, fixed.batch())
+    expected = gradients(net, batch)
     assert fixed.batch().adj.num_edges == batch.adj.num_edges + spare[1]
     for own, other in zip(found, expected, strict=True):
         torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
@@ -148,7 +173,9 @@ def net_like(net: nn.Module, width: int) -> nn.Module:
 
 
 def test_all_batches_of_clusters_fit() -> None:
-    """Also those of later epochs, which have other clusters; with self-loops no batch is recorded."""
+    """Also those of later epochs, which have other clusters; with self-loops no batch is
+    recorded.
+    """
     with pretended_gpu():
         sampler = sampler_of("batches", "cuda:0")
         assert sampler.largest_batch is not None
@@ -166,7 +193,9 @@ def test_larger_batches_than_foreseen_train_without_a_recording() -> None:
     def trained_with(largest: tuple[int, int] | None) -> dict[str, Tensor]:
         sampler = sampler_of("batches", "cuda:0")
         sampler.largest_batch = largest
-        gist = GIST(lambda widths: model("gcn", widths), (16, 16), 2, device="cuda:0", width_scaling="none")
+        gist = GIST(
+            lambda widths: model("gcn", widths), (16, 16), 2, device="cuda:0", width_scaling="none"
+        )
         round_ = gist.begin_round()
         round_.aggregate(Fused()(round_, sampler, Training(9, **SGD), StepRange(0, 9, 99), 0))
         return {name: tensor.cpu() for name, tensor in gist.theta.place.tensors.items()}
@@ -192,7 +221,8 @@ def test_nodes_with_several_labels() -> None:
 
 
 def test_the_mean_loss_is_of_values_not_of_a_tensor_that_is_written_again() -> None:
-    losses, found = MeanLoss(), torch.zeros(2, dtype=torch.float64)
+    losses = MeanLoss()
+    found = torch.zeros(2, dtype=torch.float64)
     for value in (1.0, 2.0, 6.0):
         losses.add(found.fill_(value))
     assert losses.mean is not None
@@ -208,5 +238,7 @@ def test_what_depends_on_all_nodes_or_on_the_host_is_not_recorded() -> None:
         assert steps_of(batches, model("graphsage", (16,), norm="batch"), plain) == 0
         assert steps_of(batches, model("graphsage", (16,), norm="whole"), plain) == 0
         scheduler = torch.optim.lr_scheduler.OneCycleLR
-        own = Training(9, **SGD, schedule=lambda optimizer, total_steps: scheduler(optimizer, 0.1, total_steps))
+        own = Training(
+            9, **SGD, schedule=lambda optimizer, total_steps: scheduler(optimizer, 0.1, total_steps)
+        )
         assert steps_of(batches, model("graphsage", (16,)), own) == 0

@@ -1,4 +1,6 @@
-"""The in-turn runner; "auto", which leaves the same bit for bit and makes each batch once; what all runners share."""
+"""The in-turn runner; "auto", which leaves the same bit for bit and makes each batch once; what all
+runners share.
+"""
 
 import gc
 from collections.abc import Generator
@@ -42,7 +44,8 @@ from .comparing import FULL, WHOLE, in_double, of_inputs, trained
 
 TRAINING = Training(9, local_steps=3, lr=0.05)
 PARTS = cluster(WHOLE.edge_index, 24, 6, "random")
-CLUSTERS, INDEPENDENT = ClusterBatches(WHOLE, PARTS, 3), ClusterBatches(WHOLE, PARTS, 2, independent=True)
+CLUSTERS = ClusterBatches(WHOLE, PARTS, 3)
+INDEPENDENT = ClusterBatches(WHOLE, PARTS, 2, independent=True)
 FEW = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:2])
 FEW = ClusterBatches(FEW, cluster(WHOLE.edge_index, 24, 4, "random"), 1)
 
@@ -51,7 +54,9 @@ class WholeNorm(torch.optim.SGD):
     """An optimiser of the user's own: what it does to one parameter depends on the others."""
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        parameters = [
+            p for group in self.param_groups for p in group["params"] if p.grad is not None
+        ]
         length = torch.stack([p.grad.norm() for p in parameters]).norm()
         for p in parameters:
             p.grad.div_(length + 1.0)
@@ -69,7 +74,12 @@ CASES: dict[str, tuple[Case, int, Sampler, dict[str, Any]]] = {
     "carried": (dropping("graphsage", "batch"), 3, CLUSTERS, {"optimizer_state": "carry"}),
     "momentum": (dropping("gat"), 2, FULL, MOMENTUM),
     "bf16": (dropping("gin"), 4, CLUSTERS, BF16),
-    "own optimiser": (dropping(), 3, CLUSTERS, {"optimizer": WholeNorm, "optimizer_state": "carry"}),
+    "own optimiser": (
+        dropping(),
+        3,
+        CLUSTERS,
+        {"optimizer": WholeNorm, "optimizer_state": "carry"},
+    ),
     "few training nodes": (dropping(), 3, FEW, {}),
     "pyg": ((PYG["gcn"], 12), 3, CLUSTERS, {"optimizer_state": "carry"}),
     "a user's": (some_models()["residual"], 3, FULL, {"schedule": "step"}),
@@ -81,17 +91,21 @@ CASES: dict[str, tuple[Case, int, Sampler, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_auto_equals_the_in_turn_runner_bit_for_bit(name: str) -> None:
     (build, widths), m, sampler, options = CASES[name]
-    training, auto = Training(9, **options), BatchByBatch()
+    training = Training(9, **options)
+    auto = BatchByBatch()
     axis = 0 if name == "inputs of its own" else None
     one, expected = (
-        trained(runner, GIST(build, widths, m, input_axis=axis), sampler, training, 3) for runner in (auto, InTurn())
+        trained(runner, GIST(build, widths, m, input_axis=axis), sampler, training, 3)
+        for runner in (auto, InTurn())
     )
     torch.testing.assert_close(one, expected, rtol=0, atol=0)
     assert auto.together is (axis is None and sampler is not INDEPENDENT)
 
 
 class Counting(FullGraph):
-    """Counts the batches that it makes, and the tensors that there are before the fourth and the ninth."""
+    """Counts the batches that it makes, and the tensors that there are before the fourth and the
+    ninth.
+    """
 
     made = 0
 
@@ -106,7 +120,8 @@ class Counting(FullGraph):
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_batches_are_made_once_where_all_sub_gcns_are_in_memory(tmp_path: Path, kind: str) -> None:
-    sampler, runner = Counting(WHOLE), BatchByBatch()
+    sampler = Counting(WHOLE)
+    runner = BatchByBatch()
     gist = GIST(OURS["gcn"], (8, 7), 2, store=Store.in_run(kind, tmp_path / "theta"))
     runner(gist.begin_round(), sampler, Training(9), StepRange(0, 3, 9), 0)
     assert runner.together is (kind == "memory")
@@ -146,7 +161,9 @@ def test_dropout_differs_by_round_sub_gcn_and_seed(runner: str) -> None:
 
 
 def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
-    round_, again = (GIST(OURS["gcn"], (9, 7), 3, width_scaling="none").begin_round() for _ in range(2))
+    round_, again = (
+        GIST(OURS["gcn"], (9, 7), 3, width_scaling="none").begin_round() for _ in range(2)
+    )
     found = round_.aggregate(InTurn()(round_, FULL, TRAINING, StepRange(0, 2, 9), seed=0))
     losses = []
     for sub in again:
@@ -170,10 +187,17 @@ def many_classes(name: str) -> Batch:
         return replace(whole, y=torch.rand(24, CLASSES).round().double())
     if name == "inductive":
         return in_double(training_subgraph(tiny_graph(60)))
-    samplings = {"saint": SaintNodeSampling(batch_size=12), "neighbor": NeighborSampling(2, batch_size=8)}
+    samplings = {
+        "saint": SaintNodeSampling(batch_size=12),
+        "neighbor": NeighborSampling(2, batch_size=8),
+    }
     if name == "clusters":
         return next(iter(ClusterBatches(whole, PARTS, 3).batches(0, 1)))
-    return next(iter(samplings[name].sampler(whole, 0, layers=3).batches(0, 1))) if name in samplings else whole
+    return (
+        next(iter(samplings[name].sampler(whole, 0, layers=3).batches(0, 1)))
+        if name in samplings
+        else whole
+    )
 
 
 SEEN = ("classes", "labels", "numbers", "inductive", "saint", "neighbor", "clusters")
@@ -183,7 +207,9 @@ MODELS_ON_BATCHES = [pair for pair in product(SEEN, (*MODELS, "pyg")) if pair !=
 
 @pytest.mark.parametrize(("batch", "name"), MODELS_ON_BATCHES)
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_a_step_computes_the_loss_of_the_output_of_all_nodes(batch: str, name: str, dropout: float) -> None:
+def test_a_step_computes_the_loss_of_the_output_of_all_nodes(
+    batch: str, name: str, dropout: float
+) -> None:
     given = many_classes(batch)
     training = Training(9, loss="mse" if batch == "numbers" else None)
     if name == "pyg":
@@ -210,7 +236,8 @@ def test_an_ensemble_gives_the_output_of_some_nodes() -> None:
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_no_tensor_of_a_step_is_kept_for_the_round(runner: str) -> None:
-    sampler, round_ = Counting(WHOLE), GIST(OURS["gcn"], (9, 9), 3).begin_round()
+    sampler = Counting(WHOLE)
+    round_ = GIST(OURS["gcn"], (9, 9), 3).begin_round()
     make_runner(runner)(round_, sampler, TRAINING, StepRange(0, 9, 9), 0)
     assert sampler.counts[0] == sampler.counts[1]
 
@@ -218,12 +245,16 @@ def test_no_tensor_of_a_step_is_kept_for_the_round(runner: str) -> None:
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_a_loss_that_is_not_finite_names_the_first_sub_gcn(runner: str) -> None:
     gist = GIST(OURS["gcn"], (9,), 4)  # blocks of 3, 2, 2, 2
-    before, round_ = gist.theta.copy(), gist.begin_round()
+    before = gist.theta.copy()
+    round_ = gist.begin_round()
     with torch.no_grad():
         for broken in (2, 3):
             named_tensors(round_.subs[broken])["convs.1.bias"].fill_(float("inf"))
     losses = make_runner(runner)(round_, FULL, TRAINING, StepRange(0, 2, 9), 0)
-    assert runner != "in-turn" or losses.keys() == {0, 1, 2}  # the others are not trained for nothing
+    # the others are not trained for nothing
+    assert runner != "in-turn" or losses.keys() == {0, 1, 2}
     with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
         round_.aggregate(losses)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.place.tensors.items())
+    assert all(
+        torch.equal(tensor, before[name]) for name, tensor in gist.theta.place.tensors.items()
+    )

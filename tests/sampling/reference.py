@@ -1,4 +1,6 @@
-"""Small graphs, what their batches hold, and the papers' probabilities and matrices, written down node by node."""
+"""Small graphs, what their batches hold, and the papers' probabilities and matrices, written down
+node by node.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -86,7 +88,10 @@ def laplacian(a: Dense) -> Dense:
     """Ā = D̃^-1/2 (A + I) D̃^-1/2 with D̃ the row sums (eq. 1)."""
     looped = with_loops(a)
     degree = [sum(row) for row in looped]
-    return [[looped[i][j] / (degree[i] * degree[j]) ** 0.5 for j in range(len(a))] for i in range(len(a))]
+    return [
+        [looped[i][j] / (degree[i] * degree[j]) ** 0.5 for j in range(len(a))]
+        for i in range(len(a))
+    ]
 
 
 def mean(a: Dense) -> Dense:
@@ -131,7 +136,9 @@ class Mean:
         self._squares += kept * sample**2
 
     def errors(self, exact: Tensor) -> Tensor:
-        """Each entry's error in standard errors, of those that vary; what does not vary has to be exact."""
+        """Each entry's error in standard errors, of those that vary; what does not vary has to be
+        exact.
+        """
         average = self._sum / self.count
         variance = (self._squares / self.count - average**2).clamp(min=0)
         varies = variance > 1e-10 * (1 + average**2)
@@ -142,16 +149,19 @@ class Mean:
 def features(x: Tensor, extra: int = 6) -> Tensor:
     """The features in float64, and some random ones: [N, F + extra]."""
     rng = torch.Generator().manual_seed(0)
-    return torch.cat([x.double(), torch.randn(len(x), extra, dtype=torch.float64, generator=rng)], dim=1)
+    return torch.cat(
+        [x.double(), torch.randn(len(x), extra, dtype=torch.float64, generator=rng)], dim=1
+    )
 
 
 def converges(samples: Iterable[tuple[Tensor, ...]], exact: Tensor, at: tuple[int, ...]) -> None:
     """Check that errors are as large as their standard errors, and no more, after so many samples.
 
-    The mean square of errors in units of (deviation / sqrt(samples)) is 1 if the mean is right and errors shrink as the
-    root of the number of samples; a bias makes it grow with that number.
+    The mean square of errors in units of (deviation / sqrt(samples)) is 1 if the mean is right and
+    errors shrink as the root of the number of samples; a bias makes it grow with that number.
     """
-    average, taken = Mean(*exact.shape), iter(samples)
+    average = Mean(*exact.shape)
+    taken = iter(samples)
     for number in range(1, max(at) + 1):
         average.add(*next(taken))
         if number in at:

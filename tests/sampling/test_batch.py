@@ -1,4 +1,6 @@
-"""What a step sees of the graph; how a model's forward is called, and which forwards are refused."""
+"""What a step sees of the graph; how a model's forward is called, and which forwards are
+refused.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,7 +56,8 @@ def test_a_model_is_called_by_the_names_of_its_arguments() -> None:
         found = arguments(other, one)
         assert len(found.positional) == len(expected)
         for given, wanted in zip(found.positional, expected, strict=True):
-            assert given is wanted or torch.equal(given, wanted)  # a copy, until it is known that the model only reads
+            # a copy, until it is known that the model only reads
+            assert given is wanted or torch.equal(given, wanted)
         assert found.by_name == {}
     assert batch().features is GRAPH.x
 
@@ -81,22 +84,36 @@ def weighted_sums(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> 
 
 
 SIGNATURES: dict[str, Callable[..., Tensor]] = {
-    "usual": lambda self, x, edge_index, edge_weight=None: weighted_sums(x, edge_index, edge_weight),
-    "by name alone": lambda self, x, *, edge_index, edge_weight: weighted_sums(x, edge_index, edge_weight),
+    "usual": lambda self, x, edge_index, edge_weight=None: weighted_sums(
+        x, edge_index, edge_weight
+    ),
+    "by name alone": lambda self, x, *, edge_index, edge_weight: weighted_sums(
+        x, edge_index, edge_weight
+    ),
     "by name, with defaults": lambda self, x, *, edge_weight=None, edge_index=None: weighted_sums(
         x, edge_index, edge_weight
     ),
-    "edges last": lambda self, x, edge_weight=None, edge_index=None: weighted_sums(x, edge_index, edge_weight),
-    "weights first": lambda self, x, edge_weight, edge_index: weighted_sums(x, edge_index, edge_weight),
-    "features last": lambda self, edge_index, edge_weight, x: weighted_sums(x, edge_index, edge_weight),
-    "features by name": lambda self, *, edge_index, edge_weight, x: weighted_sums(x, edge_index, edge_weight),
-    "another default between": lambda self, x, scale=1.0, edge_index=None, edge_weight=None: weighted_sums(
-        x * scale, edge_index, edge_weight
+    "edges last": lambda self, x, edge_weight=None, edge_index=None: weighted_sums(
+        x, edge_index, edge_weight
     ),
-    "features after a default": lambda self, scale=1.0, *, x, edge_index, edge_weight: weighted_sums(
-        x * scale, edge_index, edge_weight
+    "weights first": lambda self, x, edge_weight, edge_index: weighted_sums(
+        x, edge_index, edge_weight
     ),
-    "defaults alone": lambda self, x=None, edge_index=None, edge_weight=None: weighted_sums(x, edge_index, edge_weight),
+    "features last": lambda self, edge_index, edge_weight, x: weighted_sums(
+        x, edge_index, edge_weight
+    ),
+    "features by name": lambda self, *, edge_index, edge_weight, x: weighted_sums(
+        x, edge_index, edge_weight
+    ),
+    "another default between": lambda self, x, scale=1.0, edge_index=None, edge_weight=None: (
+        weighted_sums(x * scale, edge_index, edge_weight)
+    ),
+    "features after a default": lambda self, scale=1.0, *, x, edge_index, edge_weight: (
+        weighted_sums(x * scale, edge_index, edge_weight)
+    ),
+    "defaults alone": lambda self, x=None, edge_index=None, edge_weight=None: weighted_sums(
+        x, edge_index, edge_weight
+    ),
     "other names": lambda self, h, ei, edge_weight: weighted_sums(h, ei, edge_weight),
     "edges": lambda self, x, edge_weight, edges: weighted_sums(x, edges, edge_weight),
     "handed on": lambda self, *args, edge_weight: weighted_sums(*args, edge_weight),
@@ -104,7 +121,9 @@ SIGNATURES: dict[str, Callable[..., Tensor]] = {
         x, others["edge_index"], edge_weight
     ),
     "the structure by name": lambda self, x, *, adj: adj.pattern.with_values(adj.edge_weight) @ x,
-    "the structure after weights": lambda self, x, edge_weight=None, adj=None: adj.pattern.with_values(edge_weight) @ x,
+    "the structure after weights": lambda self, x, edge_weight=None, adj=None: (
+        adj.pattern.with_values(edge_weight) @ x
+    ),
 }
 
 
@@ -134,15 +153,29 @@ def test_forwards_that_are_refused() -> None:
         (model(typed), a_graph),
         (model(lambda self, x_dict, edge_index_dict: x_dict), types),
         (pyg.HeteroConv({}), types),
-        (model(lambda self, x, pos, edge_index=None: x), ("takes 'pos', which gistgnn does not give",)),
-        (model(lambda self, x, edge_index, edge_attr, time: x), ("takes 'time', which gistgnn does not give",)),
+        (
+            model(lambda self, x, pos, edge_index=None: x),
+            ("takes 'pos', which gistgnn does not give",),
+        ),
+        (
+            model(lambda self, x, edge_index, edge_attr, time: x),
+            ("takes 'time', which gistgnn does not give",),
+        ),
         (pyg.GCN2Conv(F, 0.5), ("takes 'x_0', which gistgnn does not give",)),
-        (model(lambda self, x, time, edge_index: x), ("takes 'time', which gistgnn does not give",)),
-        (model(lambda self, edge_index, edge_weight: edge_index), ("no argument for the features",)),
+        (
+            model(lambda self, x, time, edge_index: x),
+            ("takes 'time', which gistgnn does not give",),
+        ),
+        (
+            model(lambda self, edge_index, edge_weight: edge_index),
+            ("no argument for the features",),
+        ),
     ):
         with refused(*parts):
             forward(other, BATCH)
-    with refused("Relational.forward needs edge_type, and the graph has none", "set edge_type on the Data"):
+    with refused(
+        "Relational.forward needs edge_type, and the graph has none", "set edge_type on the Data"
+    ):
         forward(MODELS["RGCN"]((4,)), whole_graph(only(EDGE_GRAPH, "edge_weight")))
 
 
@@ -158,7 +191,10 @@ def test_a_model_that_fails_is_told_the_data_that_it_got() -> None:
         raise ValueError("as it is")
 
     seen = whole_graph(only(EDGE_GRAPH, "edge_weight"))
-    with refused(f"x {list(seen.x.shape)}, edge_weight {list(seen.edge_data['edge_weight'].shape)}", "as it is"):
+    with refused(
+        f"x {list(seen.x.shape)}, edge_weight {list(seen.edge_data['edge_weight'].shape)}",
+        "as it is",
+    ):
         check_fits(model(fails), seen, C)
 
 
@@ -181,10 +217,13 @@ def test_edge_data_that_is_not_used_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "takes_weights", "hint"),
-    [((1,), True, "data.edge_weight = data.edge_attr.squeeze(1)"), ((), True, "data.edge_weight = data.edge_attr;"),
+    [((1,), True, "data.edge_weight = data.edge_attr.squeeze(1)"), ((), True, "data.edge_weight = "
+                                                                              "data.edge_attr;"),
      ((2,), True, ""), ((1,), False, "")],
 )  # fmt: skip
-def test_edge_attr_that_may_be_weights(shape: tuple[int, ...], takes_weights: bool, hint: str) -> None:
+def test_edge_attr_that_may_be_weights(
+    shape: tuple[int, ...], takes_weights: bool, hint: str
+) -> None:
     graph = replace(only(EDGE_GRAPH), edge_attr=torch.rand(EDGE_GRAPH.num_edges, *shape))
     model = GCN(F, (4,), C) if takes_weights else GAT(F, (4,), C)
     with logged() as messages:

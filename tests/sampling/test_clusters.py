@@ -1,4 +1,6 @@
-"""Batches that are unions of clusters, and the first layer's sums, which are those of the whole graph if asked for."""
+"""Batches that are unions of clusters, and the first layer's sums, which are those of the whole
+graph if asked for.
+"""
 
 from dataclasses import replace
 
@@ -23,7 +25,9 @@ WHOLE = whole_graph(GRAPH)
 
 
 def sampler(q: int, count: int = 8, *, precompute: bool = False) -> ClusterBatches:
-    return ClusterBatches(WHOLE, cluster(GRAPH.edge_index, 40, count, "random"), q, precompute=precompute)
+    return ClusterBatches(
+        WHOLE, cluster(GRAPH.edge_index, 40, count, "random"), q, precompute=precompute
+    )
 
 
 @pytest.mark.parametrize("q", [1, 3, 8])
@@ -40,7 +44,9 @@ def test_smaller_batches_are_of_the_same_clusters() -> None:
     smaller = usual.with_smaller_batches(4)
     assert smaller is not None
     assert usual.facts is not None
-    expected = ClusterSampling(usual.facts["clusters"], usual.facts["clusters_per_batch"] // 4, "random")
+    expected = ClusterSampling(
+        usual.facts["clusters"], usual.facts["clusters_per_batch"] // 4, "random"
+    )
     given = expected.sampler(WHOLE, seed=0)
     assert smaller.steps_per_epoch == given.steps_per_epoch > usual.steps_per_epoch
     for one, other in zip(smaller.batches(0, 9), given.batches(0, 9), strict=True):
@@ -57,7 +63,9 @@ def test_refused() -> None:
 
 @settings(max_examples=15)
 @given(st.integers(1, 8), st.sampled_from(["gcn", "mean"]), st.booleans())
-def test_sums_of_x_are_rows_of_the_whole_graph_s(q: int, operator: Operator, precompute: bool) -> None:
+def test_sums_of_x_are_rows_of_the_whole_graph_s(
+    q: int, operator: Operator, precompute: bool
+) -> None:
     whole: Tensor = getattr(WHOLE.adj, operator) @ GRAPH.x
     batches = list(sampler(q, precompute=precompute).batches(0, 4))
     for batch in (*batches, *reversed(batches)):
@@ -70,10 +78,14 @@ def test_sums_of_x_are_rows_of_the_whole_graph_s(q: int, operator: Operator, pre
     narrow = sampler(q, precompute=precompute).select_columns(torch.tensor([4, 0])).batches(0, 4)
     for some, batch in zip(narrow, batches, strict=True):
         expected = batch.adj.aggregate(operator, batch.x)[:, [4, 0]]
-        torch.testing.assert_close(some.adj.aggregate(operator, some.x), expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            some.adj.aggregate(operator, some.x), expected, rtol=1e-5, atol=1e-6
+        )
 
 
-def thetas(name: str, count: int, q: int, graph: Graph = GRAPH, *, precompute: bool) -> dict[str, Tensor]:
+def thetas(
+    name: str, count: int, q: int, graph: Graph = GRAPH, *, precompute: bool
+) -> dict[str, Tensor]:
     build = {**OURS, "pyg": lambda w: Stack(w, SAGEConv)}[name]
     gist = GIST(build, (8,), 2)
     options = {"epochs": 4, "optimizer": "sgd", "lr": 0.1}
@@ -83,10 +95,15 @@ def thetas(name: str, count: int, q: int, graph: Graph = GRAPH, *, precompute: b
 
 def test_which_models_notice() -> None:
     for name in ("gcn", "graphsage", "gat", "pyg"):
-        with_sums, without = (thetas(name, 8, 2, precompute=precompute) for precompute in (True, False))
+        with_sums, without = (
+            thetas(name, 8, 2, precompute=precompute) for precompute in (True, False)
+        )
         assert same(with_sums, without) == (name in ("gat", "pyg"))
-        for both in zip(*(thetas(name, 1, 1, precompute=p).values() for p in (True, False)), strict=True):
+        for both in zip(
+            *(thetas(name, 1, 1, precompute=p).values() for p in (True, False)), strict=True
+        ):
             torch.testing.assert_close(*both)  # one cluster is the whole graph
     x = torch.nn.functional.one_hot(torch.arange(40) % F, F) * (torch.arange(40) % 2)[:, None]
-    bags = replace(GRAPH, x=x.float())  # sparse features are projected first: sums of projections are the batch's own
+    # sparse features are projected first: sums of projections are the batch's own
+    bags = replace(GRAPH, x=x.float())
     assert same(*(thetas("gcn", 8, 2, bags, precompute=precompute) for precompute in (True, False)))

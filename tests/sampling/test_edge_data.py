@@ -22,7 +22,9 @@ SUBGRAPHS: dict[str, Sampling] = {
 }
 
 
-def batches(sampling: Sampling, whole: Batch, seed: int = 0, count: int = 2, layers: int = 2) -> list[Batch]:
+def batches(
+    sampling: Sampling, whole: Batch, seed: int = 0, count: int = 2, layers: int = 2
+) -> list[Batch]:
     with closing(sampling.sampler(whole, seed, layers=layers).batches(0, count)) as made:
         return list(made)
 
@@ -40,10 +42,14 @@ def test_an_edge_has_its_own_data(name: str, nodes: int, seed: int, inductive: b
     graph = telling(tiny_graph(nodes, seed))
     order = torch.randperm(graph.num_edges, generator=torch.Generator().manual_seed(seed))
     data = {name: value[order] for name, value in graph.edge_data.items()}
-    unsorted = Batch(graph.x, graph.edge_index[:, order], graph.y, graph.train.nonzero()[:, 0], edge_data=data)
+    unsorted = Batch(
+        graph.x, graph.edge_index[:, order], graph.y, graph.train.nonzero()[:, 0], edge_data=data
+    )
     whole = training_subgraph(graph) if inductive else unsorted
     check_told(whole)
-    torch.testing.assert_close(whole.adj.edge_weight, told(whole.x, whole.edge_index)["edge_weight"], rtol=0, atol=0)
+    torch.testing.assert_close(
+        whole.adj.edge_weight, told(whole.x, whole.edge_index)["edge_weight"], rtol=0, atol=0
+    )
     if (name != "clusters" or len(whole.x) >= 5) and whole.edge_index.numel():
         for batch in batches(SUBGRAPHS[name], whole, seed):
             check_told(batch)

@@ -1,4 +1,6 @@
-"""What a model gets is its own: it may write into it, and neither later calls nor the user's graph notice."""
+"""What a model gets is its own: it may write into it, and neither later calls nor the user's graph
+notice.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +22,9 @@ from gistgnn.runners.fused import Stack
 from gistgnn.sampling import Batch, forward, whole_graph
 from tests.helpers.models import PLAIN, tiny_graph
 
-NODES, FEATURES, CLASSES = 30, 7, 3
+NODES = 30
+FEATURES = 7
+CLASSES = 3
 GRAPH = replace(tiny_graph(NODES), edge_weight=None)
 
 
@@ -51,7 +55,8 @@ def model_of(step: Callable[..., Tensor], **modules: Callable[[], nn.Module]) ->
 
 
 def sum_of_two(self: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-    first, second = self.conv(x, edge_index), self.conv(x, edge_index)
+    first = self.conv(x, edge_index)
+    second = self.conv(x, edge_index)
     first.mul_(3)
     return first + second
 
@@ -96,7 +101,8 @@ def hooked_sage() -> nn.Module:
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
-    "the output of a convolution": lambda: model_of(lambda self, x, e, w: self.conv(x, e).add_(x), conv=lgconv),
+    "the output of a convolution": lambda: model_of(lambda self, x, e, w: self.conv(x, e).add_(x),
+    conv=lgconv),
     "one of two equal outputs": lambda: model_of(sum_of_two, conv=lgconv),
     "inside of PyG's layer": lambda: model_of(
         lambda self, x, e, w: self.conv(x, x, e), conv=lambda: pyg.GCN2Conv(FEATURES, alpha=0.5)
@@ -104,22 +110,29 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "inside of a module of the user's in PyG's layer": lambda: model_of(
         lambda self, x, e, w: self.conv(x, e), conv=sage_of_relu
     ),
-    "in a hook of PyG's layer": lambda: model_of(lambda self, x, e, w: self.conv(x, e), conv=hooked_sage),
+    "in a hook of PyG's layer": lambda: model_of(lambda self, x, e, w: self.conv(x, e),
+    conv=hooked_sage),
     "the sum before a GIN's network": lambda: model_of(
         lambda self, x, e, w: self.conv((x, None), e, size=(NODES, NODES)),
-        conv=lambda: pyg.GINConv(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(FEATURES, FEATURES))),
+        conv=lambda: pyg.GINConv(nn.Sequential(nn.ReLU(inplace=True),
+        nn.Linear(FEATURES, FEATURES))),
     ),
-    "x before a convolution": lambda: model_of(lambda self, x, e, w: self.conv(x.relu_(), e), conv=graph_conv),
-    "x after a convolution": lambda: model_of(lambda self, x, e, w: self.conv(x, e) + x.mul_(2), conv=graph_conv),
+    "x before a convolution": lambda: model_of(lambda self, x, e, w: self.conv(x.relu_(), e),
+    conv=graph_conv),
+    "x after a convolution": lambda: model_of(lambda self, x, e, w: self.conv(x, e) + x.mul_(2),
+    conv=graph_conv),
     "x through a view": lambda: model_of(
         lambda self, x, e, w: self.conv(x.t().clamp_(min=0).t(), e), conv=graph_conv
     ),
-    "edge weights": lambda: model_of(lambda self, x, e, w: self.conv(x, e, w.zero_()), conv=graph_conv),
+    "edge weights": lambda: model_of(lambda self, x, e, w: self.conv(x, e, w.zero_()),
+    conv=graph_conv),
     "edge weights between convolutions": lambda: model_of(halved_weights, conv=graph_conv),
-    "edge weights, normalised": lambda: model_of(halved_weights, conv=lambda: pyg.GCNConv(FEATURES, FEATURES)),
+    "edge weights, normalised": lambda: model_of(halved_weights,
+    conv=lambda: pyg.GCNConv(FEATURES, FEATURES)),
     "weights that the model has made": lambda: model_of(own_weights, conv=graph_conv),
     "edges between convolutions": lambda: model_of(turned_edges, conv=graph_conv),
-    "edges, normalised": lambda: model_of(turned_edges, conv=lambda: pyg.GCNConv(FEATURES, FEATURES)),
+    "edges, normalised": lambda: model_of(turned_edges,
+    conv=lambda: pyg.GCNConv(FEATURES, FEATURES)),
     "edges, normalised without loops": lambda: model_of(
         turned_edges, conv=lambda: pyg.GCNConv(FEATURES, FEATURES, add_self_loops=False)
     ),
@@ -134,7 +147,8 @@ def plain_output(model: nn.Module, seen: Batch) -> Tensor:
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_may_write_into_all_that_it_gets(name: str, training: bool) -> None:
-    model, seen = MODELS[name]().train(training), batch()
+    model = MODELS[name]().train(training)
+    seen = batch()
     expected = plain_output(model, seen)
     before = [tensor.clone() for tensor in (seen.x, seen.edge_index, seen.edge_data["edge_weight"])]
     for _ in range(4):
@@ -142,14 +156,17 @@ def test_a_model_may_write_into_all_that_it_gets(name: str, training: bool) -> N
     after = (seen.x, seen.edge_index, seen.edge_data["edge_weight"])
     assert all(map(torch.equal, before, after))
     with torch.no_grad():
-        torch.testing.assert_close(Stack([model, model]).logits(seen)[1], expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            Stack([model, model]).logits(seen)[1], expected, rtol=1e-12, atol=1e-12
+        )
 
 
 def test_a_model_that_begins_to_write_is_refused() -> None:
     def step(self: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
         return self.conv(x.relu_() if self.writes else x, edge_index)
 
-    model, seen = model_of(step, conv=graph_conv), batch()
+    model = model_of(step, conv=graph_conv)
+    seen = batch()
     model.writes = False
     forward(model, seen)
     model.writes = True
@@ -206,13 +223,16 @@ def test_a_layer_of_the_users_may_write_into_what_it_gets(layer: type[GCNLayer],
             return (GCNLayer if last else layer)(in_features, width)
 
     torch.manual_seed(0)
-    model, seen = Model(FEATURES, (FEATURES,), CLASSES, norm=norm).double().eval(), batch()
+    model = Model(FEATURES, (FEATURES,), CLASSES, norm=norm).double().eval()
+    seen = batch()
     weight = seen.edge_data["edge_weight"]
     adjacency = Adjacency(seen.edge_index, NODES, torch.float64, weight)
     expected = model(seen.x.clone(), adjacency)
     for evaluate in (lambda: forward(model, seen), lambda: by_layers(model, seen)):
         for _ in range(2):
-            torch.testing.assert_close(evaluate().detach(), expected.detach(), rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(
+                evaluate().detach(), expected.detach(), rtol=1e-12, atol=1e-12
+            )
     assert torch.equal(seen.x, batch().x)
     model.train()
     forward(model, seen).square().sum().backward()
@@ -222,7 +242,8 @@ def test_a_layer_of_the_users_may_write_into_what_it_gets(layer: type[GCNLayer],
 
 def by_layers(model: nn.Module, seen: Batch) -> Tensor:
     if "forward" in vars(type(model.convs[0])):
-        return forward(model, seen)  # a layer with a forward of its own has no steps to run one by one
+        # a layer with a forward of its own has no steps to run one by one
+        return forward(model, seen)
     with torch.no_grad():
         return Evaluation("layers").prepare(model, seen).logits(model)
 
@@ -239,7 +260,9 @@ def network(dropout: Callable[..., Tensor]) -> Callable[[int], nn.Module]:
     class Network(nn.Module):
         def __init__(self, width: int) -> None:
             super().__init__()
-            self.first, self.conv, self.last = pyg.LGConv(), pyg.SAGEConv(FEATURES, width), pyg.SAGEConv(width, CLASSES)
+            self.first = pyg.LGConv()
+            self.conv = pyg.SAGEConv(FEATURES, width)
+            self.last = pyg.SAGEConv(width, CLASSES)
 
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             x = dropout(self, x)
@@ -255,11 +278,16 @@ def test_fit_trains_the_same_with_operations_in_place_and_leaves_the_graph(runne
     graph = tiny_graph(NODES)
     x = graph.x.clone()
     data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y)
-    data.train_mask, data.val_mask, data.test_mask = graph.train, graph.val, graph.test
+    data.train_mask = graph.train
+    data.val_mask = graph.val
+    data.test_mask = graph.test
     results = []
-    for dropout, chosen in ((drop_in_place, runner), (drop, "auto")):  # torch cannot fuse operations in place
+    # torch cannot fuse operations in place
+    for dropout, chosen in ((drop_in_place, runner), (drop, "auto")):
         gist = GIST(network(dropout), 8, 2)
-        results.append(gist.fit(data, epochs=6, local_steps=2, progress=False, runner=chosen, **PLAIN))
+        results.append(
+            gist.fit(data, epochs=6, local_steps=2, progress=False, runner=chosen, **PLAIN)
+        )
         assert torch.equal(data.x, x)
         assert torch.equal(data.edge_index, graph.edge_index)
     first, second = (result.model.state_dict() for result in results)
@@ -297,12 +325,21 @@ def test_losses_metrics_and_callbacks_may_write_into_what_they_get(runner: Any) 
     before = graph.y.clone()
     results = []
     for loss in (in_place_loss, plain_loss):
-        options = {**PLAIN, "epochs": 6, "local_steps": 2, "progress": False, "runner": runner, "loss": loss}
+        options = {
+            **PLAIN,
+            "epochs": 6,
+            "local_steps": 2,
+            "progress": False,
+            "runner": runner,
+            "loss": loss,
+        }
         gist = GIST(lambda width: GCN(FEATURES, (width,), CLASSES), 8, 2)
         results.append(gist.fit(graph, metric=shifted_accuracy, callbacks=[Writer()], **options))
     assert torch.equal(graph.y, before)
     first, second = results
-    assert [entry["validation"] for entry in first.history] == [entry["validation"] for entry in second.history]
+    assert [entry["validation"] for entry in first.history] == [
+        entry["validation"] for entry in second.history
+    ]
     assert first.history[0]["round"] == 1
     states = (first.model.state_dict(), second.model.state_dict())
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())

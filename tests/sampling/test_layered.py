@@ -1,4 +1,6 @@
-"""Samplers by layers: sparse features, and all neighbours; uniform neighbour sampling against its definition."""
+"""Samplers by layers: sparse features, and all neighbours; uniform neighbour sampling against its
+definition.
+"""
 
 import tracemalloc
 
@@ -22,31 +24,43 @@ WHOLE = whole_graph(tiny_graph(60))
 def test_sparse_features_are_gathered_as_such(sampling: Sampling) -> None:
     x = torch.zeros(60, 50)
     x[torch.arange(60), torch.arange(60) % 50] = torch.rand(60) + 1
-    wholes = [Batch(x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes, sparse=sparse) for sparse in (None, False)]
+    wholes = [
+        Batch(x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes, sparse=sparse) for sparse in (None, False)
+    ]
     columns = torch.arange(0, 50, 3)
     both = [sampling.sampler(whole, 0, layers=2).batches(0, 2) for whole in wholes]
     for one, other in zip(*both, strict=True):
         assert one.x.layout is torch.sparse_csr
         assert torch.equal(one.dense, other.x)
         narrow = GCN(len(columns), (6,), C)
-        torch.testing.assert_close(*(forward(narrow, batch.select_columns(columns)) for batch in (one, other)))
+        torch.testing.assert_close(
+            *(forward(narrow, batch.select_columns(columns)) for batch in (one, other))
+        )
 
 
 ALL: dict[str, Sampling] = {"neighbor": NeighborSampling(-1, batch_size=9)}
 ALL |= {
-    f"ladies, {normalised}": LadiesSampling(batch_size=9, nodes_per_layer=60, row_normalise=normalised)
+    f"ladies, {normalised}": LadiesSampling(
+        batch_size=9, nodes_per_layer=60, row_normalise=normalised
+    )
     for normalised in (False, True)
 }
 
 
 @pytest.mark.parametrize("sampling", ALL.values(), ids=ALL)
 @pytest.mark.parametrize("name", [*OURS, "pyg"])
-def test_with_all_neighbours_outputs_are_those_of_the_whole_graph(name: str, sampling: Sampling) -> None:
+def test_with_all_neighbours_outputs_are_those_of_the_whole_graph(
+    name: str, sampling: Sampling
+) -> None:
     model = Stack((6, 5), SAGEConv).eval() if name == "pyg" else OURS[name]((6, 5))
-    expected = {tuple(row): out for row, out in zip(WHOLE.x.tolist(), forward(model, WHOLE), strict=True)}
+    expected = {
+        tuple(row): out for row, out in zip(WHOLE.x.tolist(), forward(model, WHOLE), strict=True)
+    }
     batches = sampling.sampler(WHOLE, 0, layers=3).batches(0, 3)
     if isinstance(sampling, LadiesSampling) and name in ("pyg", "gat", "gatv2"):
-        with refused("takes an edge_index" if name == "pyg" else "attends", "which LADIES", "neighbor"):
+        with refused(
+            "takes an edge_index" if name == "pyg" else "attends", "which LADIES", "neighbor"
+        ):
             forward(model, next(batches))
         return
     for batch in batches:
@@ -88,14 +102,20 @@ def with_hubs(nodes: int, hubs: int) -> Structure:
     ring = torch.arange(nodes).repeat(4)
     others = (ring + torch.arange(4).repeat_interleave(nodes) + 1) % nodes, ring
     edges = torch.cat([torch.stack(everywhere), torch.stack(others)], dim=1).unique(dim=1)
-    return Structure(Batch(torch.zeros(nodes, 1), edges, torch.zeros(nodes, dtype=torch.long), torch.arange(nodes)))
+    return Structure(
+        Batch(
+            torch.zeros(nodes, 1), edges, torch.zeros(nodes, dtype=torch.long), torch.arange(nodes)
+        )
+    )
 
 
 def peak_bytes(structure: Structure, fanout: int) -> tuple[int, int]:
     """The most bytes that drawing the edges into all nodes takes, and how many it draws."""
     tracemalloc.start()
     try:
-        entries, _ = draw_edges(structure, np.arange(structure.nodes), fanout, np.random.default_rng(0))
+        entries, _ = draw_edges(
+            structure, np.arange(structure.nodes), fanout, np.random.default_rng(0)
+        )
         return tracemalloc.get_traced_memory()[1], len(entries)
     finally:
         tracemalloc.stop()
@@ -112,7 +132,8 @@ def test_a_hub_takes_the_memory_of_its_own_edges(hubs: int) -> None:
 
 @pytest.mark.parametrize("fanout", [1, 2, 5, 9, 40, 10**12])
 def test_edges_are_drawn_without_replacement(fanout: int) -> None:
-    whole, rng = random_graph(30, 150), np.random.default_rng(fanout)
+    whole = random_graph(30, 150)
+    rng = np.random.default_rng(fanout)
     structure = Structure(whole)
     nodes = rng.permutation(30)[:20]
     times = np.zeros(structure.edges.nnz)
@@ -126,7 +147,10 @@ def test_edges_are_drawn_without_replacement(fanout: int) -> None:
         times[entries] += 1
     for own in ranges:
         share = min(1, fanout / len(own)) if len(own) else 0
-        assert np.abs(times[own.start : own.stop] / 300 - share).max(initial=0) < 5 * (0.25 / 300) ** 0.5
+        assert (
+            np.abs(times[own.start : own.stop] / 300 - share).max(initial=0)
+            < 5 * (0.25 / 300) ** 0.5
+        )
     every = draw_edges(structure, nodes, 10**12, rng)
     for one, other in zip(every, draw_edges(structure, nodes, -1, rng), strict=True):
         assert np.array_equal(one, other)

@@ -1,4 +1,6 @@
-"""Batches of PyG's loaders, and of lists of `Data`, against training on the whole graph and plain loops."""
+"""Batches of PyG's loaders, and of lists of `Data`, against training on the whole graph and plain
+loops.
+"""
 
 import copy
 import json
@@ -32,7 +34,13 @@ from gistgnn.cli.main import main
 from gistgnn.errors import InputError
 from gistgnn.fit.saving import Saving
 from gistgnn.graphs import Standardisation
-from gistgnn.sampling import ClusterSampling, FromLoader, from_description, named_sampling, whole_graph
+from gistgnn.sampling import (
+    ClusterSampling,
+    FromLoader,
+    from_description,
+    named_sampling,
+    whole_graph,
+)
 from gistgnn.sampling.loaders import BatchReader, Draws, LoaderBatches
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
 from tests.helpers.models import PLAIN, C, F, tiny_graph
@@ -56,7 +64,9 @@ DATA = data_of()
 PIECES = pieces(DATA)
 
 
-def trained(sampler: Any, m: int = 2, *, seed: int = 1, graph: Any = DATA, **options: Any) -> dict[str, Tensor]:
+def trained(
+    sampler: Any, m: int = 2, *, seed: int = 1, graph: Any = DATA, **options: Any
+) -> dict[str, Tensor]:
     """Θ after a run."""
     gist = GIST(gcn(), (8, 8), m, seed=seed)
     fit(gist, graph, sampler=sampler, **options)
@@ -83,7 +93,9 @@ class NoLength:
 @pytest.mark.parametrize("m", [1, 2])
 @pytest.mark.parametrize("runner", ["in-turn", "auto", "fused"])
 @pytest.mark.parametrize("standardise", [True, False])
-def test_the_whole_graph_in_a_list_is_the_whole_graph(m: int, runner: str, standardise: bool) -> None:
+def test_the_whole_graph_in_a_list_is_the_whole_graph(
+    m: int, runner: str, standardise: bool
+) -> None:
     options = {"runner": runner, "standardise": standardise}
     assert same(trained([DATA], m, **options), trained(None, m, **options))
 
@@ -144,14 +156,20 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "a list": lambda: PIECES,
     "a tuple": lambda: tuple(PIECES),
     "RandomNodeLoader": lambda: RandomNodeLoader(DATA, num_parts=4, shuffle=True),
-    "ClusterLoader": lambda: ClusterLoader(ClustersOfOurs(DATA, 8, log=False), batch_size=2, shuffle=True),
+    "ClusterLoader": lambda: ClusterLoader(
+        ClustersOfOurs(DATA, 8, log=False), batch_size=2, shuffle=True
+    ),
     "DataLoader": lambda: DataLoader(PIECES, batch_size=2, shuffle=True),
-    "DynamicBatchSampler": lambda: DataLoader(PIECES, batch_sampler=DynamicBatchSampler(PIECES, max_num=12)),
+    "DynamicBatchSampler": lambda: DataLoader(
+        PIECES, batch_sampler=DynamicBatchSampler(PIECES, max_num=12)
+    ),
     "ImbalancedSampler": lambda: DataLoader(
         PIECES, batch_size=2, sampler=ImbalancedSampler(torch.arange(4) % 2, num_samples=8)
     ),
     "CachedLoader": lambda: CachedLoader(DataLoader(PIECES, batch_size=2)),
-    "PrefetchLoader": lambda: PrefetchLoader(DataLoader(PIECES, batch_size=2), device=torch.device("cpu")),
+    "PrefetchLoader": lambda: PrefetchLoader(
+        DataLoader(PIECES, batch_size=2), device=torch.device("cpu")
+    ),
     "no length": lambda: NoLength(PIECES),
 }
 each_loader = pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
@@ -226,15 +244,25 @@ class Weighted(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.enter, self.out = GraphConv(F, width), GraphConv(width, C)
+        self.enter = GraphConv(F, width)
+        self.out = GraphConv(width, C)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return self.out(self.enter(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
 
 
-def steps_of_fit(loader: Any, graph: Any, *, epochs: float = 2, standardise: bool = False) -> dict[str, Tensor]:
+def steps_of_fit(
+    loader: Any, graph: Any, *, epochs: float = 2, standardise: bool = False
+) -> dict[str, Tensor]:
     gist = GIST(Weighted, 8, 1, seed=1, width_scaling="none")
-    options = {**PLAIN, "optimizer": "sgd", "lr": 0.1, "schedule": "constant", "epochs": epochs, "local_steps": 3}
+    options = {
+        **PLAIN,
+        "optimizer": "sgd",
+        "lr": 0.1,
+        "schedule": "constant",
+        "epochs": epochs,
+        "local_steps": 3,
+    }
     gist.fit(graph, sampler=loader, progress=False, **{**options, "standardise": standardise})
     return theta(gist)
 
@@ -248,14 +276,18 @@ def test_edge_weights_reach_the_model() -> None:
     parts = pieces(weighted)
     expected = plain_steps(2 * parts)
     torch.testing.assert_close(steps_of_fit(parts, weighted), expected)
-    assert not torch.allclose(expected["out.lin_rel.weight"], plain_steps(2 * PIECES)["out.lin_rel.weight"])
+    assert not torch.allclose(
+        expected["out.lin_rel.weight"], plain_steps(2 * PIECES)["out.lin_rel.weight"]
+    )
 
 
 def test_features_are_scaled_as_the_graph_s_are() -> None:
     far = DATA.clone().update({"x": 5 * DATA.x + 20})
     scaling = Standardisation.of(Graph.from_pyg(far))
     scaled = [data.clone().update({"x": scaling.features(data.x)}) for data in pieces(far)]
-    torch.testing.assert_close(steps_of_fit(pieces(far), far, standardise=True), plain_steps(2 * scaled))
+    torch.testing.assert_close(
+        steps_of_fit(pieces(far), far, standardise=True), plain_steps(2 * scaled)
+    )
 
 
 def saint_like() -> list[Data]:
@@ -271,12 +303,18 @@ def saint_like() -> list[Data]:
 def test_node_norm_weights_losses_and_edge_norm_edges() -> None:
     batches = saint_like()
     weighted = data_of(edge_weight=torch.ones(GRAPH.num_edges))
-    expected = [data.clone().update({"edge_weight": data.edge_norm * data.edge_weight}) for data in batches]
-    torch.testing.assert_close(steps_of_fit(batches, weighted), plain_steps(2 * expected, weighted=True))
+    expected = [
+        data.clone().update({"edge_weight": data.edge_norm * data.edge_weight}) for data in batches
+    ]
+    torch.testing.assert_close(
+        steps_of_fit(batches, weighted), plain_steps(2 * expected, weighted=True)
+    )
 
 
 def neighbor_like(seeds: Tensor) -> Data:
-    """A batch as PyG's `NeighborLoader` makes it: the output nodes first, and edges into the nodes of one hop."""
+    """A batch as PyG's `NeighborLoader` makes it: the output nodes first, and edges into the nodes
+    of one hop.
+    """
     sources, targets = GRAPH.edge_index
     near = sources[torch.isin(targets, seeds)]
     others = near.unique()
@@ -293,7 +331,9 @@ def neighbor_like(seeds: Tensor) -> Data:
 def test_the_first_nodes_of_a_batch_of_neighbours_train() -> None:
     batches = [neighbor_like(seeds) for seeds in GRAPH.train.nonzero().squeeze(1).split(3)]
     first = [torch.arange(data.num_nodes) < data.batch_size for data in batches]
-    assert any(bool((data.train_mask & ~mask).any()) for data, mask in zip(batches, first, strict=True))
+    assert any(
+        bool((data.train_mask & ~mask).any()) for data, mask in zip(batches, first, strict=True)
+    )
     chosen = {id(data): mask for data, mask in zip(batches, first, strict=True)}
     expected = plain_steps(2 * batches, take=lambda data: chosen[id(data)])
     torch.testing.assert_close(steps_of_fit(batches, DATA), expected)
@@ -305,7 +345,10 @@ def test_the_first_nodes_of_a_batch_of_neighbours_train() -> None:
 
 def test_output_nodes_that_are_no_training_nodes_do_not_train() -> None:
     batches = [neighbor_like(seeds) for seeds in torch.arange(NODES).split(8)]
-    chosen = {id(data): data.train_mask & (torch.arange(data.num_nodes) < data.batch_size) for data in batches}
+    chosen = {
+        id(data): data.train_mask & (torch.arange(data.num_nodes) < data.batch_size)
+        for data in batches
+    }
     expected = plain_steps(2 * batches, take=lambda data: chosen[id(data)])
     torch.testing.assert_close(steps_of_fit(batches, DATA), expected)
 
@@ -315,7 +358,9 @@ def test_the_graphs_of_a_batch_are_no_batch_size() -> None:
     joined = PyGBatch.from_data_list(PIECES[:2])
     assert joined.batch_size == 2
     reader = BatchReader(Graph.from_pyg(DATA))
-    assert reader.read(joined).loss_nodes.tolist() == joined.train_mask.nonzero().squeeze(1).tolist()
+    assert (
+        reader.read(joined).loss_nodes.tolist() == joined.train_mask.nonzero().squeeze(1).tolist()
+    )
 
 
 def test_roots_of_several_subgraphs_train() -> None:
@@ -333,8 +378,12 @@ def test_several_labels_numbers_and_two_classes() -> None:
     several = data_of(tiny_graph(multi_label=True))
     assert same(trained([several], graph=several), trained(None, graph=several))
     numbers = DATA.clone().update({"y": DATA.x[:, :C] - DATA.x[:, 1 : C + 1]})
-    assert same(trained([numbers], graph=numbers, loss="mse"), trained(None, graph=numbers, loss="mse"))
-    two = DATA.clone().update({"y": torch.where(GRAPH.train | GRAPH.val | GRAPH.test, DATA.y % 2, -1)})
+    assert same(
+        trained([numbers], graph=numbers, loss="mse"), trained(None, graph=numbers, loss="mse")
+    )
+    two = DATA.clone().update(
+        {"y": torch.where(GRAPH.train | GRAPH.val | GRAPH.test, DATA.y % 2, -1)}
+    )
     gists = [GIST(one_output, 8, 2) for _ in range(2)]
     for gist, sampler in zip(gists, (None, [two]), strict=True):
         fit(gist, two, sampler=sampler, loss="binary-cross-entropy")
@@ -364,7 +413,8 @@ class Scribbler(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.enter, self.out = nn.Linear(F, width), nn.Linear(width, C)
+        self.enter = nn.Linear(F, width)
+        self.out = nn.Linear(width, C)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         x *= 0.5
@@ -373,7 +423,9 @@ class Scribbler(nn.Module):
 
 @pytest.mark.parametrize("build", [Weighted, Scribbler])
 @pytest.mark.parametrize("standardise", [True, False])
-def test_what_the_loader_hands_out_stays_as_it_is(build: Callable[[int], nn.Module], standardise: bool) -> None:
+def test_what_the_loader_hands_out_stays_as_it_is(
+    build: Callable[[int], nn.Module], standardise: bool
+) -> None:
     before = saint_like()
     batches = copy.deepcopy(before)
     graph = data_of(edge_weight=torch.ones(GRAPH.num_edges))
@@ -428,7 +480,10 @@ def test_every_worker_draws_its_own(method: Any) -> None:
 @pytest.mark.parametrize("method", [Parts, Ensemble])
 @pytest.mark.parametrize("make", [LOADERS["a list"], LOADERS["RandomNodeLoader"]])
 def test_parts_train_on_a_loader(method: Any, make: Callable[[], Any]) -> None:
-    scores = [method(gcn(), (8, 8), 2).fit(DATA, sampler=make(), epochs=4, progress=False).test for _ in range(2)]
+    scores = [
+        method(gcn(), (8, 8), 2).fit(DATA, sampler=make(), epochs=4, progress=False).test
+        for _ in range(2)
+    ]
     assert scores[0] == scores[1]
 
 
@@ -439,11 +494,18 @@ def test_a_budget_trains_on_a_loader() -> None:
 
 
 def test_a_result_names_the_loader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result: Result = fit(GIST(gcn(), (8, 8), 2), DATA, sampler=RandomNodeLoader(DATA, num_parts=4, shuffle=True))
+    result: Result = fit(
+        GIST(gcn(), (8, 8), 2), DATA, sampler=RandomNodeLoader(DATA, num_parts=4, shuffle=True)
+    )
     result.save(tmp_path / "run")
     record = json.loads((tmp_path / "run/result.json").read_text())
     sampler = record["config"]["sampler"]
-    expected = {"name": "loader", "batches": "shared", "class": "RandomNodeLoader", "steps_per_epoch": 4}
+    expected = {
+        "name": "loader",
+        "batches": "shared",
+        "class": "RandomNodeLoader",
+        "steps_per_epoch": 4,
+    }
     assert expected.items() <= sampler.items()
     assert sampler["num_parts"] == 4
     assert sampler["order"] == "RandomSampler"
@@ -490,7 +552,10 @@ BAD: list[tuple[Any, str]] = [
     (without(train_mask=torch.ones(3, dtype=torch.bool)), "train_mask is a mask of length 3"),
     (without(node_norm=torch.ones(3)), f"node_norm has 3 numbers; expected {NODES}"),
     (without(train_mask=torch.zeros(NODES, dtype=torch.bool)), "1 batches without a training node"),
-    (2 * without(train_mask=torch.zeros(NODES, dtype=torch.bool)), "2 batches without a training node"),
+    (
+        2 * without(train_mask=torch.zeros(NODES, dtype=torch.bool)),
+        "2 batches without a training node",
+    ),
     (PIECES[:1] + without("x"), "the loader's batch of step 1: it has no x"),
     (DataLoader, "sampler is <class"),
 ]
@@ -541,7 +606,8 @@ def test_a_loader_that_ends_early_begins_anew() -> None:
 
     class NothingLater(NoLength):
         def __iter__(self) -> Iterator[Any]:
-            batches, self.batches = self.batches, []
+            batches = self.batches
+            self.batches = []
             return iter(batches)
 
     draws = Draws(NothingLater(PIECES), 4, 0, ())

@@ -1,4 +1,6 @@
-"""A graph that is mapped from a folder of clusters trains and is evaluated as the same graph in memory."""
+"""A graph that is mapped from a folder of clusters trains and is evaluated as the same graph in
+memory.
+"""
 
 import contextlib
 import multiprocessing
@@ -32,7 +34,9 @@ OPERATORS = ("gcn", "mean", "sum")
 
 @contextlib.contextmanager
 def little_memory(columns: int, nodes: int, entries: int = 11) -> Iterator[None]:
-    """Āx is computed so many columns at a time, and so many entries of its rows are read at once."""
+    """Āx is computed so many columns at a time, and so many entries of its rows are read at
+    once.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gistgnn.sampling.batch.available_bytes", lambda _: 2 * 4 * nodes * columns)
         patch.setattr(adjacency, "ENTRIES", entries)
@@ -48,15 +52,20 @@ def in_memory(graph: Graph, folder: Path) -> tuple[Batch, Clusters]:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    nodes, edges, seed = draw(st.integers(12, 50)), draw(st.integers(1, 300)), draw(st.integers(0, 2**16))
-    rng, sizes = np.random.default_rng(seed), {"edge_weight": (edges,), "edge_attr": (edges, 2)}
+    nodes = draw(st.integers(12, 50))
+    edges = draw(st.integers(1, 300))
+    seed = draw(st.integers(0, 2**16))
+    rng = np.random.default_rng(seed)
+    sizes = {"edge_weight": (edges,), "edge_attr": (edges, 2)}
     data = {name: rng.random(size).astype(np.float32) for name, size in sizes.items()}
     return some_graph(nodes, edges, seed, **(data if draw(st.booleans()) else {}))
 
 
 @settings(max_examples=25)
 @given(graphs(), st.integers(1, 9), st.integers(1, 4), st.booleans(), st.integers(1, 3))
-def test_batches_are_those_in_memory(graph: Graph, count: int, per_batch: int, precompute: bool, columns: int) -> None:
+def test_batches_are_those_in_memory(
+    graph: Graph, count: int, per_batch: int, precompute: bool, columns: int
+) -> None:
     with tempfile.TemporaryDirectory() as name, little_memory(columns, graph.num_nodes):
         folder = Path(name) / "graph"
         same, _ = make_clustered(graph, count, folder)
@@ -76,20 +85,30 @@ def test_batches_are_those_in_memory(graph: Graph, count: int, per_batch: int, p
 @pytest.mark.parametrize("memory", [None, 1.3], ids=["enough memory", "little memory"])
 @pytest.mark.parametrize("some", [False, True], ids=["all nodes", "some nodes"])
 @pytest.mark.parametrize("name", list(MODELS))
-def test_evaluation_is_that_of_the_graph_in_memory(name: str, some: bool, memory: float | None, tmp_path: Path) -> None:
-    """Nodes that nobody needs are not computed. ``memory`` is in multiples of the least that is needed."""
+def test_evaluation_is_that_of_the_graph_in_memory(
+    name: str, some: bool, memory: float | None, tmp_path: Path
+) -> None:
+    """Nodes that nobody needs are not computed. ``memory`` is in multiples of the least that is
+    needed.
+    """
     nodes, edges = (300, 400) if some else (100, 750)
     wanted = torch.rand(nodes) < (10 / nodes if some else 2)
     x = np.random.default_rng(1).normal(size=(nodes, 12)).astype(np.float32)
     same, _ = make_clustered(some_graph(nodes, edges, x=x), 9, tmp_path / "graph")
     torch.manual_seed(0)
     model = MODELS[name](12, (9, 6), 3).eval()
-    whole, stored = whole_graph(same), whole_graph(load(tmp_path / "graph"))
+    whole = whole_graph(same)
+    stored = whole_graph(load(tmp_path / "graph"))
     with torch.no_grad():
         expected = Evaluation("whole").prepare(model, whole).logits(model)
-        room = None if memory is None else round(memory * least_bytes(layer_costs(model, stored), stored))
+        room = (
+            None
+            if memory is None
+            else round(memory * least_bytes(layer_costs(model, stored), stored))
+        )
         inference = Evaluation("auto", room).prepare(model, stored, wanted=wanted)
-        logits, pieces = inference.logits(model), len(list(inference.outputs(model)))
+        logits = inference.logits(model)
+        pieces = len(list(inference.outputs(model)))
     assert inference.describe()["method"] == "layers"
     assert memory is None or some or pieces > 1
     torch.testing.assert_close(logits[wanted], expected[wanted], rtol=1e-5, atol=1e-6)
@@ -100,13 +119,19 @@ def test_evaluation_is_that_of_the_graph_in_memory(name: str, some: bool, memory
         assert sum(len(each) for each in inference._required) < nodes
 
 
-def test_parts_are_the_clusters_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_the_clusters_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     same, _ = make_clustered(some_graph(200, 2000), 7, tmp_path / "graph")
     whole, clusters = in_memory(same, tmp_path / "graph")
     monkeypatch.setattr("gistgnn.evaluation.inference.cluster", lambda *_: clusters)
-    model, stored = MODELS["graphsage"](3, (8,), 3).eval(), whole_graph(load(tmp_path / "graph"))
+    model = MODELS["graphsage"](3, (8,), 3).eval()
+    stored = whole_graph(load(tmp_path / "graph"))
     with torch.no_grad():
-        one, other = (Evaluation("parts", parts=7).prepare(model, batch).logits(model) for batch in (whole, stored))
+        one, other = (
+            Evaluation("parts", parts=7).prepare(model, batch).logits(model)
+            for batch in (whole, stored)
+        )
     assert torch.equal(one, other)
     with refused("parts is 5, but the folder of the graph has 7 clusters", "set parts to 7"):
         Evaluation("parts", parts=5).prepare(model, stored)

@@ -21,7 +21,10 @@ GRAPH = tiny_graph(60)
 def with_data(graph: Graph) -> Graph:
     count = graph.edges.num_edges
     rng = torch.Generator().manual_seed(1)
-    data = {"edge_weight": torch.rand(count, generator=rng), "edge_attr": torch.rand(count, 3, generator=rng)}
+    data = {
+        "edge_weight": torch.rand(count, generator=rng),
+        "edge_attr": torch.rand(count, 3, generator=rng),
+    }
     masks = {"train": graph.train, "val": graph.val, "test": graph.test}
     edge_index = graph.edges.edge_index()
     return Graph.build(graph.x, edge_index, graph.y, **masks, num_classes=graph.num_classes, **data)
@@ -31,13 +34,21 @@ def batches(graph: Graph, device: str, **options: Any) -> Iterator[Batch]:
     whole = whole_graph(graph.to(torch.device(device)))
     clusters = cluster(whole.csr, len(graph.x), 12, "random", 0)
     made = ClusterBatches(whole, clusters, 5, 0, **options)
-    assert (made.largest_batch is None) == (device == "cpu" or bool((graph.edges.row == graph.edges.col).any()))
+    assert (made.largest_batch is None) == (
+        device == "cpu" or bool((graph.edges.row == graph.edges.col).any())
+    )
     yield from made.batches(0, 9)
 
 
 def values(batch: Batch) -> dict[str, Tensor]:
     pattern = batch.adj.pattern
-    found = {"x": batch.x, "y": batch.y, "loss_nodes": batch.loss_nodes, "rowptr": pattern.rowptr, "col": pattern.col}
+    found = {
+        "x": batch.x,
+        "y": batch.y,
+        "loss_nodes": batch.loss_nodes,
+        "rowptr": pattern.rowptr,
+        "col": pattern.col,
+    }
     found |= batch.edge_data
     if batch.product is not None:
         found["product"] = batch.product("mean")
@@ -46,7 +57,9 @@ def values(batch: Batch) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("dense", [2048, 0], ids=["dense counts", "sparse counts"])
 @pytest.mark.parametrize("data", [False, True], ids=["", "edge data"])
-@pytest.mark.parametrize("options", [{"precompute": False}, {}, {"alone": True, "precompute": False}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"precompute": False}, {}, {"alone": True, "precompute": False}], ids=str
+)
 def test_they_are_the_batches_of_the_host(
     options: dict[str, Any], data: bool, dense: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +68,12 @@ def test_they_are_the_batches_of_the_host(
     found = []
     for device in ("cpu", "cuda:0"):
         with pretended_gpu() if device != "cpu" else nullcontext():
-            found.append([(values(batch), batch.adj.pattern.loops) for batch in batches(graph, device, **options)])
+            found.append(
+                [
+                    (values(batch), batch.adj.pattern.loops)
+                    for batch in batches(graph, device, **options)
+                ]
+            )
     for (expected, _), (own, loops) in zip(*found, strict=True):
         assert own.keys() == expected.keys()
         for name, tensor in expected.items():

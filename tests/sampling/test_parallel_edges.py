@@ -1,4 +1,6 @@
-"""Many parallel edges: degrees, and the products of a batch that has every neighbour, against NumPy."""
+"""Many parallel edges: degrees, and the products of a batch that has every neighbour, against
+NumPy.
+"""
 
 from dataclasses import replace
 
@@ -19,7 +21,10 @@ NODES = 5
 def graph_of(counts: list[list[int]]) -> Graph:
     """A graph with so many edges from the row's node to the column's, each of a type."""
     ends = [
-        (source, target) for source in range(NODES) for target in range(NODES) for _ in range(counts[source][target])
+        (source, target)
+        for source in range(NODES)
+        for target in range(NODES)
+        for _ in range(counts[source][target])
     ]
     edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T
     masks = {"train": [0, 1, 2], "val": [3], "test": [4]}
@@ -45,9 +50,14 @@ def test_degrees_of_many_parallel_edges_and_self_loops(counts: list[list[int]]) 
 
 @pytest.mark.parametrize("loops", [1, 127, 200, 256])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_batch_of_all_neighbours_has_the_whole_graph_s_products(loops: int, weighted: bool) -> None:
+def test_a_batch_of_all_neighbours_has_the_whole_graph_s_products(
+    loops: int, weighted: bool
+) -> None:
     counts = [[0] * NODES for _ in range(NODES)]
-    counts[0][0], counts[1][0], counts[0][1], counts[2][0] = loops, 2, 1, 130
+    counts[0][0] = loops
+    counts[1][0] = 2
+    counts[0][1] = 1
+    counts[2][0] = 130
     graph = graph_of(counts)
     if weighted:
         graph = replace(graph, edge_type=None, edge_weight=torch.ones(graph.num_edges))

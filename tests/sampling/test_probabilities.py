@@ -1,4 +1,6 @@
-"""LADIES, FastGCN and GraphSAINT against their formulas; that sums are unbiased, is in `test_samplers`."""
+"""LADIES, FastGCN and GraphSAINT against their formulas; that sums are unbiased, is in
+`test_samplers`.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,10 +14,24 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gistgnn.graphs import CSR
-from gistgnn.sampling import Batch, FastGCNSampling, LadiesSampling, SaintEdgeSampling, SaintNodeSampling
+from gistgnn.sampling import (
+    Batch,
+    FastGCNSampling,
+    LadiesSampling,
+    SaintEdgeSampling,
+    SaintNodeSampling,
+)
 from gistgnn.subtrain import loss_of
 from tests.sampling import reference
-from tests.sampling.reference import SAMPLERS, Mean, converges, features, layers_of, nodes_of, random_graph
+from tests.sampling.reference import (
+    SAMPLERS,
+    Mean,
+    converges,
+    features,
+    layers_of,
+    nodes_of,
+    random_graph,
+)
 
 SAINT = {"saint-node": SAMPLERS["saint-node"], "saint-edge": SAMPLERS["saint-edge"]}
 SAINT["saint-rw"] = replace(SAMPLERS["saint-rw"], batch_size=5, sample_coverage=20_000)
@@ -25,7 +41,10 @@ FOUR = torch.tensor([2, 7, 11, 20])  # outputs
 def weighted() -> Batch:
     """A directed graph with some self-loops and with weights, for four outputs."""
     graph = random_graph(30, 160, both_ways=False)
-    pairs = [*map(tuple, graph.edge_index.t().tolist()), *((node, node) for node in range(0, 30, 3))]
+    pairs = [
+        *map(tuple, graph.edge_index.t().tolist()),
+        *((node, node) for node in range(0, 30, 3)),
+    ]
     looped = reference.directed(30, pairs, FOUR.tolist())
     weights = torch.rand(looped.adj.num_edges, generator=torch.Generator().manual_seed(0)) + 0.1
     return replace(looped, edge_data={"edge_weight": weights})
@@ -39,8 +58,11 @@ EXACT = {name: torch.tensor(formula(A)).double() for name, formula in FORMULAS.i
 
 def weights_of(batch: Batch) -> dict[int, float]:
     """The weights of the columns that are not outputs, by node, without the weights of edges."""
-    (layer,), nodes = layers_of(batch), nodes_of(batch).tolist()
-    entries = zip(layer.pattern.row.tolist(), layer.pattern.col.tolist(), layer.weight.tolist(), strict=True)
+    (layer,) = layers_of(batch)
+    nodes = nodes_of(batch).tolist()
+    entries = zip(
+        layer.pattern.row.tolist(), layer.pattern.col.tolist(), layer.weight.tolist(), strict=True
+    )
     found = [(row, col, weight / A[nodes[row]][nodes[col]]) for row, col, weight in entries]
     return {nodes[col]: weight for _, col, weight in found if col >= layer.num_outputs}
 
@@ -62,15 +84,21 @@ def test_ladies_weighs_by_its_probabilities(s: int) -> None:
 
 @pytest.mark.parametrize("sampling", [LadiesSampling, FastGCNSampling])
 def test_without_normalised_rows_draws_are_counted(sampling: type[LadiesSampling]) -> None:
-    """That sums are unbiased then, as `test_samplers` shows, means that nodes are drawn with these probabilities."""
+    """That sums are unbiased then, as `test_samplers` shows, means that nodes are drawn with these
+    probabilities.
+    """
     p = reference.ladies(A, FOUR.tolist()) if sampling is LadiesSampling else reference.fastgcn(A)
-    for batch in sampling(nodes_per_layer=(6,), row_normalise=False).sampler(SOME, 0).batches(0, 100):
+    for batch in (
+        sampling(nodes_per_layer=(6,), row_normalise=False).sampler(SOME, 0).batches(0, 100)
+    ):
         for node, weight in weights_of(batch).items():
             drawn = weight * 6 * p[node]
             assert drawn == pytest.approx(round(drawn), abs=1e-3)
 
 
-def sums_of_two_layers(sampling: LadiesSampling | FastGCNSampling, x: Tensor) -> Iterator[tuple[Tensor]]:
+def sums_of_two_layers(
+    sampling: LadiesSampling | FastGCNSampling, x: Tensor
+) -> Iterator[tuple[Tensor]]:
     """The estimates of Ā Ā x at the outputs, in the order of their numbers."""
     with closing(sampling.sampler(SOME, 3).batches(0, 10**6)) as batches:
         for batch in batches:
@@ -83,7 +111,9 @@ def sums_of_two_layers(sampling: LadiesSampling | FastGCNSampling, x: Tensor) ->
 def test_two_layers_without_activation_are_unbiased(sampling: type[LadiesSampling]) -> None:
     x = features(SOME.x)
     exact = (EXACT["gcn"] @ EXACT["gcn"] @ x)[FOUR]
-    unbiased, normalised = (sampling(nodes_per_layer=(8, 8), row_normalise=chosen) for chosen in (False, True))
+    unbiased, normalised = (
+        sampling(nodes_per_layer=(8, 8), row_normalise=chosen) for chosen in (False, True)
+    )
     converges(sums_of_two_layers(unbiased, x), exact, at=(100, 800))
     with pytest.raises(AssertionError):  # it does not claim to be, and the check sees it
         converges(sums_of_two_layers(normalised, x), exact, at=(800,))
@@ -92,7 +122,10 @@ def test_two_layers_without_activation_are_unbiased(sampling: type[LadiesSamplin
 def edge_touches(a: reference.Dense) -> list[float]:
     """The chance that one draw touches a node: a random node, and a random in-neighbour of it."""
     degrees = [sum(row) for row in a]
-    reached = [[(row[u] / degrees[v] if row[u] and v != u else 0) for v, row in enumerate(a)] for u in range(len(a))]
+    reached = [
+        [(row[u] / degrees[v] if row[u] and v != u else 0) for v, row in enumerate(a)]
+        for u in range(len(a))
+    ]
     return [(1 + sum(each)) / len(a) for each in reached]
 
 
@@ -100,26 +133,35 @@ def edge_touches(a: reference.Dense) -> list[float]:
 @given(reference.graphs(), st.integers(1, 9))
 def test_saint_s_probabilities_of_nodes_are_the_paper_s(whole: Batch, count: int) -> None:
     a = reference.adjacency(whole)
-    for kind, touches in ((SaintNodeSampling, reference.saint_node(a)), (SaintEdgeSampling, edge_touches(a))):
+    for kind, touches in (
+        (SaintNodeSampling, reference.saint_node(a)),
+        (SaintEdgeSampling, edge_touches(a)),
+    ):
         sampler = kind(batch_size=count).sampler(whole, 0)
         np.testing.assert_allclose(sampler.touches, touches, rtol=1e-5)
-        np.testing.assert_allclose(sampler.sampled, 1 - (1 - np.minimum(touches, 1)) ** count, rtol=1e-4)
+        np.testing.assert_allclose(
+            sampler.sampled, 1 - (1 - np.minimum(touches, 1)) ** count, rtol=1e-4
+        )
 
 
 def test_nodes_with_very_many_edges() -> None:
     """N deg is beyond 32 bits."""
-    nodes, sources = 70_000, torch.arange(1, 40_001)
+    nodes = 70_000
+    sources = torch.arange(1, 40_001)
     edges = CSR.from_entries(torch.zeros_like(sources), sources, (nodes, nodes))[0]
     whole = Batch(torch.ones(nodes, 1), edges, torch.zeros(nodes).long(), torch.arange(nodes))
     touches = SaintEdgeSampling().sampler(whole, 0).touches
-    np.testing.assert_allclose(touches[[0, 1, 50_000]], [1 / nodes, (1 + 1 / 40_000) / nodes, 1 / nodes])
+    np.testing.assert_allclose(
+        touches[[0, 1, 50_000]], [1 / nodes, (1 + 1 / 40_000) / nodes, 1 / nodes]
+    )
 
 
 @pytest.mark.parametrize("name", SAINT)
 def test_saint_s_loss_is_unbiased(name: str) -> None:
     """That of fixed scores: its mean over batches is the mean over the training nodes."""
     half = replace(random_graph(30, 60), loss_nodes=torch.arange(0, 30, 2))
-    logits, mean = features(half.x, 3)[:, 2:].float(), Mean(1)
+    logits = features(half.x, 3)[:, 2:].float()
+    mean = Mean(1)
     exact = torch.nn.functional.cross_entropy(logits[half.loss_nodes], half.y[half.loss_nodes])
     for batch in SAINT[name].sampler(half, 2).batches(0, 1500):
         assert batch.loss_weights is not None

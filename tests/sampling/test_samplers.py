@@ -1,4 +1,6 @@
-"""What holds for every sampler: its batches and epochs, seeds, columns, refused settings, unbiased sums, and sizes."""
+"""What holds for every sampler: its batches and epochs, seeds, columns, refused settings, unbiased
+sums, and sizes.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +21,14 @@ from gistgnn.sampling.sampler import RandomBatches
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 from tests.sampling import reference
-from tests.sampling.reference import SAMPLERS, converges, features, layers_of, nodes_of, random_graph
+from tests.sampling.reference import (
+    SAMPLERS,
+    converges,
+    features,
+    layers_of,
+    nodes_of,
+    random_graph,
+)
 
 WHOLE = whole_graph(tiny_graph(60))
 each_sampling = pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPLERS)
@@ -29,22 +38,34 @@ each_sampling = pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPL
 @settings(max_examples=30)
 @given(whole=reference.graphs(), step=st.integers(0, 5))
 def test_a_batch_is_made_of_edges_of_the_graph(sampling: Sampling, whole: Batch, step: int) -> None:
-    edges, train = set(map(tuple, whole.edge_index.t().tolist())), set(whole.loss_nodes.tolist())
+    edges = set(map(tuple, whole.edge_index.t().tolist()))
+    train = set(whole.loss_nodes.tolist())
     if isinstance(sampling, kinds.ClusterSampling):
-        sampling = replace(sampling, clusters=min(10, len(whole.x)), clusters_per_batch=min(3, len(whole.x)))
+        sampling = replace(
+            sampling, clusters=min(10, len(whole.x)), clusters_per_batch=min(3, len(whole.x))
+        )
     with closing(sampling.sampler(whole, 0, layers=2).batches(step, 2)) as batches:
         for batch in batches:
-            nodes, layers = nodes_of(batch).tolist(), layers_of(batch)
+            nodes = nodes_of(batch).tolist()
+            layers = layers_of(batch)
             assert len(set(nodes)) == len(nodes) == layers[0].num_nodes
             outputs = nodes[: len(batch.y)]
             assert batch.y.tolist() == whole.y[outputs].tolist()
-            assert [nodes[place] for place in batch.loss_nodes.tolist()] == [node for node in outputs if node in train]
+            assert [nodes[place] for place in batch.loss_nodes.tolist()] == [
+                node for node in outputs if node in train
+            ]
             rows = [layer.pattern.row for layer in layers]
-            assert all((each.diff() >= 0).all() for each in rows)  # by target, as the operators take it
-            ends = [zip(layer.pattern.col, each, strict=True) for layer, each in zip(layers, rows, strict=True)]
+            # by target, as the operators take it
+            assert all((each.diff() >= 0).all() for each in rows)
+            ends = [
+                zip(layer.pattern.col, each, strict=True)
+                for layer, each in zip(layers, rows, strict=True)
+            ]
             found = [{(nodes[source], nodes[target]) for source, target in each} for each in ends]
             if len(layers) == 1:
-                assert found == [{(source, target) for source, target in edges if {source, target} <= set(nodes)}]
+                assert found == [
+                    {(source, target) for source, target in edges if {source, target} <= set(nodes)}
+                ]
                 continue
             assert set(outputs) <= train
             assert layers[1].num_nodes == layers[0].pattern.shape[0]
@@ -58,7 +79,9 @@ def test_an_epoch_has_every_output_once(name: str) -> None:
     sampler = SAMPLERS[name].sampler(whole, 1, layers=2)
     assert sampler.steps_per_epoch == steps
     for epoch in (0, 3):
-        outputs = [nodes_of(batch)[: len(batch.y)] for batch in sampler.batches(steps * epoch, steps)]
+        outputs = [
+            nodes_of(batch)[: len(batch.y)] for batch in sampler.batches(steps * epoch, steps)
+        ]
         assert torch.cat(outputs).sort().values.tolist() == expected
 
 
@@ -93,21 +116,36 @@ def test_a_batch_follows_from_seed_and_step_alone(sampling: Sampling) -> None:
 def test_sub_gcns_share_their_batches_or_not_and_may_have_some_columns(sampling: Sampling) -> None:
     shared = sampling.sampler(WHOLE, 0, layers=2)
     assert shared.for_sub_gcn(1) is shared
-    own, columns = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2), torch.tensor([4, 1])
+    own = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2)
+    columns = torch.tensor([4, 1])
     first, second = (listed(own.for_sub_gcn(i), 0, 3) for i in (1, 2))
     assert first != second
     assert first == listed(shared.apart().for_sub_gcn(1), 0, 3)
     assert first == listed(own.for_sub_gcn(1), 0, 1) + listed(own.for_sub_gcn(1), 1, 2)
     own = own.for_sub_gcn(2)
-    for some, whole in zip(own.select_columns(columns).batches(0, 3), own.batches(0, 3), strict=True):
+    for some, whole in zip(
+        own.select_columns(columns).batches(0, 3), own.batches(0, 3), strict=True
+    ):
         assert torch.equal(some.x, whole.x[:, columns])
         assert content(some)[1:] == content(whole)[1:]
 
 
 BAD: list[tuple[type[Sampling], dict[str, Any], str]] = [
-    (kinds.ClusterSampling, {"clusters": 5, "clusters_per_batch": 11}, "clusters_per_batch is 11, more than the 5"),
-    (kinds.ClusterSampling, {"clusters": 10, "method": "best"}, "expected one of metis, split, stream, random"),
-    (kinds.ClusterSampling, {"clusters": 10, "batches": "own"}, "expected one of shared, independent"),
+    (
+        kinds.ClusterSampling,
+        {"clusters": 5, "clusters_per_batch": 11},
+        "clusters_per_batch is 11, more than the 5",
+    ),
+    (
+        kinds.ClusterSampling,
+        {"clusters": 10, "method": "best"},
+        "expected one of metis, split, stream, random",
+    ),
+    (
+        kinds.ClusterSampling,
+        {"clusters": 10, "batches": "own"},
+        "expected one of shared, independent",
+    ),
     (kinds.ClusterSampling, {"clusters": 40, "precompute": "shared"}, "precompute is 'shared'"),
     (kinds.LadiesSampling, {"batch_size": 0}, "batch_size is 0"),
     (kinds.LadiesSampling, {"nodes_per_layer": (5, True)}, "nodes_per_layer is True"),
@@ -125,11 +163,16 @@ def test_bad_settings() -> None:
             sampling(**options)
 
 
-SPARSE, DENSE, DIRECTED = random_graph(30, 60), random_graph(30, 90), random_graph(30, 120, both_ways=False)
-LOOPED = reference.directed(30, [*map(tuple, DIRECTED.edge_index.t().tolist()), *((k, k) for k in range(0, 30, 3))])
+SPARSE = random_graph(30, 60)
+DENSE = random_graph(30, 90)
+DIRECTED = random_graph(30, 120, both_ways=False)
+LOOPED = reference.directed(
+    30, [*map(tuple, DIRECTED.edge_index.t().tolist()), *((k, k) for k in range(0, 30, 3))]
+)
 WEIGHTS = torch.rand(LOOPED.adj.num_edges, generator=torch.Generator().manual_seed(0)) + 0.1
 WEIGHTED = replace(LOOPED, edge_data={"edge_weight": WEIGHTS})
-FOUR, HALF = torch.tensor([2, 7, 11, 20]), torch.arange(0, 30, 2)
+FOUR = torch.tensor([2, 7, 11, 20])
+HALF = torch.arange(0, 30, 2)
 CASES: dict[str, tuple[Sampling, Batch, Tensor]] = {
     "ladies": (kinds.LadiesSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
     "fastgcn": (kinds.FastGCNSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
@@ -144,14 +187,20 @@ CASES: dict[str, tuple[Sampling, Batch, Tensor]] = {
     "saint-edge, weighted": (kinds.SaintEdgeSampling(batch_size=9), WEIGHTED, HALF),
     "saint-edge": (kinds.SaintEdgeSampling(batch_size=7), SPARSE, HALF),
     "saint-edge, directed": (kinds.SaintEdgeSampling(batch_size=9), LOOPED, HALF),
-    "saint-rw": (kinds.SaintWalkSampling(batch_size=5, walk_length=2, sample_coverage=20_000), SPARSE, HALF),
+    "saint-rw": (
+        kinds.SaintWalkSampling(batch_size=5, walk_length=2, sample_coverage=20_000),
+        SPARSE,
+        HALF,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_sums_at_the_outputs_are_unbiased(name: str) -> None:
     sampling, graph, outputs = CASES[name]
-    a, x, whole = reference.adjacency(graph), features(graph.x), replace(graph, loss_nodes=outputs)
+    a = reference.adjacency(graph)
+    x = features(graph.x)
+    whole = replace(graph, loss_nodes=outputs)
     parts = (reference.laplacian(a), reference.mean(a), reference.plus_one(a))
     exact = torch.cat([torch.tensor(part).double() @ x for part in parts], dim=1)
 
@@ -161,8 +210,10 @@ def test_sums_at_the_outputs_are_unbiased(name: str) -> None:
                 nodes = nodes_of(batch)
                 operators = (batch.adj.gcn, batch.adj.mean, batch.adj.sum)
                 sums = torch.cat([each.to_dense().double() @ x[nodes] for each in operators], dim=1)
-                rows, there = torch.zeros_like(exact), torch.zeros(30, 1)
-                rows[nodes[: len(sums)]], there[nodes[: len(sums)]] = sums, 1
+                rows = torch.zeros_like(exact)
+                there = torch.zeros(30, 1)
+                rows[nodes[: len(sums)]] = sums
+                there[nodes[: len(sums)]] = 1
                 yield rows[outputs], there[outputs]
 
     converges(samples(), exact[outputs], at=(200, 1600))
@@ -177,7 +228,8 @@ def test_every_settings_class_is_registered_by_its_name() -> None:
 LARGE = random_graph(3000, 20_000)  # as the formulas take graphs to be
 LARGE = replace(LARGE, loss_nodes=torch.arange(0, 3000, 2))
 SIZES = GraphSizes(3000, LARGE.adj.num_edges, 1500)
-EXPECTED: dict[str, tuple[Sampling, float]] = {  # with the factor by which edges may be more or fewer
+# with the factor by which edges may be more or fewer
+EXPECTED: dict[str, tuple[Sampling, float]] = {
     "random": (kinds.ClusterSampling(30, 5, "random"), 1.2),
     "ladies": (kinds.LadiesSampling(batch_size=100, nodes_per_layer=80), 2.0),
     "fastgcn": (kinds.FastGCNSampling(batch_size=100, nodes_per_layer=(200, 80, 80)), 2.5),
@@ -195,7 +247,9 @@ def test_batches_are_about_as_large_as_expected(name: str) -> None:
     expected = sampling.expected(SIZES, 3)
     sampler = sampling.sampler(LARGE, 0, layers=3)
     assert sampler.steps_per_epoch == pytest.approx(expected.steps, rel=0.2)
-    nodes, edges, loss_nodes = [], [], []
+    nodes = []
+    edges = []
+    loss_nodes = []
     for batch in sampler.batches(0, 5):
         layers = layers_of(batch)
         nodes.append([layer.num_nodes for layer in layers] + [len(batch.y)] * (len(layers) > 1))

@@ -33,7 +33,9 @@ def outcome(model: nn.Module, *args: Tensor, **kwargs: Tensor) -> list[Tensor]:
 
 def check(sub: nn.Module, *args: Tensor, **kwargs: Tensor) -> None:
     """A copy passes messages."""
-    torch.testing.assert_close(outcome(sub, *args, **kwargs), outcome(copy.deepcopy(sub), *args, **kwargs))
+    torch.testing.assert_close(
+        outcome(sub, *args, **kwargs), outcome(copy.deepcopy(sub), *args, **kwargs)
+    )
 
 
 @pytest.mark.parametrize("kind", [pyg.GCN, pyg.GraphSAGE, pyg.GIN])
@@ -43,7 +45,9 @@ def test_calls_multiply_and_copies_pass_messages(kind: Callable[..., nn.Module])
     with pytest.raises(RuntimeError):
         sub(GRAPH.x[:, :2].clone(), GRAPH.edge_index)
     assert not any("propagate" in vars(layer) for layer in sub.modules())
-    with mock.patch.object(Products, "multiply", autospec=True, side_effect=Products.multiply) as multiply:
+    with mock.patch.object(
+        Products, "multiply", autospec=True, side_effect=Products.multiply
+    ) as multiply:
         sub(GRAPH.x, GRAPH.edge_index)
         sub(x=GRAPH.x, edge_index=GRAPH.edge_index)
         assert multiply.call_count == 4
@@ -52,7 +56,10 @@ def test_calls_multiply_and_copies_pass_messages(kind: Callable[..., nn.Module])
 
 
 def test_other_and_changed_tensors_are_seen() -> None:
-    sub, x, edges, weight = sub_gcn(), GRAPH.x.clone(), GRAPH.edge_index.clone(), WEIGHT.clone()
+    sub = sub_gcn()
+    x = GRAPH.x.clone()
+    edges = GRAPH.edge_index.clone()
+    weight = WEIGHT.clone()
     for _ in range(2):
         check(sub, x, edges)
         check(sub, x, edges, weight)
@@ -64,7 +71,8 @@ def test_other_and_changed_tensors_are_seen() -> None:
         x.mul_(1.5)
         check(sub, x, edges)
         check(sub, x, edges[:, ::2])
-        given, scale = x.clone().requires_grad_(), weight.clone().requires_grad_()
+        given = x.clone().requires_grad_()
+        scale = weight.clone().requires_grad_()
         check(sub, given, edges, scale)
         assert given.grad is not None
         assert scale.grad is not None
@@ -73,7 +81,9 @@ def test_other_and_changed_tensors_are_seen() -> None:
 def test_vmap_and_files() -> None:
     sub = sub_gcn()
     stacked = {name: torch.stack([p, p]) for name, p in sub.state_dict().items()}
-    both = torch.func.vmap(lambda state: torch.func.functional_call(sub, state, (GRAPH.x, GRAPH.edge_index)))(stacked)
+    both = torch.func.vmap(
+        lambda state: torch.func.functional_call(sub, state, (GRAPH.x, GRAPH.edge_index))
+    )(stacked)
     torch.testing.assert_close(both[1], sub(GRAPH.x, GRAPH.edge_index))
     file = io.BytesIO()
     torch.save(sub, file)

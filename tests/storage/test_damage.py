@@ -1,4 +1,6 @@
-"""Every kind of file: one that is damaged is refused in one line that names it, or read as it was written."""
+"""Every kind of file: one that is damaged is refused in one line that names it, or read as it was
+written.
+"""
 
 import os
 from collections.abc import Callable
@@ -59,7 +61,13 @@ def content(path: Path) -> dict[str, Any]:
 
 
 KINDS = (
-    Kind("r.json", lambda folder: write_json(folder / "r.json", CONTENT, indent=2), content, content, strict=False),
+    Kind(
+        "r.json",
+        lambda folder: write_json(folder / "r.json", CONTENT, indent=2),
+        content,
+        content,
+        strict=False,
+    ),
     Kind(
         "t",
         tensor_file,
@@ -67,9 +75,21 @@ KINDS = (
         lambda path: len(read_tensors(path, "do it again")),
     ),
     Kind("g.npz", lambda folder: save_file(SMALL, folder / "g.npz"), values, nodes, strict=False),
-    Kind("g.pt", lambda folder: torch.save(as_data(SMALL), folder / "g.pt"), values, nodes, strict=False),
+    Kind(
+        "g.pt",
+        lambda folder: torch.save(as_data(SMALL), folder / "g.pt"),
+        values,
+        nodes,
+        strict=False,
+    ),
     *(
-        Kind(f"made/{name}", graph_folder, verified, lambda path: load(path.parent).num_edges, name != MANIFEST)
+        Kind(
+            f"made/{name}",
+            graph_folder,
+            verified,
+            lambda path: load(path.parent).num_edges,
+            name != MANIFEST,
+        )
         for name in (*(f"{array}.npy" for array in ARRAYS), MANIFEST)
     ),
 )
@@ -91,7 +111,9 @@ def test_a_damaged_file_is_refused_or_read_as_it_was(kind: Kind, tmp_path: Path)
     name, write, check, read, strict = kind
     write(tmp_path)
     path = tmp_path / name
-    checked, whole, data = check(path), read(path), path.read_bytes()
+    checked = check(path)
+    whole = read(path)
+    data = path.read_bytes()
     flips = []
     for place in some_bytes(path, 40 if strict else 200):
         with flipped(path, place):

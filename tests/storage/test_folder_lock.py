@@ -32,7 +32,9 @@ def hold(folder: str, seconds: float) -> int:
 def test_a_folder_in_use_is_refused_with_its_holder(tmp_path: Path) -> None:
     process = Forked(tmp_path, hold, "run", 60)
     try:
-        pid = wait_until(lambda: [*tmp_path.glob("run/won-*")], process)[0].name.removeprefix("won-")
+        pid = wait_until(lambda: [*tmp_path.glob("run/won-*")], process)[0].name.removeprefix(
+            "won-"
+        )
         said = f"run is being written by process {pid} on host {socket.gethostname()} since 20"
         with refused(said, "UTC: wait for it, or give another --out", error=FolderInUseError):
             FolderLock(tmp_path / "run", advice="give another --out")
@@ -56,10 +58,14 @@ def test_of_several_processes_one_wins(tmp_path: Path) -> None:
 def test_a_lock_leaves_no_trace(tmp_path: Path) -> None:
     folder = tmp_path / "new/deep"
     with FolderLock(folder), FolderLock(folder), FolderLock(folder, beside=True):
-        assert sorted(path.name for path in folder.parent.iterdir()) == [".gistgnn-deep.lock", "deep"]
+        assert sorted(path.name for path in folder.parent.iterdir()) == [
+            ".gistgnn-deep.lock",
+            "deep",
+        ]
         assert (folder / ".gistgnn.lock").exists()
     assert list(tmp_path.iterdir()) == []
-    lock, again = FolderLock(folder), FolderLock(folder)
+    lock = FolderLock(folder)
+    again = FolderLock(folder)
     (folder / "result").touch()
     lock.free()
     lock.free()
@@ -81,7 +87,9 @@ def test_what_cannot_be_locked_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EIO])
-def test_a_file_system_without_locks(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def flock(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -91,7 +99,11 @@ def test_a_file_system_without_locks(tmp_path: Path, number: int, monkeypatch: p
             FolderLock(tmp_path / "run")
         return
     for _ in range(2):  # nothing is left that would refuse the next run
-        with logged() as notes, FolderLock(tmp_path / "run"), FolderLock(tmp_path / "run", beside=True):
+        with (
+            logged() as notes,
+            FolderLock(tmp_path / "run"),
+            FolderLock(tmp_path / "run", beside=True),
+        ):
             (tmp_path / "run" / "result").touch()
             with waiting_lock(tmp_path / "run" / "lock"):
                 pass

@@ -16,7 +16,9 @@ CONTENT: dict[str, Any] = {"version": 3, "name": "x", "deep": {"a": {"b": []}}}
 one_value = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text()
 one_value |= st.floats(allow_nan=False, allow_infinity=False)
 json_values = st.recursive(
-    one_value, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=12
+    one_value,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
 )
 
 
@@ -28,7 +30,9 @@ class Kind(msgspec.Struct):
 
 @settings(deadline=None)
 @given(content=st.dictionaries(st.text(), json_values, max_size=5), indent=st.sampled_from([0, 2]))
-def test_a_written_file_is_read(tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any], indent: int) -> None:
+def test_a_written_file_is_read(
+    tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any], indent: int
+) -> None:
     content.pop("checksum", None)
     path = tmp_path_factory.getbasetemp() / "any.json"
     write_json(path, content, indent=indent)
@@ -53,5 +57,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
             read_json(path, Kind, "do it again")
     for text in ("", "{", json.dumps(CONTENT), "[" * 10**5):
         path.write_text(text)
-        with refused("has no checksum, so it is damaged, or an earlier version made it; do it again"):
+        with refused(
+            "has no checksum, so it is damaged, or an earlier version made it; do it again"
+        ):
             read_json(path, Kind, "do it again")

@@ -1,4 +1,6 @@
-"""Safetensors files: written, mapped, and refused where they are damaged; modules that take their tensors."""
+"""Safetensors files: written, mapped, and refused where they are damaged; modules that take their
+tensors.
+"""
 
 import os
 from pathlib import Path
@@ -19,7 +21,9 @@ from tests.helpers.refusals import full_disk, refused
 from tests.nn.strategies import examples
 
 F = 5
-shapes_and_types = st.tuples(st.lists(st.integers(0, 5), max_size=3), st.sampled_from(list(stored.DTYPES.values())))
+shapes_and_types = st.tuples(
+    st.lists(st.integers(0, 5), max_size=3), st.sampled_from(list(stored.DTYPES.values()))
+)
 
 
 @examples
@@ -27,7 +31,9 @@ shapes_and_types = st.tuples(st.lists(st.integers(0, 5), max_size=3), st.sampled
 def test_what_is_written_is_read_and_mapped(
     tmp_path_factory: pytest.TempPathFactory, kinds: list[tuple[list[int], torch.dtype]]
 ) -> None:
-    tensors = {f"t.{i}": (torch.randn(shape) * 50).to(dtype) for i, (shape, dtype) in enumerate(kinds)}
+    tensors = {
+        f"t.{i}": (torch.randn(shape) * 50).to(dtype) for i, (shape, dtype) in enumerate(kinds)
+    }
     path = tmp_path_factory.getbasetemp() / "any.safetensors"
     stored.write_tensors(path, tensors)
     assert same(stored.read_tensors(path, ""), tensors)
@@ -70,7 +76,9 @@ def test_what_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
         stored.write_tensors(tmp_path, {"a": torch.ones(3)})
 
 
-def test_a_full_disk_is_said_before_pages_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said_before_pages_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "posix_fallocate", full_disk)
     with refused("No space left on device", "make room"):
         stored.temporary_tensors({"a": (torch.Size([3]), torch.float32)}, tmp_path)
@@ -80,7 +88,8 @@ def test_a_full_disk_is_said_before_pages_are_written(tmp_path: Path, monkeypatc
 class Tied(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.down, self.up = nn.Linear(F, F), nn.Linear(F, F, bias=False)
+        self.down = nn.Linear(F, F)
+        self.up = nn.Linear(F, F, bias=False)
         self.up.weight = self.down.weight
         self.register_buffer("twice", torch.ones(F))
         self.register_buffer("absent", None)
@@ -93,8 +102,11 @@ class Tied(nn.Module):
 @pytest.mark.parametrize("large", [1, 2**24])
 def test_a_module_takes_its_tensors(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_files, "LARGE", large)
-    model, x = Tied(), torch.randn(3, F)
-    given = {name: tensor.detach() for name, tensor in model.named_parameters()} | {"twice": model.twice}
+    model = Tied()
+    x = torch.randn(3, F)
+    given = {name: tensor.detach() for name, tensor in model.named_parameters()} | {
+        "twice": model.twice
+    }
     assert "up.weight" not in given
     with torch.device("meta"):
         empty = Tied()
@@ -109,7 +121,8 @@ def test_a_module_takes_its_tensors(large: int, monkeypatch: pytest.MonkeyPatch)
 def test_the_tensors_of_another_model_are_refused() -> None:
     tensors = {name: tensor.detach() for name, tensor in GraphSAGE(7, (8,), 3).named_parameters()}
     with torch.device("meta"):
-        other, plain = GraphSAGE(7, (9,), 3), nn.Linear(2, 2)
+        other = GraphSAGE(7, (9,), 3)
+        plain = nn.Linear(2, 2)
     for module, some, said in (
         (other, tensors, "'convs.0.weight' is [8, 14] in the file and [9, 14] in the model"),
         (other, {}, "the file does not hold 'convs.0.weight'"),
@@ -123,4 +136,7 @@ def test_the_tensors_of_another_model_are_refused() -> None:
 def test_row_pieces(rows: int, row_bytes: int, most: int) -> None:
     pieces = list(row_pieces(rows, row_bytes, most))
     assert [i for piece in pieces for i in range(piece.start, piece.stop)] == list(range(rows))
-    assert all(piece.stop - piece.start == 1 or (piece.stop - piece.start) * row_bytes <= most for piece in pieces)
+    assert all(
+        piece.stop - piece.start == 1 or (piece.stop - piece.start) * row_bytes <= most
+        for piece in pieces
+    )

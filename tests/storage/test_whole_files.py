@@ -32,7 +32,9 @@ def test_the_file_appears_whole_when_the_block_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: type[BaseException]) -> None:
+def test_an_error_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
     path = tmp_path / "result.json"
     path.write_text("old")
     with pytest.raises(error), replacing(path) as temporary:  # noqa: PT012
@@ -41,11 +43,16 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: ty
     assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
 
 
-def test_a_full_disk_is_refused_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_refused_and_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "result.json"
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full_disk)
-    with refused("cannot write", str(path), "No space left on device"), replacing(path) as temporary:
+    with (
+        refused("cannot write", str(path), "No space left on device"),
+        replacing(path) as temporary,
+    ):
         temporary.write_text("new")
     assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
 
@@ -55,9 +62,17 @@ def test_what_cannot_be_written_is_refused_and_stays(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     before = sorted(tmp_path.iterdir())
-    whys = {"file/result.json": "", "file/deep/result.json": "", "folder": "", "pipe": "it is a pipe, a socket or a"}
+    whys = {
+        "file/result.json": "",
+        "file/deep/result.json": "",
+        "folder": "",
+        "pipe": "it is a pipe, a socket or a",
+    }
     for name, why in whys.items():
-        with refused("cannot write", str(tmp_path / name), why), replacing(tmp_path / name) as temporary:
+        with (
+            refused("cannot write", str(tmp_path / name), why),
+            replacing(tmp_path / name) as temporary,
+        ):
             temporary.write_text("x")
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "file").read_text() == "mine"
@@ -65,7 +80,8 @@ def test_what_cannot_be_written_is_refused_and_stays(tmp_path: Path) -> None:
 
 def leave(folder: str) -> None:
     """Begin to write two files, and wait."""
-    model, curves = Path(folder) / "model.safetensors", Path(folder) / "deep/in/report.html"
+    model = Path(folder) / "model.safetensors"
+    curves = Path(folder) / "deep/in/report.html"
     with replacing(model) as one, replacing(curves) as other:
         one.write_text("half")
         other.write_text("half")
@@ -73,7 +89,14 @@ def leave(folder: str) -> None:
         time.sleep(60)
 
 
-MINE = (".model-mine.safetensors", "gistgnn-mine", ".gistgnn.lock", ".gistgnn-folder", ".gistgnn-link", ".gistgnn-fifo")
+MINE = (
+    ".model-mine.safetensors",
+    "gistgnn-mine",
+    ".gistgnn.lock",
+    ".gistgnn-folder",
+    ".gistgnn-link",
+    ".gistgnn-fifo",
+)
 
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -87,7 +110,12 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
     os.mkfifo(tmp_path / ".gistgnn-fifo")
 
     def halves() -> int:
-        return len([*tmp_path.glob(".gistgnn-*-model.safetensors"), *tmp_path.glob("deep/in/.gistgnn-*-report.html")])
+        return len(
+            [
+                *tmp_path.glob(".gistgnn-*-model.safetensors"),
+                *tmp_path.glob("deep/in/.gistgnn-*-report.html"),
+            ]
+        )
 
     remove_leftovers(tmp_path, ["deep/*", "missing/*"])
     assert halves() == 2  # their process lives

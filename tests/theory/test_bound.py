@@ -17,14 +17,20 @@ NO_KERNEL = theory.ring(8, 8, jumps=(1,))  # λ_0 = 0
 
 @pytest.mark.parametrize(("m", "zeta"), [(1, 2), (2, 4), (3, 2)])
 def test_what_is_proved_holds_in_every_round(m: int, zeta: int) -> None:
-    p, d_1, rounds = theory.complete(6), 2**15, 8
-    eta, lambda_0 = theory.recommended_step(p, m), theory.least_eigenvalue(p, m)
+    p = theory.complete(6)
+    d_1 = 2**15
+    rounds = 8
+    eta = theory.recommended_step(p, m)
+    lambda_0 = theory.least_eigenvalue(p, m)
     gist = theory.make_gist(p, d_1, m, seed=m)
     traces = [theory.train_round(gist, p, zeta, eta) for _ in range(rounds)]
     drift = kernel_drift(p, traces, d_1)
     bound = theory.ProvedBound(lambda_0, drift, eta, zeta)
     V = [trace.deviation() for trace in traces]
-    errors = [float((p.y - output).norm()) for output in (traces[0].before, *(trace.after for trace in traces))]
+    errors = [
+        float((p.y - output).norm())
+        for output in (traces[0].before, *(trace.after for trace in traces))
+    ]
     for t in range(rounds):
         assert errors[t + 1] <= bound.contraction * errors[t] + bound.kappa * V[t]
         assert errors[t + 1] ** 2 <= bound.at(t + 1, errors[0] ** 2, max(V))
@@ -38,14 +44,25 @@ def test_what_is_proved_holds_in_every_round(m: int, zeta: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_measured_error_stays_under_the_theorems_bound(seed: int) -> None:
-    bases = [theory.complete(4 + seed % 3, seed), theory.ring(5 + seed % 4, 6, seed), theory.ring(9, 9, seed, (1,))]
-    base, m, zeta, d_1, rounds = bases[seed % 3], 2 + seed % 3, 1 + seed % 4, 512, 6
+    bases = [
+        theory.complete(4 + seed % 3, seed),
+        theory.ring(5 + seed % 4, 6, seed),
+        theory.ring(9, 9, seed, (1,)),
+    ]
+    base = bases[seed % 3]
+    m = 2 + seed % 3
+    zeta = 1 + seed % 4
+    d_1 = 512
+    rounds = 6
     assert all(assumption.holds for assumption in theory.check(base, m))
     eta = theory.recommended_step(base, m)
-    runs = [theory.train(theory.make_gist(base, d_1, m, s), base, rounds, zeta, eta) for s in range(5)]
+    runs = [
+        theory.train(theory.make_gist(base, d_1, m, s), base, rounds, zeta, eta) for s in range(5)
+    ]
     runs = torch.stack(runs).mean(dim=0)
     start = theory.expected_initial_error(base, m)
-    assert start <= float(base.y.abs().max()) ** 2 * base.n + base.d / m**2 * base.mass  # Lemma init_error_bound
+    # Lemma init_error_bound
+    assert start <= float(base.y.abs().max()) ** 2 * base.n + base.d / m**2 * base.mass
     for printed in (True, False):
         bound = theory.Bound(base, m, zeta, eta, d_1, printed=printed)
         assert 0 < bound.contraction < 1
@@ -54,21 +71,33 @@ def test_the_measured_error_stays_under_the_theorems_bound(seed: int) -> None:
 
 
 def test_the_error_lemma_fails_at_large_width() -> None:
-    """ι_0 of y = 0 tends to a positive number; what the lemma allows does not reach it, for any γ."""
-    base, zeta = theory.complete(3), 2
+    """ι_0 of y = 0 tends to a positive number; what the lemma allows does not reach it, for any
+    γ.
+    """
+    base = theory.complete(3)
+    zeta = 2
 
     def falls(m: int, d_1: int, seeds: int) -> tuple[dict[str, float], Tensor, Tensor]:
-        """The limits; what every seed's round measures, and what the lemma allows it for γ = 0.9."""
-        eta, lambda_0 = theory.recommended_step(base, m) / 4, theory.least_eigenvalue(base, m)
+        """The limits; what every seed's round measures, and what the lemma allows it for γ =
+        0.9.
+        """
+        eta = theory.recommended_step(base, m) / 4
+        lambda_0 = theory.least_eigenvalue(base, m)
         p = theory.Problem(base.x, base.edge_index, torch.zeros(base.n, dtype=torch.float64))
-        bound, measured, allowed = theory.Bound(p, m, zeta, eta, d_1, gamma=0.9, printed=True), [], []
+        bound = theory.Bound(p, m, zeta, eta, d_1, gamma=0.9, printed=True)
+        measured = []
+        allowed = []
         for seed in range(seeds):
             trace = theory.train_round(theory.make_gist(p, d_1, m, seed), p, zeta, eta)
             begin, end = (float(disagreement(trace.outputs[:, k])) / m**2 for k in (0, zeta))
             measured.append(begin - end)
             local = float(trace.local_errors(p.y)[:, :zeta].sum())
             allowed.append(eta * 0.9 * lambda_0 / (2 * m) * local + bound.round_error)
-        return theory.limit_error_term(p, m, zeta, eta), torch.tensor(measured), torch.tensor(allowed)
+        return (
+            theory.limit_error_term(p, m, zeta, eta),
+            torch.tensor(measured),
+            torch.tensor(allowed),
+        )
 
     limit, measured, _ = falls(3, 3 * 2**11, 100)
     spread = float(measured.std()) / math.sqrt(len(measured))
@@ -81,27 +110,53 @@ def test_the_error_lemma_fails_at_large_width() -> None:
 
 @pytest.mark.parametrize("from_zero", [True, False])
 def test_the_error_lemma_fails_for_every_y_once_the_error_is_small(from_zero: bool) -> None:
-    """ι_t is at least (2/γ)(2 − ηλ_0) times what the lemma allows as d_1 → ∞, for y = ŷ(0), and for ±1 in the end."""
-    base, m, zeta, d_1 = theory.complete(6), 2, 3, 2**14
-    eta, lambda_0 = theory.recommended_step(base, m), theory.least_eigenvalue(base, m)
-    gist, p = start_without_error(base, d_1, m, 5) if from_zero else (theory.make_gist(base, d_1, m, 5), base)
+    """ι_t is at least (2/γ)(2 − ηλ_0) times what the lemma allows as d_1 → ∞, for y = ŷ(0), and for
+    ±1 in the end.
+    """
+    base = theory.complete(6)
+    m = 2
+    zeta = 3
+    d_1 = 2**14
+    eta = theory.recommended_step(base, m)
+    lambda_0 = theory.least_eigenvalue(base, m)
+    gist, p = (
+        start_without_error(base, d_1, m, 5)
+        if from_zero
+        else (theory.make_gist(base, d_1, m, 5), base)
+    )
     theory.train(gist, p, 0 if from_zero else 25, zeta, eta)
-    fall, allowed = 0.0, 0.0
+    fall = 0.0
+    allowed = 0.0
     for _ in range(10):
         trace = theory.train_round(gist, p, zeta, eta)
         assert float((p.y - trace.before).norm()) < 0.1 * trace.deviation()
-        fall += float(disagreement(trace.outputs[:, 0]) - disagreement(trace.outputs[:, zeta])) / m**2
-        allowed += eta * lambda_0 / (2 * m) * float(trace.local_errors(p.y)[:, :zeta].sum())  # γ = 1
+        fall += (
+            float(disagreement(trace.outputs[:, 0]) - disagreement(trace.outputs[:, zeta])) / m**2
+        )
+        # γ = 1
+        allowed += eta * lambda_0 / (2 * m) * float(trace.local_errors(p.y)[:, :zeta].sum())
     assert fall >= 0.97 * 2 * (2 - eta * lambda_0) * allowed
 
 
 def test_the_bounds_are_those_of_the_paper_and_of_its_proof() -> None:
-    square, m, zeta, eta, d_1, gamma = theory.complete(7), 3, 4, 0.6, 1000, 0.25
+    square = theory.complete(7)
+    m = 3
+    zeta = 4
+    eta = 0.6
+    d_1 = 1000
+    gamma = 0.25
     # one more feature that is zero, so that d is not n
-    p = theory.Problem(torch.cat([square.x, torch.zeros(7, 1).double()], dim=1), square.edge_index, square.y)
-    n, d, mass, lambda_0 = 7, 8, 28.0, theory.least_eigenvalue(p, m)
+    p = theory.Problem(
+        torch.cat([square.x, torch.zeros(7, 1).double()], dim=1), square.edge_index, square.y
+    )
+    n = 7
+    d = 8
+    mass = 28.0
+    lambda_0 = theory.least_eigenvalue(p, m)
     assert p.mass == pytest.approx(mass)
-    printed, right = (theory.Bound(p, m, zeta, eta, d_1, gamma, printed=flag) for flag in (True, False))
+    printed, right = (
+        theory.Bound(p, m, zeta, eta, d_1, gamma, printed=flag) for flag in (True, False)
+    )
     shrunk = (1 - eta * lambda_0 / 2) ** zeta
     alpha = (1 - gamma) * (1 - shrunk)
     for bound in (printed, right):
@@ -118,10 +173,18 @@ def test_the_bounds_are_those_of_the_paper_and_of_its_proof() -> None:
 
 def test_values_that_no_bound_takes() -> None:
     p = theory.complete(6)
-    bound: dict[str, Any] = {"sub_gcns": 2, "local_steps": 1, "step_size": theory.recommended_step(p, 2), "d_1": 100}
+    bound: dict[str, Any] = {
+        "sub_gcns": 2,
+        "local_steps": 1,
+        "step_size": theory.recommended_step(p, 2),
+        "d_1": 100,
+    }
     for call, parts in (
         (lambda: theory.Bound(p, **{**bound, "gamma": 1.5}), ("gamma is 1.5",)),
-        (lambda: theory.Bound(p, **{**bound, "step_size": 1e6}), ("step_size is 1e+06", "recommended_step")),
+        (
+            lambda: theory.Bound(p, **{**bound, "step_size": 1e6}),
+            ("step_size is 1e+06", "recommended_step"),
+        ),
         (lambda: theory.Bound(p, **{**bound, "gamma": 1e-320}), ("beyond what a float64 holds",)),
         (lambda: theory.predict(p, 2, 0, 9), ("local_steps is 0",)),
         (lambda: theory.predict(p, 2, 1, 1), ("width is 1",)),

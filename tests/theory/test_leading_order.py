@@ -11,10 +11,15 @@ from tests.helpers.refusals import refused
 
 @pytest.mark.parametrize("zeta", [1, 3])
 def test_it_is_the_sum_of_its_definition(zeta: int) -> None:
-    p, m, d_1, samples = theory.ring(6, 4), 3, 500, 64
+    p = theory.ring(6, 4)
+    m = 3
+    d_1 = 500
+    samples = 64
     eta = theory.recommended_step(p, m)
     computed = theory.LeadingOrder.of(p, d_1, m, zeta, eta, samples=samples)
-    theta = torch.randn(p.d, samples, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    theta = torch.randn(
+        p.d, samples, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     Q = torch.eye(p.n, dtype=torch.float64) - eta * theory.limit_kernel(p, m)
     S = output_covariance(p)
     N = torch.zeros(p.n, p.n, dtype=torch.float64)
@@ -34,8 +39,10 @@ def test_it_is_the_sum_of_its_definition(zeta: int) -> None:
 
 
 def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
-    p, rounds = theory.complete(6), 60
-    eta, initial = theory.recommended_step(p, 2), theory.expected_initial_error(p, 2)
+    p = theory.complete(6)
+    rounds = 60
+    eta = theory.recommended_step(p, 2)
+    initial = theory.expected_initial_error(p, 2)
     computed = theory.predicted_error(p, 1000, 2, 3, eta, rounds)
     added = theory.LeadingOrder.of(p, 1000, 2, 3, eta)
     assert float(computed[0]) == pytest.approx(initial)
@@ -43,13 +50,20 @@ def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
     assert float(computed[-1]) == pytest.approx(added.remaining)
     alone = theory.predicted_error(p, 1000, 1, 3, theory.recommended_step(p, 1), rounds)
     assert torch.equal(alone, theory.limit_error(p, 1, 3, theory.recommended_step(p, 1), rounds))
-    torch.testing.assert_close(theory.limit_error(p, 1, 3, eta, 4), theory.limit_error(p, 1, 1, eta, 12)[::3])
+    torch.testing.assert_close(
+        theory.limit_error(p, 1, 3, eta, 4), theory.limit_error(p, 1, 1, eta, 12)[::3]
+    )
 
 
 def test_training_ends_where_it_says() -> None:
-    p, d_1, seeds = theory.complete(6), 4096, 10
+    p = theory.complete(6)
+    d_1 = 4096
+    seeds = 10
     eta = theory.recommended_step(p, 2)
-    left = [float(theory.train(*start_without_error(p, d_1, 2, seed), 30, 1, eta)[15:].mean()) for seed in range(seeds)]
+    left = [
+        float(theory.train(*start_without_error(p, d_1, 2, seed), 30, 1, eta)[15:].mean())
+        for seed in range(seeds)
+    ]
     error = torch.tensor(left).std() / seeds**0.5
     expected = theory.LeadingOrder.of(p, d_1, 2, 1, eta).remaining
     assert error < 0.2 * expected
@@ -68,15 +82,23 @@ def test_the_ends_of_its_settings() -> None:
 
 
 def test_what_a_round_adds_is_what_the_leading_order_says() -> None:
-    p, d_1 = theory.complete(6), 1024
+    p = theory.complete(6)
+    d_1 = 1024
     eta = theory.recommended_step(p, 2)
     for width, zeta in ((2048, 1), (4096, 8)):
         measured = theory.measure_added_error(p, width, 2, zeta, eta, draws=25, seeds=8)
-        assert measured == pytest.approx(theory.LeadingOrder.of(p, width, 2, zeta, eta).added, rel=0.25)
-    one, two, four = (theory.measure_added_error(p, d_1, 2, zeta, eta / 400, draws=15, seeds=4) for zeta in (1, 2, 4))
+        assert measured == pytest.approx(
+            theory.LeadingOrder.of(p, width, 2, zeta, eta).added, rel=0.25
+        )
+    one, two, four = (
+        theory.measure_added_error(p, d_1, 2, zeta, eta / 400, draws=15, seeds=4)
+        for zeta in (1, 2, 4)
+    )
     assert one < two < four
     assert four / one == pytest.approx(16.0, rel=0.05)  # ζ², while ηζ is small: the bound has ζ
     assert theory.measure_added_error(p, d_1, 1, 2, eta, draws=2, seeds=2) < 1e-25  # one sub-GCN
     # where the sub-GCNs train until they fit y, they agree: with large steps it falls
-    many, single = (theory.measure_added_error(p, d_1, 2, zeta, eta, draws=5, seeds=2) for zeta in (32, 1))
+    many, single = (
+        theory.measure_added_error(p, d_1, 2, zeta, eta, draws=5, seeds=2) for zeta in (32, 1)
+    )
     assert many < 0.1 * single

@@ -10,7 +10,9 @@ from gistgnn.theory.model import start_without_error
 
 @pytest.mark.parametrize(("m", "from_zero"), [(2, False), (3, True)])
 def test_the_fast_training_is_that_of_gist(m: int, from_zero: bool) -> None:
-    p, d_1, rounds = complete(5), 64, 40
+    p = complete(5)
+    d_1 = 64
+    rounds = 40
     eta = recommended_step(p, m)
     fast = [at[ERROR] for at in train_fast(p, d_1, m, eta, rounds, 3, from_zero=from_zero)]
     start = start_without_error(p, d_1, m, 3) if from_zero else (make_gist(p, d_1, m, 3), p)

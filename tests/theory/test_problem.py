@@ -1,4 +1,6 @@
-"""Problems, whether the assumptions of the analysis hold on them, and their kernels: closed forms against samples."""
+"""Problems, whether the assumptions of the analysis hold on them, and their kernels: closed forms
+against samples.
+"""
 
 import math
 from dataclasses import replace
@@ -21,9 +23,17 @@ def names_that_fail(p: theory.Problem) -> set[str]:
 
 def test_each_assumption_fails_where_it_has_to() -> None:
     p = theory.ring(8, 5)
-    assert not names_that_fail(p) | names_that_fail(theory.complete(6)) | names_that_fail(theory.ring(9, 9, jumps=(1,)))
-    assert names_that_fail(theory.ring(8, 8, jumps=(1,))) == {"λ_min(Ā) ≠ 0", "λ_0 > 0"}  # an even ring is bipartite
-    assert names_that_fail(theory.Problem(3.0 * p.x, p.edge_index, p.y)) == {"‖x_i‖ ≤ (1 − ε) / 2", "‖x̂_i‖ ≤ 1"}
+    assert (
+        not names_that_fail(p)
+        | names_that_fail(theory.complete(6))
+        | names_that_fail(theory.ring(9, 9, jumps=(1,)))
+    )
+    # an even ring is bipartite
+    assert names_that_fail(theory.ring(8, 8, jumps=(1,))) == {"λ_min(Ā) ≠ 0", "λ_0 > 0"}
+    assert names_that_fail(theory.Problem(3.0 * p.x, p.edge_index, p.y)) == {
+        "‖x_i‖ ≤ (1 − ε) / 2",
+        "‖x̂_i‖ ≤ 1",
+    }
     edges = theory.ring(5, 4, jumps=(1,)).edge_index
     isolated = theory.Problem(torch.full((6, 4), 0.01).double(), edges, torch.zeros(6).double())
     assert isolated.degrees.tolist() == [2, 2, 2, 2, 2, 0]
@@ -43,7 +53,8 @@ def test_each_assumption_fails_where_it_has_to() -> None:
 @given(degrees=st.lists(st.integers(1, 60), min_size=1, max_size=12))
 def test_the_least_epsilon_is_that_of_a_search(degrees: list[int]) -> None:
     epsilon, p = degree_balance(torch.tensor(degrees).double())
-    low, high = min(degrees), max(degrees)
+    low = min(degrees)
+    high = max(degrees)
     assert (1 - epsilon) ** 2 * p <= low * (1 + 1e-12)
     assert high <= (1 + epsilon) ** 2 * p * (1 + 1e-12)
     for other in range(1, high + 2):
@@ -80,7 +91,9 @@ def test_a_complete_graph_s_rows_are_orthogonal_and_its_kernel_is_known() -> Non
     for n in (3, 4, 7):
         p = theory.complete(n)
         assert p.degrees.tolist() == [n - 1] * n
-        torch.testing.assert_close(p.x_hat @ p.x_hat.T, torch.eye(n).double() * p.x_hat[0].square().sum())
+        torch.testing.assert_close(
+            p.x_hat @ p.x_hat.T, torch.eye(n).double() * p.x_hat[0].square().sum()
+        )
         assert float(p.spectrum[0] / p.spectrum[-1]) == pytest.approx((1 - 1 / (n - 1)) ** 2 / 4)
 
 
@@ -96,13 +109,18 @@ def test_a_graph_s_classes_are_its_targets() -> None:
 
 
 def test_what_is_no_problem() -> None:
-    x, y, edges = torch.eye(3).double(), torch.zeros(3).double(), torch.tensor([[0, 1], [1, 0]])
+    x = torch.eye(3).double()
+    y = torch.zeros(3).double()
+    edges = torch.tensor([[0, 1], [1, 0]])
     graph = tiny_graph()
     for make, parts in (
         (lambda: theory.Problem(x.float(), edges, y), ("x is [3, 3] torch.float32", "float64")),
         (lambda: theory.Problem(x, edges, y[:, None]), ("y is [3, 1]", "[n] float64")),
         (lambda: theory.Problem(x, edges, y[:2]), ("y is [2]", "[3]")),
-        (lambda: theory.Problem(x, torch.tensor([[0, 1, 2], [1, 2, 1]]), y), ("0 -> 1", "undirected")),
+        (
+            lambda: theory.Problem(x, torch.tensor([[0, 1, 2], [1, 2, 1]]), y),
+            ("0 -> 1", "undirected"),
+        ),
         (lambda: theory.ring(2), ("n is 2", "at least 3")),
         (lambda: theory.Problem.from_graph(graph, torch.zeros(3)), ("y is [3]", "[24]")),
         (lambda: theory.Problem.from_graph(tiny_graph(multi_label=True)), ("give y",)),
@@ -113,7 +131,9 @@ def test_what_is_no_problem() -> None:
 
 @given(st.integers(5, 9), st.integers(1, 40), st.integers(0, 99))
 @settings(max_examples=20, deadline=None)
-def test_a_basis_of_the_rows_of_x_leaves_what_training_depends_on(n: int, d: int, seed: int) -> None:
+def test_a_basis_of_the_rows_of_x_leaves_what_training_depends_on(
+    n: int, d: int, seed: int
+) -> None:
     p = theory.ring(n, d, seed)
     if seed % 2:
         p = replace(p, x=p.x[torch.arange(n) // 2])  # equal rows: X has not full rank
@@ -125,19 +145,32 @@ def test_a_basis_of_the_rows_of_x_leaves_what_training_depends_on(n: int, d: int
 
 def test_the_diagonal_and_parallel_rows_are_exact() -> None:
     x_hat = torch.tensor([[3.0, 4.0], [6.0, 8.0], [-3.0, -4.0], [0.0, 0.0]], dtype=torch.float64)
-    expected = torch.tensor([[25, 50, 0, 0], [50, 100, 0, 0], [0, 0, 25, 0], [0, 0, 0, 0]]).double() / 2
+    expected = (
+        torch.tensor([[25, 50, 0, 0], [50, 100, 0, 0], [0, 0, 25, 0], [0, 0, 0, 0]]).double() / 2
+    )
     torch.testing.assert_close(limit_gram(x_hat, 1), expected, rtol=1e-14, atol=1e-14)
     torch.testing.assert_close(output_gram(x_hat), expected, rtol=1e-14, atol=1e-14)
 
 
 @pytest.mark.parametrize("m", [1, 4])
 def test_finite_kernels_converge_with_the_root_of_the_width(m: int) -> None:
-    p, widths = theory.ring(8, 5), [64, 256, 1024]
-    assert abs(theory.exponent(widths, [theory.measure_kernel_distance(p, d_1, m, 60) for d_1 in widths]) + 0.5) <= 0.1
+    p = theory.ring(8, 5)
+    widths = [64, 256, 1024]
+    assert (
+        abs(
+            theory.exponent(
+                widths, [theory.measure_kernel_distance(p, d_1, m, 60) for d_1 in widths]
+            )
+            + 0.5
+        )
+        <= 0.1
+    )
 
 
 def test_kernels_of_the_sub_gcns_add_up_and_do_not_have_the_papers_scale() -> None:
-    p, m, d_1 = theory.ring(8, 5), 3, 600
+    p = theory.ring(8, 5)
+    m = 3
+    d_1 = 600
     theta = torch.randn(p.d, d_1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     blocks = [block for (block,) in theory.make_gist(p, d_1, m).blocks(0)]
     parts = sum(kernel(p, theta[:, block], d_1) for block in blocks)
@@ -147,11 +180,16 @@ def test_kernels_of_the_sub_gcns_add_up_and_do_not_have_the_papers_scale() -> No
 
 
 def test_a_step_changes_the_output_by_its_secant_kernel_exactly() -> None:
-    p, m, d_1, eta = theory.ring(8, 5), 2, 64, 0.3
+    p = theory.ring(8, 5)
+    m = 2
+    d_1 = 64
+    eta = 0.3
     trace = theory.train_round(theory.make_gist(p, d_1, m), p, 3, eta)
     for outputs, weights in zip(trace.outputs, trace.weights, strict=True):
         for k in range(3):
             G = secant_kernel(p, weights[k], weights[k + 1], d_1)
             torch.testing.assert_close(outputs[k + 1] - outputs[k], eta * G @ (p.y - outputs[k]))
         # without a step it is the kernel of the weights
-        torch.testing.assert_close(secant_kernel(p, weights[0], weights[0], d_1), kernel(p, weights[0], d_1))
+        torch.testing.assert_close(
+            secant_kernel(p, weights[0], weights[0], d_1), kernel(p, weights[0], d_1)
+        )

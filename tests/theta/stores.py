@@ -26,12 +26,17 @@ def store(kind: str, folder: Path, precision: str = "float32") -> Store:
 
 def values(theta: Theta) -> dict[str, Tensor]:
     """Parameters, buffers and moments."""
-    found = {**theta.place.tensors, **{key.removeprefix(MOMENTS): value for key, value in theta.place.moments.items()}}
+    found = {
+        **theta.place.tensors,
+        **{key.removeprefix(MOMENTS): value for key, value in theta.place.moments.items()},
+    }
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 
 
 def shaken(gist: GIST, rounds: int, carry: Any = None) -> None:
-    """Rounds in which every sub-GCN takes two steps on random gradients, which follow from the round and its place."""
+    """Rounds in which every sub-GCN takes two steps on random gradients, which follow from the
+    round and its place.
+    """
     for round_ in gist.rounds(rounds):
         for i, sub in enumerate(round_):
             generator = torch.Generator().manual_seed(1000 * round_.number + i)

@@ -44,7 +44,9 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "no state": lambda folder: (folder / "theta.json").unlink(),
     "torn state": lambda folder: (folder / "theta.json").write_text("{"),
     "other state": lambda folder: (folder / "theta.json").write_text('{"round": 1}'),
-    "other moments": lambda folder: write_json(folder / "theta.json", State("", moments=["parameters.safetensors"])),
+    "other moments": lambda folder: write_json(
+        folder / "theta.json", State("", moments=["parameters.safetensors"])
+    ),
 }
 
 
@@ -57,7 +59,8 @@ def test_a_damaged_theta_is_refused(tmp_path: Path, damage: str) -> None:
 
 
 def test_a_checkpoint_of_another_theta_is_refused(tmp_path: Path) -> None:
-    checkpoints, theta = tmp_path / "checkpoints", tmp_path / "theta"
+    checkpoints = tmp_path / "checkpoints"
+    theta = tmp_path / "theta"
     saving = Saving(checkpoints, resume=True)
     fit(make(store=store("disk", tmp_path)), callbacks=after(1), saving=saving)
     shutil.copytree(checkpoints, tmp_path / "before")
@@ -82,13 +85,17 @@ def test_a_disk_that_fails_costs_the_round_at_most(
     """
     plain = make()
     shaken(plain, 2, torch.optim.Adam)
-    expected, done, at = values(plain.theta), False, 0
+    expected = values(plain.theta)
+    done = False
+    at = 0
     while not done:
         at += 1
         folder = tmp_path / str(at)
         gist = make(store=store("disk", folder))
         shaken(gist, before, torch.optim.Adam)
-        done = not fails_at(at, call, lambda gist=gist: shaken(gist, 1, torch.optim.Adam), monkeypatch)
+        done = not fails_at(
+            at, call, lambda gist=gist: shaken(gist, 1, torch.optim.Adam), monkeypatch
+        )
         if not before:
             gist.next_round = gist.theta.place.round
             shaken(gist, 2 - gist.next_round, torch.optim.Adam)
@@ -100,9 +107,12 @@ def test_a_disk_that_fails_costs_the_round_at_most(
 
 
 def fails_at(at: int, call: str, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Do the work while the n-th call of a system function finds the disk full; say whether that came to pass."""
+    """Do the work while the n-th call of a system function finds the disk full; say whether that
+    came to pass.
+    """
     owner: Any = {"replace": Path, "fsync": os}.get(call, disk)
-    real, count = getattr(owner, call), iter(range(1, 10**6))
+    real = getattr(owner, call)
+    count = iter(range(1, 10**6))
 
     def failing(*args: Any, **options: Any) -> Any:
         if next(count) == at:

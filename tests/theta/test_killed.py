@@ -37,7 +37,10 @@ def digest(folder: Path | None, kind: str) -> str:
     result = fit(gist, saving=saving, **steps)
     found = hashlib.sha256()
     for name, tensor in sorted(
-        {**values(gist.theta), **{f"best/{n}": t for n, t in named_tensors(result.model).items()}}.items()
+        {
+            **values(gist.theta),
+            **{f"best/{n}": t for n, t in named_tensors(result.model).items()},
+        }.items()
     ):
         found.update(name.encode() + tensor.detach().float().numpy().tobytes())
     found.update(repr([result.progress.best_round, result.progress.rounds, result.test]).encode())
@@ -48,7 +51,9 @@ def dies_at(n: int) -> None:
     """Let the n-th call be the last thing that this process does: half of it, where it writes."""
     count = iter(range(1, 10**9))
 
-    def wrapped(real: Callable[..., Any], half: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
+    def wrapped(
+        real: Callable[..., Any], half: Callable[..., Any] = lambda *_: None
+    ) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if next(count) == n:
                 half(real, *args)
@@ -61,7 +66,9 @@ def dies_at(n: int) -> None:
         setattr(os, name, wrapped(getattr(os, name)))
     Path.write_bytes = wrapped(Path.write_bytes, lambda *args: half_of_file(*args, path=args[1]))  # type: ignore
     shutil.copyfile = wrapped(shutil.copyfile, lambda *args: half_of_file(*args, path=args[2]))
-    tensor_files.save_file = wrapped(tensor_files.save_file, lambda *args: half_of_file(*args, path=args[2]))
+    tensor_files.save_file = wrapped(
+        tensor_files.save_file, lambda *args: half_of_file(*args, path=args[2])
+    )
     slices.scatter = wrapped(slices.scatter, half_of_tensor)  # type: ignore[attr-defined]
 
 
@@ -71,7 +78,8 @@ def half_of_file(write: Callable[..., Any], *args: Any, path: Path) -> None:
 
 
 def half_of_tensor(scatter: Callable[..., Any], tensor: Tensor, cut: Any, values: Tensor) -> None:
-    before, half = tensor.clone().view(-1), tensor.numel() // 2
+    before = tensor.clone().view(-1)
+    half = tensor.numel() // 2
     scatter(tensor, cut, values)
     tensor.view(-1)[half:] = before[half:]
 
@@ -94,7 +102,9 @@ def in_child(work: Callable[[], str | None]) -> tuple[int, str]:
 
 
 def kill_again_and_again(folder: Path, step: int, kind: str) -> None:
-    """Kill a run at every `step`-th call, let another process end it, and print how both have ended."""
+    """Kill a run at every `step`-th call, let another process end it, and print how both have
+    ended.
+    """
     print("unbroken", *in_child(lambda: digest(None, kind)), flush=True)
     for n in range(1, 1200, step):
         own = folder / str(n)
@@ -113,8 +123,11 @@ def kill_again_and_again(folder: Path, step: int, kind: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
 @pytest.mark.parametrize(("kind", "step"), [("disk", 23), ("clusters", 31), ("checkpoints", 11)])
-def test_a_run_that_is_killed_ends_like_an_unbroken_one(kind: str, step: int, tmp_path: Path) -> None:
-    """At least twenty kills over all that a run writes: a round's files, Θ, best Θ, moments, state, checkpoints.
+def test_a_run_that_is_killed_ends_like_an_unbroken_one(
+    kind: str, step: int, tmp_path: Path
+) -> None:
+    """At least twenty kills over all that a run writes: a round's files, Θ, best Θ, moments, state,
+    checkpoints.
 
     With "checkpoints" Θ is in memory, otherwise in files.
     """

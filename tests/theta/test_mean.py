@@ -1,4 +1,6 @@
-"""Θ as the mean of its sub-GCNs, as a regression needs it; and narrow models that stand side by side in Θ."""
+"""Θ as the mean of its sub-GCNs, as a regression needs it; and narrow models that stand side by
+side in Θ.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -25,11 +27,18 @@ from tests.theta.stores import shaken, store, values
 WHOLE = whole_graph(GRAPH)
 DOUBLE = Batch(WHOLE.x.double(), WHOLE.edges, WHOLE.y, WHOLE.loss_nodes)
 EXACT = ("gcn none 1", "gcn none 3", "gcn batch 2", "graphsage none 2", "graphsage batch 2")
-EXACT += ("pyg gcn None None", "pyg gcn None cat", "pyg gcn batch_norm max", "pyg graphsage None None")
+EXACT += (
+    "pyg gcn None None",
+    "pyg gcn None cat",
+    "pyg gcn batch_norm max",
+    "pyg graphsage None None",
+)
 EXACT += ("pyg graphsage None cat", "jumping reversed", "copies of the whole", "features")
 """Models without a layer that mixes blocks nonlinearly."""
 COPIED = [name for name in every_model() if name != "jumping over x"]
-"""With one, or with ReLU after the readout, as GIN has, models are exact where the parts are copies."""
+"""With one, or with ReLU after the readout, as GIN has, models are exact where the parts are
+copies.
+"""
 examples = settings(deadline=None, max_examples=12)
 three_widths = st.lists(st.integers(8, 13), min_size=3, max_size=3)
 seeds = st.integers(0, 99)
@@ -39,7 +48,9 @@ seeds = st.integers(0, 99)
 def built(name: str, widths: tuple[int, ...], m: int) -> GIST:
     build, given_widths = every_model()[name]
     shared = isinstance(given_widths, int)
-    return GIST(lambda w: build(w).double(), widths[0] if shared else widths[: len(given_widths)], m)
+    return GIST(
+        lambda w: build(w).double(), widths[0] if shared else widths[: len(given_widths)], m
+    )
 
 
 def begun(name: str, widths: Sequence[int], m: int, seed: int) -> GIST:
@@ -68,7 +79,9 @@ def tensors(model: nn.Module) -> dict[str, Tensor]:
 
 @examples
 @given(st.sampled_from(EXACT), three_widths, st.sampled_from([1, 2, 3, 4]), seeds)
-def test_writing_sub_gcns_back_changes_nothing(name: str, widths: list[int], m: int, seed: int) -> None:
+def test_writing_sub_gcns_back_changes_nothing(
+    name: str, widths: list[int], m: int, seed: int
+) -> None:
     gist = begun(name, widths, m, seed)
     before = theta(gist)
     for _ in range(3):
@@ -82,17 +95,24 @@ def test_writing_sub_gcns_back_changes_nothing(name: str, widths: list[int], m: 
 def test_sub_gcns_are_slices_of_theta_of_which_sums_over_features_are_scaled(
     name: str, widths: list[int], m: int, seed: int
 ) -> None:
-    """What sums over split features has m times the values of Θ: a sub-GCN sums over a share of the features alone."""
+    """What sums over split features has m times the values of Θ: a sub-GCN sums over a share of the
+    features alone.
+    """
     gist = begun(name, widths, m, seed)
     place = gist.theta.place.slices
-    split, spec = gist.partition.split, gist.full_spec
+    split = gist.partition.split
+    spec = gist.full_spec
     scaled = {*cross_tensors(gist.layout, split)}
     scaled |= {*find_readout(gist.build, spec.widths, gist.layout, split)}
-    full, round_ = theta(gist), gist.begin_round()
+    full = theta(gist)
+    round_ = gist.begin_round()
     assert scaled
     for sub, blocks in zip(round_, round_.blocks, strict=True):
         for key, tensor in tensors(sub).items():
-            rows = [torch.tensor(held_positions(dim, blocks, place.features)) for dim in gist.layout.dims[key]]
+            rows = [
+                torch.tensor(held_positions(dim, blocks, place.features))
+                for dim in gist.layout.dims[key]
+            ]
             held = full[key][torch.meshgrid(*rows, indexing="ij")] if rows else full[key]
             factor = m if key in scaled and tensor.is_floating_point() else 1
             torch.testing.assert_close(tensor, held * factor, rtol=1e-12, atol=0)
@@ -141,7 +161,8 @@ def test_a_loop_after_a_fit_has_the_scales_of_the_run(said: bool) -> None:
 def test_a_run_on_classes_after_one_on_numbers_has_no_scales() -> None:
     """And the other way round: each begins as in a model of its own."""
     classes = Graph.build(
-        NUMBERS.x, NUMBERS.edge_index, (NUMBERS.y.view(-1) > 0).long(), train=NUMBERS.train, val=NUMBERS.val,
+        NUMBERS.x, NUMBERS.edge_index, (NUMBERS.y.view(-1) > 0).long(), train=NUMBERS.train,
+        val=NUMBERS.val,
         test=NUMBERS.test, num_classes=2,
     )  # fmt: skip
 
@@ -174,11 +195,14 @@ def test_a_run_on_classes_after_one_on_numbers_has_no_scales() -> None:
 
 
 def test_a_round_of_a_mean_is_that_of_narrow_models_in_torch_alone() -> None:
-    """Each trains as a model of its own; Θ has its values, those that sum over split features divided by m."""
+    """Each trains as a model of its own; Θ has its values, those that sum over split features
+    divided by m.
+    """
     m = 4
     gist = GIST(one_output, (8, 12), m, width_scaling="none")
     gist.begin_run(averages=True)
-    before, scaled = theta(gist), {"convs.1.weight", "convs.2.weight"}
+    before = theta(gist)
+    scaled = {"convs.1.weight", "convs.2.weight"}
     blocks = gist.blocks(0)
     fit(gist, NUMBERS, epochs=2 * m, lr=0.02)  # one round
     assert gist.next_round == 1
@@ -187,7 +211,8 @@ def test_a_round_of_a_mean_is_that_of_narrow_models_in_torch_alone() -> None:
     for own in blocks:
         narrow = one_output([len(block) for block in own])
         rows = {
-            key: [torch.tensor(held_positions(dim, own, (8, 12))) for dim in gist.layout.dims[key]] for key in before
+            key: [torch.tensor(held_positions(dim, own, (8, 12))) for dim in gist.layout.dims[key]]
+            for key in before
         }
         with torch.no_grad():
             for key, tensor in named_tensors(narrow).items():
@@ -204,8 +229,12 @@ def test_a_round_of_a_mean_is_that_of_narrow_models_in_torch_alone() -> None:
                 bias.append(tensor)
                 continue
             held = found[key][torch.meshgrid(*rows[key], indexing="ij")]
-            torch.testing.assert_close(held, tensor / m if key in scaled else tensor, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(found["convs.2.bias"], torch.stack(bias).mean(dim=0), rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(
+                held, tensor / m if key in scaled else tensor, rtol=1e-4, atol=1e-6
+            )
+    torch.testing.assert_close(
+        found["convs.2.bias"], torch.stack(bias).mean(dim=0), rtol=1e-4, atol=1e-6
+    )
 
 
 # Narrow models side by side.
@@ -220,7 +249,8 @@ def parts_of(gist: GIST, *, alike: bool = False) -> list[nn.Module]:
         model = gist.build(widths[0] if gist.shared else widths)
         with torch.no_grad():
             for tensor in named_tensors(model).values():
-                if tensor.is_floating_point() and tensor.dim():  # what multiplies all outputs is alike in all
+                # what multiplies all outputs is alike in all
+                if tensor.is_floating_point() and tensor.dim():
                     tensor.copy_(torch.rand_like(tensor) + 0.1 * (tensor.dim() == 1))
         found.append(model)
     return found
@@ -240,15 +270,23 @@ def joined(gist: GIST, parts: Sequence[nn.Module]) -> nn.Module:
 
 @examples
 @given(st.sampled_from(EXACT), three_widths, st.sampled_from([1, 2, 3, 4]), seeds)
-def test_joined_parts_are_the_mean_of_their_outputs(name: str, widths: list[int], m: int, seed: int) -> None:
+def test_joined_parts_are_the_mean_of_their_outputs(
+    name: str, widths: list[int], m: int, seed: int
+) -> None:
     gist = begun(name, widths, m, seed)
     parts = parts_of(gist)
-    assert close(output(joined(gist, parts)), torch.stack([output(part) for part in parts]).mean(dim=0))
+    assert close(
+        output(joined(gist, parts)), torch.stack([output(part) for part in parts]).mean(dim=0)
+    )
 
 
 @examples
-@given(st.sampled_from(COPIED), st.tuples(*[st.integers(2, 5)] * 3), st.sampled_from([2, 3, 4]), seeds)
-def test_joined_copies_have_the_output_of_one_of_them(name: str, sizes: tuple[int, ...], m: int, seed: int) -> None:
+@given(
+    st.sampled_from(COPIED), st.tuples(*[st.integers(2, 5)] * 3), st.sampled_from([2, 3, 4]), seeds
+)
+def test_joined_copies_have_the_output_of_one_of_them(
+    name: str, sizes: tuple[int, ...], m: int, seed: int
+) -> None:
     widths = [units * m * size for units, size in zip(layout_of(name).units, sizes, strict=False)]
     gist = begun(name, widths, m, seed)
     parts = parts_of(gist, alike=True)
@@ -257,22 +295,30 @@ def test_joined_copies_have_the_output_of_one_of_them(name: str, sizes: tuple[in
 
 def outside(gist: GIST, name: str) -> Iterator[Tensor]:
     """The entries of a tensor that no part has."""
-    features, tensor = gist.theta.place.slices.features, values(gist.theta)[name]
+    features = gist.theta.place.slices.features
+    tensor = values(gist.theta)[name]
     mask = torch.ones_like(tensor, dtype=torch.bool)
     for blocks in gist.blocks(0):
-        rows = [torch.tensor(held_positions(dim, blocks, features)) for dim in gist.layout.dims[name]]
+        rows = [
+            torch.tensor(held_positions(dim, blocks, features)) for dim in gist.layout.dims[name]
+        ]
         mask[torch.meshgrid(*rows, indexing="ij")] = False
     yield tensor[mask]
 
 
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 def test_joined_parts_take_the_place_of_any_theta(kind: str, tmp_path: Path) -> None:
-    """After other rounds, in every store: weights between parts are zero, and the model goes on in rounds."""
+    """After other rounds, in every store: weights between parts are zero, and the model goes on in
+    rounds.
+    """
 
     def make(kind: str = "memory") -> GIST:
-        return GIST(lambda w: OURS["gcn"](w, norm="batch"), (8, 12), 4, seed=3, store=store(kind, tmp_path))
+        return GIST(
+            lambda w: OURS["gcn"](w, norm="batch"), (8, 12), 4, seed=3, store=store(kind, tmp_path)
+        )
 
-    gist, expected = make(kind), make()
+    gist = make(kind)
+    expected = make()
     shaken(gist, 3)
     parts = parts_of(gist)
     for each in (gist, expected):

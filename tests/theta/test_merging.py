@@ -1,4 +1,6 @@
-"""The end of a round: it takes little memory, and whatever interrupts it leaves the round in Θ whole, or not at all."""
+"""The end of a round: it takes little memory, and whatever interrupts it leaves the round in Θ
+whole, or not at all.
+"""
 
 import signal
 import sys
@@ -26,19 +28,22 @@ ADAM = torch.optim.Adam
 
 
 @pytest.mark.parametrize(
-    "cut", [(None, None), (torch.arange(0, 2000, 2), None), (torch.arange(3, 2000), torch.arange(300))]
+    "cut",
+    [(None, None), (torch.arange(0, 2000, 2), None), (torch.arange(3, 2000), torch.arange(300))],
 )
 def test_entries_that_several_hold_are_averaged_within_little_memory(cut: Any) -> None:
     before = torch.randn(2000, 500)
     values = [
-        torch.randn([n if p is None else len(p) for n, p in zip((2000, 500), cut, strict=True)]) for _ in range(4)
+        torch.randn([n if p is None else len(p) for n, p in zip((2000, 500), cut, strict=True)])
+        for _ in range(4)
     ]
     target = before.clone()
     with PeakBytes() as memory:
         merge_shared(target, [cut] * 4, values)
     assert memory.peak < 2.5 * before.nbytes
     index = torch.meshgrid(
-        *[torch.arange(n) if p is None else p for n, p in zip((2000, 500), cut, strict=True)], indexing="ij"
+        *[torch.arange(n) if p is None else p for n, p in zip((2000, 500), cut, strict=True)],
+        indexing="ij",
     )
     expected = before.clone()
     expected[index] = torch.stack(values).double().mean(0).float()
@@ -49,7 +54,9 @@ def test_entries_that_several_hold_are_averaged_within_little_memory(cut: Any) -
 def test_pieces_change_no_bit(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(len(shape))
     before = torch.randn(shape)
-    cuts = [tuple(torch.randperm(n)[: max(n - k, 1)].sort().values for n in shape) for k in range(3)]
+    cuts = [
+        tuple(torch.randperm(n)[: max(n - k, 1)].sort().values for n in shape) for k in range(3)
+    ]
     values = [torch.randn([len(p) for p in cut]) for cut in cuts]
     found = []
     for most in (1, 4, 2**18):
@@ -69,7 +76,8 @@ def make(kind: str, folder: Path) -> GIST:
 
 def fresh(gist: GIST, rounds: int) -> GIST:
     """The same `GIST` after some rounds, from the seed's Θ."""
-    gist._theta, gist.next_round = None, 0
+    gist._theta = None
+    gist.next_round = 0
     shaken(gist, rounds, ADAM)
     return gist
 
@@ -92,7 +100,8 @@ class InterruptedAt(TorchDispatchMode):
 
     def __init__(self, n: int, *, after: bool) -> None:
         super().__init__()
-        self.left, self._after = n, after
+        self.left = n
+        self._after = after
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.left -= 1
@@ -126,8 +135,12 @@ def interrupted_at_line(n: int) -> Iterator[list[int]]:
         sys.settrace(before)
 
 
-def check_whole(gist: GIST, round_: Round, before: dict[str, Tensor], after: dict[str, Tensor]) -> bool:
-    """Whether the round is in Θ, which is one of the two, and says so; aggregating again ends the round in any case."""
+def check_whole(
+    gist: GIST, round_: Round, before: dict[str, Tensor], after: dict[str, Tensor]
+) -> bool:
+    """Whether the round is in Θ, which is one of the two, and says so; aggregating again ends the
+    round in any case.
+    """
     found = values(gist.theta)
     is_in = gist.theta.place.round == round_.number + 1
     assert same(found, after if is_in else before)
@@ -140,15 +153,20 @@ def check_whole(gist: GIST, round_: Round, before: dict[str, Tensor], after: dic
 
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 @pytest.mark.parametrize("rounds", [0, 1])
-def test_an_interrupted_merge_is_whole_or_not_at_all(kind: str, rounds: int, tmp_path: Path) -> None:
-    """At operations all over the merge, in the first round, which makes the moments, and in a later one."""
+def test_an_interrupted_merge_is_whole_or_not_at_all(
+    kind: str, rounds: int, tmp_path: Path
+) -> None:
+    """At operations all over the merge, in the first round, which makes the moments, and in a later
+    one.
+    """
     expected = make(kind, tmp_path / "expected")
     shaken(expected, rounds, ADAM)
     before = values(expected.theta)
     trained_round(expected).aggregate()
     after = values(expected.theta)
     gist = make(kind, tmp_path / "own")
-    outcomes, n = set[bool](), 1
+    outcomes = set[bool]()
+    n = 1
     while True:
         gist = fresh(make(kind, tmp_path / str(n)) if kind == "disk" else gist, rounds)
         round_ = trained_round(gist)
@@ -165,13 +183,16 @@ def test_an_interrupted_merge_is_whole_or_not_at_all(kind: str, rounds: int, tmp
 
 
 @pytest.mark.parametrize("kind", ["memory", "host"])
-def test_a_merge_that_is_interrupted_between_lines_is_whole_or_not_at_all(kind: str, tmp_path: Path) -> None:
+def test_a_merge_that_is_interrupted_between_lines_is_whole_or_not_at_all(
+    kind: str, tmp_path: Path
+) -> None:
     expected = make(kind, tmp_path)
     before = values(expected.theta)
     trained_round(expected).aggregate()
     after = values(expected.theta)
     gist = make(kind, tmp_path)
-    outcomes, n = set[bool](), 1
+    outcomes = set[bool]()
+    n = 1
     while True:
         round_ = trained_round(fresh(gist, 0))
         try:
@@ -193,7 +214,8 @@ def test_ctrl_c_waits_for_work_to_end_and_an_error_repeats_it() -> None:
         signal.raise_signal(signal.SIGINT)
         done.append("whole")
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever earlier tests have left
+    # whatever earlier tests have left
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             do_to_the_end(interrupted)
@@ -249,7 +271,9 @@ def and_looked_at(gist: GIST) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 @pytest.mark.parametrize("work", [twice, in_the_last_step, and_looked_at])
-def test_to_aggregate_again_changes_nothing(kind: str, work: Callable[[GIST], None], tmp_path: Path) -> None:
+def test_to_aggregate_again_changes_nothing(
+    kind: str, work: Callable[[GIST], None], tmp_path: Path
+) -> None:
     plain = make("memory", tmp_path)
     for round_ in plain.rounds(2):
         for i, sub in enumerate(round_):
@@ -272,7 +296,8 @@ def test_what_trains_after_its_round_was_written_is_refused(kind: str, tmp_path:
 
     with pytest.raises(InputError, match="sub-GCN 1 has not trained"):
         in_the_inner_loop()
-    earlier, later = gist.begin_round(), gist.begin_round()
+    earlier = gist.begin_round()
+    later = gist.begin_round()
     before = values(gist.theta)
     with pytest.raises(InputError, match=f"round {earlier.number + 1} is over"):
         earlier.aggregate()

@@ -35,11 +35,15 @@ class Split(NamedTuple):
     subs: list[nn.Module]
 
 
-def split(name: str, features: tuple[int, ...], m: int, whole: set[int], kind: str, seed: int) -> Split:
+def split(
+    name: str, features: tuple[int, ...], m: int, whole: set[int], kind: str, seed: int
+) -> Split:
     layout = layout_of(name)
     full = built(name, features, seed)
     theta = Theta.of_tensors(
-        layout, layout.widths(features), {n: t.detach().clone() for n, t in named_tensors(full).items()}
+        layout,
+        layout.widths(features),
+        {n: t.detach().clone() for n, t in named_tensors(full).items()},
     )
     blocks = Partition(features, m, whole=whole, kind=kind, seed=seed).blocks(0)
     subs = [built(name, [len(b) for b in own], seed + 1) for own in blocks]
@@ -48,7 +52,9 @@ def split(name: str, features: tuple[int, ...], m: int, whole: set[int], kind: s
     return Split(layout, features, theta, blocks, subs)
 
 
-def put(theta: Theta, blocks: list[Blocks], subs: list[nn.Module], optimizers: Sequence[Any] = ()) -> None:
+def put(
+    theta: Theta, blocks: list[Blocks], subs: list[nn.Module], optimizers: Sequence[Any] = ()
+) -> None:
     for i in theta.begin(0, blocks):
         theta.keep(i, trained_tensors(subs[i], optimizers[i] if optimizers else None))
     theta.commit(0.0)
@@ -77,30 +83,40 @@ def move(sub: nn.Module, seed: int) -> None:
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_take_and_put_do_what_the_definition_says(data: st.DataObject) -> None:
-    """What one sub-GCN holds is copied exactly, what several hold is averaged; untouched ones leave Θ, bit for bit."""
+    """What one sub-GCN holds is copied exactly, what several hold is averaged; untouched ones leave
+    Θ, bit for bit.
+    """
     case = data.draw(splits(data.draw(st.sampled_from(list(every_model()))), 5))
     before = case.theta.copy()
     put(case.theta, case.blocks, case.subs)
     assert all(torch.equal(case.theta.place.tensors[n], before[n]) for n in before)
     for i, sub in enumerate(case.subs):
         for n, tensor in named_tensors(sub).items():
-            assert torch.equal(tensor, slice_of(case.layout, n, before[n], case.blocks[i], case.features))
+            assert torch.equal(
+                tensor, slice_of(case.layout, n, before[n], case.blocks[i], case.features)
+            )
         move(sub, i)
-    assert all(torch.equal(case.theta.place.tensors[n], old) for n, old in before.items())  # the slices are copies
+    # the slices are copies
+    assert all(torch.equal(case.theta.place.tensors[n], old) for n, old in before.items())
     put(case.theta, case.blocks, case.subs)
     for n, old in before.items():
         values = [named_tensors(sub)[n].detach() for sub in case.subs]
         expected = merged(case.layout, n, old, values, case.blocks, case.features)
         exact = case.theta.place.slices.disjoint(n)
         torch.testing.assert_close(
-            case.theta.place.tensors[n], expected, rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6
+            case.theta.place.tensors[n],
+            expected,
+            rtol=0 if exact else 1e-5,
+            atol=0 if exact else 1e-6,
         )
 
 
 def test_flags_are_not_averaged() -> None:
     flags = {"flag": torch.tensor(True), "mask": torch.tensor([True, False, True, False])}
     theta = Theta.of_tensors(
-        Layout({"flag": (), "mask": ((Segment(0),),)}, (1,)), (4,), {n: f.clone() for n, f in flags.items()}
+        Layout({"flag": (), "mask": ((Segment(0),),)}, (1,)),
+        (4,),
+        {n: f.clone() for n, f in flags.items()},
     )
     subs = [nn.Module(), nn.Module()]
     for sub, own in zip(subs, ([0, 3], [1, 2]), strict=True):
@@ -115,11 +131,15 @@ MOVED = ("graphsage batch 2", "gat none 2", "jumping over x", "residual", "featu
 
 @settings(deadline=None, max_examples=30)
 @given(data=st.data(), name=st.sampled_from(MOVED), optimizer=st.sampled_from(sorted(OPTIMIZERS)))
-def test_moments_are_sliced_and_merged_as_the_parameters(data: st.DataObject, name: str, optimizer: str) -> None:
+def test_moments_are_sliced_and_merged_as_the_parameters(
+    data: st.DataObject, name: str, optimizer: str
+) -> None:
     case = data.draw(splits(name, 5))
-    layout, m = case.layout, len(case.subs)
+    layout = case.layout
+    m = len(case.subs)
     kept: dict[str, Tensor] = {}
-    for number in range(2):  # a round to make the moments, another with other blocks to go on from them
+    # a round to make the moments, another with other blocks to go on from them
+    for number in range(2):
         whole = {a for a in range(len(case.features)) if len(case.blocks[0][a]) == case.features[a]}
         blocks = Partition(case.features, m, whole=whole, seed=5).blocks(number)
         subs = [built(name, [len(b) for b in own]) for own in blocks]
@@ -131,7 +151,9 @@ def test_moments_are_sliced_and_merged_as_the_parameters(data: st.DataObject, na
                 if key.endswith("/step"):
                     assert value == number
                 elif key.startswith("moments/"):
-                    assert torch.equal(value, slice_of(layout, name_of(key), kept[key], own, case.features))
+                    assert torch.equal(
+                        value, slice_of(layout, name_of(key), kept[key], own, case.features)
+                    )
             torch.manual_seed(10 * number + i)
             for parameter in sub.parameters():
                 parameter.grad = torch.randn_like(parameter)
@@ -145,7 +167,9 @@ def test_moments_are_sliced_and_merged_as_the_parameters(data: st.DataObject, na
                 assert found == number + 1
                 continue
             old = kept.get(key, torch.zeros_like(case.theta.place.tensors[name_of(key)]))
-            expected = merged(layout, name_of(key), old, [s[key] for s in states], blocks, case.features)
+            expected = merged(
+                layout, name_of(key), old, [s[key] for s in states], blocks, case.features
+            )
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
             kept[key] = found.clone()
     assert bool(case.theta.place.moments) == (optimizer != "sgd")
@@ -183,14 +207,20 @@ DEFINED: dict[str, Callable[[tuple[int, ...]], nn.Module]] = {
     m=st.integers(1, 4),
     seed=st.integers(0, 999),
 )
-def test_a_sub_gcn_is_theta_with_the_rest_zero(name: str, whole: set[int], extra: list[int], m: int, seed: int) -> None:
+def test_a_sub_gcn_is_theta_with_the_rest_zero(
+    name: str, whole: set[int], extra: list[int], m: int, seed: int
+) -> None:
     widths = tuple(m + e for e in extra)
-    build, layout, graph = DEFINED[name], _definition_layout(name, len(extra)), tiny_graph(12, seed)
+    build = DEFINED[name]
+    layout = _definition_layout(name, len(extra))
+    graph = tiny_graph(12, seed)
     torch.manual_seed(seed)
     full = build(widths).double().eval()
     for tensor in named_tensors(full).values():
         tensor.detach().normal_()
-    theta = Theta.of_tensors(layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()})
+    theta = Theta.of_tensors(
+        layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()}
+    )
     x = torch.randn(12, widths[0], dtype=torch.float64)
     batch = Batch(x, graph.edge_index, graph.y, graph.train)
     blocks = Partition(widths, m, whole=whole, seed=seed).blocks(0)

@@ -1,4 +1,6 @@
-"""How Θ begins: at random as in the paper, or with the scale of narrow models where it is their mean."""
+"""How Θ begins: at random as in the paper, or with the scale of narrow models where it is their
+mean.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +25,12 @@ def begun(gist: GIST, *, averages: bool = True) -> GIST:
 @pytest.mark.parametrize("m", [2, 8])
 def test_the_sub_gcns_begin_with_the_scale_of_narrow_models(m: int) -> None:
     gist = begun(GIST(OURS["graphsage"], (256, 256), m, seed=1, width_scaling="none"))
-    sub, narrow = gist.begin_round().subs[0], OURS["graphsage"]((256 // m, 256 // m))
+    sub = gist.begin_round().subs[0]
+    narrow = OURS["graphsage"]((256 // m, 256 // m))
     for name in ("convs.1.weight", "convs.2.weight"):
-        found, expected = (float(model.get_parameter(name).detach().std()) for model in (sub, narrow))
+        found, expected = (
+            float(model.get_parameter(name).detach().std()) for model in (sub, narrow)
+        )
         assert found == pytest.approx(expected, rel=0.3), name
 
 
@@ -38,7 +43,9 @@ def test_without_a_mean_theta_begins_as_in_the_paper() -> None:
     assert not same(values(begun(gist).theta), expected)
     assert same(values(begun(gist, averages=False).theta), expected)
     assert same(values(begun(GIST(OURS["gcn"], (8, 8), 4), averages=False).theta), expected)
-    assert same(values(begun(gist).theta), values(GIST(OURS["gcn"], (8, 8), 4, regression=True).theta))
+    assert same(
+        values(begun(gist).theta), values(GIST(OURS["gcn"], (8, 8), 4, regression=True).theta)
+    )
 
 
 class Masked(nn.Module):
@@ -47,7 +54,8 @@ class Masked(nn.Module):
     def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
         d1, d2 = widths
-        self.enter, self.out = nn.Linear(F, d1), nn.Linear(d2, C)
+        self.enter = nn.Linear(F, d1)
+        self.out = nn.Linear(d2, C)
         self.register_buffer("mix", torch.randn(d2, d1))
         self.register_buffer("mask", torch.ones(d2, d1, dtype=torch.bool))
         self.register_buffer("times", torch.ones(d2, d1, dtype=torch.long))
@@ -72,7 +80,11 @@ def test_theta_begins_alike_everywhere(
 ) -> None:
     monkeypatch.setattr(tensors, "LARGE", 1)
     memory, host, disk = (
-        values(begun(GIST(BUILDS[model], (8, 9), 2, store=store(place, tmp_path)), averages=averages).theta)
+        values(
+            begun(
+                GIST(BUILDS[model], (8, 9), 2, store=store(place, tmp_path)), averages=averages
+            ).theta
+        )
         for place in ("memory", "host", "disk")
     )
     assert same(memory, host)

@@ -19,12 +19,17 @@ from tests.helpers.resuming import fit, make
 from tests.theta.stores import OPTIMIZERS, shaken, store, values
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data(), name=st.sampled_from(list(some_models())))
-def test_every_store_gives_the_same_theta(name: str, data: st.DataObject, tmp_path_factory: Any) -> None:
+def test_every_store_gives_the_same_theta(
+    name: str, data: st.DataObject, tmp_path_factory: Any
+) -> None:
     build, given_widths = some_models()[name]
     layout = layout_of(name)
-    axes, m = len(layout.units), data.draw(st.integers(1, 4))
+    axes = len(layout.units)
+    m = data.draw(st.integers(1, 4))
     full = layout.widths(data.draw(st.lists(st.integers(m, m + 6), min_size=axes, max_size=axes)))
     whole = data.draw(st.sets(st.integers(0, axes - 1), max_size=axes - 1))
     carry = data.draw(st.sampled_from([None, *OPTIMIZERS.values()]))
@@ -42,8 +47,14 @@ def test_half_precision_takes_half_the_room(tmp_path: Path) -> None:
     full, half = (make(store=store("disk", tmp_path / p, p)) for p in ("float32", "bf16"))
     result = fit(half, optimizer_state="carry")
     fit(full, optimizer_state="carry")
-    assert all(t.dtype == torch.bfloat16 for t in half.theta.specs.values() if t.dtype.is_floating_point)
-    assert all(t.dtype == torch.float32 for t in named_tensors(result.model).values() if t.is_floating_point())
+    assert all(
+        t.dtype == torch.bfloat16 for t in half.theta.specs.values() if t.dtype.is_floating_point
+    )
+    assert all(
+        t.dtype == torch.float32
+        for t in named_tensors(result.model).values()
+        if t.is_floating_point()
+    )
     assert result.test is not None
     assert result.test["accuracy"] > 0.4  # chance is a third
     sizes = [sum(t.nbytes for t in values(gist.theta).values()) for gist in (full, half)]

@@ -23,5 +23,7 @@ LARGEST = torch.finfo(torch.float32).max
 def test_a_node_has_an_output_if_all_numbers_are_finite(row: list[float], expected: bool) -> None:
     logits = torch.tensor([[1.0, 2.0, 3.0], row])
     assert has_output(logits).tolist() == [True, expected]
-    assert predicted_labels(logits, multi_label=False)[1] == (row.index(max(row)) if expected else -1)
+    assert predicted_labels(logits, multi_label=False)[1] == (
+        row.index(max(row)) if expected else -1
+    )
     assert bool((predicted_labels(logits, multi_label=True)[1] >= 0).all()) == expected

@@ -14,7 +14,8 @@ from gistgnn.training.loss import Criterion, make_criterion
 from tests.helpers.fitting import focal
 from tests.helpers.refusals import refused
 
-N, C = 7, 3
+N = 7
+C = 3
 RNG = torch.Generator().manual_seed(0)
 LOGITS = torch.randn(N, C, generator=RNG)
 CLASSES = torch.tensor([0, 0, 0, 0, 1, 1, 2])
@@ -42,16 +43,23 @@ def test_a_loss_of_the_user_is_the_mean_over_the_nodes_or_their_weighted_sum(nam
     torch.testing.assert_close(made(loss)(LOGITS, CLASSES), loss(LOGITS, CLASSES).mean())
     each = {
         "one for each node": loss,
-        "module": nn.CrossEntropyLoss(torch.tensor([1.0, 2.0, 5.0]), label_smoothing=0.1, reduction="none"),
+        "module": nn.CrossEntropyLoss(
+            torch.tensor([1.0, 2.0, 5.0]), label_smoothing=0.1, reduction="none"
+        ),
     }.get(name) or partial(loss, reduction="none")
-    torch.testing.assert_close(made(loss)(LOGITS, CLASSES, WEIGHTS), (each(LOGITS, CLASSES) * WEIGHTS).sum())
+    torch.testing.assert_close(
+        made(loss)(LOGITS, CLASSES, WEIGHTS), (each(LOGITS, CLASSES) * WEIGHTS).sum()
+    )
 
 
 @given(members=st.integers(1, 4), weighted=st.booleans(), name=st.sampled_from(sorted(LOSSES)))
 @settings(max_examples=20, deadline=None)
-def test_every_sub_gcn_has_the_loss_that_it_has_alone(members: int, weighted: bool, name: str) -> None:
+def test_every_sub_gcn_has_the_loss_that_it_has_alone(
+    members: int, weighted: bool, name: str
+) -> None:
     together = torch.randn(members, N, C, generator=torch.Generator().manual_seed(members))
-    weights, criterion = WEIGHTS if weighted else None, made(LOSSES[name])
+    weights = WEIGHTS if weighted else None
+    criterion = made(LOSSES[name])
     alone = torch.stack([criterion(logits, CLASSES, weights) for logits in together])
     torch.testing.assert_close(criterion(together, CLASSES, weights), alone)
 
@@ -59,19 +67,28 @@ def test_every_sub_gcn_has_the_loss_that_it_has_alone(members: int, weighted: bo
 def test_balanced_classes_have_the_same_weight_in_sum() -> None:
     criterion = made(None, class_weights="balanced")
     weight = N / (C * torch.tensor([4.0, 2.0, 1.0]))  # as in scikit-learn
-    torch.testing.assert_close(criterion(LOGITS, CLASSES), F.cross_entropy(LOGITS, CLASSES, weight=weight))
+    torch.testing.assert_close(
+        criterion(LOGITS, CLASSES), F.cross_entropy(LOGITS, CLASSES, weight=weight)
+    )
     assert float((weight[CLASSES]).mean()) == pytest.approx(1)
     labels = made(None, LABELS, class_weights="balanced")
-    expected = F.binary_cross_entropy_with_logits(LOGITS, LABELS, pos_weight=torch.tensor([3 / 4, 5 / 2, 6.0]))
+    expected = F.binary_cross_entropy_with_logits(
+        LOGITS, LABELS, pos_weight=torch.tensor([3 / 4, 5 / 2, 6.0])
+    )
     torch.testing.assert_close(labels(LOGITS, LABELS), expected)
 
 
 def test_losses_by_name() -> None:
     binary = F.binary_cross_entropy_with_logits(LOGITS, LABELS)
-    for name, expected in (("cross-entropy", F.cross_entropy(LOGITS, CLASSES)), ("binary-cross-entropy", binary)):
+    for name, expected in (
+        ("cross-entropy", F.cross_entropy(LOGITS, CLASSES)),
+        ("binary-cross-entropy", binary),
+    ):
         torch.testing.assert_close(made(name)(LOGITS, CLASSES), expected)
     smooth = made(None, label_smoothing=0.2)
-    torch.testing.assert_close(smooth(LOGITS, CLASSES), F.cross_entropy(LOGITS, CLASSES, label_smoothing=0.2))
+    torch.testing.assert_close(
+        smooth(LOGITS, CLASSES), F.cross_entropy(LOGITS, CLASSES, label_smoothing=0.2)
+    )
     numbers = made(None, LOGITS + 1, regression=True)
     assert float(numbers(LOGITS, LOGITS + 1)) == pytest.approx(1)
     assert numbers.name == "mse"
@@ -82,9 +99,19 @@ UNFIT: list[tuple[str, Any, Tensor, dict[str, Any]]] = [
     ("the loss is mse, but the targets are classes: use cross-entropy", "mse", CLASSES, {}),
     ("nodes have several labels: use binary-cross-entropy", "cross-entropy", LABELS, {}),
     ("the loss is l1, but the targets are labels", "l1", LABELS, {}),
-    ("the loss is cross-entropy, but the targets are numbers: use mse", "cross-entropy", LOGITS, {"regression": True}),
+    (
+        "the loss is cross-entropy, but the targets are numbers: use mse",
+        "cross-entropy",
+        LOGITS,
+        {"regression": True},
+    ),
     ("class_weights has 2 numbers, expected 3", None, CLASSES, {"class_weights": [1.0, 2.0]}),
-    ("label_smoothing is 0.1, but the loss is binary-cross-entropy", None, LABELS, {"label_smoothing": 0.1}),
+    (
+        "label_smoothing is 0.1, but the loss is binary-cross-entropy",
+        None,
+        LABELS,
+        {"label_smoothing": 0.1},
+    ),
     ("has parameters", nn.Linear(C, C), CLASSES, {}),
     ("cannot be imported", "no_such_module:loss", CLASSES, {}),
 ]

@@ -25,13 +25,16 @@ class LikeTorchmetrics:
     """Adds up over calls, until it is reset."""
 
     higher_is_better = False
-    total, count = 0.0, 0
+    total = 0.0
+    count = 0
 
     def reset(self) -> None:
-        self.total, self.count = 0.0, 0
+        self.total = 0.0
+        self.count = 0
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        self.total, self.count = self.total + float(error(preds, target)) * len(target), self.count + len(target)
+        self.total = self.total + float(error(preds, target)) * len(target)
+        self.count = self.count + len(target)
 
     def compute(self) -> Tensor:
         return torch.tensor(self.total / self.count)
@@ -41,25 +44,37 @@ class LikeTorchmetrics:
 
 
 def test_names_are_those_of_scikit_learn() -> None:
-    truth, guess = CLASSES.numpy(), LOGITS.argmax(dim=1).numpy()
+    truth = CLASSES.numpy()
+    guess = LOGITS.argmax(dim=1).numpy()
     shares = LOGITS.softmax(dim=1).numpy()
     expected = {
         "balanced_accuracy": metrics.balanced_accuracy_score(truth, guess),
         "roc_auc": metrics.roc_auc_score(truth, shares, multi_class="ovr"),
-        "average_precision": np.mean([metrics.average_precision_score(truth == k, shares[:, k]) for k in range(3)]),
+        "average_precision": np.mean(
+            [metrics.average_precision_score(truth == k, shares[:, k]) for k in range(3)]
+        ),
     }
     for name, value in expected.items():
         assert NAMED[name](LOGITS, CLASSES) == pytest.approx(value)
-    assert NAMED["roc_auc"](LOGITS, LABELS) == pytest.approx(metrics.roc_auc_score(LABELS.numpy(), LOGITS.numpy()))
+    assert NAMED["roc_auc"](LOGITS, LABELS) == pytest.approx(
+        metrics.roc_auc_score(LABELS.numpy(), LOGITS.numpy())
+    )
     assert NAMED["rmse"](LOGITS, LOGITS + 2) == pytest.approx(2)
     assert NAMED["r2"](LOGITS, LOGITS) == 1
     assert [NAMED[name].name for name in METRICS] == list(METRICS)
-    two, margin = CLASSES.clamp(max=1), LOGITS[:, 1] - LOGITS[:, 0]
-    assert NAMED["roc_auc"](LOGITS[:, :2], two) == pytest.approx(metrics.roc_auc_score(two.numpy(), margin.numpy()))
+    two = CLASSES.clamp(max=1)
+    margin = LOGITS[:, 1] - LOGITS[:, 0]
+    assert NAMED["roc_auc"](LOGITS[:, :2], two) == pytest.approx(
+        metrics.roc_auc_score(two.numpy(), margin.numpy())
+    )
 
 
 def test_which_of_two_scores_is_better() -> None:
-    for metric in (Metric(error, higher_is_better=False), as_metric(LikeTorchmetrics()), NAMED["mae"]):
+    for metric in (
+        Metric(error, higher_is_better=False),
+        as_metric(LikeTorchmetrics()),
+        NAMED["mae"],
+    ):
         assert metric.better(0.1, 0.2)
         assert not metric.better(0.2, 0.2)
     assert as_metric(error).better(0.2, 0.1)
@@ -70,7 +85,9 @@ def test_functions_and_objects_of_the_user() -> None:
     assert as_metric(error).name == "error"
     assert Metric(error, "share wrong").name == "share wrong"
     for _ in range(2):  # a metric starts anew for every split
-        assert as_metric(LikeTorchmetrics())(LOGITS, CLASSES) == pytest.approx(float(error(LOGITS, CLASSES)))
+        assert as_metric(LikeTorchmetrics())(LOGITS, CLASSES) == pytest.approx(
+            float(error(LOGITS, CLASSES))
+        )
     assert as_metric(LikeTorchmetrics()).name == "LikeTorchmetrics"
 
 
@@ -83,7 +100,9 @@ def test_what_is_no_score_is_refused() -> None:
         with refused("the metric", message):
             as_metric(wrong)(LOGITS, CLASSES)
     for value in ("acuracy", 3):
-        with refused(f"metric is {value!r}", "expected one of accuracy", "a function of (logits, targets)"):
+        with refused(
+            f"metric is {value!r}", "expected one of accuracy", "a function of (logits, targets)"
+        ):
             as_metric(value)  # type: ignore[arg-type]
     with refused("the metric is mae, but the targets are classes"):
         NAMED["mae"](LOGITS, CLASSES)

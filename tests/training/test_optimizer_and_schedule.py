@@ -19,20 +19,26 @@ from tests.helpers.refusals import refused
 
 def test_an_optimiser_gets_the_settings_that_are_not_zero() -> None:
     parameters = [nn.Parameter(torch.zeros(2))]
-    made = Training(1, optimizer=torch.optim.RAdam, lr=0.3, weight_decay=0.1).make_optimizer(parameters)
+    made = Training(1, optimizer=torch.optim.RAdam, lr=0.3, weight_decay=0.1).make_optimizer(
+        parameters
+    )
     assert isinstance(made, torch.optim.RAdam)
     assert (made.defaults["lr"], made.defaults["weight_decay"]) == (0.3, 0.1)
     usual = Training(1, optimizer=torch.optim.AdamW).make_optimizer(parameters)
     assert usual.defaults["weight_decay"] == 0.01  # torch's own
     partly = partial(torch.optim.SGD, nesterov=True)
-    assert Training(1, optimizer=partly, momentum=0.9).make_optimizer(parameters).defaults["nesterov"]
+    assert (
+        Training(1, optimizer=partly, momentum=0.9).make_optimizer(parameters).defaults["nesterov"]
+    )
     assert Training(1, optimizer=partly).as_dict()["optimizer"] == "SGD(nesterov=True)"
 
 
 def test_what_is_no_optimiser_of_a_round_is_refused() -> None:
     wrong: dict[str, Any] = {
         "cannot be made": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-        "has the learning rate 0.1, not lr, which is 0.01": lambda parameters, lr: torch.optim.SGD(parameters, lr=0.1),
+        "has the learning rate 0.1, not lr, which is 0.01": lambda parameters, lr: torch.optim.SGD(
+            parameters, lr=0.1
+        ),
         "cannot take a step": torch.optim.LBFGS,
         "gave a Linear": lambda parameters, lr: nn.Linear(2, 2),
     }
@@ -43,7 +49,9 @@ def test_what_is_no_optimiser_of_a_round_is_refused() -> None:
     with refused("the optimizer Muon", "convs.0.bias"):  # it takes matrices alone
         check_optimizer(Training(1, optimizer=torch.optim.Muon), model)
     check_optimizer(Training(1, optimizer=torch.optim.Muon), nn.Linear(3, 3, bias=False))
-    with refused("the optimizer Adafactor keeps 'row_var' of convs.0.weight", "optimizer_state='reset'"):
+    with refused(
+        "the optimizer Adafactor keeps 'row_var' of convs.0.weight", "optimizer_state='reset'"
+    ):
         check_optimizer(Training(1, optimizer=torch.optim.Adafactor), model)
     check_optimizer(Training(1, optimizer=torch.optim.Adafactor, optimizer_state="reset"), model)
 
@@ -61,7 +69,8 @@ def test_a_scheduler_of_torch_gives_the_rates_of_a_plain_loop() -> None:
     ]
     for make in makes:
         optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.5)
-        scheduler, expected = make(optimizer), []
+        scheduler = make(optimizer)
+        expected = []
         for _ in range(20):
             expected.append(optimizer.param_groups[0]["lr"])
             optimizer.step()
@@ -73,7 +82,9 @@ def by_groups(parameters: Any, lr: float) -> torch.optim.Optimizer:
     """Weights decay, and the learning rate of biases has another course than that of weights."""
     parameters = list(parameters)
     groups = [[p for p in parameters if (p.dim() > 1) == matrices] for matrices in (True, False)]
-    return torch.optim.SGD([{"params": groups[0], "weight_decay": 0.1}, {"params": groups[1]}], lr=lr, momentum=0.8)
+    return torch.optim.SGD(
+        [{"params": groups[0], "weight_decay": 0.1}, {"params": groups[1]}], lr=lr, momentum=0.8
+    )
 
 
 class Decaying(lr_scheduler.LRScheduler):
@@ -86,25 +97,40 @@ class Decaying(lr_scheduler.LRScheduler):
 
 
 SCHEDULERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "momentum of sgd": (partial(lr_scheduler.OneCycleLR, max_lr=0.1), torch.optim.SGD, {"momentum": 0.9}),
-    "momentum that sgd did not have": (partial(lr_scheduler.OneCycleLR, max_lr=0.1), torch.optim.SGD, {}),
+    "momentum of sgd": (
+        partial(lr_scheduler.OneCycleLR, max_lr=0.1),
+        torch.optim.SGD,
+        {"momentum": 0.9},
+    ),
+    "momentum that sgd did not have": (
+        partial(lr_scheduler.OneCycleLR, max_lr=0.1),
+        torch.optim.SGD,
+        {},
+    ),
     "betas": (partial(lr_scheduler.OneCycleLR, max_lr=0.05), torch.optim.AdamW, {}),
     "cycles": (
-        partial(lr_scheduler.CyclicLR, base_lr=0.01, max_lr=0.1, step_size_up=3, mode="triangular2"),
+        partial(
+            lr_scheduler.CyclicLR, base_lr=0.01, max_lr=0.1, step_size_up=3, mode="triangular2"
+        ),
         torch.optim.SGD,
         {"momentum": 0.5},
     ),
     "one after another": (
         lambda optimizer: lr_scheduler.SequentialLR(
             optimizer,
-            [lr_scheduler.ConstantLR(optimizer, 0.1, 4), lr_scheduler.ExponentialLR(optimizer, 0.9)],
+            [
+                lr_scheduler.ConstantLR(optimizer, 0.1, 4),
+                lr_scheduler.ExponentialLR(optimizer, 0.9),
+            ],
             milestones=[4],
         ),
         torch.optim.RMSprop,
         {},
     ),
     "groups": (
-        lambda optimizer: lr_scheduler.LambdaLR(optimizer, [lambda k: 1 / (1 + k), lambda k: 0.5**k]),
+        lambda optimizer: lr_scheduler.LambdaLR(
+            optimizer, [lambda k: 1 / (1 + k), lambda k: 0.5**k]
+        ),
         by_groups,
         {},
     ),
@@ -115,10 +141,14 @@ SCHEDULERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_scheduler_sets_all_that_it_sets_in_a_plain_loop(name: str) -> None:
-    """Learning rates, momentum, betas and decay of every group, over rounds of 4 steps, against torch's own loop."""
+    """Learning rates, momentum, betas and decay of every group, over rounds of 4 steps, against
+    torch's own loop.
+    """
     make, optimizer_of, given = SCHEDULERS[name]
-    gist, steps = GIST(gcn(), (8, 7), 1, seed=4, width_scaling="none"), 14
-    model, adjacency = gist.model().train(), Adjacency(GRAPH.edge_index, GRAPH.num_nodes)
+    gist = GIST(gcn(), (8, 7), 1, seed=4, width_scaling="none")
+    steps = 14
+    model = gist.model().train()
+    adjacency = Adjacency(GRAPH.edge_index, GRAPH.num_nodes)
     optimizer = optimizer_of(model.parameters(), lr=0.02, **given)
     left_open = isinstance(make, partial) and make.func is lr_scheduler.OneCycleLR
     scheduler = make(optimizer, **({"total_steps": steps} if left_open else {}))
@@ -131,11 +161,16 @@ def test_a_scheduler_sets_all_that_it_sets_in_a_plain_loop(name: str) -> None:
     fit(gist, epochs=steps, local_steps=4, lr=0.02, schedule=make, optimizer=optimizer_of, **given)
     found = theta(gist)
     for key, expected in named_tensors(model).items():
-        torch.testing.assert_close(found[key], expected.detach(), msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(
+            found[key], expected.detach(), msg=lambda text, key=key: f"{key}: {text}"
+        )
 
 
 def test_named_optimisers_have_the_scheduler_s_momentum_in_every_runner() -> None:
-    options: dict[str, Any] = {"optimizer": "adam", "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.05)}
+    options: dict[str, Any] = {
+        "optimizer": "adam",
+        "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.05),
+    }
     ended = []
     for runner in ("in-turn", "auto", "fused"):
         gist = GIST(gcn(), (8, 8), 2, seed=1)
@@ -143,16 +178,25 @@ def test_named_optimisers_have_the_scheduler_s_momentum_in_every_runner() -> Non
         ended.append(theta(gist))
     plain = GIST(gcn(), (8, 8), 2, seed=1)
     fit(
-        plain, epochs=12, **{**options, "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.05, cycle_momentum=False)}
+        plain,
+        epochs=12,
+        **{
+            **options,
+            "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.05, cycle_momentum=False),
+        },
     )
     for key, expected in ended[0].items():
         torch.testing.assert_close(ended[1][key], expected)
         torch.testing.assert_close(ended[2][key], expected)
-    assert any(not torch.allclose(theta(plain)[key], value, atol=1e-4) for key, value in ended[0].items())
+    assert any(
+        not torch.allclose(theta(plain)[key], value, atol=1e-4) for key, value in ended[0].items()
+    )
 
 
 def test_a_function_is_given_the_progress_and_a_scheduler_the_number_of_steps() -> None:
-    assert rates(lambda progress: 1 - progress) == pytest.approx([0.5 * (1 - k / 20) for k in range(20)])
+    assert rates(lambda progress: 1 - progress) == pytest.approx(
+        [0.5 * (1 - k / 20) for k in range(20)]
+    )
     cosine = [0.25 * (1 + math.cos(math.pi * k / 20)) for k in range(20)]
     assert rates(lr_scheduler.CosineAnnealingLR) == pytest.approx(cosine)
     cycle = rates(partial(lr_scheduler.OneCycleLR, max_lr=0.5, cycle_momentum=False))
@@ -161,17 +205,21 @@ def test_a_function_is_given_the_progress_and_a_scheduler_the_number_of_steps() 
 
 
 def test_what_is_no_schedule_is_refused() -> None:
+    plateau = lr_scheduler.ReduceLROnPlateau
     wrong: dict[str, Any] = {
         "at progress 0.5 is -0.5": lambda progress: 0.0 - progress,
         "fails at progress 0": lambda progress: 1 / progress,
-        "the schedule ReduceLROnPlateau cannot give the rates of 20 steps": lr_scheduler.ReduceLROnPlateau,
+        "the schedule ReduceLROnPlateau cannot give the rates of 20 steps": plateau,
         "'linear', expected one of constant, step, cosine, or a function of the progress": "linear",
     }
     for message, schedule in wrong.items():
         with refused(message):
             rates(schedule)
     elsewhere = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.5)
-    for schedule in (lr_scheduler.ReduceLROnPlateau, lambda optimizer: lr_scheduler.StepLR(elsewhere, 3)):
+    for schedule in (
+        lr_scheduler.ReduceLROnPlateau,
+        lambda optimizer: lr_scheduler.StepLR(elsewhere, 3),
+    ):
         with refused("the schedule"):
             check_schedule(Training(1, schedule=schedule))
     with refused("schedule is '<lambda>', but a budget trains by cosine cycles"):
@@ -179,11 +227,16 @@ def test_what_is_no_schedule_is_refused() -> None:
 
 
 def test_settings_survive_json_as_names() -> None:
-    own: dict[str, Any] = {"optimizer": torch.optim.NAdam, "schedule": lambda p: 1.0, "metric": rates}
+    own: dict[str, Any] = {
+        "optimizer": torch.optim.NAdam,
+        "schedule": lambda p: 1.0,
+        "metric": rates,
+    }
     record = Training(3, loss=nn.CrossEntropyLoss(), **own).as_dict()
     names = [record[name] for name in ("optimizer", "schedule", "loss", "metric")]
     assert names == ["NAdam", "<lambda>", "CrossEntropyLoss", "rates"]
-    with refused("'CrossEntropyLoss', expected one of cross-entropy"):  # a function is not saved with a run
+    # a function is not saved with a run
+    with refused("'CrossEntropyLoss', expected one of cross-entropy"):
         Training(**record)
     plain = Training(3)
     assert not plain.as_dict().keys() & {"loss", "metric", "class_weights", "label_smoothing"}

@@ -1,4 +1,6 @@
-"""Calls that `mypy --strict` has to accept, and mistakes: each on a line that ends in the code of mypy's error."""
+"""Calls that `mypy --strict` has to accept, and mistakes: each on a line that ends in the code of
+mypy's error.
+"""
 
 from pathlib import Path
 
@@ -29,9 +31,27 @@ result: Result = gist.fit(
 )
 accuracy: float = result.test["accuracy"]
 gist.fit(graph, Training(epochs=8, optimizer="sgd", momentum=0.9), evaluation=Evaluation("layers"))
-gist.fit(graph, epochs=4, loss=nn.CrossEntropyLoss(), class_weights=None, metric=Metric(error_rate, "errors", False))
-gist.fit(graph, epochs=4, optimizer=torch.optim.RAdam, schedule=lambda progress: 1 - progress, metric="roc_auc")
-gist.fit(graph, epochs=4, schedule=torch.optim.lr_scheduler.CosineAnnealingLR, max_seconds=60, init=result.model)
+gist.fit(
+    graph,
+    epochs=4,
+    loss=nn.CrossEntropyLoss(),
+    class_weights=None,
+    metric=Metric(error_rate, "errors", False),
+)
+gist.fit(
+    graph,
+    epochs=4,
+    optimizer=torch.optim.RAdam,
+    schedule=lambda progress: 1 - progress,
+    metric="roc_auc",
+)
+gist.fit(
+    graph,
+    epochs=4,
+    schedule=torch.optim.lr_scheduler.CosineAnnealingLR,
+    max_seconds=60,
+    init=result.model,
+)
 parts = Parts(build, (64, 64), 4, seed=1).fit(graph, epochs=4, max_seconds=60)
 within = gist.fit(graph, budget=60.0)
 ensemble = Ensemble(build, (64, 64), 4, seed=1).fit(graph, "each", epochs=4)

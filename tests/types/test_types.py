@@ -38,9 +38,15 @@ def test_users_code_is_checked(tmp_path: Path) -> None:
     out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300).stdout
     found = re.findall(r"^(.*)\.py:(\d+): error: .*\[(.*)\]$", out, flags=re.MULTILINE)
     lines = (HERE / "calls.py").read_text().splitlines()
-    expected = [(str(n), line.rpartition("# ")[2]) for n, line in enumerate(lines, 1) if line.split("  # ")[1:]]
+    expected = [
+        (str(n), line.rpartition("# ")[2])
+        for n, line in enumerate(lines, 1)
+        if line.split("  # ")[1:]
+    ]
     assert len(expected) >= 10
-    assert Counter((line, code) for path, line, code in found if path.endswith("calls")) == Counter(expected), out
+    assert Counter((line, code) for path, line, code in found if path.endswith("calls")) == Counter(
+        expected
+    ), out
     assert not [path for path, *_ in found if not path.endswith("calls")], out
 
 
@@ -49,7 +55,10 @@ def test_the_names_for_type_checkers_are_those_of_the_registries() -> None:
     assert list(NAMES.values()) == [get_args(literal) for literal in literals]
     assert get_args(RunnerName) == tuple(RUNNERS)
     assert get_args(SamplerName) == (FULL, *SAMPLERS)
-    assert get_args(StoreName) == (*(name for name, place in STORES.items() if place.holds != "disk"), SHARDED)
+    assert get_args(StoreName) == (
+        *(name for name, place in STORES.items() if place.holds != "disk"),
+        SHARDED,
+    )
     parameter = inspect.signature(GIST).parameters["partition"]
     assert get_args(parameter.annotation) == KINDS
 
@@ -57,12 +66,15 @@ def test_the_names_for_type_checkers_are_those_of_the_registries() -> None:
 def test_keywords_for_type_checkers_are_the_fields_and_arguments() -> None:
     """A type checker cannot derive them: they repeat names, so that editors complete them."""
     settings = {field.name for field in fields(Training)}
-    assert TrainingKeywords.__annotations__.keys() == settings - {"training"}  # an argument of `fit`
+    # an argument of `fit`
+    assert TrainingKeywords.__annotations__.keys() == settings - {"training"}
     arguments = inspect.signature(GIST).parameters.keys() - {"build", "widths", "sub_gcns"}
     assert TrainerOptions.__annotations__.keys() == arguments
 
 
 def test_the_package_lists_its_public_names() -> None:
-    assert {"GIST", "Graph", "Result", "Training", "Callback", "Metric", "load_run"} <= set(dir(gistgnn))
+    assert {"GIST", "Graph", "Result", "Training", "Callback", "Metric", "load_run"} <= set(
+        dir(gistgnn)
+    )
     assert all(getattr(gistgnn, name) is not None for name in dir(gistgnn))
     assert issubclass(gistgnn.InputError, ValueError)

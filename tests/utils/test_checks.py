@@ -14,11 +14,19 @@ from tests.helpers.refusals import refused
 LARGEST = 2**63 - 1
 NO_NUMBERS: list[Any] = [True, None, "2", math.nan, -1, [2], 10**5000, -(10**5000)]
 REFUSED: list[tuple[Any, tuple[Any, ...], str]] = [
-    *((check, ("lr", value), "lr is ") for check in (checks.check_count, checks.check_number) for value in NO_NUMBERS),
+    *(
+        (check, ("lr", value), "lr is ")
+        for check in (checks.check_count, checks.check_number)
+        for value in NO_NUMBERS
+    ),
     *((checks.check_number, ("lr", value), "lr is ") for value in (-1e-320, math.inf, 1j, 10**400)),
     *((checks.check_count, ("epochs", value), "epochs is ") for value in (0, 2.0)),
     *((check_seed, (value,), f"seed is {value!r}") for value in (-1, 1.0, True, "0", None)),
-    (checks.check_count, ("epochs", checks.MOST + 1), "epochs is 1000000001, expected an integer from 1 to 1000000000"),
+    (
+        checks.check_count,
+        ("epochs", checks.MOST + 1),
+        "epochs is 1000000001, expected an integer from 1 to 1000000000",
+    ),
     (checks.check_name, ("name", "a" * 256), "name has 256 characters, expected at most 255: 'aaa"),
     (checks.check_flag, ("progress", 1), "progress is 1, expected True or False"),
     (checks.check_kind, ("folder", 3, str, "a path"), "folder is 3, expected a path"),
@@ -47,5 +55,7 @@ def test_names_are_imported_at_their_first_use() -> None:
     for name, error in (("missing", AttributeError), ("e", KeyError)):
         with pytest.raises(error):
             _ = numbers[name]
-    with pytest.raises(AttributeError, match=r"module 'gistgnn\.nn' has no attribute 'NoSuchModel'"):
+    with pytest.raises(
+        AttributeError, match=r"module 'gistgnn\.nn' has no attribute 'NoSuchModel'"
+    ):
         _ = gistgnn.nn.NoSuchModel

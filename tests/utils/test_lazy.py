@@ -13,17 +13,27 @@ import pytest
 import gistgnn
 
 ROOT = Path(gistgnn.__file__).parent
-LAZY = [path for path in ROOT.rglob("__init__.py") if "lazy_attributes(" in path.read_text(encoding="utf-8")]
+LAZY = [
+    path
+    for path in ROOT.rglob("__init__.py")
+    if "lazy_attributes(" in path.read_text(encoding="utf-8")
+]
 
 
 @pytest.mark.parametrize("path", LAZY, ids=lambda path: path.parent.name)
 def test_every_name_that_type_checkers_see_is_there(path: Path) -> None:
     package = importlib.import_module(".".join(["gistgnn", *path.parent.relative_to(ROOT).parts]))
-    (block,) = (node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.If))
+    (block,) = (
+        node
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If)
+    )
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)
         for name in node.names:
-            assert getattr(package, name.name) is getattr(importlib.import_module(str(node.module)), name.name)
+            assert getattr(package, name.name) is getattr(
+                importlib.import_module(str(node.module)), name.name
+            )
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = package.nothing
 
@@ -51,7 +61,9 @@ def test_the_package_in_a_zip_trains(tmp_path: Path) -> None:
     train += ["--sampler", "clusters", "--clusters", "4"]
     words = [sys.executable, "-I", "-c", FROM_ZIP, str(packed), *train]
     environ = {**os.environ, "GISTGNN_CACHE": str(tmp_path / "cache")}  # no clusters of before
-    done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"gistgnn.gist {packed}/gistgnn/")
     assert (tmp_path / "run/report.html").is_file()
@@ -60,7 +72,10 @@ def test_the_package_in_a_zip_trains(tmp_path: Path) -> None:
 def test_a_package_in_a_zip_without_sources_can_be_imported(tmp_path: Path) -> None:
     """As zipapp and PyInstaller pack it."""
     folder = tmp_path / "gistgnn"
-    code = "import compileall, sys; compileall.compile_dir(sys.argv[1], legacy=True, quiet=2, stripdir=sys.argv[1])"
+    code = (
+        "import compileall, sys; compileall.compile_dir(sys.argv[1], legacy=True, quiet=2, "
+        "stripdir=sys.argv[1])"
+    )
     with zipfile.ZipFile(tmp_path / "sources.zip", "w") as whole:
         for path in ROOT.rglob("*.py"):
             whole.write(path, path.relative_to(ROOT.parent))
@@ -70,8 +85,16 @@ def test_a_package_in_a_zip_without_sources_can_be_imported(tmp_path: Path) -> N
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
         for path in folder.rglob("*.pyc"):
             packed.write(path, path.relative_to(tmp_path))
-    used = "import gistgnn.utils as u; from gistgnn.sampling import SAMPLERS; from gistgnn import GistError"
-    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'packed.zip')!r}); {used}; print(u.__file__, len(SAMPLERS))"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    used = (
+        "import gistgnn.utils as u; from gistgnn.sampling import SAMPLERS; from gistgnn import "
+        "GistError"
+    )
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'packed.zip')!r}); {used}; "
+        "print(u.__file__, len(SAMPLERS))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "packed.zip" in done.stdout

@@ -26,7 +26,8 @@ from tests.helpers.fitting import gcn
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
-GIB, MIB = 2**30, 2**20
+GIB = 2**30
+MIB = 2**20
 UNIFIED = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate"
 MEMORY = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
 CPU = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct"
@@ -34,11 +35,15 @@ NO_LIMIT = "9223372036854771712"  # what version 1 has where none is set
 
 
 def system(root: Path, cgroup: str, mounts: str | None, files: Mapping[str, object]) -> Path:
-    """Make a folder that looks like the root of a system, with files of cgroups by their paths under /sys/fs/cgroup."""
+    """Make a folder that looks like the root of a system, with files of cgroups by their paths
+    under /sys/fs/cgroup.
+    """
     process = root / "proc/self"
     process.mkdir(parents=True)
     (process / "cgroup").write_text(cgroup + "\n")
-    (process / "status").write_text("Name:\tpython\nVmSize:\t 2048 kB\nVmData:\t 1024 kB\nRssAnon:\t 512 kB\n")
+    (process / "status").write_text(
+        "Name:\tpython\nVmSize:\t 2048 kB\nVmData:\t 1024 kB\nRssAnon:\t 512 kB\n"
+    )
     if mounts is not None:
         (process / "mountinfo").write_text(mounts + "\n")
     for name, text in files.items():
@@ -48,7 +53,9 @@ def system(root: Path, cgroup: str, mounts: str | None, files: Mapping[str, obje
     return root
 
 
-def group(path: str, limit: object, used: int | None = 0, *, cache: int = 0, version: int = 2) -> dict[str, object]:
+def group(
+    path: str, limit: object, used: int | None = 0, *, cache: int = 0, version: int = 2
+) -> dict[str, object]:
     """The files of a cgroup; cache: half of it is active."""
     names = ("max", "current") if version == 2 else ("limit_in_bytes", "usage_in_bytes")
     prefix = "" if version == 2 else "total_"
@@ -86,17 +93,37 @@ CASES: dict[str, tuple[str, str | None, dict[str, object], MemoryLimit | None]] 
         MemoryLimit(8 * GIB, GIB),
     ),
     "beyond it": ("0::/job", UNIFIED, group("job/", GIB, 2 * GIB), MemoryLimit(GIB, 0)),
-    "throttled": ("0::/job", UNIFIED, {**group("job/", 2 * GIB), "job/memory.high": GIB}, MemoryLimit(GIB, GIB)),
-    "a container with its own root": ("0::/", UNIFIED, group("", 2 * GIB, GIB), MemoryLimit(2 * GIB, GIB)),
+    "throttled": (
+        "0::/job",
+        UNIFIED,
+        {**group("job/", 2 * GIB), "job/memory.high": GIB},
+        MemoryLimit(GIB, GIB),
+    ),
+    "a container with its own root": (
+        "0::/",
+        UNIFIED,
+        group("", 2 * GIB, GIB),
+        MemoryLimit(2 * GIB, GIB),
+    ),
     "a container, by the path of the host": (
         "0::/docker/abc",
         UNIFIED.replace(" / /sys", " /docker/abc /sys"),
         group("", 2 * GIB, GIB),
         MemoryLimit(2 * GIB, GIB),
     ),
-    "a path that is not there": ("0::/kubepods/pod", UNIFIED, group("", GIB, MIB), MemoryLimit(GIB, GIB - MIB)),
+    "a path that is not there": (
+        "0::/kubepods/pod",
+        UNIFIED,
+        group("", GIB, MIB),
+        MemoryLimit(GIB, GIB - MIB),
+    ),
     "a path outside": ("0::/../other", UNIFIED, group("", GIB, MIB), MemoryLimit(GIB, GIB - MIB)),
-    "usage that cannot be read": ("0::/job", UNIFIED, group("job/", GIB, None), MemoryLimit(GIB, GIB - 512 * 1024)),
+    "usage that cannot be read": (
+        "0::/job",
+        UNIFIED,
+        group("job/", GIB, None),
+        MemoryLimit(GIB, GIB - 512 * 1024),
+    ),
     "no list of mounts": ("0::/job", None, group("job/", GIB, MIB), MemoryLimit(GIB, GIB - MIB)),
     "nonsense": ("0::/job", UNIFIED, group("job/", "-1 x", GIB), None),
     "no cgroup": ("", "25 1 8:1 / / rw - ext4 /dev/sda1 rw", {}, None),
@@ -109,7 +136,10 @@ CASES: dict[str, tuple[str, str | None, dict[str, object], MemoryLimit | None]] 
     "version 1, of a parent": (
         "4:memory:/slurm/job",
         MEMORY,
-        {**group("memory/slurm/job/", NO_LIMIT, MIB, version=1), **group("memory/slurm/", GIB, 0, version=1)},
+        {
+            **group("memory/slurm/job/", NO_LIMIT, MIB, version=1),
+            **group("memory/slurm/", GIB, 0, version=1),
+        },
         MemoryLimit(GIB, GIB),
     ),
     "version 1, no limit": ("4:memory:/", MEMORY, group("memory/", NO_LIMIT, GIB, version=1), None),
@@ -130,7 +160,11 @@ CASES: dict[str, tuple[str, str | None, dict[str, object], MemoryLimit | None]] 
 
 @pytest.mark.parametrize(("cgroup", "mounts", "files", "expected"), CASES.values(), ids=CASES)
 def test_the_limit_of_which_least_is_left(
-    cgroup: str, mounts: str | None, files: dict[str, object], expected: MemoryLimit | None, tmp_path: Path
+    cgroup: str,
+    mounts: str | None,
+    files: dict[str, object],
+    expected: MemoryLimit | None,
+    tmp_path: Path,
 ) -> None:
     assert smallest_limit(system(tmp_path, cgroup, mounts, files)) == expected
 
@@ -143,7 +177,8 @@ def test_what_cannot_be_read_is_no_limit(tmp_path: Path) -> None:
 
 
 def test_available_memory_is_no_more_than_a_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu, machine = torch.device("cpu"), psutil.virtual_memory().available
+    cpu = torch.device("cpu")
+    machine = psutil.virtual_memory().available
     for limit, most in ((None, 2 * machine), (MemoryLimit(9 * machine, 8 * machine), 2 * machine)):
         monkeypatch.setattr(process_memory, "smallest_limit", lambda limit=limit: limit)
         assert machine // 2 < process_memory.available_bytes(cpu) < most
@@ -160,7 +195,8 @@ def test_a_limit_decides_what_fits_and_is_named(monkeypatch: pytest.MonkeyPatch)
     here = Resources.here("cpu")
     assert here.limit == 3 * GIB
     assert GIB < here.host < GIB + 2 * process_memory.held_bytes()
-    assert Resources.here("cpu", memory=64 * GIB).host == pytest.approx(here.host, rel=0.1)  # a run cannot have more
+    # a run cannot have more
+    assert Resources.here("cpu", memory=64 * GIB).host == pytest.approx(here.host, rel=0.1)
     assert Resources.here("cpu", memory=MIB).host == MIB
     other_machine = Resources.here("cpu", memory=64 * GIB, started=False)
     assert (other_machine.host, other_machine.limit) == (64 * GIB, None)
@@ -185,7 +221,9 @@ def test_a_theta_that_is_replaced_makes_room_for_the_next(monkeypatch: pytest.Mo
     gist._make_theta(gist.full_spec, anew=True)
 
 
-def test_a_second_run_gives_up_the_earlier_theta_only_where_both_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_gives_up_the_earlier_theta_only_where_both_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def one_round(gist: GIST, **options: Any) -> None:
         gist.fit(tiny_graph(), epochs=1, progress=False, **options)
 
@@ -210,7 +248,8 @@ def test_a_second_run_gives_up_the_earlier_theta_only_where_both_do_not_fit(monk
                 one_round(gist, metric=lambda logits, targets: float("nan"))
             expected = gist.next_round
         assert alive == [fits_beside]
-        assert (expected > 0) == fits_beside  # without the earlier one, it stands as a new GIST does
+        # without the earlier one, it stands as a new GIST does
+        assert (expected > 0) == fits_beside
         one_round(gist)
 
 
@@ -223,9 +262,15 @@ def test_a_conversion_keeps_within_the_limit(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("kind", "entry"), [("RLIMIT_AS", "VmSize"), ("RLIMIT_DATA", "VmData")])
-def test_ulimit_is_a_limit(kind: str, entry: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ulimit_is_a_limit(
+    kind: str, entry: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     number = getattr(resource, kind)
-    monkeypatch.setattr(resource, "getrlimit", lambda asked: (GIB if asked == number else resource.RLIM_INFINITY, -1))
+    monkeypatch.setattr(
+        resource,
+        "getrlimit",
+        lambda asked: (GIB if asked == number else resource.RLIM_INFINITY, -1),
+    )
     taken = {"VmSize": 2 * MIB, "VmData": MIB}[entry]
     assert smallest_limit(system(tmp_path, "", None, {})) == MemoryLimit(GIB, GIB - taken)
 
@@ -247,15 +292,30 @@ QUOTAS: list[tuple[str, str, dict[str, object], int]] = [
     ("0::/job", UNIFIED, {"job/cpu.max": "150000 100000"}, 2),
     ("0::/job", UNIFIED, {"job/cpu.max": "max 100000", "cpu.max": "50000 100000"}, 1),
     ("0::/job", UNIFIED, {"job/cpu.max": "max 100000"}, 64),
-    ("3:cpu,cpuacct:/", CPU, {"cpu,cpuacct/cpu.cfs_quota_us": 300000, "cpu,cpuacct/cpu.cfs_period_us": 100000}, 3),
-    ("3:cpu,cpuacct:/", CPU, {"cpu,cpuacct/cpu.cfs_quota_us": -1, "cpu,cpuacct/cpu.cfs_period_us": 100000}, 64),
+    (
+        "3:cpu,cpuacct:/",
+        CPU,
+        {"cpu,cpuacct/cpu.cfs_quota_us": 300000, "cpu,cpuacct/cpu.cfs_period_us": 100000},
+        3,
+    ),
+    (
+        "3:cpu,cpuacct:/",
+        CPU,
+        {"cpu,cpuacct/cpu.cfs_quota_us": -1, "cpu,cpuacct/cpu.cfs_period_us": 100000},
+        64,
+    ),
     ("", "", {}, 64),
 ]
 
 
 @pytest.mark.parametrize(("cgroup", "mounts", "files", "expected"), QUOTAS)
 def test_processors(
-    cgroup: str, mounts: str, files: dict[str, object], expected: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cgroup: str,
+    mounts: str,
+    files: dict[str, object],
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(limits.os, "sched_getaffinity", lambda _: set(range(64)))
     assert usable_cpus(system(tmp_path, cgroup, mounts, files)) == expected

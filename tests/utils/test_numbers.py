@@ -36,7 +36,18 @@ def test_floats(value: float, kind: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [True, np.True_, torch.tensor(True), np.array([3]), torch.tensor([3]), "3", None, 3j, np.array("3"), [3]],
+    [
+        True,
+        np.True_,
+        torch.tensor(True),
+        np.array([3]),
+        torch.tensor([3]),
+        "3",
+        None,
+        3j,
+        np.array("3"),
+        [3],
+    ],
     ids=repr,
 )
 def test_flags_and_others_are_no_numbers(value: Any) -> None:
@@ -44,7 +55,11 @@ def test_flags_and_others_are_no_numbers(value: Any) -> None:
     assert as_number(value) is None
 
 
-SETTINGS: list[tuple[Any, dict[str, Any]]] = [(Training, {}), (ModelConfig, {}), (RunConfig, {"dataset": "x"})]
+SETTINGS: list[tuple[Any, dict[str, Any]]] = [
+    (Training, {}),
+    (ModelConfig, {}),
+    (RunConfig, {"dataset": "x"}),
+]
 NUMBERS = [
     (kind, needed, field)
     for kind, needed in SETTINGS
@@ -53,11 +68,15 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "needed", "field"), NUMBERS, ids=lambda each: getattr(each, "name", ""))
+@pytest.mark.parametrize(
+    ("kind", "needed", "field"), NUMBERS, ids=lambda each: getattr(each, "name", "")
+)
 def test_every_number_of_the_settings(kind: Any, needed: dict[str, Any], field: Any) -> None:
     more = {"optimizer": "sgd"} if field.name == "momentum" else {}
     for make, value in (
-        [(np.int64, 2), (torch.tensor, 2)] if field.kind is int else [(np.float32, 0.5), (np.array, 0.5)]
+        [(np.int64, 2), (torch.tensor, 2)]
+        if field.kind is int
+        else [(np.float32, 0.5), (np.array, 0.5)]
     ):
         found = getattr(kind(**needed, **more, **{field.name: make(value)}), field.name)
         assert (found, type(found)) == (value, field.kind)
@@ -69,11 +88,18 @@ def test_a_run_of_numpy_s_numbers_is_that_of_python_s() -> None:
     def trained(i: Any, f: Any) -> tuple[Any, str]:
         gist = GIST(gcn(), [i(8), i(7)], i(2), seed=i(3), whole=[i(1)])
         sampler = ClusterSampling(i(4), i(2), method="random")
-        settings = {"epochs": i(6), "lr": f(0.25), "local_steps": i(2), "evaluate_every": i(1), "patience": i(9)}
+        settings = {
+            "epochs": i(6),
+            "lr": f(0.25),
+            "local_steps": i(2),
+            "evaluate_every": i(1),
+            "patience": i(9),
+        }
         result = gist.fit(GRAPH, sampler=sampler, max_seconds=f(64), progress=False, **settings)
         return theta(gist), json.dumps(result.config)
 
-    (expected, record), (found, other) = trained(int, float), trained(np.int64, np.float32)
+    (expected, record) = trained(int, float)
+    (found, other) = trained(np.int64, np.float32)
     assert same(expected, found)
     assert record == other
 
@@ -82,7 +108,10 @@ def test_other_arguments(tmp_path: Any) -> None:
     i = np.int64
     assert json.dumps(asdict(Evaluation("parts", parts=i(4), sample=i(2))))
     assert json.dumps(
-        [describe(NeighborSampling(fanouts=i(3), batch_size=i(5))), describe(NeighborSampling((i(3), 2)))]
+        [
+            describe(NeighborSampling(fanouts=i(3), batch_size=i(5))),
+            describe(NeighborSampling((i(3), 2))),
+        ]
     )
     for name, kind in SAMPLERS.items():
         counts = {count: i(2) for count in kind.counts if count not in ("clusters",)}
@@ -91,4 +120,6 @@ def test_other_arguments(tmp_path: Any) -> None:
     gist = GIST(gcn(), (8, 7), i(2), seed=torch.tensor(3))
     assert len(Loop(gist, i(2), lambda model: 1.0, evaluate_every=i(1), patience=i(3))) == 2
     assert len([*gist.rounds(i(2))]) == 2
-    assert {type(method(gcn(), (8, 7), i(2)).workers) for method in (DataParallel, LocalSGD)} == {int}
+    assert {type(method(gcn(), (8, 7), i(2)).workers) for method in (DataParallel, LocalSGD)} == {
+        int
+    }

@@ -7,7 +7,9 @@ from gistgnn.utils.prefetch import prefetch
 
 
 def running() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("gistgnn-prefetch")]
+    return [
+        thread for thread in threading.enumerate() if thread.name.startswith("gistgnn-prefetch")
+    ]
 
 
 def test_items_come_in_order_and_an_error_at_its_place() -> None:

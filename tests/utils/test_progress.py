@@ -1,4 +1,6 @@
-"""What commands print beside their results: progress in a log and on a terminal, tasks, and tables."""
+"""What commands print beside their results: progress in a log and on a terminal, tasks, and
+tables.
+"""
 
 import io
 import re
@@ -13,7 +15,14 @@ from gistgnn.utils.console import TaskProgress
 from gistgnn.utils.formats import rough_duration
 from tests.helpers.fitting import GRAPH, gcn
 
-TIMES = {0.2: "1 s", 89: "89 s", 90: "2 min", 89 * 60: "89 min", 5400: "1 h 30 min", 1.4e5: "1 day 14 h"}
+TIMES = {
+    0.2: "1 s",
+    89: "89 s",
+    90: "2 min",
+    89 * 60: "89 min",
+    5400: "1 h 30 min",
+    1.4e5: "1 day 14 h",
+}
 TIMES |= {2e5: "2 days 7 h"}
 
 
@@ -22,7 +31,9 @@ def test_the_time_that_is_left() -> None:
 
 
 def test_a_log_gets_a_line_for_every_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
-    GIST(gcn(), (8, 7), 2, width_scaling="none").fit(GRAPH, epochs=24, local_steps=2, evaluate_every=2)
+    GIST(gcn(), (8, 7), 2, width_scaling="none").fit(
+        GRAPH, epochs=24, local_steps=2, evaluate_every=2
+    )
     # A command that ran in this process before lets notes be shown as well.
     shown = capsys.readouterr().err.splitlines()
     first, *lines = (line for line in shown if not line.startswith("gistgnn: note: "))
@@ -37,7 +48,9 @@ def test_a_log_gets_a_line_for_every_evaluation(capsys: pytest.CaptureFixture[st
 
 def test_a_terminal_shows_rounds_scores_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(console, "terminal", lambda: Console(file=screen, force_terminal=True, width=160))
+    monkeypatch.setattr(
+        console, "terminal", lambda: Console(file=screen, force_terminal=True, width=160)
+    )
     GIST(gcn(), (8, 7), 2).fit(GRAPH, epochs=24, local_steps=2, evaluate_every=2)
     *_, last = (line for line in screen.getvalue().splitlines() if "training" in line)
     shown = re.sub(r"\x1b\[[\d;?]*\w", "", last)
@@ -52,18 +65,30 @@ def test_tasks_are_counted_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split(" · ")[0] for line in lines] == ["comparing: 2 of 3", "comparing: 3 of 3"]
 
 
-def test_a_log_has_the_outermost_of_the_tasks_that_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
-    with console.spinner("thinking", shown=True), console.spinner("inside", shown=True, logged=True):
+def test_a_log_has_the_outermost_of_the_tasks_that_are_logged(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with (
+        console.spinner("thinking", shown=True),
+        console.spinner("inside", shown=True, logged=True),
+    ):
         pass
-    with console.spinner("outside", shown=True, logged=True), console.spinner("within", shown=True, logged=True):
+    with (
+        console.spinner("outside", shown=True, logged=True),
+        console.spinner("within", shown=True, logged=True),
+    ):
         pass
     assert capsys.readouterr().err == "gistgnn: inside\ngistgnn: outside\n"
 
 
-def test_a_table_never_breaks_a_long_path(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_never_breaks_a_long_path(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     path = str(Path("runs", *["a-very-long-name"] * 12))
-    console.print_table(f"of {path}", ("run", "test"), [(path, "0.9"), ("short", "0.95")], left=["run"])
+    console.print_table(
+        f"of {path}", ("run", "test"), [(path, "0.9"), ("short", "0.95")], left=["run"]
+    )
     title, _, first, second = capsys.readouterr().out.splitlines()
     assert title == f"of {path}"
     assert first.split() == [path, "0.9"]

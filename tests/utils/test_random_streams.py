@@ -6,7 +6,12 @@ from hypothesis import strategies as st
 
 from gistgnn.utils.random_streams import Stream, generator
 
-keys = st.tuples(st.integers(0, 2**40), st.sampled_from(["a", "b", "blocks"]), st.integers(0, 99), st.integers(0, 99))
+keys = st.tuples(
+    st.integers(0, 2**40),
+    st.sampled_from(["a", "b", "blocks"]),
+    st.integers(0, 99),
+    st.integers(0, 99),
+)
 
 
 @settings(deadline=None, max_examples=50)

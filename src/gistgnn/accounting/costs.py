@@ -1,4 +1,6 @@
-"""What a run costs by sizes alone: bytes held and sent, multiply-adds; and the refusal of what cannot fit."""
+"""What a run costs by sizes alone: bytes held and sent, multiply-adds; and the refusal of what
+cannot fit.
+"""
 
 import math
 import shutil
@@ -28,8 +30,10 @@ from gistgnn.utils.process_memory import available_bytes, of_the_limit
 
 SPARSE = 12  # multiply-adds of a dense product in the time of one of a sparse product
 STEP = 2e7  # multiply-adds in the time that a step takes where it computes next to nothing
-SHARE = 0.06  # of the multiply-adds of training, which evaluation may take: up to a tenth of the time
-LITTLE = 5e10  # multiply-adds of all evaluations of a run, about a second: then there is one after every round
+# of the multiply-adds of training, which evaluation may take: up to a tenth of the time
+SHARE = 0.06
+# multiply-adds of all evaluations of a run, about a second: then there is one after every round
+LITTLE = 5e10
 
 
 def theta_bytes(spec: ModelSpec) -> int:
@@ -40,7 +44,10 @@ def theta_bytes(spec: ModelSpec) -> int:
 def slice_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]]) -> list[int]:
     """Bytes of every sub-GCN's parameters and buffers, by its number of features on each axis."""
     different = {*map(tuple, counts)}
-    sizes = {blocks: theta_bytes(replace(spec, widths=spec.layout.widths(blocks))) for blocks in different}
+    sizes = {
+        blocks: theta_bytes(replace(spec, widths=spec.layout.widths(blocks)))
+        for blocks in different
+    }
     return [sizes[tuple(blocks)] for blocks in counts]
 
 
@@ -50,17 +57,26 @@ def moments_of(training: Training) -> int:
 
 
 def state_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]], training: Training) -> int:
-    """Bytes of the moments of all sub-GCNs, by their numbers of features on each axis; without the steps' counters."""
+    """Bytes of the moments of all sub-GCNs, by their numbers of features on each axis; without the
+    steps' counters.
+    """
     trained = {name: p for name, p in spec.on_meta().named_parameters() if p.requires_grad}
     moments = _moments(training, {name: p.dim() for name, p in trained.items()})
     models = [replace(spec, widths=spec.layout.widths(blocks)).on_meta() for blocks in counts]
-    return sum(moments[name] * model.get_parameter(name).nbytes for model in models for name in trained)
+    return sum(
+        moments[name] * model.get_parameter(name).nbytes for model in models for name in trained
+    )
 
 
 def _moments(training: Training, dimensions: Mapping[str, int]) -> dict[str, int]:
-    """How many tensors of its shape the optimiser keeps of each parameter, by their numbers of dimensions."""
-    # It takes a step on small parameters, as it may be the user's own, and a scheduler may give it a momentum.
-    parameters = {name: nn.Parameter(torch.zeros([2] * count)) for name, count in dimensions.items()}
+    """How many tensors of its shape the optimiser keeps of each parameter, by their numbers of
+    dimensions.
+    """
+    # It takes a step on small parameters, as it may be the user's own, and a scheduler may give it
+    # a momentum.
+    parameters = {
+        name: nn.Parameter(torch.zeros([2] * count)) for name, count in dimensions.items()
+    }
     optimizer = training.make_optimizer(parameters.values())
     training.begin_step(optimizer, 0, TRIED)
     for parameter in parameters.values():
@@ -68,7 +84,8 @@ def _moments(training: Training, dimensions: Mapping[str, int]) -> dict[str, int
     optimizer.step()
     return {
         name: sum(
-            isinstance(state, torch.Tensor) and not is_counter(f"{MOMENTS}{name}/{key}", state, parameter.shape)
+            isinstance(state, torch.Tensor)
+            and not is_counter(f"{MOMENTS}{name}/{key}", state, parameter.shape)
             for key, state in optimizer.state.get(parameter, {}).items()
         )
         for name, parameter in parameters.items()
@@ -83,10 +100,14 @@ class Trainer(Protocol):
     ranks: World
 
 
-def memory_of(trainer: Trainer, graph: Graph, training: Training, theta: int, slices: list[int]) -> dict[str, int]:
-    """Return the bytes that a process holds from the beginning of a run to its end, by what they are for.
+def memory_of(
+    trainer: Trainer, graph: Graph, training: Training, theta: int, slices: list[int]
+) -> dict[str, int]:
+    """Return the bytes that a process holds from the beginning of a run to its end, by what they
+    are for.
 
-    Sub-GCNs count with gradients and the optimiser's state; Θ, the best Θ and moments where the device holds them.
+    Sub-GCNs count with gradients and the optimiser's state; Θ, the best Θ and moments where the
+    device holds them.
 
     Args:
         trainer: the method.
@@ -132,7 +153,9 @@ def require_theta_fits(spec: ModelSpec, store: Store, ranks: int, replaced: int 
         raise too_large(f"the model of widths {spec.widths}", needed, where, available, advice)
 
 
-def too_large(what: str, needed: int, where: torch.device | str, available: int, advice: str) -> InputError:
+def too_large(
+    what: str, needed: int, where: torch.device | str, available: int, advice: str
+) -> InputError:
     """The error of a model or a step that takes more bytes than are free there."""
     free = f"{size(available)} are free"
     if isinstance(where, torch.device):
@@ -142,14 +165,20 @@ def too_large(what: str, needed: int, where: torch.device | str, available: int,
 
 
 def free_disk(folder: Path) -> int:
-    """Return the bytes that a folder, which need not exist, may have: those free on its disk, and what it has."""
+    """Return the bytes that a folder, which need not exist, may have: those free on its disk, and
+    what it has.
+    """
     files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    existing = next(
+        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
+    )
     return shutil.disk_usage(existing).free + sum(path.stat().st_size for path in files)
 
 
 class Operations:
-    """Counts the multiply-adds of a run of the full model `spec`; they follow from settings, never from a clock."""
+    """Counts the multiply-adds of a run of the full model `spec`; they follow from settings, never
+    from a clock.
+    """
 
     def __init__(
         self,
@@ -167,17 +196,20 @@ class Operations:
         layers = getattr(spec.on_meta(), "num_layers", len(spec.widths) + 1)
         self.batch = expected_batch(sampling, graph.training() if inductive else graph, layers)
         # The share of the graph that an evaluation runs on.
-        self._scored = evaluation.sample / evaluation.parts if evaluation.sample and evaluation.parts else 1.0
+        self._scored = (
+            evaluation.sample / evaluation.parts if evaluation.sample and evaluation.parts else 1.0
+        )
 
     def evaluate_every(self, *, steps: int, rounds: int) -> int:
-        """After how many rounds the model is evaluated; the aim is less than a tenth of the time of training.
+        """After how many rounds the model is evaluated; the aim is less than a tenth of the time of
+        training.
 
         Args:
             steps: those of all sub-GCNs in a round.
             rounds: T.
         """
-        # At least once in a run, at its end, whatever that takes; after every round where all take about a second
-        # together.
+        # At least once in a run, at its end, whatever that takes; after every round where all take
+        # about a second together.
         if self._evaluation * rounds <= LITTLE:
             return 1
         affordable = int(SHARE * rounds * steps * self._step / self._evaluation)
@@ -201,6 +233,10 @@ class Operations:
 
 
 def forward_operations(spec: ModelSpec, nodes: float, edges: float) -> float:
-    """Every weight multiplies a feature of every node, and every hidden feature goes along every edge."""
-    weights = sum(tensor.numel() for tensor in named_tensors(spec.on_meta()).values() if tensor.dim() > 1)
+    """Every weight multiplies a feature of every node, and every hidden feature goes along every
+    edge.
+    """
+    weights = sum(
+        tensor.numel() for tensor in named_tensors(spec.on_meta()).values() if tensor.dim() > 1
+    )
     return nodes * weights + SPARSE * edges * sum(spec.widths)

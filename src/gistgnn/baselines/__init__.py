@@ -1,8 +1,9 @@
 """The methods that GIST is compared with, and parts: they train the same model on the same graph.
 
-One device is `GIST` with one sub-GCN. The others are subclasses of `GIST` that change one thing each, so that batches,
-kernels, clock, scores, checkpoints and ranks are the same: who holds which part of Θ (`LocalSGD`), what happens within
-a step (`DataParallel`), or that narrow models train by themselves (`Parts`, `Ensemble`).
+One device is `GIST` with one sub-GCN. The others are subclasses of `GIST` that change one thing
+each, so that batches, kernels, clock, scores, checkpoints and ranks are the same: who holds which
+part of Θ (`LocalSGD`), what happens within a step (`DataParallel`), or that narrow models train by
+themselves (`Parts`, `Ensemble`).
 """
 
 from typing import TYPE_CHECKING

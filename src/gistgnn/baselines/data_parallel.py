@@ -33,12 +33,14 @@ from gistgnn.utils.random_streams import Stream
 
 
 class DataParallel(GIST):
-    """Trains the full model on W batches at every step: the mean of their gradients is one step of the optimiser.
+    """Trains the full model on W batches at every step: the mean of their gradients is one step of
+    the optimiser.
 
-    One process computes the workers' gradients one after another. Ranks use torch's DistributedDataParallel, with
-    worker w on rank w mod the number of ranks. A batch without training nodes counts as a gradient of zero. Running
-    statistics are those of worker 0. `local_steps` only sets how often the model is evaluated. Batches are independent,
-    whatever the sampler says: "auto" takes clusters on any graph, and None, the whole graph, is refused.
+    One process computes the workers' gradients one after another. Ranks use torch's
+    DistributedDataParallel, with worker w on rank w mod the number of ranks. A batch without
+    training nodes counts as a gradient of zero. Running statistics are those of worker 0.
+    `local_steps` only sets how often the model is evaluated. Batches are independent, whatever the
+    sampler says: "auto" takes clusters on any graph, and None, the whole graph, is refused.
 
     Args:
         build, widths: see `GIST`.
@@ -50,13 +52,20 @@ class DataParallel(GIST):
     _stores = ("memory",)
 
     def __init__(
-        self, build: Build, widths: int | Sequence[int], workers: int, **options: Unpack[WorkerOptions]
+        self,
+        build: Build,
+        widths: int | Sequence[int],
+        workers: int,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         self._workers = check_count("workers", workers)
         super().__init__(build, widths, 1, **options)
-        runner = partial(EveryStep, self._workers, self.ranks)  # there is one model, whichever runner is asked for
+        # there is one model, whichever runner is asked for
+        runner = partial(EveryStep, self._workers, self.ranks)
         self._variant = Variant(
-            independent=True, runner=runner, traffic=lambda costs: {"bytes_per_step": costs.local_sgd}
+            independent=True,
+            runner=runner,
+            traffic=lambda costs: {"bytes_per_step": costs.local_sgd},
         )
 
     @property
@@ -73,32 +82,45 @@ class DataParallel(GIST):
 
 
 class EveryStep:
-    """Trains one model on the batches of W workers, dealt to the ranks; see `gistgnn.runners.registry.Runner`."""
+    """Trains one model on the batches of W workers, dealt to the ranks; see
+    `gistgnn.runners.registry.Runner`.
+    """
 
     def __init__(self, workers: int, ranks: World) -> None:
         self._ranks = ranks
         self._own = range(ranks.rank, workers, ranks.count)
-        self._weight = ranks.count / workers  # of a worker's gradient in its rank's sum; torch averages over ranks
+        # of a worker's gradient in its rank's sum; torch averages over ranks
+        self._weight = ranks.count / workers
         self._net: DistributedDataParallel | None = None  # on ranks
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
-        """Train for some steps; return the mean loss of this rank's workers, as the loss of sub-GCN 0."""
+    def __call__(
+        self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
+    ) -> Numbers:
+        """Train for some steps; return the mean loss of this rank's workers, as the loss of sub-GCN
+        0.
+        """
         (model,) = round_.subs
         if self._ranks.several and (self._net is None or self._net.module is not model):
             with self._ranks.talking():
                 self._net = DistributedDataParallel(model)
         optimizer = round_.make_optimizer(training, [model])
         round_.carry(0, optimizer)
-        total, counted = torch.zeros((), device=next(model.parameters()).device), 0
+        total = torch.zeros((), device=next(model.parameters()).device)
+        counted = 0
         with ExitStack() as stack:
             batches = [
-                stack.enter_context(closing(sampler.for_sub_gcn(w).batches(steps.first, steps.count)))
+                stack.enter_context(
+                    closing(sampler.for_sub_gcn(w).batches(steps.first, steps.count))
+                )
                 for w in self._own
             ]
             for k in range(steps.count):
                 steps.begin(optimizer, training, k)
-                for loss in self._backward(self._net or model, model, batches, training, (seed, steps.first + k)):
-                    total, counted = total + loss, counted + 1
+                for loss in self._backward(
+                    self._net or model, model, batches, training, (seed, steps.first + k)
+                ):
+                    total = total + loss
+                    counted = counted + 1
                 change_gradients(model, training)
                 optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -115,14 +137,25 @@ class EveryStep:
         training: Training,
         stream: tuple[int, int],
     ) -> list[Tensor]:
-        """Add up the gradients of this rank's workers for one step; return the losses that there are."""
-        losses, seed, step = [], *stream
+        """Add up the gradients of this rank's workers for one step; return the losses that there
+        are.
+        """
+        losses = []
+        seed, step = stream
         for w, each in zip(self._own, batches, strict=True):
             batch = next(each)
             last = w == self._own[-1]
-            waits = net.no_sync() if isinstance(net, DistributedDataParallel) and not last else nullcontext()
+            waits = (
+                net.no_sync()
+                if isinstance(net, DistributedDataParallel) and not last
+                else nullcontext()
+            )
             kept = {name: buffer.clone() for name, buffer in model.named_buffers()} if w else {}
-            with Stream(seed, "dropout", step, w, device=batch.x.device), waits, self._ranks.talking():
+            with (
+                Stream(seed, "dropout", step, w, device=batch.x.device),
+                waits,
+                self._ranks.talking(),
+            ):
                 found = trains_on(model, batch, training)
                 if single := norms_one_node(model, batch):
                     net.eval()
@@ -141,22 +174,29 @@ class EveryStep:
 
 
 class Mirror(Exchange):
-    """Every rank has trained all of Θ with averaged gradients; rank 0 sends its buffers, which are not averaged."""
+    """Every rank has trained all of Θ with averaged gradients; rank 0 sends its buffers, which are
+    not averaged.
+    """
 
     ranks: Ranks
 
     def __init__(self, ranks: Ranks, workers: int, buffers: Sequence[str]) -> None:
         super().__init__(ranks)
-        self._workers, self._buffers = workers, buffers
+        self._workers = workers
+        self._buffers = buffers
 
-    def agree(self, numbers: Numbers, error: GistError | None, trained: Mapping[int, Trained]) -> Numbers:
+    def agree(
+        self, numbers: Numbers, error: GistError | None, trained: Mapping[int, Trained]
+    ) -> Numbers:
         """Return the means of all ranks' numbers, weighted by their workers."""
         ranks = self.ranks
         every = ranks.gather([numbers.get(0), error_message(error)])
         raise_first([message for _, message in every], error)
         ranks.traffic.rounds += 1
         weights = [len(range(rank, self._workers, ranks.count)) for rank in range(ranks.count)]
-        measured = [(values, weight) for (values, _), weight in zip(every, weights, strict=True) if values]
+        measured = [
+            (values, weight) for (values, _), weight in zip(every, weights, strict=True) if values
+        ]
         if not measured:
             return {}
         means = {}
@@ -178,6 +218,8 @@ class Mirror(Exchange):
         return trained
 
     def communication(self, place: InMemory, theta_bytes: int, local_steps: int) -> dict[str, Any]:
-        """What the ranks have exchanged so far; the bytes of gradients, which torch exchanges, by the formula."""
+        """What the ranks have exchanged so far; the bytes of gradients, which torch exchanges, by
+        the formula.
+        """
         traffic = communication(self.ranks, theta_bytes, local_steps, copies=self.ranks.count)
         return {**traffic, "received": traffic["sent"], "by_formula": True}

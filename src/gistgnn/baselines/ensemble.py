@@ -21,8 +21,8 @@ from gistgnn.theta.slices import fill
 class Ensemble(Parts):
     """Trains m narrow models by themselves, as `Parts` does, and averages their logits.
 
-    Each enters the ensemble as it was at its best validation score. The result's model is an `EnsembleModel` (with
-    ranks, on rank 0 only).
+    Each enters the ensemble as it was at its best validation score. The result's model is an
+    `EnsembleModel` (with ranks, on rank 0 only).
 
     Args:
         build, widths: see `GIST`.
@@ -53,11 +53,16 @@ class Ensemble(Parts):
         return Fixed(model, self.trained_spec, self.ranks)
 
     def _begin_round(self, make: Make, *, keeps_moments: bool = False) -> NoReturn:
-        raise InputError("an ensemble has no rounds, as its members are never merged: train it by fit")
+        raise InputError(
+            "an ensemble has no rounds, as its members are never merged: train it by fit"
+        )
 
-    def _sent_to_leader(self, i: int, member: nn.Module, values: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def _sent_to_leader(
+        self, i: int, member: nn.Module, values: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
         """Return the values of member i on rank 0; the rank that has trained it sends them."""
-        ranks, sender = self.ranks, i % self.ranks.count
+        ranks = self.ranks
+        sender = i % self.ranks.count
         if not isinstance(ranks, Ranks) or sender == 0:
             return values
         expected = named_tensors(member)
@@ -66,7 +71,9 @@ class Ensemble(Parts):
                 ranks.send(values[name].cpu().contiguous())
         if not ranks.leads:
             return values
-        received = {name: torch.empty_like(tensor, device="cpu") for name, tensor in expected.items()}
+        received = {
+            name: torch.empty_like(tensor, device="cpu") for name, tensor in expected.items()
+        }
         for tensor in received.values():
             ranks.receive(tensor, sender)
         return received

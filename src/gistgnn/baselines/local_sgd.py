@@ -10,12 +10,14 @@ from gistgnn.layout.axes import Build
 
 
 class LocalSGD(GIST):
-    """Trains W copies of the full model, each on batches of its own, and averages them after every ζ steps.
+    """Trains W copies of the full model, each on batches of its own, and averages them after every
+    ζ steps.
 
-    It is GIST with no axis partitioned: every worker's slice is all of Θ, so subAgg averages all of Θ. Everything else
-    is as in GIST. Split training gives every worker E/W epochs. Moments start anew after an average, or are averaged
-    too (`optimizer_state`). With ranks, worker i trains on rank i mod W. Batches are independent, whatever the sampler
-    says: "auto" takes clusters on any graph, and None, the whole graph, is refused.
+    It is GIST with no axis partitioned: every worker's slice is all of Θ, so subAgg averages all of
+    Θ. Everything else is as in GIST. Split training gives every worker E/W epochs. Moments start
+    anew after an average, or are averaged too (`optimizer_state`). With ranks, worker i trains on
+    rank i mod W. Batches are independent, whatever the sampler says: "auto" takes clusters on any
+    graph, and None, the whole graph, is refused.
 
     Args:
         build, widths: see `GIST`.
@@ -27,7 +29,11 @@ class LocalSGD(GIST):
     _variant = Variant(independent=True)
 
     def __init__(
-        self, build: Build, widths: int | Sequence[int], workers: int, **options: Unpack[WorkerOptions]
+        self,
+        build: Build,
+        widths: int | Sequence[int],
+        workers: int,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         axes = range(len(widths) if isinstance(widths, (list, tuple)) else 1)
         super().__init__(build, widths, workers, whole=axes, **options)

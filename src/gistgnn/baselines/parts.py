@@ -1,4 +1,6 @@
-"""Parts: m narrow models that train by themselves, and stand side by side in one wide model at the end."""
+"""Parts: m narrow models that train by themselves, and stand side by side in one wide model at the
+end.
+"""
 
 import statistics
 import time
@@ -24,36 +26,48 @@ from gistgnn.settings import Training
 from gistgnn.utils.process_memory import peak_memory_bytes
 from gistgnn.utils.tensors import digest_of
 
-LAST_SECONDS = 0.05  # of the time of a run that is limited, for putting the parts together and scoring them
+# of the time of a run that is limited, for putting the parts together and scoring them
+LAST_SECONDS = 0.05
 
 
 class Parts(GIST):
-    """Trains m narrow models, each on batches of its own, and puts them side by side into one wide model.
+    """Trains m narrow models, each on batches of its own, and puts them side by side into one wide
+    model.
 
-    Nothing is exchanged before the end. Part i trains on rank i mod W, and each is kept at its own best validation
-    score. Weights between the parts are zero, so the wide model's output is the mean of theirs (see `gistgnn.join`).
-    With m workers this is the best that we know. Split training gives every part E/m epochs.
+    Nothing is exchanged before the end. Part i trains on rank i mod W, and each is kept at its own
+    best validation score. Weights between the parts are zero, so the wide model's output is the
+    mean of theirs (see `gistgnn.join`). With m workers this is the best that we know. Split
+    training gives every part E/m epochs.
 
-    Callbacks are told of every part's run, one after another. `max_seconds` is shared by the parts of a rank.
+    Callbacks are told of every part's run, one after another. `max_seconds` is shared by the parts
+    of a rank.
 
     Args:
         build, widths: see `GIST`.
         sub_gcns: m.
-        options: the other arguments of `GIST`, but for `input_axis` and `whole`: a part is narrow in all hidden layers.
+        options: the other arguments of `GIST`, but for `input_axis` and `whole`: a part is narrow
+            in all hidden layers.
     """
 
     method = "parts"
     _variant = Variant(merges=False)
 
     def __init__(
-        self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Unpack[TrainerOptions]
+        self,
+        build: Build,
+        widths: int | Sequence[int],
+        sub_gcns: int,
+        **options: Unpack[TrainerOptions],
     ) -> None:
         if options.get("input_axis") is not None:
-            raise InputError("the input features are partitioned, but every part sees all: leave their axis out")
+            raise InputError(
+                "the input features are partitioned, but every part sees all: leave their axis out"
+            )
         super().__init__(build, widths, sub_gcns, **options)
         if self.partition.whole and sub_gcns > 1:
             raise InputError(
-                f"axis {min(self.partition.whole)} is whole, but parts are narrow in all axes: leave it out"
+                f"axis {min(self.partition.whole)} is whole, but parts are narrow in all axes: "
+                "leave it out"
             )
 
     def _train(self, setup: Setup) -> Result:
@@ -82,14 +96,18 @@ class Parts(GIST):
         return replace(joined, interrupted=interrupted)
 
     def _train_parts(self, runs: NarrowRuns, begun: float, results: dict[int, Result]) -> None:
-        """Train the parts of this rank, and add their results, also of one that was interrupted or has diverged."""
+        """Train the parts of this rank, and add their results, also of one that was interrupted or
+        has diverged.
+        """
         setup = runs.setup
         training = self._settings_of_a_part(setup.settings)
         own_parts = range(self.ranks.rank, self.sub_gcns, self.ranks.count)
         for number, part in enumerate(own_parts):
             seconds = None
             if setup.arguments.max_seconds is not None:
-                left = (1 - LAST_SECONDS) * setup.arguments.max_seconds - (time.perf_counter() - begun)
+                left = (1 - LAST_SECONDS) * setup.arguments.max_seconds - (
+                    time.perf_counter() - begun
+                )
                 seconds = max(left, 1e-3) / (len(own_parts) - number)
             widths = self.layout.widths(map(len, self.blocks(0)[part]))
             try:
@@ -128,7 +146,9 @@ class Parts(GIST):
         setup = runs.setup
         first = next(iter(results.values()))
         progress = self._progress(list(results.values()), setup.settings)
-        values = {part: values_of(result.model) for part, result in results.items() if result.history}
+        values = {
+            part: values_of(result.model) for part, result in results.items() if result.history
+        }
         shared: dict[str, Any] = {
             "progress": progress,
             "interrupted": False,
@@ -145,10 +165,13 @@ class Parts(GIST):
         running = self._combine(values)
         scorer = score_wide_model(setup, running, runs.sampler, progress)
         sizes = self.partition.sizes(0)
-        theta, slices = theta_bytes(self.full_spec), slice_bytes(self.full_spec, sizes)
+        theta = theta_bytes(self.full_spec)
+        slices = slice_bytes(self.full_spec, sizes)
         return replace(
             first,
-            model=self.with_scaling(running.module if isinstance(running, Fixed) else running.best()),
+            model=self.with_scaling(
+                running.module if isinstance(running, Fixed) else running.best()
+            ),
             peak_memory_bytes=peak_memory_bytes(self.device),
             evaluation=scorer.description,
             inference_seconds=statistics.median(scorer.passes) if scorer.passes else None,
@@ -159,9 +182,13 @@ class Parts(GIST):
         )
 
     def _fill_up(self, values: dict[int, dict[str, Tensor]]) -> bool:
-        """Let parts that have not been trained yet be copies of those that have; False: some rank cannot do so."""
+        """Let parts that have not been trained yet be copies of those that have; False: some rank
+        cannot do so.
+        """
         sizes = self.partition.sizes(0)
-        missing = [i for i in range(self.ranks.rank, self.sub_gcns, self.ranks.count) if i not in values]
+        missing = [
+            i for i in range(self.ranks.rank, self.sub_gcns, self.ranks.count) if i not in values
+        ]
         trained = list(values)
         for number, part in enumerate(missing):
             same = [other for other in trained if sizes[other] == sizes[part]]
@@ -175,9 +202,13 @@ class Parts(GIST):
         return Running(self.theta, self.trained_spec)
 
     def _progress(self, results: Sequence[Result], training: Training) -> Progress:
-        """Return how far the run has come: means over all parts, and the time of the slowest rank."""
+        """Return how far the run has come: means over all parts, and the time of the slowest
+        rank.
+        """
         own = [result.progress for result in results]
-        progress = Progress(rounds=max(each.rounds for each in own), steps=sum(each.steps for each in own))
+        progress = Progress(
+            rounds=max(each.rounds for each in own), steps=sum(each.steps for each in own)
+        )
         progress.train_seconds = sum(each.train_seconds for each in own)
         for each in own:
             progress.add_seconds(each)
@@ -203,13 +234,17 @@ class Parts(GIST):
 
 
 def _mean_history(by_rank: Sequence[Sequence[Sequence[dict[str, Any]]]]) -> list[dict[str, Any]]:
-    """Return an entry for every round after which all parts were scored, and for their ends: the means of theirs.
+    """Return an entry for every round after which all parts were scored, and for their ends: the
+    means of theirs.
 
     Args:
         by_rank: of each rank the histories of its parts; those without a score do not count.
     """
     scored = [[history for history in histories if history] for histories in by_rank]
-    by_round = [[{entry["round"]: entry for entry in history} for history in histories] for histories in scored]
+    by_round = [
+        [{entry["round"]: entry for entry in history} for history in histories]
+        for histories in scored
+    ]
     parts = [part for rank in by_round for part in rank]
     if not parts:
         return []
@@ -235,7 +270,9 @@ def _mean_rounds(by_rank: Sequence[Sequence[Sequence[dict[str, float]]]]) -> lis
         entries = [part[number] for part in parts]
         mean = {name: statistics.fmean(entry[name] for entry in entries) for name in entries[0]}
         mean["round"] = number
-        mean["train_seconds"] = max(sum(part[number]["train_seconds"] for part in rank) for rank in by_round)
+        mean["train_seconds"] = max(
+            sum(part[number]["train_seconds"] for part in rank) for rank in by_round
+        )
         means.append(mean)
     return means
 

@@ -1,6 +1,7 @@
 """The methods that train: GIST, and the baselines that it is compared with.
 
-A new method is a file with a subclass of `GIST`, and an entry here. This module imports nothing slow, for the command.
+A new method is a file with a subclass of `GIST`, and an entry here. This module imports nothing
+slow, for the command.
 """
 
 from typing import Any

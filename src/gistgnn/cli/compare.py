@@ -23,22 +23,45 @@ log = logging.getLogger(__name__)
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands, "compare", lambda args: _run(parser, args), "compare methods, or finished runs, side by side",
+        commands, "compare", lambda args: _run(parser, args), "compare methods, or finished runs, "
+                                                              "side by side",
         takes="[DIR ...]",
-        description="Train one model with several methods and several m, one run after another; or compare runs that "
+        description="Train one model with several methods and several m, one run after another; or "
+                    "compare runs that "
         "are finished. Writes a table and a report.",
-        example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 --seeds 3\n"
+        example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 "
+                "--seeds 3\n"
         "gistgnn compare runs/a runs/b",
         common=("--methods", "--seeds", *options.MOST_USED, "--out", "--json"),
     )  # fmt: skip
     group = parser.add_group("comparison")
     add = group.add_argument
-    add("runs", type=Path, nargs="*", metavar="DIR", help="folders of finished runs: compare these, and train nothing")
-    add("--methods", nargs="+", choices=METHODS, default=["gist"], help="to compare with one device (default: gist)")
-    add("--seeds", type=options.thousand, default=1, metavar="S", help="runs of each method (default: 1)")
+    add(
+        "runs",
+        type=Path,
+        nargs="*",
+        metavar="DIR",
+        help="folders of finished runs: compare these, and train nothing",
+    )
+    add(
+        "--methods",
+        nargs="+",
+        choices=METHODS,
+        default=["gist"],
+        help="to compare with one device (default: gist)",
+    )
+    add(
+        "--seeds",
+        type=options.thousand,
+        default=1,
+        metavar="S",
+        help="runs of each method (default: 1)",
+    )
     options.add_shared(group, "--out", default=Path("comparison"))
     options.add_shared(group, "--json", "--device", "--memory")
-    given.add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
+    given.add_training_options(
+        parser, several="every m, and number of workers or members (default: 2 4 8)"
+    )
     defaults = {"epochs": EPOCHS, "lr": LR}  # the same for every m
     for option in parser.options:
         if option.dest in defaults:
@@ -68,7 +91,8 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     if not args.budget:  # as many for every m
         args.epochs = EPOCHS if args.epochs is None else args.epochs
     if args.sampler == AUTO and not set(args.methods).isdisjoint(UNSPLIT):
-        args.sampler = "clusters"  # which `auto` takes for workers with batches of their own: the same for all rows
+        # which `auto` takes for workers with batches of their own: the same for all rows
+        args.sampler = "clusters"
     base = given.config_from_args(args, 1, title=given.title_of(args))
     from gistgnn.compare.comparison import compare, runs_of, table_record, training_record
     from gistgnn.compare.many_runs import RunStore, with_seeds

@@ -114,7 +114,8 @@ def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[
     """Return settings as words of the command line.
 
     Args:
-        settings: by the names of their options, with _ in place of -, or by their names of ``--set``.
+        settings: by the names of their options, with _ in place of -, or by their names of
+            ``--set``.
         command: has the options.
         source: what the message calls the settings, such as the name of their file.
 
@@ -131,11 +132,15 @@ def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[
             words += ["--set", f"{name}={_text_of(value)}"]
         elif word not in options:
             names = [other.removeprefix("--").replace("-", "_") for other in options]
-            hint = did_you_mean(name, [*names, *SETTINGS]) or "; gistgnn train --help-all lists them"
+            hint = (
+                did_you_mean(name, [*names, *SETTINGS]) or "; gistgnn train --help-all lists them"
+            )
             raise InputError(f"{source}: {shown(name)} is no option{hint}")
         elif options[word].nargs == 0:  # it is given or left out
             opposite = f"--no-{word[2:]}"
-            words += _words_of_flag(name, value, word, opposite if opposite in options else None, source)
+            words += _words_of_flag(
+                name, value, word, opposite if opposite in options else None, source
+            )
         elif isinstance(value, list):
             words += [word, *map(str, value)]
         else:
@@ -143,7 +148,9 @@ def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[
     return words
 
 
-def _words_of_flag(name: str, value: Any, word: str, opposite: str | None, source: str) -> list[str]:
+def _words_of_flag(
+    name: str, value: Any, word: str, opposite: str | None, source: str
+) -> list[str]:
     if not isinstance(value, bool):
         raise InputError(f"{source}: {name} is {shown(value)}, expected true or false")
     if value:

@@ -1,4 +1,6 @@
-"""`gistgnn convert` and `gistgnn partition`: write a graph of any size to a folder; cut a graph into clusters."""
+"""`gistgnn convert` and `gistgnn partition`: write a graph of any size to a folder; cut a graph
+into clusters.
+"""
 
 import argparse
 import time
@@ -15,34 +17,70 @@ def add_parser(commands: Any) -> None:
     parser = options.add_command(
         commands, "convert", _convert, "write a graph of any size to a folder",
         takes="SOURCE DEST",
-        description="Write a graph to a folder of plain arrays that --dataset takes. The graph may be larger than the "
+        description="Write a graph to a folder of plain arrays that --dataset takes. The graph may "
+                    "be larger than the "
         "memory. If the command is killed, nothing is left at DEST; run it again.",
         example="gistgnn convert edges.csv big --nodes nodes.csv --undirected --memory 4\n"
         "gistgnn convert synthetic:papers100m@0.01 big",
     )  # fmt: skip
     add = parser.add_argument
-    text = "a data set's name, a .npz or .pt, a folder of OGB's raw files, or a table of edges (CSV or Parquet)"
+    text = (
+        "a data set's name, a .npz or .pt, a folder of OGB's raw files, or a table of edges "
+        "(CSV or Parquet)"
+    )
     add("source", metavar="SOURCE", help=text)
-    add("folder", type=Path, metavar="DEST", help="the folder to make; it must not exist, or be empty")
-    add("--nodes", type=Path, metavar="TABLE", help="with edges: the nodes' table, of y, split and the features")
+    add(
+        "folder",
+        type=Path,
+        metavar="DEST",
+        help="the folder to make; it must not exist, or be empty",
+    )
+    add(
+        "--nodes",
+        type=Path,
+        metavar="TABLE",
+        help="with edges: the nodes' table, of y, split and the features",
+    )
     text = "add the reverse of every edge (default: only for OGB's raw files)"
     add("--undirected", action=argparse.BooleanOptionalAction, default=None, help=text)
-    add("--memory", type=options.memory_size, metavar="GIB", help="beside the pages of mapped files (default: 2)")
+    add(
+        "--memory",
+        type=options.memory_size,
+        metavar="GIB",
+        help="beside the pages of mapped files (default: 2)",
+    )
     options.add_shared(parser, "--data-root", "--json")
     parser = options.add_command(
         commands, "partition", _partition, "cut a graph into clusters",
-        description="Cut a graph into clusters, keep them for later runs, and say how good the cut is. With --out, "
-        "write the graph of a folder to another one in the order of its clusters, without the graph in memory.",
+        description="Cut a graph into clusters, keep them for later runs, and say how good the cut "
+                    "is. With --out, "
+        "write the graph of a folder to another one in the order of its clusters, without the "
+        "graph in memory.",
         example="gistgnn partition --dataset cora --clusters 50\n"
         "gistgnn partition --dataset papers --clusters 4000 --out papers-clusters --memory 4",
     )  # fmt: skip
     add = parser.add_argument
     options.add_data_options(parser, default="digits")
-    add("--clusters", type=int, metavar="C", help="number of clusters c (default: as many as batches need)")
+    add(
+        "--clusters",
+        type=int,
+        metavar="C",
+        help="number of clusters c (default: as many as batches need)",
+    )
     text = "(default: metis; with --out auto: METIS where its memory fits, otherwise stream)"
     add("--method", choices=("auto", *options.CLUSTER_METHODS), help=text)
-    add("--out", type=Path, metavar="DEST", help="write the graph to this folder, which must not exist, or be empty")
-    add("--memory", type=options.memory_size, metavar="GIB", help="with --out: for it and METIS together (default: 2)")
+    add(
+        "--out",
+        type=Path,
+        metavar="DEST",
+        help="write the graph to this folder, which must not exist, or be empty",
+    )
+    add(
+        "--memory",
+        type=options.memory_size,
+        metavar="GIB",
+        help="with --out: for it and METIS together (default: 2)",
+    )
     add("--inductive", action="store_true", help="cut the subgraph of the training nodes")
     add("--seed", type=options.seed, default=0, help="seed of the later run (default: 0)")
     options.add_shared(parser, "--json")
@@ -57,16 +95,25 @@ def _convert(args: argparse.Namespace) -> int:
     from gistgnn.utils.formats import duration, size
     from gistgnn.utils.process_memory import peak_memory_bytes
 
-    start, how = time.perf_counter(), {"nodes": args.nodes, "undirected": args.undirected, "memory": args.memory}
+    start = time.perf_counter()
+    how = {"nodes": args.nodes, "undirected": args.undirected, "memory": args.memory}
     manifest = convert(args.source, args.folder, **how, data_root=args.data_root, progress=True)
-    seconds, peak = time.perf_counter() - start, peak_memory_bytes(torch.device("cpu"))
+    seconds = time.perf_counter() - start
+    peak = peak_memory_bytes(torch.device("cpu"))
     note_doubts(load(args.folder))
     names = ("nodes", "edges", "features", "classes", "task")
-    facts = {"graph": manifest.name, "folder": str(args.folder), **{name: getattr(manifest, name) for name in names}}
+    facts = {
+        "graph": manifest.name,
+        "folder": str(args.folder),
+        **{name: getattr(manifest, name) for name in names},
+    }
     facts |= {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes, "seconds": seconds}
     if args.json:
         return options.print_json({**facts, "peak_memory_bytes": peak})
-    print(f"{manifest.name}: {manifest.nodes:,} nodes and {manifest.edges:,} edges in {printable(args.folder)}")
+    print(
+        f"{manifest.name}: {manifest.nodes:,} nodes and {manifest.edges:,} edges in "
+        f"{printable(args.folder)}"
+    )
     print(f"   features  {manifest.features:,} as {facts['x']}")
     print(f"    on disk  {size(manifest.nbytes)}")
     print(f"       took  {duration(seconds)}, {size(peak)} of memory")
@@ -79,9 +126,12 @@ def _partition(args: argparse.Namespace) -> int:
     facts["seconds"] = time.perf_counter() - start
     if args.json:
         return options.print_json(facts)
-    nodes, sizes = f"{facts['nodes']:,} nodes in {facts['clusters']:,} clusters", facts["sizes"]
+    nodes = f"{facts['nodes']:,} nodes in {facts['clusters']:,} clusters"
+    sizes = facts["sizes"]
     print(f"{facts['graph']}: {nodes}, in {facts['seconds']:.1f} s")
-    lines = {"nodes in a cluster": f"{sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}"}
+    lines = {
+        "nodes in a cluster": f"{sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}"
+    }
     lines |= {"edges inside clusters": f"{facts['edges_inside']:.1%}", **more}
     for name, value in lines.items():
         print(f"{name:>25}  {value}")
@@ -95,17 +145,31 @@ def _cut_in_memory(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
     from gistgnn.utils.console import spinner
 
     if args.method == "auto" or args.memory:
-        raise InputError(f"--{'memory' if args.memory else 'method auto'} is for a folder that is written: add --out")
-    graph, method = load(args.dataset, args.data_root), args.method or "metis"
+        raise InputError(
+            f"--{'memory' if args.memory else 'method auto'} is for a folder that is written: add "
+            "--out"
+        )
+    graph = load(args.dataset, args.data_root)
+    method = args.method or "metis"
     batch = training_subgraph(graph) if args.inductive else whole_graph(graph)
     edges = batch.csr
     with spinner(f"clustering {graph.name}", shown=True):
         clusters = ClusterSampling(args.clusters, method=method).clusters_of(batch, args.seed)[0]
     if clusters is None:
-        raise InputError(f"{args.dataset} is in clusters already: give the folder from which it was made")
-    facts = {"graph": graph.name, "inductive": args.inductive, "nodes": len(batch.x), "edges": edges.num_edges}
+        raise InputError(
+            f"{args.dataset} is in clusters already: give the folder from which it was made"
+        )
+    facts = {
+        "graph": graph.name,
+        "inductive": args.inductive,
+        "nodes": len(batch.x),
+        "edges": edges.num_edges,
+    }
     facts |= {"method": method, "seed": args.seed, **_sizes(clusters.sizes)}
-    facts |= {"edges_inside": clusters.kept_edges(edges), "cache": str(clusters.path) if clusters.path else None}
+    facts |= {
+        "edges_inside": clusters.kept_edges(edges),
+        "cache": str(clusters.path) if clusters.path else None,
+    }
     return facts, {"kept": printable(clusters.path or "no")}
 
 
@@ -119,14 +183,30 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
     from gistgnn.utils.process_memory import peak_memory_bytes
 
     if args.inductive:
-        raise InputError("--inductive cuts the training nodes' subgraph, --out writes the whole graph: leave one out")
+        raise InputError(
+            "--inductive cuts the training nodes' subgraph, --out writes the whole graph: leave "
+            "one out"
+        )
     if find(args.dataset) is not None or Path(args.dataset).expanduser().is_file():
-        raise InputError(f"--out is for a graph folder: make one with `gistgnn convert {args.dataset} FOLDER`")
+        raise InputError(
+            f"--out is for a graph folder: make one with `gistgnn convert {args.dataset} FOLDER`"
+        )
     how = {"method": args.method or "auto", "memory": args.memory, "seed": args.seed}
     made = partition_folder(args.dataset, args.out, args.clusters, **how, progress=True)
-    manifest, peak = made.manifest, peak_memory_bytes(torch.device("cpu"))
-    facts = {"graph": manifest.name, "folder": str(args.out), "nodes": manifest.nodes, "edges": manifest.edges}
-    facts |= {"method": made.method, "seed": args.seed, **_sizes(made.sizes), "edges_inside": made.edges_inside}
+    manifest = made.manifest
+    peak = peak_memory_bytes(torch.device("cpu"))
+    facts = {
+        "graph": manifest.name,
+        "folder": str(args.out),
+        "nodes": manifest.nodes,
+        "edges": manifest.edges,
+    }
+    facts |= {
+        "method": made.method,
+        "seed": args.seed,
+        **_sizes(made.sizes),
+        "edges_inside": made.edges_inside,
+    }
     facts |= {"bytes": manifest.nbytes, "peak_memory_bytes": peak}
     lines = {"method": made.method, "took": f"{size(peak)} of memory"}
     lines["written"] = f"{printable(args.out)}, {size(manifest.nbytes)}"
@@ -135,4 +215,7 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
 
 def _sizes(sizes: Any) -> dict[str, Any]:
     every = sizes.tolist()
-    return {"clusters": len(every), "sizes": {"min": min(every), "median": median_low(every), "max": max(every)}}
+    return {
+        "clusters": len(every),
+        "sizes": {"min": min(every), "median": median_low(every), "max": max(every)},
+    }

@@ -20,14 +20,23 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands, "datasets", _run, "list the data sets, or check one",
         takes="[NAME|FILE|FOLDER]",
-        description="List the named data sets; or read one of them, a file or a graph folder, and describe it, with "
+        description="List the named data sets; or read one of them, a file or a graph folder, and "
+                    "describe it, with "
         "what gistgnn keeps for it to save time.",
         example="gistgnn datasets\ngistgnn datasets mine.npz\ngistgnn datasets big --verify\n"
         "gistgnn datasets big --clear-cache",
     )  # fmt: skip
-    parser.add_argument("dataset", nargs="?", metavar="NAME|FILE|FOLDER", help="load this one and describe it")
-    parser.add_argument("--verify", action="store_true", help="compare all of a graph folder with its checksums")
-    text = "remove what is kept to save time: for this data set, or, without one, all in the cache folder"
+    parser.add_argument(
+        "dataset", nargs="?", metavar="NAME|FILE|FOLDER", help="load this one and describe it"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="compare all of a graph folder with its checksums"
+    )
+    text = (
+        "remove what is kept to save time: for this data set, or, without one, all in the "
+        "cache "
+        "folder"
+    )
     parser.add_argument("--clear-cache", action="store_true", help=text)
     add_shared(parser, "--data-root", "--json")
 
@@ -43,7 +52,9 @@ def _run(args: argparse.Namespace) -> int:
     folder = Path(args.dataset or "").expanduser()
     stored = bool(args.dataset) and not known and folder.is_dir()
     if args.verify and not stored:
-        raise InputError(f"--verify is for graph folders; {args.dataset or 'no dataset'} is none: leave it out")
+        raise InputError(
+            f"--verify is for graph folders; {args.dataset or 'no dataset'} is none: leave it out"
+        )
     if args.dataset is None:
         if args.clear_cache:
             return _clear(kept_in_cache(), as_json=args.json)
@@ -62,10 +73,21 @@ def _run(args: argparse.Namespace) -> int:
     if args.clear_cache:
         return _clear(kept, as_json=args.json)
     note_doubts(graph)
-    task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
-    sizes = {"name": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
+    task = (
+        "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
+    )
+    sizes = {
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+    }
     sizes |= {"classes": graph.num_classes, "task": task}
-    facts = sizes | {split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")} | facts
+    facts = (
+        sizes
+        | {split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")}
+        | facts
+    )
     facts |= {"about": known.description, "split": known.split} if known else {}
     if args.json:
         return print_json({**facts, "kept": _as_json(kept)} if kept else facts)
@@ -111,7 +133,10 @@ def _clear(kept: "Sequence[KeptFile]", *, as_json: bool) -> int:
     for file in removed:
         print(f"removed {printable(file.path)} ({size(file.bytes)}): {file.content}")
     for file in left:
-        print(f"left {printable(file.path)} ({size(file.bytes)}): a process uses it, or it cannot be removed")
+        print(
+            f"left {printable(file.path)} ({size(file.bytes)}): a process uses it, or it cannot be "
+            "removed"
+        )
     print(f"{plural(len(removed), 'file')} removed, {size(sum(file.bytes for file in removed))}")
     return 0
 
@@ -125,7 +150,11 @@ def _list(data_root: Path, *, as_json: bool) -> int:
     if as_json:
         records = []
         for info in DATASETS.values():
-            record = {**asdict(info), "bytes": _bytes_in_memory(info), "data": _where(info, data_root)}
+            record = {
+                **asdict(info),
+                "bytes": _bytes_in_memory(info),
+                "data": _where(info, data_root),
+            }
             del record["source"]  # it is for the readers
             records.append(record)
         return print_json(records)
@@ -135,10 +164,21 @@ def _list(data_root: Path, *, as_json: bool) -> int:
         sizes = (f"{getattr(info, key):,}" for key in columns[1:5])
         cells.append([info.name, *sizes, size(_bytes_in_memory(info)), _where(info, data_root)])
     print_table("", columns, cells, left=["name", "data"])
-    print(f"\nhere: in {printable(data_root)} (--data-root) or made without files; fetch: PyG downloads it")
-    print("on the first use; unpack: a file of OGB, which the first use names. Memory: x and edges.")
+    print(
+        f"\nhere: in {printable(data_root)} (--data-root) or made without files; fetch: PyG "
+        "downloads it"
+    )
+    print(
+        "on the first use; unpack: a file of OGB, which the first use names. Memory: x and edges."
+    )
     if kept := kept_in_cache():
         total = size(sum(file.bytes for file in kept))
-        print(f"The cache {printable(kept[0].path.parent)} has {total}; `gistgnn datasets --clear-cache` empties it.")
-    print("Edges count both directions. `gistgnn datasets NAME` describes one. Your own graph: docs/how-to/data.md")
+        print(
+            f"The cache {printable(kept[0].path.parent)} has {total}; `gistgnn datasets "
+            "--clear-cache` empties it."
+        )
+    print(
+        "Edges count both directions. `gistgnn datasets NAME` describes one. Your own graph: "
+        "docs/how-to/data.md"
+    )
     return 0

@@ -23,53 +23,95 @@ if TYPE_CHECKING:
 def add_parser(commands: Any) -> None:
     """Add the options of both commands."""
     for name, run, text, description in (
-        ("evaluate", _evaluate, "score a trained model on a graph", "Score the best model of a run on its graph,"),
-        ("predict", _predict, "classify every node of a graph", "Classify every node of the run's graph,"),
+        (
+            "evaluate",
+            _evaluate,
+            "score a trained model on a graph",
+            "Score the best model of a run on its graph,",
+        ),
+        (
+            "predict",
+            _predict,
+            "classify every node of a graph",
+            "Classify every node of the run's graph,",
+        ),
     ):
         scores = name == "evaluate"
         parser = options.add_command(
             commands, name, run, text,
             takes="DIR",
-            description=f"{description} or on another one." if scores else f"{description} or of another one.",
-            example="gistgnn evaluate runs/cora" if scores else "gistgnn predict runs/cora --output cora.csv",
+            description=f"{description} or on another one." if scores else f"{description} or of "
+                                                                           "another one.",
+            example="gistgnn evaluate runs/cora" if scores else "gistgnn predict runs/cora "
+                                                                "--output cora.csv",
             common=["--json" if scores else "--output", "--dataset", "--data-root", "--device"],
         )  # fmt: skip
         add = parser.add_argument
-        add("directory", type=Path, metavar="DIR", help="of a run; if it was interrupted, its best model so far")
-        add("--model", metavar="FILE.py:FUNCTION", help="the function that builds the model, if it is your own")
+        add(
+            "directory",
+            type=Path,
+            metavar="DIR",
+            help="of a run; if it was interrupted, its best model so far",
+        )
+        add(
+            "--model",
+            metavar="FILE.py:FUNCTION",
+            help="the function that builds the model, if it is your own",
+        )
         options.add_data_options(parser, default=None)
         options.add_shared(parser, "--device")
         options.add_evaluation_options(parser, default=None, sample=scores)
         if scores:
             options.add_shared(parser, "--json")
             continue
-        text = "a .csv (node, class, probability; or every label's probability) or a .npz (classes, probabilities)"
+        text = (
+            "a .csv (node, class, probability; or every label's probability) or a .npz "
+            "(classes, probabilities)"
+        )
         add("--output", type=Path, required=True, metavar="FILE", help=text)
 
 
-def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Module, Evaluation, str]":
-    """Return the configuration of a run, its result.json, its model on the device, its evaluation and the data root."""
+def _load(
+    args: argparse.Namespace,
+) -> "tuple[RunConfig, dict[str, Any], nn.Module, Evaluation, str]":
+    """Return the configuration of a run, its result.json, its model on the device, its evaluation
+    and the data root.
+    """
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device, note_on, open_run, read_record
     from gistgnn.training.names import find_named as imported
 
     record = read_record(args.directory)
-    model, dataset = record["config"]["model"], record["config"]["dataset"]
+    model = record["config"]["model"]
+    dataset = record["config"]["dataset"]
     if args.model and not (model.get("own") or ":" in model["name"]):
-        raise InputError(f"--model is {args.model}, but the run has a model of gistgnn: leave it out")
+        raise InputError(
+            f"--model is {args.model}, but the run has a model of gistgnn: leave it out"
+        )
     if args.model and ":" not in args.model:
-        raise InputError(f"--model is {args.model}, expected package.module:function or path/to/file.py:function")
+        raise InputError(
+            f"--model is {args.model}, expected package.module:function or path/to/file.py:function"
+        )
     if model.get("own") and args.dataset is None and not find(dataset):
         raise InputError(f"the run was trained on a graph of your own, '{dataset}': add --dataset")
     if record["graph"].get("regression"):
-        raise InputError("the run predicts numbers, which the command line does not: use load_run in Python")
+        raise InputError(
+            "the run predicts numbers, which the command line does not: use load_run in Python"
+        )
     config, record, best = open_run(args.directory, imported("model", args.model))
     if note := note_on(record):
         say(f"note: {note}")
-    there = record.get("data_root", "data")  # as the option says, as in the run, or as on this machine
+    # as the option says, as in the run, or as on this machine
+    there = record.get("data_root", "data")
     root = args.data_root or (there if Path(there).exists() else options.data_root())
     args.device = choose_device(args.device)
-    return config, record, best.to(args.device), options.evaluation_of(args, config.evaluation), root
+    return (
+        config,
+        record,
+        best.to(args.device),
+        options.evaluation_of(args, config.evaluation),
+        root,
+    )
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -85,12 +127,21 @@ def _evaluate(args: argparse.Namespace) -> int:
     graph = load_file(name, partial=True) if is_file(name) else load(name, root)
     graph = graph.to(args.device)
     if graph.multi_label != record["graph"]["multi_label"]:
-        there, learnt = ("several labels", "one label") if graph.multi_label else ("one label", "several labels")
-        raise InputError(f"the model was trained on {learnt} per node, {graph.name} has {there}: give another graph")
+        there, learnt = (
+            ("several labels", "one label")
+            if graph.multi_label
+            else ("one label", "several labels")
+        )
+        raise InputError(
+            f"the model was trained on {learnt} per node, {graph.name} has {there}: give another "
+            "graph"
+        )
     graph = _numbered_as(record["graph"].get("class_names", []), graph)
     graph = _with_classes(record["graph"]["classes"], graph)
     wanted = graph.train | graph.val | graph.test
-    inference = _prepared(evaluation, model, whole_graph(graph), config.seed, graph.num_classes, wanted)
+    inference = _prepared(
+        evaluation, model, whole_graph(graph), config.seed, graph.num_classes, wanted
+    )
     scores = evaluate(model, graph, evaluation=inference)
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
@@ -131,13 +182,16 @@ def _prepared(
 
 
 def _with_classes(classes: int, graph: "Graph") -> "Graph":
-    """Return a graph with as many classes as a run's, of which it may lack some; refuse one with others."""
+    """Return a graph with as many classes as a run's, of which it may lack some; refuse one with
+    others.
+    """
     if graph.num_classes == classes:
         return graph
     if graph.multi_label or graph.num_classes > classes:
         kind = "labels" if graph.multi_label else "classes"
         raise InputError(
-            f"{graph.name} has {graph.num_classes} {kind}, the graph of the run has {classes}: give a graph with the "
+            f"{graph.name} has {graph.num_classes} {kind}, the graph of the run has {classes}: "
+            "give a graph with the "
             f"same {kind}"
         )
     return replace(graph, num_classes=classes)
@@ -152,7 +206,8 @@ def _numbered_as(names: list[str], graph: "Graph") -> "Graph":
         raise InputError(f"{graph.name} has the class {unknown[0]!r}; expected {expected}")
     if not graph.class_names:
         return graph
-    numbers = torch.tensor([*map(names.index, graph.class_names), -1], device=graph.y.device)  # -1 is the last
+    # -1 is the last
+    numbers = torch.tensor([*map(names.index, graph.class_names), -1], device=graph.y.device)
     return replace(graph, y=numbers[graph.y], num_classes=len(names), class_names=tuple(names))
 
 
@@ -173,9 +228,12 @@ def _predict(args: argparse.Namespace) -> int:
     from gistgnn.sampling import Batch, whole_graph
 
     if args.output.suffix not in SUFFIXES:
-        raise InputError(f"output is {args.output}, expected a name that ends in {' or '.join(SUFFIXES)}")
+        raise InputError(
+            f"output is {args.output}, expected a name that ends in {' or '.join(SUFFIXES)}"
+        )
     config, record, model, evaluation, root = _load(args)
-    name, device = args.dataset or config.dataset, args.device
+    name = args.dataset or config.dataset
+    device = args.device
     if is_file(name):  # it needs no labels and no splits
         x, edge_index, edge_data, nodes = load_nodes(name)
         none = torch.empty(0, dtype=torch.long)
@@ -184,12 +242,26 @@ def _predict(args: argparse.Namespace) -> int:
         numbers = ids = None
     else:
         graph = load(name, root).to(device)
-        batch, numbers, ids, nodes = whole_graph(graph), original_nodes(graph), node_ids(graph), graph.num_nodes
-    how = {"multi_label": record["graph"]["multi_label"], "names": record["graph"].get("class_names", [])}
-    how |= {"rows": nodes, "numbers": numbers, "ids": ids, "temperature": record.get("temperature", 1.0)}
+        batch = whole_graph(graph)
+        numbers = original_nodes(graph)
+        ids = node_ids(graph)
+        nodes = graph.num_nodes
+    how = {
+        "multi_label": record["graph"]["multi_label"],
+        "names": record["graph"].get("class_names", []),
+    }
+    how |= {
+        "rows": nodes,
+        "numbers": numbers,
+        "ids": ids,
+        "temperature": record.get("temperature", 1.0),
+    }
     every = replace(evaluation, sample=None)  # predict every node
     inference = _prepared(every, model, batch, config.seed, record["graph"]["classes"])
     with evaluation_mode(model):
         write_predictions(args.output, inference.outputs(model), len(batch.x), **how)
-    print(f"{nodes} nodes written to {printable(args.output)}{_by_parts(inference.describe())}", file=sys.stderr)
+    print(
+        f"{nodes} nodes written to {printable(args.output)}{_by_parts(inference.describe())}",
+        file=sys.stderr,
+    )
     return 0

@@ -1,4 +1,6 @@
-"""`--set NAME=VALUE`: the settings of a run that few people change, and that have no option of their own."""
+"""`--set NAME=VALUE`: the settings of a run that few people change, and that have no option of
+their own.
+"""
 
 import argparse
 import re
@@ -38,14 +40,18 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "parts_sample": ("evaluation", "sample"),
 }
 _CLASSES: dict[str, type] = {"model": ModelConfig, "run": RunConfig, "training": Training}
-# The modules of samplers and of the evaluation import torch, so the help of their settings stands here.
+# The modules of samplers and of the evaluation import torch, so the help of their settings stands
+# here.
 _HELP = {
-    "partition_dims": "the dimensions d_L that are split into blocks, 0 for the input features, such as 0,1 "
+    "partition_dims": "the dimensions d_L that are split into blocks, 0 for the input features, "
+    "such as 0,1 "
     "(every hidden one)",
     "batches": "shared: the same for all sub-GCNs; independent: each draws its own (shared)",
     "cluster_method": "metis, split, stream or random (metis)",
-    "precompute": "of clusters: the first layer sums over all of the graph's edges (true); false: the batch's",
-    "nodes_per_layer": "of ladies and fastgcn: one number, or one for each layer, such as 512,256 (512)",
+    "precompute": "of clusters: the first layer sums over all of the graph's edges (true); false: "
+    "the batch's",
+    "nodes_per_layer": "of ladies and fastgcn: one number, or one for each layer, such as 512,256 "
+    "(512)",
     "row_normalise": "of ladies and fastgcn: the weights of a row sum to 1 (true)",
     "walk_length": "of saint-rw: steps of a walk (2)",
     "sample_coverage": "of saint-rw: walks from every node that are counted before training (20)",
@@ -84,7 +90,9 @@ def list_of_settings() -> str:
 
 
 def further_settings(args: argparse.Namespace) -> Settings:
-    """Return the settings of ``--set``, by the part of the run that they belong to and by their field there."""
+    """Return the settings of ``--set``, by the part of the run that they belong to and by their
+    field there.
+    """
     settings: Settings = defaultdict(dict)
     for name, value in args.further or ():
         part, field = SETTINGS[name]
@@ -93,10 +101,14 @@ def further_settings(args: argparse.Namespace) -> Settings:
 
 
 def read_setting(text: str) -> tuple[str, Any]:
-    """Read a setting such as momentum=0.9 or partition_dims=0,1: its value is JSON, numbers with commas, or text."""
+    """Read a setting such as momentum=0.9 or partition_dims=0,1: its value is JSON, numbers with
+    commas, or text.
+    """
     name, value = keyword(text)
     if name not in SETTINGS:
-        advice = f"--help-all lists their names; others are options, such as --{name.replace('_', '-')}"
+        advice = (
+            f"--help-all lists their names; others are options, such as --{name.replace('_', '-')}"
+        )
         hint = did_you_mean(name, SETTINGS) or f": {advice}"
         raise argparse.ArgumentTypeError(f"{shown(name)} is no setting{hint}")
     if isinstance(value, str) and re.fullmatch(r"-?\d+(,-?\d+)+", value):
@@ -109,7 +121,9 @@ def read_setting(text: str) -> tuple[str, Any]:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """Return the value; refuse what its field refuses. Samplers and the evaluation check theirs later."""
+    """Return the value; refuse what its field refuses. Samplers and the evaluation check theirs
+    later.
+    """
     part, field = SETTINGS[name]
     if part not in _CLASSES:
         return value

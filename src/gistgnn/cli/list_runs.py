@@ -11,7 +11,17 @@ from gistgnn.errors import InputError, printable
 from gistgnn.report.names import main_score, method_label, model_title, score_name
 from gistgnn.utils.formats import duration
 
-_KNOWN = ("rounds", "graph", "model", "method", "score", "test", "validation", "train_seconds", "date")
+_KNOWN = (
+    "rounds",
+    "graph",
+    "model",
+    "method",
+    "score",
+    "test",
+    "validation",
+    "train_seconds",
+    "date",
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -19,11 +29,20 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands, "list", _run, "list the runs in folders, with their scores",
         takes="[DIR ...]",
-        description="List the runs in folders: the graph, the model, the test score, the training time, the date.",
+        description="List the runs in folders: the graph, the model, the test score, the training "
+                    "time, the date.",
         example="gistgnn list runs/",
     )  # fmt: skip
-    add, default = parser.add_argument, [Path("runs")]
-    add("folders", type=Path, nargs="*", default=default, metavar="DIR", help="where runs are (default: runs)")
+    add = parser.add_argument
+    default = [Path("runs")]
+    add(
+        "folders",
+        type=Path,
+        nargs="*",
+        default=default,
+        metavar="DIR",
+        help="where runs are (default: runs)",
+    )
     add_shared(parser, "--json")
 
 
@@ -32,7 +51,9 @@ def _run(args: argparse.Namespace) -> int:
 
     for folder in args.folders:
         if not folder.is_dir():
-            raise InputError(f"{folder} is not a folder: give one that holds runs; gistgnn train writes to runs")
+            raise InputError(
+                f"{folder} is not a folder: give one that holds runs; gistgnn train writes to runs"
+            )
     load_torch()
     listed = list_runs(args.folders)
     if args.json:
@@ -41,13 +62,18 @@ def _run(args: argparse.Namespace) -> int:
         print("\n".join(f"{printable(folder)} holds no runs" for folder in args.folders))
         return 0
     columns = ("run", "graph", "model", "trained by", "test", "training", "date", "state")
-    print_table("", columns, map(_cells, listed), left=[name for name in columns if name != "training"])
+    print_table(
+        "", columns, map(_cells, listed), left=[name for name in columns if name != "training"]
+    )
     return 0
 
 
 def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return the runs in folders, at any depth, the oldest result first; those without a result come last."""
-    # What is not known is None. The state is "finished", "interrupted", "diverged", "unfinished" or "unreadable".
+    """Return the runs in folders, at any depth, the oldest result first; those without a result
+    come last.
+    """
+    # What is not known is None. The state is "finished", "interrupted", "diverged", "unfinished" or
+    # "unreadable".
     from gistgnn.fit.result import RESULT
     from gistgnn.runs.record import Saved
     from gistgnn.runs.run_folder import CHECKPOINTS
@@ -62,11 +88,19 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
             known = _finished(place)
         else:
             state = Checkpoints(place / CHECKPOINTS).newest_state(Saved) or Saved()
-            known = {"state": "unfinished", "rounds": state.rounds, "train_seconds": state.train_seconds}
-            for best in (entry for entry in state.history if entry.round == state.scores.best_round):
+            known = {
+                "state": "unfinished",
+                "rounds": state.rounds,
+                "train_seconds": state.train_seconds,
+            }
+            for best in (
+                entry for entry in state.history if entry.round == state.scores.best_round
+            ):
                 known |= {"test": best.test, "validation": best.validation}
         listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
-    return sorted(listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"]))
+    return sorted(
+        listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"])
+    )
 
 
 def _finished(folder: Path) -> dict[str, Any]:
@@ -78,7 +112,11 @@ def _finished(folder: Path) -> dict[str, Any]:
         return {"state": "unreadable"}
     score = main_score(record)
     return {
-        "state": "diverged" if "diverged" in record else "interrupted" if record.get("interrupted") else "finished",
+        "state": "diverged"
+        if "diverged" in record
+        else "interrupted"
+        if record.get("interrupted")
+        else "finished",
         "rounds": record.get("rounds"),
         "graph": record["graph"]["name"],
         "model": model_title(record["config"]),
@@ -94,7 +132,11 @@ def _cells(run: dict[str, Any]) -> list[str]:
     score = "" if run["score"] in (None, "accuracy") else f" {score_name(run['score'])}"
     split = "test" if run["test"] is not None else "validation"
     none = "" if run["score"] is None else "-"
-    test = none if run[split] is None else f"{run[split]:.4f}{score}{' (validation)' if split != 'test' else ''}"
+    test = (
+        none
+        if run[split] is None
+        else f"{run[split]:.4f}{score}{' (validation)' if split != 'test' else ''}"
+    )
     seconds = "" if run["train_seconds"] is None else duration(run["train_seconds"])
     state = "" if run["state"] == "finished" else run["state"]
     if run["rounds"] is not None and state in ("interrupted", "unfinished"):

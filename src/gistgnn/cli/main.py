@@ -1,7 +1,7 @@
 """`gistgnn`: reads the command line and runs one command.
 
-A command is a module with `add_parser(commands)`, which names the function that runs it. This imports slow modules
-itself, so that `gistgnn --help` answers at once.
+A command is a module with `add_parser(commands)`, which names the function that runs it. This
+imports slow modules itself, so that `gistgnn --help` answers at once.
 """
 
 import os
@@ -9,7 +9,17 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, plan, reproduce, theory, train
+from gistgnn.cli import (
+    compare,
+    convert,
+    datasets,
+    evaluate,
+    list_runs,
+    plan,
+    reproduce,
+    theory,
+    train,
+)
 from gistgnn.cli.config_file import with_config_file
 from gistgnn.cli.options import BAD_INPUT, Parser
 from gistgnn.cli.process import Interrupted, leads, raising, say, tell_ranks
@@ -19,7 +29,8 @@ from gistgnn.errors import GistError, RankLostError, lacks_memory, one_line, rea
 BROKEN_PIPE = 141  # exit status
 
 _DESCRIPTION = (
-    "Train wide graph neural networks by GIST: split every hidden layer into m random blocks, train the m narrow "
+    "Train wide graph neural networks by GIST: split every hidden layer into m random blocks, "
+    "train the m narrow "
     "sub-networks, write them back, draw new blocks, repeat."
 )
 _EXAMPLE = """
@@ -34,19 +45,33 @@ def make_parser() -> Parser:
     parser = Parser(prog="gistgnn", description=_DESCRIPTION, example=_EXAMPLE)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_commands("COMMAND", required=False)
-    for command in (train, compare, list_runs, plan, evaluate, datasets, convert, reproduce, theory):
+    for command in (
+        train,
+        compare,
+        list_runs,
+        plan,
+        evaluate,
+        datasets,
+        convert,
+        reproduce,
+        theory,
+    ):
         command.add_parser(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a signal has ended it."""
+    """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a
+    signal has ended it.
+    """
     open_streams()
     words = sys.argv[1:] if argv is None else [*argv]
     others_wait = False
-    # Threads that wait by spinning slow torch tenfold on a busy machine; torch reads this when it is loaded.
+    # Threads that wait by spinning slow torch tenfold on a busy machine; torch reads this when it
+    # is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if "RANK" in os.environ:  # torch prints traces of its own for connections that fail; our error says what to do
+    # torch prints traces of its own for connections that fail; our error says what to do
+    if "RANK" in os.environ:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         with raising():
@@ -68,7 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not lacks_memory(error):
             raise
         message = f"out of memory ({one_line(reason(error))}): make the run smaller"
-    except OSError as error:  # a path that the system refuses to look at, or standard output on a full disk
+    except (
+        OSError
+    ) as error:  # a path that the system refuses to look at, or standard output on a full disk
         message = one_line(reason(error))
     except KeyboardInterrupt as interrupt:
         say("interrupted")

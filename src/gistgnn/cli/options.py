@@ -29,7 +29,8 @@ TRAINING_CLUSTER_METHODS = ("metis", "split", "stream", "random")
 GRAPH_FILES = (".npz", ".pt")  # as in `gistgnn.graphs.files`
 EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 MOST_USED = (
-    "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--sampler", "--clusters", "--device",
+    "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--sampler",
+    "--clusters", "--device",
 )  # fmt: skip
 
 
@@ -205,23 +206,32 @@ def add_fields(
     *names: str,
     special: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """Add the options of some fields of a dataclass, or of an object whose values are the defaults."""
-    # `special` has by name what wins over the field's arguments of `add_argument`; and `flag`, and `shown`, the default
-    # in the help. See `gistgnn.utils.checks`.
+    """Add the options of some fields of a dataclass, or of an object whose values are the
+    defaults.
+    """
+    # `special` has by name what wins over the field's arguments of `add_argument`; and `flag`, and
+    # `shown`, the default in the help. See `gistgnn.utils.checks`.
     fields = described(settings if isinstance(settings, type) else type(settings))
     for name in names:
-        given = {"default": getattr(settings, name, None), **_arguments(fields[name]), **special.get(name, {})}
+        given = {
+            "default": getattr(settings, name, None),
+            **_arguments(fields[name]),
+            **special.get(name, {}),
+        }
         shown = given.pop("shown", given["default"])
         if isinstance(shown, float):
             shown = f"{shown:g}"
         note = "" if shown is None or shown is False else f" (default: {shown})"
         given["help"] = f"{given['help']}{note}".strip().replace("%", "%%")
-        options.add_argument(given.pop("flag", f"--{name.replace('_', '-')}"), dest=given.pop("dest", name), **given)
+        options.add_argument(
+            given.pop("flag", f"--{name.replace('_', '-')}"), dest=given.pop("dest", name), **given
+        )
 
 
 def _arguments(field: Described) -> dict[str, Any]:
     """Return what `add_argument` takes, as it follows from a field's type."""
-    setting, kind = field.setting, field.kind
+    setting = field.setting
+    kind = field.kind
     if kind is bool:
         action = argparse.BooleanOptionalAction if field.optional else "store_true"
         return {"help": setting.help, "action": action}
@@ -239,11 +249,15 @@ def _word_or_integer(words: tuple[str, ...], text: str) -> int | str:
     try:
         return text if text in words else int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 1 or {' or '.join(words)}") from None
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not an integer >= 1 or {' or '.join(words)}"
+        ) from None
 
 
 def data_root() -> str:
-    """Return where named data sets are, unless an option says it: the environment variable GISTGNN_DATA, or data."""
+    """Return where named data sets are, unless an option says it: the environment variable
+    GISTGNN_DATA, or data.
+    """
     return os.environ.get("GISTGNN_DATA") or "data"
 
 
@@ -255,7 +269,9 @@ def add_data_options(options: Parser | Group, *, default: str | None) -> None:
     if default:
         add_shared(options, "--data-root")
     else:
-        options.add_argument("--data-root", metavar="DIR", help="where named data sets are (default: as in the run)")
+        options.add_argument(
+            "--data-root", metavar="DIR", help="where named data sets are (default: as in the run)"
+        )
 
 
 def print_json(record: Any) -> int:
@@ -264,34 +280,69 @@ def print_json(record: Any) -> int:
     return 0
 
 
-def add_evaluation_options(parser: Parser, *, default: str | None, parts: bool = True, sample: bool = True) -> None:
-    """Add the options of the evaluation; its default method is `default`, or if that is None the run's."""
+def add_evaluation_options(
+    parser: Parser, *, default: str | None, parts: bool = True, sample: bool = True
+) -> None:
+    """Add the options of the evaluation; its default method is `default`, or if that is None the
+    run's.
+    """
     add = parser.add_group("evaluation").add_argument
-    text = "whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, approximate; auto: "
-    text += f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})"
+    text = (
+        "whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, "
+        "approximate; auto: "
+    )
+    text += (
+        "layers if the whole graph takes more memory than it may (default: "
+        f"{default or 'as in the run'})"
+    )
     add("--evaluation", choices=EVALUATION_METHODS, help=text)
-    add("--evaluation-memory", type=memory_size, metavar="GIB", help="for a pass (default: half of what is available)")
+    add(
+        "--evaluation-memory",
+        type=memory_size,
+        metavar="GIB",
+        help="for a pass (default: half of what is available)",
+    )
     if parts:
-        add("--parts", type=count, metavar="P", help="number of parts that METIS cuts the graph into")
+        add(
+            "--parts",
+            type=count,
+            metavar="P",
+            help="number of parts that METIS cuts the graph into",
+        )
     if parts and sample:
         shown = "as in the run; all, if --parts is given"
-        add("--parts-sample", type=count, metavar="K", help=f"score K random parts, by the seed (default: {shown})")
+        add(
+            "--parts-sample",
+            type=count,
+            metavar="K",
+            help=f"score K random parts, by the seed (default: {shown})",
+        )
 
 
 def evaluation_of(args: argparse.Namespace, run: "Evaluation") -> "Evaluation":
-    """Return the evaluation that the options describe. With the method of a run, its values are the defaults."""
+    """Return the evaluation that the options describe. With the method of a run, its values are the
+    defaults.
+    """
     from gistgnn.evaluation import Evaluation
 
-    method, memory, parts = args.evaluation, args.evaluation_memory, args.parts
+    method = args.evaluation
+    memory = args.evaluation_memory
+    parts = args.parts
     sample = getattr(args, "parts_sample", None)
     if method in (None, run.method):
         sample = sample or (run.sample if parts is None else None)
-        method, memory, parts = run.method, memory or run.memory, parts or run.parts
+        method = run.method
+        memory = memory or run.memory
+        parts = parts or run.parts
     return Evaluation(method or "auto", memory, parts, sample)
 
 
-def within(kind: Callable[[str], Any], least: float, most: float, expected: str) -> Callable[[str], Any]:
-    """Return a function that reads a number from `least` to `most`; `expected` is what its message expects."""
+def within(
+    kind: Callable[[str], Any], least: float, most: float, expected: str
+) -> Callable[[str], Any]:
+    """Return a function that reads a number from `least` to `most`; `expected` is what its message
+    expects.
+    """
 
     def read(text: str) -> Any:
         with suppress(ValueError):
@@ -307,15 +358,27 @@ def integer(least: int = 1, most: int = MOST) -> Callable[[str], Any]:
     return within(int, least, most, f"an integer from {least} to {most}")
 
 
-count, seed = integer(), integer(0, LARGEST_SEED)
+count = integer()
+seed = integer(0, LARGEST_SEED)
 thousand = integer(1, 1000)  # of runs that differ in their seed, or processes
-seconds = within(float, math.ulp(0.0), LONGEST, f"a number of seconds above 0, at most {LONGEST:,.0f}")
+seconds = within(
+    float, math.ulp(0.0), LONGEST, f"a number of seconds above 0, at most {LONGEST:,.0f}"
+)
 
 
 def memory_size(text: str) -> int:
-    """Read a size of memory such as 32GB, 1.75GiB or 4 (GiB); return bytes. GB are 2^30 bytes, as memory is sold."""
+    """Read a size of memory such as 32GB, 1.75GiB or 4 (GiB); return bytes. GB are 2^30 bytes, as
+    memory is sold.
+    """
     units = {"": 2**30, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
-    return max(int(_with_unit(text, units, "a size such as 32GB or 512MB, or a number of GiB", MOST * 2**30)), 1)
+    return max(
+        int(
+            _with_unit(
+                text, units, "a size such as 32GB or 512MB, or a number of GiB", MOST * 2**30
+            )
+        ),
+        1,
+    )
 
 
 def duration(text: str) -> float:
@@ -338,7 +401,9 @@ def keyword(text: str) -> tuple[str, Any]:
     """Read a keyword and its value, such as alpha=0.1: JSON, or else text."""
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier()):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a keyword with a value, such as alpha=0.1")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a keyword with a value, such as alpha=0.1"
+        )
     try:
         return name, json.loads(value)
     except (ValueError, RecursionError):  # no JSON, or lists within lists a thousand times
@@ -346,13 +411,30 @@ def keyword(text: str) -> tuple[str, Any]:
 
 
 _SHARED: dict[str, dict[str, Any]] = {
-    "--data-root": dict(metavar="DIR", help="where named data sets are, or go (default: $GISTGNN_DATA, or data)"),
+    "--data-root": dict(
+        metavar="DIR", help="where named data sets are, or go (default: $GISTGNN_DATA, or data)"
+    ),
     "--device": dict(default="auto", help="auto, cpu, cuda or cuda:N (default: auto)"),
-    "--json": dict(action="store_true", help="print JSON on standard output, and nothing else there"),
-    "--memory": dict(type=memory_size, metavar="GIB", help="what it may take on its device (default: what is free)"),
-    "--out": dict(type=Path, metavar="DIR", help="where runs, table and report are kept; the same DIR resumes"),
-    "--timeout": dict(type=seconds, default=1800.0, metavar="SECONDS", help="torchrun: for a rank (default: 1800)"),
-    "--grace": dict(type=seconds, default=GRACE, metavar="SECONDS", help="for the round after SIGTERM (default: 30)"),
+    "--json": dict(
+        action="store_true", help="print JSON on standard output, and nothing else there"
+    ),
+    "--memory": dict(
+        type=memory_size,
+        metavar="GIB",
+        help="what it may take on its device (default: what is free)",
+    ),
+    "--out": dict(
+        type=Path, metavar="DIR", help="where runs, table and report are kept; the same DIR resumes"
+    ),
+    "--timeout": dict(
+        type=seconds, default=1800.0, metavar="SECONDS", help="torchrun: for a rank (default: 1800)"
+    ),
+    "--grace": dict(
+        type=seconds,
+        default=GRACE,
+        metavar="SECONDS",
+        help="for the round after SIGTERM (default: 30)",
+    ),
 }
 RANKS = ("--timeout", "--grace")
 

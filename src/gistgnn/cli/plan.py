@@ -1,4 +1,6 @@
-"""`gistgnn plan`: what a run would take of memory, disk and time, for several m; what a budget would choose."""
+"""`gistgnn plan`: what a run would take of memory, disk and time, for several m; what a budget
+would choose.
+"""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.training_options import add_training_options, config_from_args, given_sub_gcns, graph_of, sizes_of
+from gistgnn.cli.training_options import (
+    add_training_options,
+    config_from_args,
+    given_sub_gcns,
+    graph_of,
+    sizes_of,
+)
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
@@ -26,12 +34,16 @@ def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
         commands, "plan", _run, "say what training would take, and which m fit",
-        description="Say what memory, disk and time a run would take for several m, and which m to choose. A few "
+        description="Say what memory, disk and time a run would take for several m, and which m to "
+                    "choose. A few "
         "rounds of every m are timed on a random graph; nothing is kept.",
-        example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
+        example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters "
+                "--clusters 100",
         common=(*options.MOST_USED, "--budget", "--store", "--memory", "--json"),
     )  # fmt: skip
-    add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
+    add_training_options(
+        parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)"
+    )
     group = parser.add_group("plan")
     add = group.add_argument
     text = f"where the parameters lie (default: {' '.join(PLANNED_STORES)})"
@@ -39,7 +51,12 @@ def add_parser(commands: Any) -> None:
     text = "plan for W ranks of torchrun on one machine; sizes are a rank's, and there are no times"
     add("--ranks", type=options.count, default=1, metavar="W", help=text)
     options.add_shared(group, "--memory")
-    add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where the run's files would go: the room on that disk is compared",
+    )
     add("--no-measure", dest="timed", action="store_false", help="no times: train nothing")
     options.add_fields(group, RunConfig, "share", "seed")
     options.add_shared(group, "--device", "--json")
@@ -55,11 +72,15 @@ def _run(args: argparse.Namespace) -> int:
     for m in args.sub_gcns or ():
         check_workers(args.ranks, m, "--sub-gcns")
     config = config_from_args(args, 1)
-    resources = Resources.here(config.device, args.out, args.memory, args.ranks, args.ranks, started=False)
+    resources = Resources.here(
+        config.device, args.out, args.memory, args.ranks, args.ranks, started=False
+    )
     sizes = sizes_of(args)
 
     def config_of(m: int) -> RunConfig:
-        """Return the run with m sub-GCNs, whose epochs and norm follow from m where they are not given."""
+        """Return the run with m sub-GCNs, whose epochs and norm follow from m where they are not
+        given.
+        """
         return replace(config_from_args(args, m), device=config.device)
 
     timed = args.timed and args.ranks == 1
@@ -92,7 +113,10 @@ def _choose(args: argparse.Namespace) -> int:
     }
     for name, value in options_of_a_plan.items():
         if value is not None:
-            raise InputError(f"{name} is given beside a budget, which is planned by measuring steps: leave one out")
+            raise InputError(
+                f"{name} is given beside a budget, which is planned by measuring steps: leave one "
+                "out"
+            )
     config = config_from_args(args, given_sub_gcns(args))
     graph = graph_of(args)
     with denormals_as_zero(), torch.inference_mode(False), torch.enable_grad():  # as in a run
@@ -166,7 +190,9 @@ def _print_options(plan: "Plan") -> None:
 def _batches(sampler: Mapping[str, Any] | None) -> str:
     if sampler is None:
         return "batches: every step sees the whole graph"
-    counts = (f"{name.replace('_', ' ')} {value}" for name, value in sampler.items() if type(value) is int)
+    counts = (
+        f"{name.replace('_', ' ')} {value}" for name, value in sampler.items() if type(value) is int
+    )
     return ", ".join([f"batches: --sampler {sampler['name']}", *counts])
 
 
@@ -179,9 +205,14 @@ def _first_try(narrow: "Option", wide: "Option", hidden: Sequence[int]) -> str:
     if narrow.seconds and wide.seconds:
         narrow_epoch = _time(narrow.seconds["epoch"])
         wide_epoch = _time(wide.seconds["epoch"])
-        text += f", {narrow_epoch} an epoch; the wide one with m = {wide.sub_gcns} takes {wide_epoch}"
+        text += (
+            f", {narrow_epoch} an epoch; the wide one with m = {wide.sub_gcns} takes {wide_epoch}"
+        )
     if len(even_parts(hidden)) > 1:
-        text += "\nin a given time: --budget TIME trains a narrow part, and copies it into the wide model"
+        text += (
+            "\nin a given time: --budget TIME trains a narrow part, and copies it into the "
+            "wide model"
+        )
     return text
 
 

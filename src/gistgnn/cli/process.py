@@ -1,4 +1,5 @@
-"""The process of a command: the signals that end it, the imports that take seconds, its place among the ranks.
+"""The process of a command: the signals that end it, the imports that take seconds, its place among
+the ranks.
 
 This module imports nothing slow: signals are handled before the rest is imported.
 """
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
 
     from gistgnn.distributed import World
 
-ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
-"""They end a run as Ctrl-C does. SIGHUP comes when a terminal is closed; schedulers send SIGTERM or SIGUSR1."""
+ENDING = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)
+)
+"""They end a run as Ctrl-C does. SIGHUP comes when a terminal is closed; schedulers send SIGTERM or
+SIGUSR1.
+"""
 
 GRACE = 30.0  # seconds that a round has to end after such a signal
 _TELLING = 60.0  # seconds that a rank with wrong options waits for the others, to tell them
@@ -61,8 +66,11 @@ def say(text: str) -> None:
 
 
 def ending_at_once() -> AbstractContextManager[None]:
-    """Inside the block a signal ends the process at once, with one line: for imports, with nothing to clean up."""
-    # An exception in the middle of an import would be printed with its trace, or be lost in the module.
+    """Inside the block a signal ends the process at once, with one line: for imports, with nothing
+    to clean up.
+    """
+    # An exception in the middle of an import would be printed with its trace, or be lost in the
+    # module.
 
     def end(number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
@@ -74,7 +82,9 @@ def ending_at_once() -> AbstractContextManager[None]:
 
 
 def raising() -> AbstractContextManager[None]:
-    """Inside the block a signal raises `Interrupted`, so that files are closed and other processes are ended."""
+    """Inside the block a signal raises `Interrupted`, so that files are closed and other processes
+    are ended.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted(number)
@@ -83,7 +93,9 @@ def raising() -> AbstractContextManager[None]:
 
 
 class Stop:
-    """Whether a run has been asked to stop; call it. `number` is the signal that has asked; None: there was none."""
+    """Whether a run has been asked to stop; call it. `number` is the signal that has asked; None:
+    there was none.
+    """
 
     number: int | None = None
 
@@ -93,8 +105,11 @@ class Stop:
 
 @contextmanager
 def stopping(grace: float = GRACE) -> Iterator[Stop]:
-    """Inside the block a signal asks the run to stop after its round; a second Ctrl-C raises `Interrupted`."""
-    # After SIGTERM, SIGHUP and SIGUSR1 the process ends `grace` seconds later, if the block has not.
+    """Inside the block a signal asks the run to stop after its round; a second Ctrl-C raises
+    `Interrupted`.
+    """
+    # After SIGTERM, SIGHUP and SIGUSR1 the process ends `grace` seconds later, if the block has
+    # not.
     stop = Stop()
     since = 0.0
     timer = threading.Timer(grace, lambda: _give_up(stop.number or 0, grace))
@@ -112,7 +127,9 @@ def stopping(grace: float = GRACE) -> Iterator[Stop]:
             say("stopping after this round; Ctrl-C again to stop at once")
             return
         timer.start()
-        say(f"{signal.Signals(number).name}: stopping after this round, or in {grace:g} s (--grace)")
+        say(
+            f"{signal.Signals(number).name}: stopping after this round, or in {grace:g} s (--grace)"
+        )
 
     with _handling(ask):
         try:
@@ -123,7 +140,9 @@ def stopping(grace: float = GRACE) -> Iterator[Stop]:
 
 @contextmanager
 def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle Ctrl-C and the other signals within the block, but not those that the caller's shell ignores."""
+    """Handle Ctrl-C and the other signals within the block, but not those that the caller's shell
+    ignores.
+    """
     before: dict[int, Any] = {}
     try:
         if threading.current_thread() is threading.main_thread():  # no other gets signals
@@ -148,7 +167,9 @@ def _give_up(number: int, grace: float) -> None:
 
 
 def _end(number: int) -> NoReturn:
-    """End the process without cleaning up, but for the terminal's cursor, which progress bars hide."""
+    """End the process without cleaning up, but for the terminal's cursor, which progress bars
+    hide.
+    """
     with contextlib.suppress(OSError):
         if os.isatty(2):
             os.write(2, b"\x1b[?25h")
@@ -156,12 +177,17 @@ def _end(number: int) -> NoReturn:
 
 
 seconds_of_loading: dict[str, float] = {}
-"""The seconds that this process took to import a module, by its name: they show how busy the machine is."""
+"""The seconds that this process took to import a module, by its name: they show how busy the
+machine is.
+"""
 
 
 def load_torch(module: str = "torch", title: str = "") -> None:
-    """Import torch, or a module that needs it, which takes seconds; a terminal shows that something happens."""
-    # A log has as its first line, before that, the `title`: what is about to be trained, in a few words.
+    """Import torch, or a module that needs it, which takes seconds; a terminal shows that something
+    happens.
+    """
+    # A log has as its first line, before that, the `title`: what is about to be trained, in a few
+    # words.
     from gistgnn.utils.console import spinner
 
     task = f"starting: {title}" if title else "starting"
@@ -189,7 +215,9 @@ class Later(ModuleType):
 
 @contextmanager
 def own_directory(out: Path) -> Iterator[Path]:
-    """Yield a folder that no other process writes while the block lasts, without what killed processes left there."""
+    """Yield a folder that no other process writes while the block lasts, without what killed
+    processes left there.
+    """
     from gistgnn.storage.folder_lock import FolderLock
     from gistgnn.storage.whole_files import remove_leftovers
 
@@ -201,7 +229,9 @@ def own_directory(out: Path) -> Iterator[Path]:
 def refuse_torchrun(what: str, more: str = "") -> None:
     """Raise an InputError if torchrun has started this process; `what` is done in one."""
     if "RANK" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
-        error = InputError(f"{what} in one process, but torchrun has started it: start gistgnn itself{more}")
+        error = InputError(
+            f"{what} in one process, but torchrun has started it: start gistgnn itself{more}"
+        )
         error.relayed = True  # every rank raises it
         raise error
 
@@ -210,7 +240,9 @@ _met = False  # the ranks
 
 
 def tell_ranks(command: str = "") -> None:
-    """Tell the other ranks, which wait for this one, that it refuses its options, unless all have met already."""
+    """Tell the other ranks, which wait for this one, that it refuses its options, unless all have
+    met already.
+    """
     if command in ("train", "reproduce") and not _met and "RANK" in os.environ:
         from gistgnn.distributed import Ranks
 
@@ -220,7 +252,9 @@ def tell_ranks(command: str = "") -> None:
 
 @contextmanager
 def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
-    """Join the other ranks while the block lasts; `Alone` if torchrun has not started this process."""
+    """Join the other ranks while the block lasts; `Alone` if torchrun has not started this
+    process.
+    """
     from gistgnn.distributed import Alone, Ranks, started_by_torchrun
 
     if not started_by_torchrun():
@@ -228,7 +262,8 @@ def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
         return
     if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and not args.resume:
         raise InputError(
-            "torchrun may restart the ranks (--max-restarts), but --resume is not given: add --resume and --out DIR"
+            "torchrun may restart the ranks (--max-restarts), but --resume is not given: add "
+            "--resume and --out DIR"
         )
     if device == "cuda":  # each rank has a GPU of its own
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"

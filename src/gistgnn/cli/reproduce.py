@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 COMMON = ("datasets+", "seeds", "epochs")
 
 _STORE = "where the parameters lie (default: host, and with one device memory)"
-_DEVICE_MEMORY = "a run that takes more of its device, by the plan, is out of memory (default: 32GB; small: 1.75GB)"
+_DEVICE_MEMORY = (
+    "a run that takes more of its device, by the plan, is out of memory (default: "
+    "32GB; small: 1.75GB)"
+)
 
-OPTIONS: dict[str, dict[str, Any]] = {  # by the experiment's attribute: what argparse takes; most are counts
+# by the experiment's attribute: what argparse takes; most are counts
+OPTIONS: dict[str, dict[str, Any]] = {
     "datasets": {"type": str, "metavar": "NAME", "help": "names from `gistgnn datasets`"},
     "seeds": {"type": options.thousand, "metavar": "S", "help": "runs of each row"},
     "epochs": {"metavar": "E", "help": "of each run"},
@@ -49,12 +53,19 @@ def add_parser(commands: Any) -> None:
     experiments = parser.add_commands("EXPERIMENT")
     for name, entry in EXPERIMENTS.items():
         parser = add_command(experiments, name, _run, entry.help)
-        text = "small: under 20 minutes; full: the paper's (default: small); the options below replace its settings"
+        text = (
+            "small: under 20 minutes; full: the paper's (default: small); the options below "
+            "replace its settings"
+        )
         parser.add_argument("--scale", choices=SCALES, default="small", help=text)
         options.add_shared(parser, "--data-root")
         settings = [option.rstrip("+") for option in (*COMMON, *entry.options)]
         for setting, option in zip(settings, (*COMMON, *entry.options), strict=True):
-            given = {"type": options.count, **OPTIONS[setting], **({"nargs": "+"} if option.endswith("+") else {})}
+            given = {
+                "type": options.count,
+                **OPTIONS[setting],
+                **({"nargs": "+"} if option.endswith("+") else {}),
+            }
             parser.add_argument(f"--{setting.replace('_', '-')}", **given)
         # torchrun may restart it: it always resumes
         parser.set_defaults(experiment=name, settings=settings, resume=True)
@@ -88,7 +99,10 @@ def _experiment(args: argparse.Namespace) -> "Experiment":
     entry = EXPERIMENTS[args.experiment]
     kind: type[Experiment] = resolve_name(f"gistgnn.paper.{entry.home}")
     values = {setting: getattr(args, setting) for setting in args.settings}
-    settings = {setting: tuple(value) if isinstance(value, list) else value for setting, value in values.items()}
+    settings = {
+        setting: tuple(value) if isinstance(value, list) else value
+        for setting, value in values.items()
+    }
     return kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)
 
 
@@ -116,4 +130,7 @@ def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") ->
     print(experiment.title)
     for table in tables:
         print_table("", table.columns, table.rows, left=table.columns)
-    print(f"written: {printable(args.out / f'{experiment.name}.md')}, {printable(args.out / 'report.html')}")
+    print(
+        f"written: {printable(args.out / f'{experiment.name}.md')}, "
+        f"{printable(args.out / 'report.html')}"
+    )

@@ -1,4 +1,6 @@
-"""Standard output and standard error, which may be closed, a full disk, or a program that has ended."""
+"""Standard output and standard error, which may be closed, a full disk, or a program that has
+ended.
+"""
 
 import contextlib
 import io
@@ -29,7 +31,8 @@ class _Stream(io.FileIO):
 
 
 def open_streams() -> None:
-    """Make the standard streams safe to write; characters without an encoding are written as escapes.
+    """Make the standard streams safe to write; characters without an encoding are written as
+    escapes.
 
     A closed one goes nowhere: else the next file that is opened would get its number, and what is
     printed.

@@ -1,4 +1,6 @@
-"""`gistgnn theory check`: whether the analysis of the paper applies to a graph, and what it predicts."""
+"""`gistgnn theory check`: whether the analysis of the paper applies to a graph, and what it
+predicts.
+"""
 
 import argparse
 from dataclasses import asdict
@@ -17,13 +19,27 @@ def add_parser(commands: Any) -> None:
     check = add_command(
         actions, "check", _run, "check the assumptions on a graph, and predict how training goes",
         takes="GRAPH",
-        description="Check the assumptions of the paper's analysis on a graph, and predict how training goes.",
+        description="Check the assumptions of the paper's analysis on a graph, and predict how "
+                    "training goes.",
         example="gistgnn theory check karate",
     )  # fmt: skip
     add = check.add_argument
-    add("graph", metavar="GRAPH", help="a data set's name, a .npz or .pt, or complete:N, ring:N, karate")
-    add("--nodes", type=count, metavar="N", help="take only the N nodes nearest to the node of highest degree")
-    add("--scale", action="store_true", help="multiply X so that its longest row is as long as the assumptions allow")
+    add(
+        "graph",
+        metavar="GRAPH",
+        help="a data set's name, a .npz or .pt, or complete:N, ring:N, karate",
+    )
+    add(
+        "--nodes",
+        type=count,
+        metavar="N",
+        help="take only the N nodes nearest to the node of highest degree",
+    )
+    add(
+        "--scale",
+        action="store_true",
+        help="multiply X so that its longest row is as long as the assumptions allow",
+    )
     add("--sub-gcns", type=count, default=2, metavar="M", help="m (default: 2)")
     add("--local-steps", type=count, default=1, metavar="N", help="ζ (default: 1)")
     add("--width", type=count, default=4096, metavar="D", help="d_1 (default: 4096)")
@@ -37,7 +53,8 @@ def _run(args: argparse.Namespace) -> int:
     from gistgnn.theory import check, check_prediction, least_eigenvalue, load_problem, predict
     from gistgnn.utils.console import print_table, spinner
 
-    graph, sizes = args.graph, (args.sub_gcns, args.local_steps, args.width)
+    graph = args.graph
+    sizes = (args.sub_gcns, args.local_steps, args.width)
     chosen = {"step_size": args.step_size, "gamma": args.gamma}
     check_prediction(*sizes, **chosen)
     problem = load_problem(graph, args.data_root, nodes=args.nodes, scaled=args.scale)
@@ -47,11 +64,19 @@ def _run(args: argparse.Namespace) -> int:
         prediction = predict(problem, *sizes, **chosen) if predictable else None
     edges = problem.edge_index.shape[1]
     if args.json:
-        record: dict[str, Any] = {"graph": {"name": graph, "nodes": problem.n, "edges": edges, "features": problem.d}}
-        record |= {"assumptions": [asdict(each) for each in checks], "hold": all(each.holds for each in checks)}
+        record: dict[str, Any] = {
+            "graph": {"name": graph, "nodes": problem.n, "edges": edges, "features": problem.d}
+        }
+        record |= {
+            "assumptions": [asdict(each) for each in checks],
+            "hold": all(each.holds for each in checks),
+        }
         return print_json({**record, "prediction": prediction})
     print(f"{printable(graph)}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
-    rows = [(each.name, "yes" if each.holds else "no", f"{each.value:.3g}", each.detail) for each in checks]
+    rows = [
+        (each.name, "yes" if each.holds else "no", f"{each.value:.3g}", each.detail)
+        for each in checks
+    ]
     print_table("", columns := ("assumption", "holds", "value", "why"), rows, left=columns)
     failing = sum(not assumption.holds for assumption in checks)
     print("\nall hold" if not failing else f"\n{failing} of {len(checks)} do not hold")
@@ -70,10 +95,19 @@ def _lines(p: dict[str, Any]) -> list[tuple[str, str]]:
         ("λ_0, λ_max of G^∞", f"{p['lambda_0']:.4g}, {p['lambda_max']:.4g}"),
         ("η (the largest η of the proof)", f"{p['step_size']:.4g} ({p['proof_step']:.3g})"),
         ("E‖y − ŷ(0)‖²", f"{p['initial']:.4g}"),
-        ("a local step shrinks it by 1 − ηλ_0/2", "–" if p["local_factor"] is None else _near_one(p["local_factor"])),
+        (
+            "a local step shrinks it by 1 − ηλ_0/2",
+            "–" if p["local_factor"] is None else _near_one(p["local_factor"]),
+        ),
         (f"a round of ζ = {p['local_steps']}, by the theorem", _factor(p["round_factor"])),
-        ("a round as d_1 → ∞, (1 − ηλ_0)^2ζ", "–" if p["limit_factor"] is None else _factor(p["limit_factor"])),
-        (f"the theorem's error term at d_1 = {p['width']:,}, as printed", f"{p['neighbourhood']:.3g}"),
+        (
+            "a round as d_1 → ∞, (1 − ηλ_0)^2ζ",
+            "–" if p["limit_factor"] is None else _factor(p["limit_factor"]),
+        ),
+        (
+            f"the theorem's error term at d_1 = {p['width']:,}, as printed",
+            f"{p['neighbourhood']:.3g}",
+        ),
         ("… with corrected constants", f"{p['corrected_neighbourhood']:.3g}"),
         (f"plateau for t well below {p['width']:,} rounds (heuristic)", plateau),
     ]

@@ -31,23 +31,46 @@ def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
         commands, "train", _run, "train a model on a graph",
-        description="Train a model on a graph, and write its best version, its scores and a report into a folder. "
+        description="Train a model on a graph, and write its best version, its scores and a report "
+                    "into a folder. "
         "Ctrl-C and SIGTERM stop after the current round; --resume goes on.",
-        example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
+        example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out "
+                "runs/cora\n"
         "gistgnn train --dataset mine.npz --budget 10min",
-        common=(*options.MOST_USED, "--budget", "--lr", "--seed", "--out", "--resume", "--overwrite", "--json"),
+        common=(*options.MOST_USED, "--budget", "--lr", "--seed", "--out", "--resume",
+        "--overwrite", "--json"),
     )  # fmt: skip
     given.add_training_options(parser)
     group = parser.add_group("run")
     add = group.add_argument
     options.add_fields(group, RunConfig, "seed", "init")
     options.add_shared(group, "--device", "--memory")
-    add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where the results go (default: a new folder in runs/)",
+    )
     add("--overwrite", action="store_true", help="replace the results in DIR")
-    add("--checkpoint-every", type=options.count, default=10, metavar="K", help="in rounds (default: 10)")
-    add("--max-seconds", type=options.duration, metavar="TIME", help="end in time, with the best model so far")
+    add(
+        "--checkpoint-every",
+        type=options.count,
+        default=10,
+        metavar="K",
+        help="in rounds (default: 10)",
+    )
+    add(
+        "--max-seconds",
+        type=options.duration,
+        metavar="TIME",
+        help="end in time, with the best model so far",
+    )
     options.add_shared(group, *options.RANKS)
-    add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
+    add(
+        "--resume",
+        action="store_true",
+        help="resume from the last checkpoint in DIR, if there is one",
+    )
     text = f"where the history also goes: {', '.join(LOGGERS)} (with torchrun: --logger)"
     add("--log", "--logger", action="extend", nargs="+", metavar="NAME", choices=LOGGERS, help=text)
     options.add_shared(group, "--json")
@@ -68,7 +91,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: ExitStack) -> int:
-    """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
+    """Train on this rank, or in the only process. Everything that the ranks do together is in this
+    function.
+    """
     # `folder` frees the folder of the run, and stops handling signals, when all is written.
     from gistgnn.estimate import PLACES
     from gistgnn.fit.callbacks import InterruptWhen
@@ -93,21 +118,31 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     with spinner(f"reading {config.dataset}", shown=first):
         init = ranks.together(lambda: trained_tensors(Path(config.init)) if config.init else None)
         graph, scale = ranks.load(lambda: _read_graph(args, config, init))
-    saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, _further_settings(config))
+    saving = Saving(
+        out / CHECKPOINTS, args.checkpoint_every, args.resume, _further_settings(config)
+    )
     hooks: dict[str, Any] = {"init": init, "saving": saving, "standardise": scale or False}
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
         fingerprint = config.fingerprint(gist, graph, **hooks) if finished else {}
     if finished:
-        return _report(ranks.lead(lambda: finished_run(out, fingerprint)), out, args.json, shown=first)
-    callbacks, settings = list[Any](), plain(config.as_dict())
-    ranks.lead(lambda: callbacks.extend(start_logger(name, out, settings, folder) for name in args.log))
+        return _report(
+            ranks.lead(lambda: finished_run(out, fingerprint)), out, args.json, shown=first
+        )
+    callbacks = list[Any]()
+    settings = plain(config.as_dict())
+    ranks.lead(
+        lambda: callbacks.extend(start_logger(name, out, settings, folder) for name in args.log)
+    )
     stop = folder.enter_context(stopping(args.grace))
     split = "" if args.budget else f", m = {config.sub_gcns}"
     if split and args.sub_gcns is None and config.sub_gcns == 1:
         split += " (ordinary training; --sub-gcns splits the layers)"
     split += f", parameters in {PLACES[config.store]}"
-    said = f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to {out}"
+    said = (
+        f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to "
+        f"{out}"
+    )
     callbacks += [_SayOnce(said), InterruptWhen(stop)]
     hooks |= {"callbacks": callbacks, "progress": first}
     try:
@@ -119,7 +154,9 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
     try:
-        record = ranks.lead(lambda: write_run(out, result_json(config, result, args.data_root), result.model))
+        record = ranks.lead(
+            lambda: write_run(out, result_json(config, result, args.data_root), result.model)
+        )
     except Exception:
         if first:
             _say_how_to_go_on(out, "training is over, but its result cannot be written; ")
@@ -144,7 +181,9 @@ class _SayOnce:
 
 
 def _further_settings(config: RunConfig) -> dict[str, Any]:
-    """Return what else has to be the same in a resumed run: its whole budget, of which `fit` gets what is left."""
+    """Return what else has to be the same in a resumed run: its whole budget, of which `fit` gets
+    what is left.
+    """
     return {"budget": config.training.budget} if config.training.budget else {}
 
 
@@ -158,7 +197,10 @@ def _fit(
 
     try:
         # What is left of a budget, which began with the process; result.json has all of it.
-        left = replace(config, training=replace(config.training, budget=given.seconds_left(config.training.budget)))
+        left = replace(
+            config,
+            training=replace(config.training, budget=given.seconds_left(config.training.budget)),
+        )
         return left.fit(gist, graph, max_seconds=given.seconds_left(max_seconds), **hooks), None
     except DivergedError as error:
         return error.result, error
@@ -173,7 +215,9 @@ def _fit(
 
 
 def _keep_what_is_there(config: RunConfig, out: Path, data_root: str, error: Exception) -> None:
-    """Write the best model of a run that an error has ended, if a round is over, and say how to go on."""
+    """Write the best model of a run that an error has ended, if a round is over, and say how to go
+    on.
+    """
     from gistgnn.runs.run_folder import result_json, write_run
 
     if not getattr(error, "__notes__", None):  # nothing was trained
@@ -195,22 +239,30 @@ def _say_how_to_go_on(out: Path, failure: str) -> None:
 
     if newest := Checkpoints(out / CHECKPOINTS).newest():
         where = f"{failure}what was trained is in {newest}: "
-        say(f"{where}when the cause is mended, go on with the same command and --out {out} --resume")
+        say(
+            f"{where}when the cause is mended, go on with the same command and --out {out} --resume"
+        )
 
 
 @contextmanager
 def _run_directory(args: argparse.Namespace, config: RunConfig) -> Iterator[Path]:
-    """Yield the folder of the run: --out, or a new one in runs/. No other process writes it while the block lasts."""
+    """Yield the folder of the run: --out, or a new one in runs/. No other process writes it while
+    the block lasts.
+    """
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import clear_folder
     from gistgnn.storage.folder_lock import FolderInUseError
 
     if args.overwrite and args.resume:
-        raise InputError("--resume and --overwrite are both given: one goes on with a run, the other replaces it")
+        raise InputError(
+            "--resume and --overwrite are both given: one goes on with a run, the other replaces it"
+        )
     if args.out is None and args.resume:
         raise InputError("--resume needs --out: say which run to resume")
     # In the name of a synthetic graph a point is no suffix, and a file name should have no colon.
-    dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
+    dataset = (
+        config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
+    )
     method = "" if config.method == "gist" else f"-{config.method}"
     split = "budget" if config.training.budget else f"m{config.sub_gcns}"
     name = f"{dataset}-{config.model.name.rpartition(':')[2]}{method}-{split}-seed{config.seed}"
@@ -235,15 +287,22 @@ def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -
 
     names = ("resume", "overwrite", "log", "checkpoint_every", "max_seconds", "budget", "store")
     own = {name: getattr(args, name) for name in names}
-    dataset = config.dataset if find(config.dataset) else "a file"  # which may lie elsewhere on another machine
-    require_same(ranks, {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **own}})
+    # which may lie elsewhere on another machine
+    dataset = config.dataset if find(config.dataset) else "a file"
+    require_same(
+        ranks, {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **own}}
+    )
 
 
 def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "World") -> RunConfig:
-    """Let Θ lie in the first place that fits on every rank, unless one is given; refuse a run that does not fit."""
+    """Let Θ lie in the first place that fits on every rank, unless one is given; refuse a run that
+    does not fit.
+    """
     from gistgnn.estimate import PLACES, Resources, chosen_store, require_room
 
-    here = Resources.here(config.device, out, args.memory, ranks.count, world_size("LOCAL_WORLD_SIZE"))
+    here = Resources.here(
+        config.device, out, args.memory, ranks.count, world_size("LOCAL_WORLD_SIZE")
+    )
     if args.store == AUTO:
         places = list(PLACES)
         own = ranks.together(lambda: places.index(chosen_store(config, given.sizes_of(args), here)))

@@ -1,6 +1,7 @@
 """Options that say which model is trained and how, and the configuration that they describe.
 
-The options of the model and of training follow from the fields of `ModelConfig`, `RunConfig` and `Training`.
+The options of the model and of training follow from the fields of `ModelConfig`, `RunConfig` and
+`Training`.
 """
 
 import argparse
@@ -47,20 +48,30 @@ def known_model(text: str) -> str:
     if text in MODELS or ":" in text:
         return text
     known = ", ".join(MODELS)
-    raise argparse.ArgumentTypeError(f"invalid choice: '{text}' (choose from {known}, or give file.py:function)")
+    raise argparse.ArgumentTypeError(
+        f"invalid choice: '{text}' (choose from {known}, or give file.py:function)"
+    )
 
 
 # Where the command line differs from the field, or chooses the value unless it is given.
 _CHOSEN: dict[str, dict[str, Any]] = {
     "epochs": dict(shown=f"{EPOCHS} for each sub-GCN"),
-    "local_steps": dict(shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"),
+    "local_steps": dict(
+        shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"
+    ),
     "lr": dict(shown=f"{LR:g}"),
     "dropout": dict(default=None, shown=f"{DROPOUT:g}"),
-    "norm": dict(default=None, shown="layer for graphsage and gin, and for gcn with m > 1; else none"),
+    "norm": dict(
+        default=None, shown="layer for graphsage and gin, and for gcn with m > 1; else none"
+    ),
     "sub_gcns": dict(default=None, shown=f"so that they are {WIDE} wide, up to {MOST_SUB_GCNS}"),
     "name": dict(flag="--model", dest="model", type=known_model),
-    "args": dict(flag="--model-args", dest="model_args", type=options.keyword, nargs="+", shown=None),
-    "store": dict(choices=(AUTO, *STORES, SHARDED), default=AUTO, shown="auto: the first in which it fits"),
+    "args": dict(
+        flag="--model-args", dest="model_args", type=options.keyword, nargs="+", shown=None
+    ),
+    "store": dict(
+        choices=(AUTO, *STORES, SHARDED), default=AUTO, shown="auto: the first in which it fits"
+    ),
     "hidden": dict(shown=" ".join(map(str, ModelConfig.hidden))),
     "inductive": dict(action=argparse.BooleanOptionalAction),
     "standardise": dict(default=None, shown="unless they are words"),
@@ -68,11 +79,15 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     "metric": dict(shown="accuracy, or f1_micro with several labels"),
 }
 
-# Options of samplers, whose modules import torch. Several samplers may have a setting of the same name.
+# Options of samplers, whose modules import torch. Several samplers may have a setting of the same
+# name.
 _DRAWS = "output nodes of a batch (default: 512); saint-*: draws (default: 6000, 4000, 2000)"
 _FANOUTS = "neighbor: neighbours drawn for a node; one number, or each hop's; -1: all (default: 10)"
 _SAMPLING: dict[str, dict[str, Any]] = {
-    "clusters": {"metavar": "C", "help": "c, number of clusters that the graph is cut into (default: by the graph)"},
+    "clusters": {
+        "metavar": "C",
+        "help": "c, number of clusters that the graph is cut into (default: by the graph)",
+    },
     "clusters_per_batch": {"metavar": "Q", "help": "(default: about 2,000 nodes)"},
     "batch_size": {"metavar": "B", "help": _DRAWS},
     "fanout": {"metavar": "K", "nargs": "+", "help": _FANOUTS},
@@ -80,8 +95,11 @@ _SAMPLING: dict[str, dict[str, Any]] = {
 
 
 def add_training_options(parser: options.Parser, *, several: str = "") -> None:
-    """Add the options of the data, of the model, of GIST, of batches, of the optimiser and of the evaluation."""
-    # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or metric.
+    """Add the options of the data, of the model, of GIST, of batches, of the optimiser and of the
+    evaluation.
+    """
+    # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or
+    # metric.
     options.add_data_options(parser, default="digits")
     config_file.add_option(parser)
     group = parser.add_group
@@ -93,12 +111,21 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     else:
         add(of_gist, RunConfig, "sub_gcns", "method")
     add(of_gist, RunConfig.training, "local_steps", "epochs")
-    text = "for the run, such as 10min: a narrow model is chosen by short trials, trained, and made as wide"
+    text = (
+        "for the run, such as 10min: a narrow model is chosen by short trials, trained, and "
+        "made as wide"
+    )
     of_gist.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
     add(of_gist, RunConfig, "runner", *(() if several else ("store", "share")))
     batches = group("batches")
-    text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
-    text += "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: auto: "
+    text = (
+        "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by "
+        "importance (LADIES, "
+    )
+    text += (
+        "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random "
+        "walks (default: auto: "
+    )
     text += "the whole graph up to 2,000 nodes, clusters above)"
     batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=AUTO, help=text)
     for name, given in _SAMPLING.items():
@@ -118,22 +145,33 @@ def given_sub_gcns(args: argparse.Namespace) -> int | None:
     if not args.budget:
         return None if args.sub_gcns is None else int(args.sub_gcns)
     if args.sub_gcns is not None:
-        raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")
+        raise InputError(
+            f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out"
+        )
     return world_size()
 
 
 def title_of(args: argparse.Namespace) -> str:
     """Return what a command is about to train, in a few words."""
-    return f"{model_title({'model': {'name': args.model, 'hidden': args.hidden}})}, on {args.dataset}"
+    return (
+        f"{model_title({'model': {'name': args.model, 'hidden': args.hidden}})}, on {args.dataset}"
+    )
 
 
 def config_from_args(
     args: argparse.Namespace, sub_gcns: int | None, store: str = "memory", title: str = ""
 ) -> RunConfig:
-    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe."""
-    # Settings are checked before torch is imported; the log says `title` first. `sub_gcns` None: the widths choose m.
+    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and
+    device describe.
+    """
+    # Settings are checked before torch is imported; the log says `title` first. `sub_gcns` None:
+    # the widths choose m.
     further = further_settings.further_settings(args)
-    config = {field.name: getattr(args, field.name) for field in fields(RunConfig) if hasattr(args, field.name)}
+    config = {
+        field.name: getattr(args, field.name)
+        for field in fields(RunConfig)
+        if hasattr(args, field.name)
+    }
     config |= {"store": store, **further["run"]}
     partitioned = config.get("partitioned")
     split = [width for dim, width in enumerate(args.hidden, 1) if dim in (partitioned or [dim])]
@@ -145,10 +183,14 @@ def config_from_args(
         field.check(config.get(name, field.default))
     method = config.get("method", RunConfig.method)
     if method in UNSPLIT and partitioned:
-        raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
+        raise InputError(
+            f"a partition is given, but the method is {method}, which splits nothing: leave it out"
+        )
     path = os.path.expanduser(args.dataset)
     if path.lower().endswith(options.GRAPH_FILES) and not os.path.exists(path):
-        raise InputError(f"{path}: no such file; expected a graph in a {' or a '.join(options.GRAPH_FILES)} file")
+        raise InputError(
+            f"{path}: no such file; expected a graph in a {' or a '.join(options.GRAPH_FILES)} file"
+        )
     load_torch("gistgnn.gist", title)
     from gistgnn.evaluation import Evaluation
     from gistgnn.graphs import find
@@ -158,12 +200,16 @@ def config_from_args(
         config["standardise"] = known.standardise
     config["device"] = choose_device(args.device)
     config["sampler"] = _sampler(args, further["sampler"])
-    config["evaluation"] = Evaluation(args.evaluation or "auto", args.evaluation_memory, **further["evaluation"])
+    config["evaluation"] = Evaluation(
+        args.evaluation or "auto", args.evaluation_memory, **further["evaluation"]
+    )
     return RunConfig(**config)
 
 
 def sizes_of(args: argparse.Namespace) -> "GraphSizes":
-    """Return the sizes of the graph, which is read for them unless it has a name; see `graph_of`."""
+    """Return the sizes of the graph, which is read for them unless it has a name; see
+    `graph_of`.
+    """
     from gistgnn.graphs import GraphSizes, find
     from gistgnn.utils.console import spinner
 
@@ -183,11 +229,14 @@ def graph_of(args: argparse.Namespace) -> "Graph":
 
 
 def _training(args: argparse.Namespace, further: dict[str, Any]) -> Training:
-    settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
+    settings: dict[str, Any] = {
+        field.name: getattr(args, field.name, field.default) for field in fields(Training)
+    }
     settings |= further
     if settings["loss"] in NAMES["loss"] and settings["loss"] not in CLASS_LOSSES:
         raise InputError(
-            f"loss is {settings['loss']}, which is for numbers, and the command line trains on classes: use "
+            f"loss is {settings['loss']}, which is for numbers, and the command line trains on "
+            "classes: use "
             f"{' or '.join(CLASS_LOSSES)}, or GIST.fit in Python"
         )
     if settings["class_weights"] == ["balanced"]:
@@ -204,11 +253,17 @@ def _model(args: argparse.Namespace, further: dict[str, Any], sub_gcns: int) -> 
             raise InputError(f"{unused[0]} is given, but the model is {args.model}: {advice}")
         return ModelConfig(args.model, tuple(args.hidden), args=dict(args.model_args or ()))
     if args.model_args:
-        raise InputError(f"model_args is given, but the model is {args.model}: they are for a function of your own")
+        raise InputError(
+            f"model_args is given, but the model is {args.model}: they are for a function of your "
+            "own"
+        )
     for name in ("heads", "attention_dropout"):
         if name in further and args.model not in WITH_HEADS:
-            raise InputError(f"{name} is given, but the model is {args.model}: add --model gat or gatv2")
-    # Merged blocks that have not learned together need the norm: GCNs without it lose up to 15 points.
+            raise InputError(
+                f"{name} is given, but the model is {args.model}: add --model gat or gatv2"
+            )
+    # Merged blocks that have not learned together need the norm: GCNs without it lose up to 15
+    # points.
     normed = args.model in ("graphsage", "gin") or (args.model == "gcn" and sub_gcns > 1)
     begun_with = _model_of_run(getattr(args, "init", None))
     suited_norm = begun_with.get("norm") or ("layer" if normed else ModelConfig.norm)
@@ -229,7 +284,9 @@ def _model(args: argparse.Namespace, further: dict[str, Any], sub_gcns: int) -> 
 
 
 def _model_of_run(folder: str | None) -> dict[str, Any]:
-    """Return the settings of one of our models that a run has trained; none where they cannot be read."""
+    """Return the settings of one of our models that a run has trained; none where they cannot be
+    read.
+    """
     if folder is None:
         return {}
     try:
@@ -245,23 +302,33 @@ def _sampler(args: argparse.Namespace, further: dict[str, Any]) -> "Sampling | N
     """Return the sampler that the options describe; None: every step sees the whole graph."""
     fields_of = {name: {field.name for field in fields(kind)} for name, kind in SAMPLERS.items()}
     typed = {name: getattr(args, name) for name in _SAMPLING if getattr(args, name) is not None}
-    settings = {("fanouts" if name == "fanout" else name): value for name, value in typed.items()} | further
+    settings = {
+        ("fanouts" if name == "fanout" else name): value for name, value in typed.items()
+    } | further
     sampler = args.sampler
-    if sampler == AUTO and not settings.keys() <= fields_of[AUTO] and settings.keys() <= fields_of["clusters"]:
+    if (
+        sampler == AUTO
+        and not settings.keys() <= fields_of[AUTO]
+        and settings.keys() <= fields_of["clusters"]
+    ):
         sampler = "clusters"
     for name, value in settings.items():
         if name not in fields_of.get(sampler, ()):
             samplers = " or ".join(other for other, names in fields_of.items() if name in names)
             option = {"method": "cluster_method", "fanouts": "fanout"}.get(name, name)
-            raise InputError(f"{option} is given, but the sampler is {sampler}: add --sampler {samplers}")
+            raise InputError(
+                f"{option} is given, but the sampler is {sampler}: add --sampler {samplers}"
+            )
         settings[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
     return SAMPLERS[sampler](**settings) if sampler != FULL else None
 
 
 def seconds_left(limit: float | None) -> float | None:
-    """Return what is left for training of a time that began with the process; None: there is no limit.
+    """Return what is left for training of a time that began with the process; None: there is no
+    limit.
 
-    To write the model and the report takes about as long as it took to load torch: both are longer on a busy machine.
+    To write the model and the report takes about as long as it took to load torch: both are longer
+    on a busy machine.
     """
     import psutil
 

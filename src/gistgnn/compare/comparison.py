@@ -1,4 +1,6 @@
-"""Several ways to train one model, side by side: the tables of `gistgnn compare`, and the rows of the paper's."""
+"""Several ways to train one model, side by side: the tables of `gistgnn compare`, and the rows of
+the paper's.
+"""
 
 import json
 import statistics
@@ -17,18 +19,22 @@ from gistgnn.utils.machine import provenance
 
 BELOW = 0.5  # points below the baseline's final score: the goal to which times are compared
 TIMES = (
-    "Time is training time, without evaluation, of all sub-GCNs, workers or members together on this machine. Bytes "
+    "Time is training time, without evaluation, of all sub-GCNs, workers or members together on "
+    "this machine. Bytes "
     "are what each of m workers would send in the whole run, by formula."
 )
 NOTES = (
-    "One device is ordinary training of the full model. All methods see batches of the same kind and use the same "
-    "kernels. Each run has a process of its own. The runs follow one another: every method with seed 0, then with "
+    "One device is ordinary training of the full model. All methods see batches of the same kind "
+    "and use the same "
+    "kernels. Each run has a process of its own. The runs follow one another: every method with "
+    "seed 0, then with "
     "seed 1, and so on.",
     TIMES,
 )
 
 
-# They are not named in a row: the table has columns for two, and the others do not decide the result.
+# They are not named in a row: the table has columns for two, and the others do not decide the
+# result.
 _NOT_NAMED = ("seed", "device", "evaluation", "store", "store_precision", "runner", "standardise")
 
 
@@ -38,13 +44,16 @@ class Row:
 
     method: str  # "gist", "budget", or one of `gistgnn.baselines`
     sub_gcns: int  # m, or the number of workers or members
-    score: tuple[float, ...]  # in percent, at the best validation score; 0: diverged before the first score
+    # in percent, at the best validation score; 0: diverged before the first score
+    score: tuple[float, ...]
     seconds: tuple[float, ...]  # training time, without evaluation
     diverged: bool  # whether one of the runs diverged: its time compares with no other
     bytes: float  # what one worker sends in a run, on average
-    inference_seconds: tuple[float, ...]  # of one pass over the graph; runs that measured none are left out
+    # of one pass over the graph; runs that measured none are left out
+    inference_seconds: tuple[float, ...]
     peak_memory_bytes: tuple[int, ...]
-    seconds_to: tuple[float | None, ...]  # training time until the score was near the baseline's last; None: never
+    # training time until the score was near the baseline's last; None: never
+    seconds_to: tuple[float | None, ...]
     detail: str = ""  # what else tells the row from the others, such as its learning rate
 
     @property
@@ -75,29 +84,39 @@ class Row:
         return baseline.mean - self.mean > names.COSTLY
 
     def times_faster(self, baseline: "Row") -> float | None:
-        """The baseline's mean training time divided by this row's; None if a run of either diverged."""
+        """The baseline's mean training time divided by this row's; None if a run of either
+        diverged.
+        """
         if self.diverged or baseline.diverged:
             return None
         return _ratio(baseline.seconds, self.seconds)
 
     def times_sooner(self, baseline: "Row") -> float | None:
-        """As `times_faster`, but until a score near the baseline's last; None if a run of either never had it."""
+        """As `times_faster`, but until a score near the baseline's last; None if a run of either
+        never had it.
+        """
         return _ratio(baseline.seconds_to, self.seconds_to)
 
 
 def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) -> list[RunConfig]:
-    """Return the run of every row with seed 0: one device, the baseline, then every method with every m above 1."""
+    """Return the run of every row with seed 0: one device, the baseline, then every method with
+    every m above 1.
+    """
     several = [m for m in dict.fromkeys(sub_gcns) if m != 1]
     rows = [("gist", 1), *((method, m) for method in dict.fromkeys(methods) for m in several)]
     if len(rows) == 1:
-        raise InputError("there is nothing to compare with the baseline: give --methods, and --sub-gcns above 1")
+        raise InputError(
+            "there is nothing to compare with the baseline: give --methods, and --sub-gcns above 1"
+        )
     return [replace(base, method=method, sub_gcns=m, seed=0) for method, m in rows]
 
 
 def compare(
     store: RunStore, configs: Sequence[RunConfig], seeds: int, label: str
 ) -> tuple[list[Row], list[list[Record]]]:
-    """Train the missing runs of every row and seed, the baseline first; return the rows, and their records by seed."""
+    """Train the missing runs of every row and seed, the baseline first; return the rows, and their
+    records by seed.
+    """
     records = by_seeds(store.run_all(with_seeds(configs, seeds), label), seeds)
     return rows_of(records), records
 
@@ -116,7 +135,10 @@ def rows_of(records: Sequence[Sequence[Record]], details: Sequence[str] = ()) ->
     """
     split = names.scored_split(*chain(*records))
     details = details or [""] * len(records)
-    return [_row(group, records[0], split, detail) for group, detail in zip(records, details, strict=True)]
+    return [
+        _row(group, records[0], split, detail)
+        for group, detail in zip(records, details, strict=True)
+    ]
 
 
 def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail: str) -> Row:
@@ -124,7 +146,10 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail
     if len(goals) != len(group):  # seeds may not correspond
         goals = [statistics.fmean(goals)] * len(group)
     steps = [record["steps"] // record["traffic"]["workers"] for record in group]
-    sent = [names.bytes_sent(record, record["rounds"], n) for record, n in zip(group, steps, strict=True)]
+    sent = [
+        names.bytes_sent(record, record["rounds"], n)
+        for record, n in zip(group, steps, strict=True)
+    ]
     inference = [record["inference_seconds"] for record in group]
     return Row(
         method=names.method_of(group[0]),
@@ -135,24 +160,34 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail
         bytes=statistics.fmean(sent),
         inference_seconds=tuple(seconds for seconds in inference if seconds is not None),
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
-        seconds_to=tuple(seconds_to(record, goal, split) for record, goal in zip(group, goals, strict=True)),
+        seconds_to=tuple(
+            seconds_to(record, goal, split) for record, goal in zip(group, goals, strict=True)
+        ),
         detail=detail,
     )
 
 
 def score_of(record: Record, split: str = "test") -> float:
-    """Return a run's score at its best validation score, in percent; 0 if it diverged before the first score."""
+    """Return a run's score at its best validation score, in percent; 0 if it diverged before the
+    first score.
+    """
     return 100 * record[split][names.main_score(record)] if record[split] else 0.0
 
 
 def seconds_to(record: Record, goal: float, split: str = "test") -> float | None:
-    """Return a run's training time until its score was `goal` percent for the first time; None: never."""
+    """Return a run's training time until its score was `goal` percent for the first time; None:
+    never.
+    """
     scored = (entry for entry in record["history"] if entry[split] is not None)
     return next((entry["train_seconds"] for entry in scored if 100 * entry[split] >= goal), None)
 
 
-def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]) -> dict[str, Any]:
-    """Return what comparison.json holds of any rows; `records` are those of each row by seed, the baseline first."""
+def table_record(
+    title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]
+) -> dict[str, Any]:
+    """Return what comparison.json holds of any rows; `records` are those of each row by seed, the
+    baseline first.
+    """
     first = records[0][0]
     split = names.scored_split(*chain(*records))
     return {
@@ -181,14 +216,22 @@ def _row_record(row: Row, baseline: Row) -> dict[str, Any]:
 
 
 def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
-    """Return what else comparison.json holds of runs that were trained for it, with these settings."""
+    """Return what else comparison.json holds of runs that were trained for it, with these
+    settings.
+    """
     origin = provenance(base.device)
     if base.training.patience:
         steps = "A run stops early when its validation score no longer rises."
     elif base.training.training == "each":
-        steps = "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
+        steps = (
+            "Every sub-GCN, worker or member gets all epochs: with m of them, m times the "
+            "steps of one device."
+        )
     else:
-        steps = "Epochs are split over sub-GCNs, workers and members: all rows take the same number of steps in total."
+        steps = (
+            "Epochs are split over sub-GCNs, workers and members: all rows take the same "
+            "number of steps in total."
+        )
     return {
         "machine": origin["machine"],
         "command": origin["command"],
@@ -210,14 +253,20 @@ def _curve(row: Row, record: Record, split: str) -> dict[str, Any]:
 
 
 def _ratio(baseline: Sequence[float | None], other: Sequence[float | None]) -> float | None:
-    """Return the mean of the baseline's times divided by that of the others; None if a time is missing or 0."""
+    """Return the mean of the baseline's times divided by that of the others; None if a time is
+    missing or 0.
+    """
     first = [seconds or 0.0 for seconds in baseline]
     second = [seconds or 0.0 for seconds in other]
-    return statistics.fmean(first) / statistics.fmean(second) if all(first) and all(second) else None
+    return (
+        statistics.fmean(first) / statistics.fmean(second) if all(first) and all(second) else None
+    )
 
 
 def speedup(row: Row, baseline: Row) -> str:
-    """Format a speed-up; in parentheses if it costs more than a point of the score, as in the paper's Table 2."""
+    """Format a speed-up; in parentheses if it costs more than a point of the score, as in the
+    paper's Table 2.
+    """
     times = row.times_faster(baseline)
     if times is None:
         return "–"
@@ -234,14 +283,15 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
     """Compare finished runs on one graph.
 
     Args:
-        folders: of the runs. Runs that differ in the seed alone share a row. The baseline is ordinary training of the
-            full model if one of the runs is that, else the first run.
+        folders: of the runs. Runs that differ in the seed alone share a row. The baseline is
+            ordinary training of the full model if one of the runs is that, else the first run.
 
     Returns:
         The rows, the baseline first, and what comparison.json holds.
 
     Raises:
-        InputError: a folder has no run that can be compared, all have the same settings, or their graphs differ.
+        InputError: a folder has no run that can be compared, all have the same settings, or their
+            graphs differ.
     """
     records = {folder: read_record(folder) for folder in folders}
     groups = _by_settings(records)
@@ -258,7 +308,9 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
     ordered = sorted(groups, key=is_baseline, reverse=True)
     rows = rows_of(ordered, _details([_settings(group[0]) for group in ordered]))
     origins = [(record.get("provenance") or {}).get("machine") for record in records.values()]
-    machines = list(dict.fromkeys(machine or "a machine that is not recorded" for machine in origins))
+    machines = list(
+        dict.fromkeys(machine or "a machine that is not recorded" for machine in origins)
+    )
     notes = _notes_on(records)
     if len(machines) > 1:
         notes.append("The runs were made on different machines: their times cannot be compared.")
@@ -272,60 +324,90 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
 
 
 def _by_settings(records: Mapping[Path, Record]) -> list[list[Record]]:
-    """Group runs that differ in the seed alone, in their order; refuse runs whose scores cannot be compared."""
+    """Group runs that differ in the seed alone, in their order; refuse runs whose scores cannot be
+    compared.
+    """
     groups = dict[str, list[Record]]()
     for folder, record in records.items():
         score = names.main_score(record)
         if not names.is_share(record, score):
-            raise InputError(f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn list")
+            raise InputError(
+                f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn "
+                "list"
+            )
         if any(record[split] and record[split][score] is None for split in ("test", "validation")):
             raise InputError(f"{folder} has no {score} of its nodes: leave it out")
         groups.setdefault(json.dumps(_settings(record), sort_keys=True), []).append(record)
     if len(groups) < 2:
         folder = next(iter(records))
-        raise InputError(f"there is nothing to compare in {folder}: give the folders of two different runs or more")
+        raise InputError(
+            f"there is nothing to compare in {folder}: give the folders of two different runs or "
+            "more"
+        )
     return list(groups.values())
 
 
 def _notes_on(records: Mapping[Path, Record]) -> list[str]:
-    """Return what a reader has to know of some runs: those that did not end as they should, and other data."""
+    """Return what a reader has to know of some runs: those that did not end as they should, and
+    other data.
+    """
     notes = []
     for folder, record in records.items():
         if record.get("interrupted"):
             notes.append(f"{folder} was interrupted: its scores and times are those so far.")
         if "diverged" in record:
             notes.append(f"{folder} diverged: {record['diverged']}.")
-    digests = {folder: record.get("fingerprint", {}).get("graph") for folder, record in records.items()}
+    digests = {
+        folder: record.get("fingerprint", {}).get("graph") for folder, record in records.items()
+    }
     first, *others = digests
     for folder in others:
         if not digests[first] or not digests[folder]:
             continue
         parts = digests[first] | digests[folder]
-        differing = [part for part in parts if digests[first].get(part) != digests[folder].get(part)]
+        differing = [
+            part for part in parts if digests[first].get(part) != digests[folder].get(part)
+        ]
         if differing:
             notes.append(f"{first} and {folder} are of different data: {', '.join(differing)}.")
     return notes
 
 
 def _settings(record: Record) -> dict[str, Any]:
-    """Return the settings of a run that decide its result, but for the seed, without the levels of config."""
+    """Return the settings of a run that decide its result, but for the seed, without the levels of
+    config.
+    """
     config = record["config"]
     sampler = config.get("sampler") or {"name": "full"}
-    training = {key: value for key, value in config["training"].items() if key != "epochs" or value}  # 0: by a budget
+    # 0: by a budget
+    training = {key: value for key, value in config["training"].items() if key != "epochs" or value}
     return {
         "model": names.model_title(config),
         **{key: value for key, value in config["model"].items() if key not in ("name", "hidden")},
         **training,
         "sampler": " ".join(map(str, sampler.values())) if isinstance(sampler, dict) else sampler,
-        **{key: value for key, value in config.items() if key not in (*_NOT_NAMED, "model", "training", "sampler")},
+        **{
+            key: value
+            for key, value in config.items()
+            if key not in (*_NOT_NAMED, "model", "training", "sampler")
+        },
     }
 
 
 def _details(settings: Sequence[dict[str, Any]]) -> list[str]:
     """Return for every row the settings, beside method and m, that differ between the rows."""
-    setting_names = dict.fromkeys(name for of_row in settings for name in of_row if name not in ("method", "sub_gcns"))
-    differing = [name for name in setting_names if len({json.dumps(of_row.get(name)) for of_row in settings}) > 1]
-    return [", ".join(_setting(name, of_row[name]) for name in differing if name in of_row) for of_row in settings]
+    setting_names = dict.fromkeys(
+        name for of_row in settings for name in of_row if name not in ("method", "sub_gcns")
+    )
+    differing = [
+        name
+        for name in setting_names
+        if len({json.dumps(of_row.get(name)) for of_row in settings}) > 1
+    ]
+    return [
+        ", ".join(_setting(name, of_row[name]) for name in differing if name in of_row)
+        for of_row in settings
+    ]
 
 
 def _setting(name: str, value: Any) -> str:

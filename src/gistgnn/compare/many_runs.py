@@ -1,4 +1,6 @@
-"""Many runs: each trains in a process of its own, and is kept in a file, so that an interrupted command resumes."""
+"""Many runs: each trains in a process of its own, and is kept in a file, so that an interrupted
+command resumes.
+"""
 
 import json
 import logging
@@ -32,13 +34,15 @@ log = logging.getLogger(__name__)
 class RunStore:
     """A folder of finished runs, one JSON file for each.
 
-    A run is found again by its fingerprint, so by what is in the file of its graph and not by the file's name; and by
-    what its times depend on beside it: the device, the runner, and the version of gistgnn.
+    A run is found again by its fingerprint, so by what is in the file of its graph and not by the
+    file's name; and by what its times depend on beside it: the device, the runner, and the version
+    of gistgnn.
 
     Args:
         directory: the folder; it is made with the first file.
         data_root: where data sets are.
-        trains: whether runs that are missing are trained. If not, tables show the runs that there are.
+        trains: whether runs that are missing are trained. If not, tables show the runs that there
+            are.
     """
 
     def __init__(self, directory: Path, data_root: str, *, trains: bool = True) -> None:
@@ -52,14 +56,18 @@ class RunStore:
         return {**vars(self), "graphs": {}}  # a process of its own reads the graph itself
 
     def graph(self, dataset: str) -> Graph:
-        """Return the graph of a name or a path; the last one is kept, so that it is read once for many runs."""
+        """Return the graph of a name or a path; the last one is kept, so that it is read once for
+        many runs.
+        """
         if dataset not in self.graphs:
             self.graphs.clear()
             self.graphs[dataset] = load(dataset, self.data_root)
         return self.graphs[dataset]
 
     def get(self, config: RunConfig) -> Record | None:
-        """Return the record of a finished run; None if the run is missing or its file was cut short."""
+        """Return the record of a finished run; None if the run is missing or its file was cut
+        short.
+        """
         if not any(self.directory.glob(f"{escape(self._name(config))}-*.json")):
             return None  # without reading the graph
         return _read(self._path(config))
@@ -71,7 +79,9 @@ class RunStore:
         return complete if len(complete) == len(records) else []
 
     def keep(self, config: RunConfig, record: Record) -> bool:
-        """Write the record of a run that has ended, and remove its checkpoints; return whether it has ended."""
+        """Write the record of a run that has ended, and remove its checkpoints; return whether it
+        has ended.
+        """
         if record.get("interrupted"):
             return False
         path = self._path(config)
@@ -81,7 +91,8 @@ class RunStore:
         return True
 
     def run_all(self, configs: Iterable[RunConfig], label: str) -> list[Record]:
-        """Train the missing runs, those with the first seed first; return the records of all, in order.
+        """Train the missing runs, those with the first seed first; return the records of all, in
+        order.
 
         Each run trains in a process of its own, one after another. An interruption loses no work.
 
@@ -109,8 +120,12 @@ class RunStore:
             raise InputError(f"{runs} killed: {'; '.join(killed)}; {advice}")
         return [record for config in configs if (record := self.get(config)) is not None]
 
-    def train(self, config: RunConfig, callbacks: Sequence[Callback] = (), ranks: World | None = None) -> Record:
-        """Train one run in this process, from its last checkpoint if there is one; return its record."""
+    def train(
+        self, config: RunConfig, callbacks: Sequence[Callback] = (), ranks: World | None = None
+    ) -> Record:
+        """Train one run in this process, from its last checkpoint if there is one; return its
+        record.
+        """
         path = self._path(config)
         return train_run(
             config,
@@ -123,7 +138,9 @@ class RunStore:
         )
 
     def measured(self, name: str, settings: Any, measure: Callable[[], Any]) -> Any:
-        """Return a measurement, made unless it is finished; `settings` are all that it depends on, as JSON."""
+        """Return a measurement, made unless it is finished; `settings` are all that it depends on,
+        as JSON.
+        """
         path = self._file(name, settings)
         content = _read(path)
         if content is None:
@@ -135,18 +152,27 @@ class RunStore:
         return f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}"
 
     def _path(self, config: RunConfig) -> Path:
-        """Return the file of a run: its name ends in a digest of all by which a run is found again."""
+        """Return the file of a run: its name ends in a digest of all by which a run is found
+        again.
+        """
         first = replace(config, seed=0, store="memory", share="whole", store_precision="float32")
         settings = digest_of(plain(first.as_dict()))
         if settings not in self._fingerprints:
             graph = self.graph(config.dataset)
             trainer = first.trainer(graph.num_features, graph.num_classes)
             self._fingerprints[settings] = first.fingerprint(trainer, graph)
-        facts = [self._fingerprints[settings], config.seed, config.training.budget, config.store_precision]
+        facts = [
+            self._fingerprints[settings],
+            config.seed,
+            config.training.budget,
+            config.store_precision,
+        ]
         return self._file(self._name(config), [*facts, config.device, config.runner])
 
     def _file(self, name: str, settings: Any) -> Path:
-        """Return the file of finished work: its name ends in a digest of its settings and the version of gistgnn."""
+        """Return the file of finished work: its name ends in a digest of its settings and the
+        version of gistgnn.
+        """
         return self.directory / f"{name}-{digest_of([version_of('gistgnn'), settings])[:16]}.json"
 
 
@@ -156,7 +182,12 @@ def with_seeds(configs: Iterable[RunConfig], seeds: int) -> list[RunConfig]:
 
 
 def train_run(
-    config: RunConfig, graph: Graph, data_root: str, out: Path | None = None, ranks: World | None = None, **options: Any
+    config: RunConfig,
+    graph: Graph,
+    data_root: str,
+    out: Path | None = None,
+    ranks: World | None = None,
+    **options: Any,
 ) -> Record:
     """Train a run on its graph; return its record, of a diverged run with the scores so far."""
     trainer = config.trainer(graph.num_features, graph.num_classes, out, ranks=ranks)

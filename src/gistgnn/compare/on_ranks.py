@@ -17,7 +17,9 @@ log = logging.getLogger(__name__)
 
 
 def store_of_ranks(store: RunStore, count: int) -> RunStore:
-    """Return the store of the runs that this many ranks have trained; it lies inside the store of one device's runs."""
+    """Return the store of the runs that this many ranks have trained; it lies inside the store of
+    one device's runs.
+    """
     inner = RunStore(store.directory / f"{FOLDER}{count}", store.data_root)
     inner.graphs = store.graphs
     return inner
@@ -26,8 +28,8 @@ def store_of_ranks(store: RunStore, count: int) -> RunStore:
 def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int = 1) -> list[Record]:
     """Return the records of runs that ranks have trained, with their entry "workers".
 
-    Of several numbers of ranks, not below `least`, the largest that has trained all of the runs counts. The list is
-    empty if none has.
+    Of several numbers of ranks, not below `least`, the largest that has trained all of the runs
+    counts. The list is empty if none has.
     """
     names = [path.name.removeprefix(FOLDER) for path in store.directory.glob(f"{FOLDER}*")]
     for count in sorted((int(name) for name in names if name.isdigit()), reverse=True):
@@ -37,7 +39,12 @@ def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int =
 
 
 def train_on_ranks(
-    store: RunStore, runs: Sequence[RunConfig], seeds: int, ranks: World, stop: Callable[[], bool], label: str
+    store: RunStore,
+    runs: Sequence[RunConfig],
+    seeds: int,
+    ranks: World,
+    stop: Callable[[], bool],
+    label: str,
 ) -> bool:
     """Train the runs that are missing, with every seed, on W ranks, which all make the same call.
 
@@ -52,7 +59,8 @@ def train_on_ranks(
         label: of the progress bar.
 
     Returns:
-        Whether all runs have ended. If not, `stop` has ended one, and the same call goes on with it.
+        Whether all runs have ended. If not, `stop` has ended one, and the same call goes on with
+        it.
 
     Raises:
         InputError: there are more ranks than sub-GCNs in any run.
@@ -60,12 +68,20 @@ def train_on_ranks(
     every_m = sorted({run.sub_gcns for run in runs if run.sub_gcns > 1})
     most = max(every_m, default=1)
     if most < ranks.count:
-        error = InputError(f"there are {ranks.count} ranks, but m is at most {most}: start as many ranks as m")
+        error = InputError(
+            f"there are {ranks.count} ranks, but m is at most {most}: start as many ranks as m"
+        )
         error.relayed = True
         raise error
     if small := ", ".join(str(m) for m in every_m if m < ranks.count):
-        log.warning("m = %s: fewer than the %d ranks, so left out; start as many ranks as m", small, ranks.count)
-    configs = with_seeds([run for run in runs if run.sub_gcns == 1 or run.sub_gcns >= ranks.count], seeds)
+        log.warning(
+            "m = %s: fewer than the %d ranks, so left out; start as many ranks as m",
+            small,
+            ranks.count,
+        )
+    configs = with_seeds(
+        [run for run in runs if run.sub_gcns == 1 or run.sub_gcns >= ranks.count], seeds
+    )
 
     def is_missing(config: RunConfig) -> bool:
         if config.sub_gcns == 1:
@@ -74,7 +90,11 @@ def train_on_ranks(
         return not with_every_seed and store_of_ranks(store, ranks.count).get(config) is None
 
     missing = ranks.lead(lambda: [i for i, config in enumerate(configs) if is_missing(config)])
-    bar = TaskProgress(label, len(configs), len(configs) - len(missing)) if ranks.leads else nullcontext()
+    bar = (
+        TaskProgress(label, len(configs), len(configs) - len(missing))
+        if ranks.leads
+        else nullcontext()
+    )
     with bar as progress:
         for config in (configs[i] for i in missing):
             train = _train_on_rank_0 if config.sub_gcns == 1 else _train_on_all
@@ -85,8 +105,12 @@ def train_on_ranks(
     return True
 
 
-def _train_on_rank_0(store: RunStore, config: RunConfig, ranks: World, stop: Callable[[], bool]) -> bool:
-    """Train a run on rank 0; the others wait, and say after every round whether they were asked to stop."""
+def _train_on_rank_0(
+    store: RunStore, config: RunConfig, ranks: World, stop: Callable[[], bool]
+) -> bool:
+    """Train a run on rank 0; the others wait, and say after every round whether they were asked to
+    stop.
+    """
 
     def train() -> bool:
         try:
@@ -102,8 +126,12 @@ def _train_on_rank_0(store: RunStore, config: RunConfig, ranks: World, stop: Cal
     return ranks.lead(train, meanwhile=wait)
 
 
-def _train_on_all(store: RunStore, config: RunConfig, ranks: World, stop: Callable[[], bool]) -> bool:
-    """Train a run on all ranks. Its record has every rank's times; its "train_seconds" are the largest of these."""
+def _train_on_all(
+    store: RunStore, config: RunConfig, ranks: World, stop: Callable[[], bool]
+) -> bool:
+    """Train a run on all ranks. Its record has every rank's times; its "train_seconds" are the
+    largest of these.
+    """
     ranks.load(lambda: store.graph(config.dataset))
     ranks.traffic = Traffic()
     together = store_of_ranks(store, ranks.count)

@@ -1,4 +1,6 @@
-"""Processes in which runs train, one for each: the memory of a run is free when it ends, and any may be killed."""
+"""Processes in which runs train, one for each: the memory of a run is free when it ends, and any
+may be killed.
+"""
 
 import multiprocessing
 import os
@@ -42,8 +44,11 @@ def train_apart(config: RunConfig, train: Callable[[RunConfig], dict[str, Any]])
 
 @cache
 def _context() -> ForkServerContext | SpawnContext:
-    """How processes start: forked from a server that has imported torch, or spawned on Windows and beside a GPU."""
-    if "forkserver" not in multiprocessing.get_all_start_methods() or torch.cuda.is_available():  # CUDA refuses forks
+    """How processes start: forked from a server that has imported torch, or spawned on Windows and
+    beside a GPU.
+    """
+    # CUDA refuses forks
+    if "forkserver" not in multiprocessing.get_all_start_methods() or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["gistgnn.compare.many_runs", "torch._dynamo"])
@@ -51,7 +56,9 @@ def _context() -> ForkServerContext | SpawnContext:
 
 
 def _begin(threads: int) -> None:
-    """Prepare a process for one run: it leaves signals to its parent, prints nothing, and ends with its parent."""
+    """Prepare a process for one run: it leaves signals to its parent, prints nothing, and ends with
+    its parent.
+    """
     torch.set_num_threads(threads)
     for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # its parent ends it by SIGTERM
         with suppress(AttributeError):

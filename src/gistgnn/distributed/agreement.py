@@ -25,7 +25,9 @@ def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
         return
     found = {name: version_of(name) or "unknown" for name in ("gistgnn", "torch")}
     # Without "+cpu" and the like: ranks may have different devices.
-    versions = {f"the version of {name}": version.partition("+")[0] for name, version in found.items()}
+    versions = {
+        f"the version of {name}": version.partition("+")[0] for name, version in found.items()
+    }
     every = {"install the same version for all ranks": versions, **facts}
     own = {advice: dict(_leaves(values)) for advice, values in every.items()}
     answers = ranks.gather(own)
@@ -37,20 +39,31 @@ def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
                 if other != first:
                     if is_digest(first.strip("'")) or is_digest(other.strip("'")):
                         raise InputError(f"{name} differ between rank 0 and rank {rank}: {advice}")
-                    raise InputError(f"{name} is {first} on rank 0 and {other} on rank {rank}: {advice}")
+                    raise InputError(
+                        f"{name} is {first} on rank 0 and {other} on rank {rank}: {advice}"
+                    )
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the texts, numbers and lists of numbers in a value, as messages show them, each with its place."""
-    if isinstance(value, (list, tuple)) and any(isinstance(entry, (Mapping, list, tuple, str)) for entry in value):
+    """Yield the texts, numbers and lists of numbers in a value, as messages show them, each with
+    its place.
+    """
+    if isinstance(value, (list, tuple)) and any(
+        isinstance(entry, (Mapping, list, tuple, str)) for entry in value
+    ):
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
         if name:
             yield name, "given"
         for key, entry in value.items():
             yield from _leaves(entry, f"{name}.{key}".lstrip("."))
-    elif isinstance(value, str):  # a function in a file: the file may lie elsewhere on another machine
+    elif isinstance(
+        value, str
+    ):  # a function in a file: the file may lie elsewhere on another machine
         yield name, shown(value.rpartition(".py:")[2])
     else:
         known = value is None or isinstance(value, (bool, int, float, list))
-        yield name, shown(value) if known else str(list(value) if isinstance(value, tuple) else value)
+        yield (
+            name,
+            shown(value) if known else str(list(value) if isinstance(value, tuple) else value),
+        )

@@ -18,7 +18,8 @@ from gistgnn.distributed.world import T, World
 from gistgnn.errors import DivergedError, GistError, InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
 
-TIMEOUT = 1800.0  # seconds to wait for another rank, which may have more steps to do, or may evaluate
+# seconds to wait for another rank, which may have more steps to do, or may evaluate
+TIMEOUT = 1800.0
 _ALIGNED = 8  # bytes of the largest number
 _ANSWER = 3.0  # of these seconds, those in which ranks answer after an exchange has failed
 
@@ -27,14 +28,18 @@ Form = tuple[torch.Size, torch.dtype]  # of a tensor
 
 def started_by_torchrun() -> bool:
     """Whether torchrun has started this process."""
-    return "TORCHELASTIC_RUN_ID" in os.environ or {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
+    return (
+        "TORCHELASTIC_RUN_ID" in os.environ
+        or {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
+    )
 
 
 class Ranks(World):
     """The W processes that torchrun has started. They exchange tensors and JSON, never pickles.
 
     Args:
-        device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others, through the host.
+        device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others, through
+            the host.
         timeout: seconds to wait for another rank.
         ready: False tells the others, which wait for this rank, that it refuses its settings.
 
@@ -45,7 +50,9 @@ class Ranks(World):
 
     several = True
 
-    def __init__(self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, *, ready: bool = True) -> None:
+    def __init__(
+        self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, *, ready: bool = True
+    ) -> None:
         super().__init__()
         self._device = usable_device(device)
         self._timeout = timeout
@@ -56,14 +63,24 @@ class Ranks(World):
             self._begin()
         self._by_gpu = dist.get_backend() == "nccl"
         self._store = dist.distributed_c10d._get_default_store()
-        self.rank, self.count = dist.get_rank(), dist.get_world_size()
+        self.rank = dist.get_rank()
+        self.count = dist.get_world_size()
         self.leads = self.rank == 0
         with self.talking():  # another rank may end while this one is still joining
             self._messages = dist.new_group(backend="gloo", timeout=self._patience)
         answers = self.gather(ready)  # all have joined
         if ready and not all(answers):
             self.close()
-            raise_first([["input", f"rank {answers.index(False)} refuses its settings: see what it has printed"]], None)
+            raise_first(
+                [
+                    [
+                        "input",
+                        f"rank {answers.index(False)} refuses its settings: see what it has "
+                        "printed",
+                    ]
+                ],
+                None,
+            )
 
     def close(self) -> None:
         if dist.is_initialized():
@@ -82,7 +99,10 @@ class Ranks(World):
             texts = [torch.empty_like(padded) for _ in range(self.count)]
             dist.all_gather(texts, padded, self._messages)
         self.traffic.waited += time.perf_counter() - begun
-        return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(texts, sizes, strict=True)]
+        return [
+            json.loads(text[: int(n)].numpy().tobytes())
+            for text, n in zip(texts, sizes, strict=True)
+        ]
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
         result = None
@@ -106,11 +126,16 @@ class Ranks(World):
         return self.together(lambda: load() if first is None else first)
 
     def exchange(
-        self, given: Sequence[Sequence[Tensor]], expected: Sequence[Sequence[Form]], device: torch.device
+        self,
+        given: Sequence[Sequence[Tensor]],
+        expected: Sequence[Sequence[Form]],
+        device: torch.device,
     ) -> list[list[Tensor]]:
-        """Send each rank its given tensors, and return what each rank has sent: one all-to-all of bytes.
+        """Send each rank its given tensors, and return what each rank has sent: one all-to-all of
+        bytes.
 
-        `expected` has the shapes and types of what each rank sends to this one; it is returned on `device`.
+        `expected` has the shapes and types of what each rank sends to this one; it is returned on
+        `device`.
         """
         begun = time.perf_counter()
         parts = [pack(tensors, device) for tensors in given]
@@ -144,7 +169,9 @@ class Ranks(World):
             dist.recv(tensor, rank, self._messages)
 
     def remember(self, name: str, value: str) -> None:
-        """Keep a value for the ranks that torchrun starts after these, as long as torchrun itself lives."""
+        """Keep a value for the ranks that torchrun starts after these, as long as torchrun itself
+        lives.
+        """
         if self._store_of_all_starts is not None:
             with self.talking():
                 self._store_of_all_starts.set(name, value)
@@ -159,7 +186,9 @@ class Ranks(World):
 
     @contextmanager
     def talking(self) -> Iterator[None]:
-        """Turn an error of torch.distributed in the block into a RankLostError that names the ranks that are lost."""
+        """Turn an error of torch.distributed in the block into a RankLostError that names the ranks
+        that are lost.
+        """
         try:
             yield
         except RuntimeError as error:
@@ -174,12 +203,16 @@ class Ranks(World):
             store, self._store_of_all_starts, rank, count = meeting
             uuid = str(torch.cuda.get_device_properties(self._device).uuid) if gpu else ""
             backend = "nccl" if each_has_a_gpu(store, rank, count, uuid) else "gloo"
-            dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=self._patience)
+            dist.init_process_group(
+                backend, store=store, rank=rank, world_size=count, timeout=self._patience
+            )
         except (RuntimeError, ValueError) as error:
             why = str(error) if isinstance(error, NobodyCameError) else reason(error)
             raise RankLostError(
-                f"the other ranks cannot be reached within --timeout {self._timeout:g} ({why}): start "
-                "all of them by torchrun, with one --rdzv-endpoint that every machine can connect to and nobody else "
+                f"the other ranks cannot be reached within --timeout {self._timeout:g} ({why}): "
+                "start "
+                "all of them by torchrun, with one --rdzv-endpoint that every machine can connect "
+                "to and nobody else "
                 "listens on"
             ) from error
 
@@ -188,7 +221,10 @@ class Ranks(World):
         try:
             away = absent(self._store, self.rank, self.count, self._answer)
         except RuntimeError as of_store:
-            return f"the machine of rank 0 or of torchrun's endpoint does not answer ({reason(of_store)})"
+            return (
+                "the machine of rank 0 or of torchrun's endpoint does not answer "
+                f"({reason(of_store)})"
+            )
         if not away:
             return f"rank {self.rank} has lost the connection to another rank ({reason(error)})"
         if len(away) == 1:
@@ -210,13 +246,21 @@ def error_message(error: GistError | None) -> list[Any] | None:
     """Return an error as something that JSON can hold."""
     if error is None:
         return None
-    return ["diverged", error.round_number, error.what] if isinstance(error, DivergedError) else ["input", str(error)]
+    return (
+        ["diverged", error.round_number, error.what]
+        if isinstance(error, DivergedError)
+        else ["input", str(error)]
+    )
 
 
 def raise_first(messages: list[list[Any] | None], own: GistError | None) -> None:
-    """Raise an error if some rank has one: this rank's own, or else the first of the `error_message`s of all ranks."""
+    """Raise an error if some rank has one: this rank's own, or else the first of the
+    `error_message`s of all ranks.
+    """
     if message := next(filter(None, messages), None):
-        error = own or (DivergedError(*message[1:]) if message[0] == "diverged" else InputError(message[1]))
+        error = own or (
+            DivergedError(*message[1:]) if message[0] == "diverged" else InputError(message[1])
+        )
         error.relayed = True
         raise error
 
@@ -231,12 +275,15 @@ def each_has_a_gpu(store: Store, rank: int, count: int, uuid: str) -> bool:
         uuid: the name of this rank's GPU; empty if it has none.
     """
     store.set(f"gpu/{rank}", uuid)
-    names = [store.get(f"gpu/{other}").decode() for other in range(count)]  # waits for the other rank
+    # waits for the other rank
+    names = [store.get(f"gpu/{other}").decode() for other in range(count)]
     return all(names) and len(set(names)) == count
 
 
 def pack(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
-    """Copy tensors into one buffer of bytes, the types with the largest numbers first: uint8 [`packed_bytes`]."""
+    """Copy tensors into one buffer of bytes, the types with the largest numbers first: uint8
+    [`packed_bytes`].
+    """
     forms = [(tensor.shape, tensor.dtype) for tensor in tensors]
     buffer = torch.empty(packed_bytes(forms), dtype=torch.uint8, device=device)
     for tensor, place in zip(tensors, unpack(buffer, forms), strict=True):

@@ -1,10 +1,10 @@
 """How the ranks of a run meet at a start or a restart, and which of them do not answer.
 
 The store is torchrun's, or rank 0 serves one. torchrun's lives as long as torchrun, so it has the
-words of ranks that have died. `TORCHELASTIC_RESTART_COUNT` does not tell starts apart: every torchrun
-counts the failures of its own machine, so two machines of one start may have different counts.
-Therefore rank 0 gives each start a new name, and tells it to every rank under a token that this rank
-has made up.
+words of ranks that have died. `TORCHELASTIC_RESTART_COUNT` does not tell starts apart: every
+torchrun counts the failures of its own machine, so two machines of one start may have different
+counts. Therefore rank 0 gives each start a new name, and tells it to every rank under a token that
+this rank has made up.
 """
 
 import os
@@ -54,7 +54,9 @@ def meet(timeout: timedelta) -> tuple[Store, Store, int, int]:
     else:
         while not (name := _read(store, f"name/{token}")):
             if time.monotonic() > until:
-                raise NobodyCameError(f"rank 0, or another one, did not arrive: rank {rank} has waited for it")
+                raise NobodyCameError(
+                    f"rank 0, or another one, did not arrive: rank {rank} has waited for it"
+                )
             time.sleep(_PAUSE)
         start = PrefixStore(name, store)
         start.set(f"here/{rank}", "")
@@ -106,8 +108,8 @@ def _wait_for_server(where: str, until: float) -> None:
 def _within(seconds: float, work: Callable[[], T], what: str) -> T:
     """Return what some work returns, or raise its error.
 
-    For a server that accepts connections and says nothing torch waits for ever, whatever the timeout.
-    Then a thread is left behind.
+    For a server that accepts connections and says nothing torch waits for ever, whatever the
+    timeout. Then a thread is left behind.
     """
     done: Future[T] = Future()
 

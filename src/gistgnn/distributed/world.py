@@ -1,4 +1,6 @@
-"""The processes of a run: what they can do together, the case of one process, and the bytes that they send."""
+"""The processes of a run: what they can do together, the case of one process, and the bytes that
+they send.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,7 +24,9 @@ class Traffic:
 
 
 class World:
-    """The processes that train one model together: `Alone`, or the `Ranks` that torchrun has started."""
+    """The processes that train one model together: `Alone`, or the `Ranks` that torchrun has
+    started.
+    """
 
     several: bool = False  # torchrun has started this process, so there may be others
     rank: int = 0  # this process's number
@@ -33,19 +37,25 @@ class World:
         self.traffic = Traffic()  # what this process has exchanged with the others
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in order, on every rank. A value is anything that JSON can hold."""
+        """Return the values of all ranks, in order, on every rank. A value is anything that JSON
+        can hold.
+        """
         return [value]
 
     def any(self, flag: bool) -> bool:
         return any(self.gather(flag))
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
-        """Do some work on rank 0, and return its result, which JSON can hold, on all ranks; all raise its GistError."""
+        """Do some work on rank 0, and return its result, which JSON can hold, on all ranks; all
+        raise its GistError.
+        """
         # What the other ranks do meanwhile returns when rank 0 is done.
         return work()
 
     def together(self, work: Callable[[], T]) -> T:
-        """Do some work on every rank, and return this rank's result; all raise the first rank's GistError."""
+        """Do some work on every rank, and return this rank's result; all raise the first rank's
+        GistError.
+        """
         return work()
 
     def load(self, load: Callable[[], T]) -> T:
@@ -56,11 +66,15 @@ class World:
         """Keep a value for the ranks that torchrun starts after these; see `Ranks.remember`."""
 
     def recall(self, name: str) -> str | None:
-        """Return what ranks before a restart have remembered; None: nothing, or there was no restart."""
+        """Return what ranks before a restart have remembered; None: nothing, or there was no
+        restart.
+        """
         return None
 
     def talking(self) -> AbstractContextManager[None]:
-        """Within the block the ranks exchange something by torch.distributed; see `Ranks.talking`."""
+        """Within the block the ranks exchange something by torch.distributed; see
+        `Ranks.talking`.
+        """
         return nullcontext()
 
     def close(self) -> None:
@@ -72,9 +86,11 @@ class Alone(World):
 
 
 def load_on_ranks(ranks: World | None, load: Callable[[], T]) -> T:
-    """Load a graph on every rank: on one rank of every machine first, which downloads what is missing.
+    """Load a graph on every rank: on one rank of every machine first, which downloads what is
+    missing.
 
-    All ranks call this; None: this process is alone. All raise an InputError that `load` has raised on one of them.
+    All ranks call this; None: this process is alone. All raise an InputError that `load` has raised
+    on one of them.
     """
     return load() if ranks is None else ranks.load(load)
 
@@ -88,12 +104,16 @@ class Costs:
     local_sgd: float  # Θ, averaged once
 
 
-def costs(theta: int, slices: float, ranks: int, local_steps: int, *, copies: int | None = None) -> Costs:
-    """Count the bytes that W ranks send in a round of ζ steps; `theta` and all `slices` (with moments) are in bytes.
+def costs(
+    theta: int, slices: float, ranks: int, local_steps: int, *, copies: int | None = None
+) -> Costs:
+    """Count the bytes that W ranks send in a round of ζ steps; `theta` and all `slices` (with
+    moments) are in bytes.
 
-    With rows of Θ on every rank, the owners of a slice send it to the rank that trains it, and get it back: all ranks
-    send 2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m entries: section 2.3. With several `copies`
-    of all of Θ, a trained slice goes to all but one. An average over all ranks is a ring's: 2 (W - 1)/W |Θ| for each.
+    With rows of Θ on every rank, the owners of a slice send it to the rank that trains it, and get
+    it back: all ranks send 2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m
+    entries: section 2.3. With several `copies` of all of Θ, a trained slice goes to all but one. An
+    average over all ranks is a ring's: 2 (W - 1)/W |Θ| for each.
     """
     others = (ranks - 1) / ranks
     gist = 2 * others * slices / ranks if copies is None else (copies - 1) * slices / ranks
@@ -101,10 +121,15 @@ def costs(theta: int, slices: float, ranks: int, local_steps: int, *, copies: in
     return Costs(gist, local_steps * average, average)
 
 
-def communication(ranks: World, theta: int, local_steps: int, *, copies: int | None) -> dict[str, Any]:
-    """Gather the traffic of all ranks since the run began; all ranks call this. For the arguments see `costs`."""
-    # Of every rank its mean per round of "sent" and "received" (bytes), "seconds" (exchanging) and "waited" (evaluation
-    # included). "formula": the bytes that a rank sends by `costs`; "read": bytes of Θ that rank 0 has read in all.
+def communication(
+    ranks: World, theta: int, local_steps: int, *, copies: int | None
+) -> dict[str, Any]:
+    """Gather the traffic of all ranks since the run began; all ranks call this. For the arguments
+    see `costs`.
+    """
+    # Of every rank its mean per round of "sent" and "received" (bytes), "seconds" (exchanging) and
+    # "waited" (evaluation included). "formula": the bytes that a rank sends by `costs`; "read":
+    # bytes of Θ that rank 0 has read in all.
     own = ranks.traffic
     rounds = max(own.rounds, 1)
     values = (own.sent, own.received, own.seconds, own.waited, own.read)
@@ -113,7 +138,12 @@ def communication(ranks: World, theta: int, local_steps: int, *, copies: int | N
     return {
         "ranks": ranks.count,
         "rounds": own.rounds,
-        **{name: [each / rounds for each in every] for name, every in zip(names, means, strict=True)},
-        "formula": asdict(costs(theta, own.slices / rounds, ranks.count, local_steps, copies=copies)),
+        **{
+            name: [each / rounds for each in every]
+            for name, every in zip(names, means, strict=True)
+        },
+        "formula": asdict(
+            costs(theta, own.slices / rounds, ranks.count, local_steps, copies=copies)
+        ),
         "read": sum(read),
     }

@@ -4,4 +4,13 @@ from gistgnn.estimate.plan import PLACES, Option, Plan, make_plan
 from gistgnn.estimate.refusal import chosen_store, out_of_memory, require_room
 from gistgnn.estimate.resources import Resources
 
-__all__ = ["PLACES", "Option", "Plan", "Resources", "chosen_store", "make_plan", "out_of_memory", "require_room"]
+__all__ = [
+    "PLACES",
+    "Option",
+    "Plan",
+    "Resources",
+    "chosen_store",
+    "make_plan",
+    "out_of_memory",
+    "require_room",
+]

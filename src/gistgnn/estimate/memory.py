@@ -96,7 +96,9 @@ class Memory:
         stages = {
             "loading": graph + Counter({self._device: loading}),
             "training": resident + Counter({self._device: self.activations}),
-            "evaluation": resident + recorded + Counter({self._device: scored, DISK: self.scoring.files}),
+            "evaluation": resident
+            + recorded
+            + Counter({self._device: scored, DISK: self.scoring.files}),
             "saving": resident + Counter({self.home: self._theta // self._shares}),
         }
         self.stage = max(stages, key=lambda stage: stages[stage][self._device])
@@ -163,7 +165,9 @@ class Memory:
         if not seen.stored:
             host = 5 * seen.edges + 4 * seen.nodes
             if not batch.sampled:  # a copy of the graph in another order, or its edges by target
-                device += 24 * seen.nodes + (seen.sparse_bytes if run.sparse else 4 * features * seen.nodes)
+                device += 24 * seen.nodes + (
+                    seen.sparse_bytes if run.sparse else 4 * features * seen.nodes
+                )
             if not batch.sampled and self._device == "cuda":  # the edges of which batches are made
                 device += 4 * seen.edges + 8 * seen.nodes
             if batch.precomputed and factors.product:
@@ -228,7 +232,9 @@ class Memory:
         limits = self.resources.limits
         evaluation = run.config.evaluation
         gnn = row_wise(run.model)
-        graph = GraphShape(sizes.nodes, sizes.edges, sizes.features, sparse=run.sparse, stored=bool(sizes.stored))
+        graph = GraphShape(
+            sizes.nodes, sizes.edges, sizes.features, sparse=run.sparse, stored=bool(sizes.stored)
+        )
         scored = sizes.nodes
         if sizes.stored:
             scored = sizes.nodes - sizes.train if sizes.scored is None else sizes.scored

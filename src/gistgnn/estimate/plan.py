@@ -118,8 +118,10 @@ class Plan:
     theta: int  # bytes of Θ in the first store
     resources: Resources
     options: list[Option]  # every m in every store
-    sampler: dict[str, Any] | None  # of the run, with its settings; None: every step sees the whole graph
-    narrow: Option | None  # ordinary training of a model of widths `NARROWEST`, to try before a wider one
+    # of the run, with its settings; None: every step sees the whole graph
+    sampler: dict[str, Any] | None
+    # ordinary training of a model of widths `NARROWEST`, to try before a wider one
+    narrow: Option | None
     suited: int  # the m that scored best with such widths, which a run has by default
 
     @property
@@ -146,7 +148,9 @@ class Plan:
         lacking = " and ".join(LACKING[place] for place in least.memory.lacking)
         batches = ", and with a small --clusters-per-batch" if self.graph.stored else ""
         where = PLACES[least.store]
-        message = f"nothing fits: with the parameters in {where}, m = {least.sub_gcns} lacks {lacking}"
+        message = (
+            f"nothing fits: with the parameters in {where}, m = {least.sub_gcns} lacks {lacking}"
+        )
         return f"{message}; make --hidden smaller, or train by --sampler clusters{batches}"
 
     def _reason(self, chosen: Option) -> str:
@@ -156,7 +160,9 @@ class Plan:
         first = self.options[0].store
         if chosen.store != first:
             why = f"no m fits with the parameters in {PLACES[first]}"
-        in_same_store = [option for option in self.options if option.fits and option.store == chosen.store]
+        in_same_store = [
+            option for option in self.options if option.fits and option.store == chosen.store
+        ]
         fastest = min(in_same_store, key=lambda option: option.total)
         if chosen.total > _CLEARLY * fastest.total:
             time = rough_duration(fastest.total)
@@ -180,7 +186,9 @@ class Plan:
             "sampler": self.sampler,
             "narrow": None if self.narrow is None else self.narrow.as_dict(),
             "suited": self.suited,
-            "choice": None if chosen is None else {"sub_gcns": chosen.sub_gcns, "store": chosen.store},
+            "choice": None
+            if chosen is None
+            else {"sub_gcns": chosen.sub_gcns, "store": chosen.store},
             "advice": self.advice,
         }
 
@@ -209,13 +217,17 @@ def make_plan(
     runs = _shapes(config_of, sizes, resources.ranks, sub_gcns)
     first = runs[0]
     speed = Speed() if timed else None
-    options = [_option(Memory(run, store, resources), speed) for store, run in product(stores, runs)]
+    options = [
+        _option(Memory(run, store, resources), speed) for store, run in product(stores, runs)
+    ]
     narrow = None
     hidden = first.config.model.hidden
     if max(hidden) > NARROWEST:
         run = config_of(1)
         model = replace(run.model, hidden=tuple(min(width, NARROWEST) for width in hidden))
-        narrow = _option(Memory(RunShape(replace(run, model=model), sizes), stores[0], resources), speed)
+        narrow = _option(
+            Memory(RunShape(replace(run, model=model), sizes), stores[0], resources), speed
+        )
     is_halved = stores[0] == DISK and first.config.store_precision == "bf16"
     split = first.config.partitioned_dims
     split_widths = [width for dim, width in enumerate(hidden, 1) if dim in split]

@@ -22,7 +22,9 @@ from gistgnn.utils.process_memory import peak_memory_bytes
 
 
 def as_gist(config: RunConfig) -> RunConfig:
-    """Return the run of GIST that takes as much memory as a run; with a budget, the least that may be chosen."""
+    """Return the run of GIST that takes as much memory as a run; with a budget, the least that may
+    be chosen.
+    """
     if config.training.budget:
         m = even_parts(config.model.hidden)[-1]
         narrow = replace(config.model, hidden=tuple(width // m for width in config.model.hidden))
@@ -58,7 +60,9 @@ def chosen_store(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
     return PLANNED[0]
 
 
-def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources, stores: Sequence[str] = PLANNED) -> None:
+def require_room(
+    config: RunConfig, sizes: GraphSizes, resources: Resources, stores: Sequence[str] = PLANNED
+) -> None:
     """Refuse a run that cannot fit, and say what would.
 
     A run of a model of the user's own is not refused: what it holds in a step is not known.
@@ -88,7 +92,9 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources, sto
         ways = "choose another --out"
         if can_be_halved:
             ways += ", or add --set store_precision=bf16"
-        raise InputError(f"{name} needs {needed} of the disk, {available} are free there: make room, {ways}")
+        raise InputError(
+            f"{name} needs {needed} of the disk, {available} are free there: make room, {ways}"
+        )
     on_ranks = f" on each of {resources.ranks} ranks" if resources.ranks > 1 else ""
     where = f"{LACKING[place]}{on_ranks} ({STAGES[memory.stage]})"
     ways = _what_would_fit(config, sizes, resources, stores)
@@ -105,8 +111,12 @@ def out_of_memory(device: torch.device, error: Exception) -> InputError:
     return InputError(f"out of {LACKING[device.type]} ({reason(error)}): {peak}; {ways}")
 
 
-def _what_would_fit(config: RunConfig, sizes: GraphSizes, resources: Resources, stores: Sequence[str]) -> str:
-    """Say what would fit in place of a run that does not; ``stores`` are the places for Θ that may be named."""
+def _what_would_fit(
+    config: RunConfig, sizes: GraphSizes, resources: Resources, stores: Sequence[str]
+) -> str:
+    """Say what would fit in place of a run that does not; ``stores`` are the places for Θ that may
+    be named.
+    """
     depends_on_m = config.method in ("gist", "parts")
     run = as_gist(config)
     if depends_on_m:
@@ -129,9 +139,13 @@ def _what_would_fit(config: RunConfig, sizes: GraphSizes, resources: Resources, 
     return f"{none}{', or '.join(ways)}"
 
 
-def _alternatives(config: RunConfig, resources: Resources, stores: Sequence[str]) -> list[RunConfig]:
+def _alternatives(
+    config: RunConfig, resources: Resources, stores: Sequence[str]
+) -> list[RunConfig]:
     """Return the same run with other m, other shares of Θ and slower stores, the nearest first."""
-    possible = [store for store in stores if STORES[store].holds != "host" or config.device != "cpu"]
+    possible = [
+        store for store in stores if STORES[store].holds != "host" or config.device != "cpu"
+    ]
     if config.store in possible:
         possible = possible[possible.index(config.store) :]
     shares = [config.share]

@@ -16,15 +16,19 @@ _LOADED = 80 * 2**20  # bytes of modules of Python that are loaded later
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may take, in bytes. Pages of mapped files do not count: they are the system's cache."""
+    """What a run may take, in bytes. Pages of mapped files do not count: they are the system's
+    cache.
+    """
 
     host: int  # memory of the process, with what it holds already
     gpu: int | None  # memory of the run's GPU, or None where the run is on the CPU
     disk: int  # room for the run's files, with what the Θ of a resumed run holds already
     base: int  # what the process holds already
-    ranks: int = 1  # W, the processes that train together; all sizes are those of one of them, but for the disk
+    # W, the processes that train together; all sizes are those of one of them, but for the disk
+    ranks: int = 1
     local: int = 1  # of these on this machine, whose memory they share
-    limit: int | None = None  # the limit, of a container or ulimit, that leaves less than the machine has
+    # the limit, of a container or ulimit, that leaves less than the machine has
+    limit: int | None = None
 
     @classmethod
     def here(
@@ -67,7 +71,11 @@ class Resources:
     @property
     def host_limit(self) -> str:
         """Say which limit the host's memory is part of; empty: of none but the machine's."""
-        return f" of the limit of {size(self.limit)} that is set for this process" if self.limit else ""
+        return (
+            f" of the limit of {size(self.limit)} that is set for this process"
+            if self.limit
+            else ""
+        )
 
     @property
     def device(self) -> str:

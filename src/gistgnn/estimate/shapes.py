@@ -15,7 +15,9 @@ from gistgnn.schedule import Schedule
 
 
 class Factors(NamedTuple):
-    """How many numbers a training step of a kind of model holds, measured (`benchmarks/plan.py` checks them)."""
+    """How many numbers a training step of a kind of model holds, measured (`benchmarks/plan.py`
+    checks them).
+    """
 
     kept: float  # of each node and output feature of a hidden layer, until the gradient has passed
     norm: float  # more of them in a layer with a norm
@@ -74,12 +76,16 @@ class RunShape:
         InputError: an m or a setting is out of range.
     """
 
-    def __init__(self, config: RunConfig, sizes: GraphSizes, other: "RunShape | None" = None) -> None:
+    def __init__(
+        self, config: RunConfig, sizes: GraphSizes, other: "RunShape | None" = None
+    ) -> None:
         config = replace(config, sampler=chosen_sampling(config.sampler, sizes.nodes))
         self.config = config
         self.sizes = sizes
         if other is None:
-            alike = replace(config, store="memory", share="whole", store_precision="float32", device="cpu")
+            alike = replace(
+                config, store="memory", share="whole", store_precision="float32", device="cpu"
+            )
             self.gist = alike.trainer(sizes.features, sizes.classes)
         else:
             self.gist = copy(other.gist)
@@ -152,14 +158,18 @@ class RunShape:
         gist = self.gist
         blocks = gist.partition.sizes(0)
         widths_of_subs = [gist.layout.widths(sizes) for sizes in blocks]
-        models = {widths: replace(self._spec, widths=widths).on_meta() for widths in set(widths_of_subs)}
+        models = {
+            widths: replace(self._spec, widths=widths).on_meta() for widths in set(widths_of_subs)
+        }
         keeps_moments = self.config.training.keeps_moments or len(blocks) == 1
         first_hidden = 0 if gist.input_axis is None else 1
         shapes = []
         for widths, size in zip(widths_of_subs, slice_bytes(self._spec, blocks), strict=True):
             parameters = _count(models[widths])
             carried = 4 * self.moments * parameters if keeps_moments else 0
-            shapes.append(SubShape(size, parameters, self._features(widths[first_hidden:]), carried))
+            shapes.append(
+                SubShape(size, parameters, self._features(widths[first_hidden:]), carried)
+            )
         return shapes
 
     def _make_schedule(self) -> Schedule:

@@ -1,4 +1,6 @@
-"""The time of a run: a few rounds are trained on a random graph, and their times grow to the size of the run."""
+"""The time of a run: a few rounds are trained on a random graph, and their times grow to the size
+of the run.
+"""
 
 import logging
 from dataclasses import replace
@@ -47,7 +49,9 @@ class Speed:
         self._timed: dict[Any, _Seconds] = {}
 
     def seconds(self, memory: Memory) -> dict[str, float]:
-        """Return the seconds of a step, a round, an epoch, an evaluation, and the total of a run."""
+        """Return the seconds of a step, a round, an epoch, an evaluation, and the total of a
+        run.
+        """
         run = memory.run
         schedule = run.schedule
         m = len(run.subs)
@@ -99,7 +103,9 @@ def _time(memory: Memory) -> _Seconds:
     exchange *= _bytes_of_slices(run) / _bytes_of_slices(small)
     share = inside = 1.0  # of the nodes and of the edges that an evaluation sees
     if evaluation_settings.parts:
-        share = (evaluation_settings.sample or evaluation_settings.parts) / evaluation_settings.parts
+        share = (
+            evaluation_settings.sample or evaluation_settings.parts
+        ) / evaluation_settings.parts
         inside = share * METIS_INSIDE  # edges between parts are left out
     evaluation = rounds["evaluate"]
     evaluation *= _scored(run, share * run.sizes.nodes, inside * run.sizes.edges)
@@ -156,7 +162,9 @@ def _small(config: RunConfig, steps: int = _STEPS) -> RunConfig:
 
 
 def _train(config: RunConfig, sizes: GraphSizes) -> dict[str, float]:
-    """Train on a random graph; return the mean seconds of every activity in the rounds after the first."""
+    """Train on a random graph; return the mean seconds of every activity in the rounds after the
+    first.
+    """
     graph = _random_graph(sizes)
     gist = config.trainer(sizes.features, sizes.classes)
     first: dict[str, float] = {}

@@ -1,4 +1,6 @@
-"""The output of a model for every node of a graph: at once, layer by layer, or part by part; and its scores."""
+"""The output of a model for every node of a graph: at once, layer by layer, or part by part; and
+its scores.
+"""
 
 from gistgnn.evaluation.inference import Inference
 from gistgnn.evaluation.scores import METHODS, Evaluation, evaluate, evaluation_mode, predict

@@ -1,4 +1,6 @@
-"""Blocks of nodes: which nodes each layer of a model computes, and what some of them are computed from."""
+"""Blocks of nodes: which nodes each layer of a model computes, and what some of them are computed
+from.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +20,8 @@ MOST = 0.75  # share of the nodes; above it all are computed, which reads the di
 
 @dataclass(frozen=True, eq=False)
 class RequiredNodes:
-    """The nodes that a layer computes: few, where few nodes of a graph in a folder of clusters are scored.
+    """The nodes that a layer computes: few, where few nodes of a graph in a folder of clusters are
+    scored.
 
     Args:
         adj: the graph, on the host.
@@ -58,9 +61,12 @@ class RequiredNodes:
         return rows if self.nodes is None else self.inputs_of(self.nodes[rows])
 
     def blocks(self, costs: LayerCosts, work: int) -> "Iterator[tuple[slice, Block]]":
-        """Yield consecutive nodes whose block takes at most ``work`` bytes, or one node; with their block."""
+        """Yield consecutive nodes whose block takes at most ``work`` bytes, or one node; with their
+        block.
+        """
         count = len(self)
-        ends = (self.rowptr.long() + torch.arange(count + 1)).numpy()  # of the nodes with their edges
+        # of the nodes with their edges
+        ends = (self.rowptr.long() + torch.arange(count + 1)).numpy()
         start = 0
         step = count
         while start < count:
@@ -80,7 +86,9 @@ class RequiredNodes:
             step = max(step * work // needed, step)
 
     def pieces(self, costs: LayerCosts, work: int) -> Iterator[slice]:
-        """Yield consecutive nodes that take at most ``work`` bytes without their edges, or one node."""
+        """Yield consecutive nodes that take at most ``work`` bytes without their edges, or one
+        node.
+        """
         return row_pieces(len(self), costs.row, work)
 
 
@@ -104,7 +112,9 @@ class Block:
 
     @cached_property
     def _edges(self) -> tuple[CSR, slice | Tensor]:
-        """The edges by target, from nodes by number: [k, N]; and their index among those of the graph."""
+        """The edges by target, from nodes by number: [k, N]; and their index among those of the
+        graph.
+        """
         adj = self._required.adj
         edges, entries = adj.pattern.rows(self._numbers)
         check_sources(edges.col, adj.num_nodes)
@@ -126,7 +136,9 @@ class Block:
         table = self._required.table
         table[inputs] = torch.arange(len(inputs))  # of equal places one is written last
         sources = inputs[table[inputs] == torch.arange(len(inputs))].sort().values
-        own = torch.arange(self.own.start, self.own.stop) if isinstance(self.own, slice) else self.own
+        own = (
+            torch.arange(self.own.start, self.own.stop) if isinstance(self.own, slice) else self.own
+        )
         table[sources] = 0
         table[own] = 1
         return torch.cat([own, sources[table[sources] == 0]])
@@ -137,21 +149,29 @@ class Block:
         return self._renumbered(self._edges[0])
 
     def rows(self, operator: Operator) -> SparseMatrix:
-        """Return the rows of an operator of the whole graph, for features of the block's nodes: [k, n]."""
+        """Return the rows of an operator of the whole graph, for features of the block's nodes: [k,
+        n].
+        """
         matrix = self._required.adj.rows(operator, self._numbers)
         return SparseMatrix.from_pattern(self._renumbered(matrix.pattern), matrix.value)
 
     def rows_of_inputs(self, operator: Operator) -> SparseMatrix:
-        """Return the rows of an operator of the whole graph, for the layer's whole input: [k, inputs]."""
+        """Return the rows of an operator of the whole graph, for the layer's whole input: [k,
+        inputs].
+        """
         required = self._required
         matrix = required.adj.rows(operator, self._numbers)
         if required.place is None:
             return matrix
         col = required.inputs_of(matrix.pattern.col).to(matrix.pattern.col.dtype)
-        return SparseMatrix.from_pattern(CSR(matrix.pattern.rowptr, col, (self.count, required.inputs)), matrix.value)
+        return SparseMatrix.from_pattern(
+            CSR(matrix.pattern.rowptr, col, (self.count, required.inputs)), matrix.value
+        )
 
     def _renumbered(self, pattern: CSR) -> CSR:
-        """Return edges from nodes by number, [k, N], as edges from the nodes of the block: [k, n]."""
+        """Return edges from nodes by number, [k, N], as edges from the nodes of the block: [k,
+        n].
+        """
         table = self._required.table
         table[self.nodes] = torch.arange(len(self.nodes))
         col = table[self._required.inputs_of(pattern.col)].to(pattern.col.dtype)
@@ -202,7 +222,8 @@ def required_nodes(layers: int, adj: Adjacency, wanted: Tensor | None) -> list[R
     required = [RequiredNodes(adj, adj.num_nodes)] * layers
     if wanted is None:
         return required
-    chosen = wanted.cpu().clone()  # the nodes that the layer above needs; then also the sources of their edges
+    # the nodes that the layer above needs; then also the sources of their edges
+    chosen = wanted.cpu().clone()
     for index in reversed(range(layers)):
         if int(chosen.sum()) > MOST * adj.num_nodes:
             break

@@ -1,4 +1,6 @@
-"""The memory that a model needs on a graph: for a pass over all of it, and layer by layer for blocks of nodes."""
+"""The memory that a model needs on a graph: for a pass over all of it, and layer by layer for
+blocks of nodes.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +18,8 @@ from gistgnn.sampling import Batch
 from gistgnn.utils import formats
 
 _WORK = 2**26  # bytes of a block: larger ones are not faster
-_WORK_WITH_SOURCES = 2**30  # of one with copies of its sources: in a larger one, few more nodes share them
+# of one with copies of its sources: in a larger one, few more nodes share them
+_WORK_WITH_SOURCES = 2**30
 _NO_EDGES = Adjacency(torch.empty(2, 0, dtype=torch.int64), 1)
 _NODE = 24  # bytes of a node in the structure: its degree and its places
 _EDGE = 80  # bytes of an edge while a block is found, and its operator is computed
@@ -27,7 +30,9 @@ _OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "sum": (16, 40), "attention
 
 
 class Budget(NamedTuple):
-    """Bytes that an evaluation may use; ``device`` on the model's GPU, or None where it runs on the host."""
+    """Bytes that an evaluation may use; ``device`` on the model's GPU, or None where it runs on the
+    host.
+    """
 
     host: int
     device: int | None = None
@@ -43,7 +48,8 @@ class Budget(NamedTuple):
             available = formats.size(self.compute)
             needed = formats.size(least)
             raise InputError(
-                f"evaluation has {available} of memory, layer by layer this model needs {needed} on this graph: allow "
+                f"evaluation has {available} of memory, layer by layer this model needs {needed} "
+                "on this graph: allow "
                 "more, or evaluate by parts"
             )
 
@@ -87,7 +93,9 @@ class GraphShape:
         )
 
     def for_model(self, model: nn.Module) -> "GraphShape":
-        """Return the shape with ``sparse`` as layers see it: scaled features, and those in files, are dense."""
+        """Return the shape with ``sparse`` as layers see it: scaled features, and those in files,
+        are dense.
+        """
         return replace(self, sparse=self.sparse and not self.stored and not scales_input(model))
 
     @property
@@ -96,12 +104,19 @@ class GraphShape:
         return self.adj.pattern.most_entries if self.adj else 4 * self.edges // self.nodes
 
     def has_product(self, layer: Propagation) -> bool:
-        """Whether the features times the layer's operator are there already, or are kept in a file."""
-        return self.stored or self.computed or (self.adj is not None and layer.operator in self.adj.products)
+        """Whether the features times the layer's operator are there already, or are kept in a
+        file.
+        """
+        return (
+            self.stored
+            or self.computed
+            or (self.adj is not None and layer.operator in self.adj.products)
+        )
 
 
 class LayerCosts(NamedTuple):
-    """What a layer takes for a block of nodes, beside the features of all nodes before and after it.
+    """What a layer takes for a block of nodes, beside the features of all nodes before and after
+    it.
 
     Args:
         width: columns of its output.
@@ -131,7 +146,9 @@ class LayerCosts(NamedTuple):
         return self.row * nodes if self.uses_product else self.bytes(nodes, nodes, edges)
 
     def least(self, nodes: int, most_entries: int) -> int:
-        """Return the bytes of the node with the most edges, ``most_entries``, in a graph with some nodes."""
+        """Return the bytes of the node with the most edges, ``most_entries``, in a graph with some
+        nodes.
+        """
         if self.uses_product:
             return self.row
         return self.bytes(1, min(1 + most_entries, nodes), 1 + most_entries)
@@ -153,7 +170,9 @@ class LayerPlan(NamedTuple):
     memory: int
 
 
-def layer_costs(model: nn.Module, batch: Batch | GraphShape, budget: Budget | None = None) -> list[LayerCosts]:
+def layer_costs(
+    model: nn.Module, batch: Batch | GraphShape, budget: Budget | None = None
+) -> list[LayerCosts]:
     """Return what the layers of a model of `gistgnn.nn` take.
 
     Args:
@@ -175,7 +194,9 @@ def sums_by_operator(layer: nn.Module) -> bool:
     return isinstance(layer, Propagation) and type(layer).aggregate is Propagation.aggregate
 
 
-def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int, *, on_host: bool) -> list[LayerCosts]:
+def _layer_costs(
+    model: nn.Module, graph: GraphShape, most_kept: int, *, on_host: bool
+) -> list[LayerCosts]:
     """Return what the layers take; ``most_kept``: bytes that Ā x may take with its computation."""
     gnn = cast(GNN, as_gnn(model))
     graph = graph.for_model(model)
@@ -183,9 +204,16 @@ def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int, *, on_host
     for index, (layer, read, sent) in enumerate(_sent(gnn, graph)):
         uses_product = False
         kept = 0
-        if index == 0 and not graph.sparse and not scales_input(model) and propagates_features(layer):
+        if (
+            index == 0
+            and not graph.sparse
+            and not scales_input(model)
+            and propagates_features(layer)
+        ):
             if not graph.has_product(layer):
-                kept = graph.nodes * graph.features * graph.size + max(_operator_bytes([layer.operator], graph))
+                kept = graph.nodes * graph.features * graph.size + max(
+                    _operator_bytes([layer.operator], graph)
+                )
             uses_product = kept <= most_kept
         received = read if uses_product else sent or read
         is_scaled = index == 0 and not sent and scales_input(model)
@@ -196,7 +224,8 @@ def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int, *, on_host
                 messages=0 if uses_product else sent,
                 # What a node has received, next to its features, and the output before and after
                 # the norm.
-                row=graph.size * (read + (1 if uses_product else 2) * received + 2 * layer.out_features),
+                row=graph.size
+                * (read + (1 if uses_product else 2) * received + 2 * layer.out_features),
                 source=0 if is_in_place else graph.size * 2 * received,
                 edge=_EDGE + _ATTENTION * layer.heads,
                 uses_product=uses_product,
@@ -207,7 +236,9 @@ def _layer_costs(model: nn.Module, graph: GraphShape, most_kept: int, *, on_host
 
 
 def _resident_bytes(costs: Sequence[LayerCosts], graph: GraphShape) -> int:
-    """Return the bytes that stay from the first layer to the last: of the structure, of Ā x, and of the output."""
+    """Return the bytes that stay from the first layer to the last: of the structure, of Ā x, and of
+    the output.
+    """
     numbers = _NODE if graph.stored else _NODE + graph.size * (1 + costs[-1].width)
     return graph.nodes * numbers + costs[0].kept
 
@@ -219,8 +250,12 @@ def least_bytes(costs: Sequence[LayerCosts], batch: Batch | GraphShape) -> int:
     return _resident_bytes(costs, graph) + most
 
 
-def plan_layers(costs: Sequence[LayerCosts], batch: Batch | GraphShape, budget: Budget) -> LayerPlan:
-    """Choose where features are stored and how large the blocks are; refuse a budget that is too small."""
+def plan_layers(
+    costs: Sequence[LayerCosts], batch: Batch | GraphShape, budget: Budget
+) -> LayerPlan:
+    """Choose where features are stored and how large the blocks are; refuse a budget that is too
+    small.
+    """
     graph = GraphShape.of(batch)
     least = least_bytes(costs, graph)
     budget.require(least)
@@ -228,7 +263,10 @@ def plan_layers(costs: Sequence[LayerCosts], batch: Batch | GraphShape, budget: 
     room = budget.compute - resident
     # Of the features that are stored between the layers: none before the first and after the last.
     widths = [0, *(layer.width for layer in costs[:-1]), 0]
-    stored = [before + layer.messages + after for layer, (before, after) in zip(costs, pairwise(widths), strict=True)]
+    stored = [
+        before + layer.messages + after
+        for layer, (before, after) in zip(costs, pairwise(widths), strict=True)
+    ]
     features = graph.nodes * graph.size * max(stored)
     least_work = least - resident
     most_features = min(room // 2, room - least_work) if budget.device is None else budget.host
@@ -238,14 +276,18 @@ def plan_layers(costs: Sequence[LayerCosts], batch: Batch | GraphShape, budget: 
     work = min((room - in_memory) // 2, largest)  # the heap of C keeps some more
     work = max(work, least_work)
     whole = max(layer.most(graph.nodes, graph.edges) for layer in costs)
-    return LayerPlan(in_file, work, features if in_file else 0, resident + in_memory + min(work, whole))
+    return LayerPlan(
+        in_file, work, features if in_file else 0, resident + in_memory + min(work, whole)
+    )
 
 
 def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
     """Estimate the peak memory of a forward pass on the whole graph, with the operators."""
     graph = GraphShape.of(batch).for_model(model)
     gnn = cast(GNN, as_gnn(model))
-    names = [layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs]
+    names = [
+        layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs
+    ]
     operators, preparing = _operator_bytes(dict.fromkeys(names), graph)
     entries = graph.edges + graph.nodes
     most = 0
@@ -257,7 +299,9 @@ def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
         else:
             stored = read if index else 0
             columns = stored + sent + (sent or read) + 2 * layer.out_features
-        most = max(most, graph.nodes * columns * graph.size + 3 * entries * graph.size * layer.heads)
+        most = max(
+            most, graph.nodes * columns * graph.size + 3 * entries * graph.size * layer.heads
+        )
     resident = operators + graph.nodes * graph.size * gnn.out_features
     if keeps_product and not graph.has_product(cast(Propagation, first)):
         resident += graph.nodes * graph.features * graph.size
@@ -267,7 +311,9 @@ def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
 
 
 def _sent(gnn: GNN, graph: GraphShape) -> list[tuple[Layer, int, int]]:
-    """Return the layers, with the columns of their input and of their messages; 0: these are the input."""
+    """Return the layers, with the columns of their input and of their messages; 0: these are the
+    input.
+    """
     sizes = list[tuple[Layer, int, int]]()
     read = gnn.in_features
     for index, module in enumerate(gnn.convs):

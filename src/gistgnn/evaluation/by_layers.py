@@ -60,12 +60,18 @@ class NodeFeatures:
         return cls(values, batch.device, batch.dtype)
 
     def rows(self, nodes: slice | Tensor) -> Tensor | SparseMatrix:
-        """Return the rows of some nodes, a range or [k], on the model's device; perhaps a view of a range."""
+        """Return the rows of some nodes, a range or [k], on the model's device; perhaps a view of a
+        range.
+        """
         values = self._values
         assert values is not None
         if isinstance(values, SparseMatrix):
             return values.rows(nodes if isinstance(nodes, slice) else nodes.to(values.device))
-        rows = values[nodes] if isinstance(nodes, slice) else values.index_select(0, nodes.to(values.device))
+        rows = (
+            values[nodes]
+            if isinstance(nodes, slice)
+            else values.index_select(0, nodes.to(values.device))
+        )
         rows = rows.to(self._device, self._dtype)
         return rows if self._scale is None else self._scale(rows)
 
@@ -151,7 +157,9 @@ class OwnLayer(BlockLayer):
         return activate(self._norm, out, activation=self._activation, overwrite=self._is_ours)
 
     def _readable(self, rows: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
-        """Return rows for a step of the layer: a copy for a layer of the user's, which may write into them."""
+        """Return rows for a step of the layer: a copy for a layer of the user's, which may write
+        into them.
+        """
         return rows.clone() if isinstance(rows, Tensor) and not self._is_ours else rows
 
     @staticmethod
@@ -171,13 +179,17 @@ class OfferedLayer(BlockLayer):
 
     def __init__(self, model: nn.Module, layer: ModelLayer, batch: Batch) -> None:
         takes = signature(model)
-        names = inspect.signature(layer.forward if isinstance(layer, nn.Module) else layer).parameters
+        names = inspect.signature(
+            layer.forward if isinstance(layer, nn.Module) else layer
+        ).parameters
         self._model = model
         self._layer = layer
         self._device = batch.device
         self._takes_adj = takes.structure == "adj"
         self._edge_data = {
-            name: value.cpu() for name, value in batch.edge_data.items() if name in takes.edge_data and name in names
+            name: value.cpu()
+            for name, value in batch.edge_data.items()
+            if name in takes.edge_data and name in names
         }
         weight = batch.edge_data.get("edge_weight") if self._takes_adj else None
         self._weight = None if weight is None else weight.to("cpu", batch.dtype)
@@ -192,13 +204,19 @@ class OfferedLayer(BlockLayer):
         edges: Any = block.pattern.edge_index().to(self._device)
         if self._takes_adj:
             edges = self._adjacency(edges, x, block, normalised)
-        data = {name: value[block.entries].to(self._device) for name, value in self._edge_data.items()}
+        data = {
+            name: value[block.entries].to(self._device) for name, value in self._edge_data.items()
+        }
         with layers_on_rows(self._model, x, normalised):
             out: Tensor = self._layer(x, edges, **data)
         return out[: block.count]
 
-    def _adjacency(self, edges: Tensor, x: Tensor, block: Block, normalised: tuple[Tensor, Tensor] | None) -> Adjacency:
-        """Return the structure of a block, of which only the rows of the computed nodes are the whole graph's."""
+    def _adjacency(
+        self, edges: Tensor, x: Tensor, block: Block, normalised: tuple[Tensor, Tensor] | None
+    ) -> Adjacency:
+        """Return the structure of a block, of which only the rows of the computed nodes are the
+        whole graph's.
+        """
         weight = None if self._weight is None else self._weight[block.entries].to(self._device)
         adj = Adjacency(edges, len(x), x.dtype, weight)
         assert normalised is not None
@@ -227,7 +245,8 @@ def structure_on_host(model: nn.Module, batch: Batch) -> Adjacency:
 
 
 class ByLayers(Inference):
-    """Runs one layer for all nodes, then the next; between them, features are on the host, in memory or in files.
+    """Runs one layer for all nodes, then the next; between them, features are on the host, in
+    memory or in files.
 
     What nodes send is computed first, for a piece of the nodes after another. Then every block of
     nodes reads the rows of its sources. A layer that a model offers is called on a block's nodes
@@ -281,14 +300,21 @@ class ByLayers(Inference):
         if gnn is not None:
             gnn.check_input(self._batch.x)
             in_place = [not costs.source for costs in self._costs]
-            return [OwnLayer(gnn, number, self._batch, in_place=here) for number, here in enumerate(in_place)]
+            return [
+                OwnLayer(gnn, number, self._batch, in_place=here)
+                for number, here in enumerate(in_place)
+            ]
         return [OfferedLayer(model, layer, self._batch) for layer in layers_of(model) or []]
 
     def _empty(self, nodes: int, width: int) -> NodeFeatures:
         return NodeFeatures.empty(nodes, width, self._batch, in_file=self._plan.in_file)
 
-    def _run(self, layer: BlockLayer, number: int, h: NodeFeatures) -> Iterator[tuple[slice, Tensor]]:
-        """Yield a layer's output for a range of its required nodes after another; then close its input."""
+    def _run(
+        self, layer: BlockLayer, number: int, h: NodeFeatures
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield a layer's output for a range of its required nodes after another; then close its
+        input.
+        """
         costs = self._costs[number]
         required = self._required[number]
         work = self._plan.work
@@ -305,7 +331,9 @@ class ByLayers(Inference):
             z.close()
         h.close()
 
-    def _messages(self, layer: BlockLayer, costs: LayerCosts, h: NodeFeatures, inputs: int) -> NodeFeatures:
+    def _messages(
+        self, layer: BlockLayer, costs: LayerCosts, h: NodeFeatures, inputs: int
+    ) -> NodeFeatures:
         """Return what all nodes of a layer's input send."""
         z = self._empty(inputs, costs.messages)
         for rows in row_pieces(inputs, costs.row, self._plan.work):

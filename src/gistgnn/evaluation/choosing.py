@@ -49,7 +49,8 @@ def prepare_layers(
     always: bool,
     limit: int,
 ) -> Inference:
-    """Prepare evaluation by layers; of the whole graph, unless ``always``, where that fits or there are no layers.
+    """Prepare evaluation by layers; of the whole graph, unless ``always``, where that fits or there
+    are no layers.
 
     Args:
         model, batch: the model and the graph.
@@ -70,16 +71,22 @@ def prepare_layers(
         return ByLayers(model, batch, costs, plan_layers(costs, batch, budget), wanted)
     if not always:
         if why:
-            note_whole(model, batch, limit, f"as the model is a {type(model).__name__}, which {why}")
+            note_whole(
+                model, batch, limit, f"as the model is a {type(model).__name__}, which {why}"
+            )
         return WholeGraph(batch)
     raise InputError(
-        f"the model is a {type(model).__name__}, which {why}; evaluation by layers is for the models of gistgnn.nn "
-        "and PyG's BasicGNN, with norms that treat each node alone, and models with a method layers(): add it, or "
+        f"the model is a {type(model).__name__}, which {why}; evaluation by layers is for the "
+        "models of gistgnn.nn "
+        "and PyG's BasicGNN, with norms that treat each node alone, and models with a method "
+        "layers(): add it, or "
         "choose the method parts, or whole"
     )
 
 
-def _costs_or_reason(model: nn.Module, batch: Batch, budget: Budget, *, always: bool) -> tuple[list[LayerCosts], str]:
+def _costs_or_reason(
+    model: nn.Module, batch: Batch, budget: Budget, *, always: bool
+) -> tuple[list[LayerCosts], str]:
     """Return what a model's layers take, or nothing if all of it fits; and why it cannot run so."""
     gnn = row_wise(model)
     if gnn is not None:
@@ -100,7 +107,9 @@ def _costs_or_reason(model: nn.Module, batch: Batch, budget: Budget, *, always: 
 
 
 def note_whole(model: nn.Module, batch: Batch, limit: int, why: str) -> None:
-    """Log a note if a pass over the whole graph takes more than ``limit`` bytes; ``why`` it takes the whole."""
+    """Log a note if a pass over the whole graph takes more than ``limit`` bytes; ``why`` it takes
+    the whole.
+    """
     model = getattr(model, "_orig_mod", model)
     widest = max((max(p.shape, default=1) for p in model.parameters()), default=1)
     if _MANY * widest * (len(batch.x) + batch.adj.num_edges) * batch.dtype.itemsize < limit:
@@ -113,7 +122,8 @@ def note_whole(model: nn.Module, batch: Batch, limit: int, why: str) -> None:
         needed = _whole_bytes(deepcopy(model, dict(tensors)), batch)
     if needed > limit:
         log.warning(
-            "evaluation runs the whole graph at once, %s: that takes about %s, and evaluation may take %s; choose the "
+            "evaluation runs the whole graph at once, %s: that takes about %s, and evaluation may "
+            "take %s; choose the "
             "method parts, or layers for a model that can",
             why, formats.size(needed), formats.size(limit),
         )  # fmt: skip
@@ -126,18 +136,25 @@ def small_batch(batch: Batch, nodes: int = 24, edges: int = 72) -> Batch:
     x = rows_of(batch.x, chosen.to(batch.x.device)).to_dense().to(batch.device, batch.dtype)
     edge_index = torch.randint(nodes, (2, edges * bool(batch.adj.num_edges)), generator=rng)
     entries = torch.randint(max(batch.adj.num_edges, 1), (edge_index.shape[1],), generator=rng)
-    data = {name: value[entries.to(value.device)].to(batch.device) for name, value in batch.edge_data.items()}
+    data = {
+        name: value[entries.to(value.device)].to(batch.device)
+        for name, value in batch.edge_data.items()
+    }
     y = torch.zeros(nodes, device=batch.device)
     return Batch(x, edge_index.to(batch.device), y, torch.arange(0), edge_data=data)
 
 
 def _probes(batch: Batch) -> list[Batch]:
-    """Return a graph of few edges and one of many, on which layers are measured; see `_per_node_and_edge`."""
+    """Return a graph of few edges and one of many, on which layers are measured; see
+    `_per_node_and_edge`.
+    """
     return [small_batch(batch, 64, 1), small_batch(batch, 8, 256)]
 
 
 def _per_node_and_edge(few_edges: int, many_edges: int) -> tuple[int, int]:
-    """Return the bytes of a node and an edge, from those of 64 nodes, and of 8 nodes with 256 edges."""
+    """Return the bytes of a node and an edge, from those of 64 nodes, and of 8 nodes with 256
+    edges.
+    """
     node = -(-few_edges // 64)
     return node, max(-(-(many_edges - 8 * node) // 256), 1)
 

@@ -1,4 +1,6 @@
-"""`Inference`: a way to run models on every node of one graph: at once, by parts, or the members of an ensemble."""
+"""`Inference`: a way to run models on every node of one graph: at once, by parts, or the members of
+an ensemble.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +27,13 @@ _PASS = 2**27  # bytes of a pass over parts: larger ones are not faster
 
 
 class Inference(ABC):
-    """A way to run models on one graph, prepared once; a subclass defines `outputs`, `logits` or both."""
+    """A way to run models on one graph, prepared once; a subclass defines `outputs`, `logits` or
+    both.
+    """
 
     nodes: Tensor | None = None  # the mask [N] of the nodes with an output; None: all nodes
-    parts: Tensor | None = None  # the number of each node's part, [N]; None: the graph is in one piece
+    # the number of each node's part, [N]; None: the graph is in one piece
+    parts: Tensor | None = None
 
     def __init__(self, count: int) -> None:
         self._count = count  # N
@@ -38,7 +43,9 @@ class Inference(ABC):
         """Return the method as in result.json: "method", "exact" and the method's own fields."""
 
     def logits(self, model: nn.Module) -> Tensor:
-        """Return the output of a model in evaluation mode: [N, C], NaN for nodes without an output."""
+        """Return the output of a model in evaluation mode: [N, C], NaN for nodes without an
+        output.
+        """
         out: Tensor | None = None
         for nodes, piece in self.outputs(model):
             out = put(out, nodes, piece, self._count, torch.nan)
@@ -64,11 +71,16 @@ class WholeGraph(Inference):
         return forward(model, self._batch)
 
 
-# So the paper evaluates its widest models (appendix A.5; see `mean_f1`). A pass takes up to `at_once` nodes.
+# So the paper evaluates its widest models (appendix A.5; see `mean_f1`). A pass takes up to
+# `at_once` nodes.
 class ByParts(Inference):
-    """Runs a model on `sample` METIS clusters (None: all) one after the other, without the edges between them."""
+    """Runs a model on `sample` METIS clusters (None: all) one after the other, without the edges
+    between them.
+    """
 
-    def __init__(self, batch: Batch, parts: int, seed: int, sample: int | None = None, at_once: int = 1) -> None:
+    def __init__(
+        self, batch: Batch, parts: int, seed: int, sample: int | None = None, at_once: int = 1
+    ) -> None:
         count, features = batch.x.shape
         super().__init__(count)
         if parts > count:
@@ -82,7 +94,10 @@ class ByParts(Inference):
         self._groups = _groups(chosen, self._clusters.sizes.numpy(), at_once)
         self._record = {"method": "parts", "exact": False, "parts": len(self._clusters)}
         if self.nodes is not None:
-            self._record |= {"sample": len(chosen), "nodes": self._scored(batch, self.nodes, len(chosen))}
+            self._record |= {
+                "sample": len(chosen),
+                "nodes": self._scored(batch, self.nodes, len(chosen)),
+            }
         self._order = self._clusters.order.to(batch.device)
         y = torch.empty(count, 0, device=batch.device)
         unlabelled = replace(batch, y=y, product=None, sparse=batch.is_sparse)
@@ -97,16 +112,30 @@ class ByParts(Inference):
         return dict(self._record)
 
     def outputs(self, model: nn.Module) -> Iterator[Output]:
-        order, ptr = self._order, self._clusters.ptr.tolist()
-        for group, batch in zip(self._groups, self._cached or map(self._graph.make, self._groups), strict=True):
-            yield torch.cat([order[ptr[part] : ptr[part + 1]] for part in group]), forward(model, batch)
+        order = self._order
+        ptr = self._clusters.ptr.tolist()
+        for group, batch in zip(
+            self._groups, self._cached or map(self._graph.make, self._groups), strict=True
+        ):
+            yield (
+                torch.cat([order[ptr[part] : ptr[part + 1]] for part in group]),
+                forward(model, batch),
+            )
 
     def _scored(self, batch: Batch, nodes: Tensor, sample: int) -> dict[str, int]:
         """Return how many nodes of each split are in the sample."""
-        scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items() if mask.any()}
-        if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
+        scored = {
+            split: int((mask & nodes).sum())
+            for split, mask in (batch.splits or {}).items()
+            if mask.any()
+        }
+        if empty := next(
+            (split for split in ("validation", "test") if scored.get(split) == 0), None
+        ):
             parts = len(self._clusters)
-            raise InputError(f"the sample of {sample} of {parts} parts has no {empty} node: raise the sample")
+            raise InputError(
+                f"the sample of {sample} of {parts} parts has no {empty} node: raise the sample"
+            )
         return scored
 
 
@@ -115,17 +144,23 @@ def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
     if batch.cluster_ptr is None:
         return cluster(batch.csr, len(batch.x), parts, "metis", seed)
     if parts != (there := len(batch.cluster_ptr) - 1):
-        raise InputError(f"parts is {parts}, but the folder of the graph has {there} clusters: set parts to {there}")
+        raise InputError(
+            f"parts is {parts}, but the folder of the graph has {there} clusters: set parts to "
+            f"{there}"
+        )
     return Clusters(torch.arange(len(batch.x)), batch.cluster_ptr)
 
 
 def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> int:
-    """Return how many nodes one forward pass of a model should take: enough to keep a processor busy."""
+    """Return how many nodes one forward pass of a model should take: enough to keep a processor
+    busy.
+    """
     gnn = row_wise(model)
     if gnn is None:
         return 1  # one part at a time: the model may treat a batch as a whole
     graph = GraphShape.of(batch)
-    graph = replace(graph, stored=graph.stored and not graph.sparse)  # parts of sparse features are sparse matrices
+    # parts of sparse features are sparse matrices
+    graph = replace(graph, stored=graph.stored and not graph.sparse)
     degree = graph.edges / graph.nodes + 1
     node = max(layer.row + degree * layer.edge for layer in layer_costs(model, graph))
     return max(int(min(_PASS, budget.compute) / node), 1)
@@ -145,29 +180,43 @@ def _groups(chosen: Array, sizes: Array, most: int) -> list[Array]:
 
 
 class EnsembleAverage(Inference):
-    """Averages the outputs of an ensemble's members; ``prepare`` is called once for every shape of members."""
+    """Averages the outputs of an ensemble's members; ``prepare`` is called once for every shape of
+    members.
+    """
 
-    def __init__(self, members: Sequence[nn.Module], nodes: int, prepare: Callable[[nn.Module], Inference]) -> None:
+    def __init__(
+        self, members: Sequence[nn.Module], nodes: int, prepare: Callable[[nn.Module], Inference]
+    ) -> None:
         super().__init__(nodes)
         kinds = {_shapes(member): member for member in members}
         self._by_shapes = {shapes: prepare(member) for shapes, member in kinds.items()}
         self._first = next(iter(self._by_shapes.values()))
-        self.nodes, self.parts = self._first.nodes, self._first.parts
+        self.nodes = self._first.nodes
+        self.parts = self._first.parts
 
     def describe(self) -> dict[str, Any]:
         return self._first.describe()
 
     def logits(self, model: nn.Module) -> Tensor:
-        """Return the mean output of an ensemble's members, or the output of a single member: [N, C]."""
+        """Return the mean output of an ensemble's members, or the output of a single member: [N,
+        C].
+        """
         members = members_of(model)
         outputs = (self._by_shapes[_shapes(member)].logits(member) for member in members)
         return reduce(torch.add, outputs) / len(members)
 
 
 def put(
-    into: Tensor | None, nodes: slice | Tensor, piece: Tensor, count: int, fill: float, dtype: torch.dtype | None = None
+    into: Tensor | None,
+    nodes: slice | Tensor,
+    piece: Tensor,
+    count: int,
+    fill: float,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Write some rows into a tensor for ``count`` nodes; None: make it, all ``fill``. All nodes' rows come back."""
+    """Write some rows into a tensor for ``count`` nodes; None: make it, all ``fill``. All nodes'
+    rows come back.
+    """
     if isinstance(nodes, slice) and nodes == slice(0, count):
         return piece
     if into is None:

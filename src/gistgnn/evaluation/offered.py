@@ -14,12 +14,14 @@ ModelLayer = Callable[..., Tensor]
 
 
 def layers_of(model: nn.Module) -> list[ModelLayer] | None:
-    """Return the layers of a model that offers them, by a method ``layers()`` or as PyG's `BasicGNN`; else None.
+    """Return the layers of a model that offers them, by a method ``layers()`` or as PyG's
+    `BasicGNN`; else None.
 
-    The model is their composition. A layer is a function or a module, and is called as the model's forward:
-    ``layer(x, edge_index)`` or ``layer(x, adj)``, with the edge data that its arguments name. A node's row of the
-    output depends on its own row of ``x``, on its incoming edges and on the rows of their sources, and on nothing else:
-    not on the mean of all nodes, nor on a source's degree. Only the degrees in `GCNConv` are those of the whole graph.
+    The model is their composition. A layer is a function or a module, and is called as the model's
+    forward: ``layer(x, edge_index)`` or ``layer(x, adj)``, with the edge data that its arguments
+    name. A node's row of the output depends on its own row of ``x``, on its incoming edges and on
+    the rows of their sources, and on nothing else: not on the mean of all nodes, nor on a source's
+    degree. Only the degrees in `GCNConv` are those of the whole graph.
     """
     model = plain_model(model)
     if callable(offered := getattr(type(model), "layers", None)):
@@ -28,15 +30,23 @@ def layers_of(model: nn.Module) -> list[ModelLayer] | None:
         return None
     from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-    return [_basic_layer(model, n) for n in range(len(model.convs))] if isinstance(model, BasicGNN) else None
+    return (
+        [_basic_layer(model, n) for n in range(len(model.convs))]
+        if isinstance(model, BasicGNN)
+        else None
+    )
 
 
 def _basic_layer(model: Any, number: int) -> ModelLayer:
-    """Return a layer of a `BasicGNN`, which is a model that has this layer alone. It shares the parameters."""
+    """Return a layer of a `BasicGNN`, which is a model that has this layer alone. It shares the
+    parameters.
+    """
     jumps = hasattr(model, "jk")
     last = number + 1 == len(model.convs)
     layer = copy(model)
-    layer._modules = {name: module for name, module in model._modules.items() if name not in ("jk", "lin")}
+    layer._modules = {
+        name: module for name, module in model._modules.items() if name not in ("jk", "lin")
+    }
     for name in ("convs", "norms"):
         layer._modules[name] = nn.ModuleList([model._modules[name][number]])
     layer.num_layers = 1 if last else 2  # PyG leaves out norm and activation of the last one
@@ -46,9 +56,13 @@ def _basic_layer(model: Any, number: int) -> ModelLayer:
         return layer.forward
 
     def jumping(
-        x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Any:
-        kept = list(x.split(model.hidden_channels, dim=1)) if number else []  # the outputs of all layers before
+        # the outputs of all layers before
+        kept = list(x.split(model.hidden_channels, dim=1)) if number else []
         kept.append(layer.forward(kept[-1] if kept else x, edge_index, edge_weight, edge_attr))
         return model.lin(model.jk(kept)) if last else torch.cat(kept, dim=1)
 

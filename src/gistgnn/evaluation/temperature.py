@@ -1,6 +1,8 @@
-"""A temperature T: probabilities of logits / T fit the validation nodes (Guo et al., 2017, temperature scaling).
+"""A temperature T: probabilities of logits / T fit the validation nodes (Guo et al., 2017,
+temperature scaling).
 
-A merged model sums over its m sub-GCNs, so its logits are up to m times as large as those that were trained.
+A merged model sums over its m sub-GCNs, so its logits are up to m times as large as those that were
+trained.
 """
 
 import math
@@ -10,21 +12,26 @@ from torch import Tensor
 from torch.nn import functional as F
 
 MOST_NODES = 2000  # enough for one number
-LEAST, MOST = 0.2, 50.0
+LEAST = 0.2
+MOST = 50.0
 
 
 def fitting_nodes(mask: Tensor) -> Tensor:
     """Return the mask [N] of at most `MOST_NODES` nodes of a mask, evenly spaced."""
-    nodes, few = mask.nonzero().squeeze(1), torch.zeros_like(mask)
+    nodes = mask.nonzero().squeeze(1)
+    few = torch.zeros_like(mask)
     few[nodes[:: math.ceil(max(len(nodes), 1) / MOST_NODES)]] = True
     return few
 
 
 def fitted_temperature(logits: Tensor, targets: Tensor) -> float:
-    """Return the T of the least negative log-likelihood; logits: [n, C], targets: classes [n] or labels [n, C]."""
+    """Return the T of the least negative log-likelihood; logits: [n, C], targets: classes [n] or
+    labels [n, C].
+    """
     from scipy.optimize import minimize_scalar  # slow to import
 
-    logits, targets = logits.float().cpu(), targets.cpu()
+    logits = logits.float().cpu()
+    targets = targets.cpu()
     several = targets.dim() == 2
     targets = targets.float() if several else targets.long()
 
@@ -33,4 +40,6 @@ def fitted_temperature(logits: Tensor, targets: Tensor) -> float:
         return float(score(logits / math.exp(log), targets))
 
     bounds = math.log(LEAST), math.log(MOST)
-    return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.01}).x)
+    return math.exp(
+        minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.01}).x
+    )

@@ -1,4 +1,6 @@
-"""Train for a given time: choose a width by short trials, train a narrow model in cosine cycles, and make it wide."""
+"""Train for a given time: choose a width by short trials, train a narrow model in cosine cycles,
+and make it wide.
+"""
 
 import logging
 from dataclasses import replace
@@ -35,16 +37,19 @@ FIRST_STEPS = (60, 1000)  # the limits of its steps, on batches of the usual siz
 ROUNDS = 20  # of a cycle; the time is checked after each
 CAREFUL = 0.95  # of the steps that there seems to be time for, the last cycle plans
 WORTH_IT = 0.05  # of the time: with less left there is no other cycle
-EVALUATIONS = 0.1  # of the time of steps: the scores within the first cycle take at most about as much
-AT_LEAST = 0.1  # of the time, for the first cycle, also where a slow machine has needed all of it before
+# of the time of steps: the scores within the first cycle take at most about as much
+EVALUATIONS = 0.1
+# of the time, for the first cycle, also where a slow machine has needed all of it before
+AT_LEAST = 0.1
 
 
 def fit_within(setup: Setup, train: Train) -> Result:
     """Train for the time of the settings' budget, and return the result.
 
-    A narrow model is chosen by `Trials`. It trains in cosine cycles of doubling length, each of which begins where the
-    last one ended: the best validation score of all counts, so a long budget does not overfit. Copies of it, side by
-    side, are the full model. With ranks, every rank trains a part of its own, and these stand side by side.
+    A narrow model is chosen by `Trials`. It trains in cosine cycles of doubling length, each of
+    which begins where the last one ended: the best validation score of all counts, so a long budget
+    does not overfit. Copies of it, side by side, are the full model. With ranks, every rank trains
+    a part of its own, and these stand side by side.
 
     Args:
         setup: of the whole run.
@@ -93,10 +98,20 @@ class _Recipe:
     """The trials, the cycles and the wide model of one run; see `fit_within`."""
 
     def __init__(
-        self, setup: Setup, runs: NarrowRuns, clock: Clock, state: RecipeState, fingerprint: Fingerprint
+        self,
+        setup: Setup,
+        runs: NarrowRuns,
+        clock: Clock,
+        state: RecipeState,
+        fingerprint: Fingerprint,
     ) -> None:
-        self._setup, self._gist, self._ranks = setup, setup.gist, setup.gist.ranks
-        self._runs, self._clock, self._state, self._fingerprint = runs, clock, state, fingerprint
+        self._setup = setup
+        self._gist = setup.gist
+        self._ranks = setup.gist.ranks
+        self._runs = runs
+        self._clock = clock
+        self._state = state
+        self._fingerprint = fingerprint
         self._standing = _Standing()
         self._interrupted = False
         self._latest: dict[str, Tensor] = {}  # the values after the last cycle; empty: the seed's
@@ -122,16 +137,20 @@ class _Recipe:
 
     def _choose(self) -> None:
         """Choose a width on rank 0, and begin with the model of its trial there."""
-        trials, standing = Trials(self._runs, self._clock), self._standing
+        trials = Trials(self._runs, self._clock)
+        standing = self._standing
         self._save()
         chosen = self._ranks.lead(lambda: msgspec.to_builtins(trials.choose(), str_keys=True))
-        self._interrupted = self._ranks.any(any(result.interrupted for result in trials.results.values()))
+        self._interrupted = self._ranks.any(
+            any(result.interrupted for result in trials.results.values())
+        )
         if self._interrupted:
             self._save()
             return
         choice = msgspec.convert(chosen, Choice, strict=False)
         log.info("%s", choice.reason)
-        standing.choice, standing.best_m = choice, choice.sub_gcns
+        standing.choice = choice
+        standing.best_m = choice.sub_gcns
         self._use_batches(choice)
         standing.seconds.step = choice.step_seconds[choice.sub_gcns]
         part = self._runs.model(widths_of_part(self._gist, choice.sub_gcns), self._gist.seed)
@@ -142,7 +161,9 @@ class _Recipe:
             self._latest = values_of(result.model)
         if self._ranks.count == 1:  # the best trial is the best model so far, whatever its width
             for m, result in trials.results.items():
-                if self._setup.metric.better(result.progress.best_score, standing.progress.best_score):
+                if self._setup.metric.better(
+                    result.progress.best_score, standing.progress.best_score
+                ):
                     self._keep_best(result, m, rounds_before=0)
 
     def _use_batches(self, choice: Choice) -> None:
@@ -153,7 +174,9 @@ class _Recipe:
             self._runs = smaller
 
     def _plan_cycle(self) -> bool:
-        """Choose the steps of the next cycle, unless it has begun; False: there is no time for one more."""
+        """Choose the steps of the next cycle, unless it has begun; False: there is no time for one
+        more.
+        """
         if self._standing.steps is None:
             self._standing.steps = self._ranks.lead(self._next_steps)
         return self._standing.steps is not None
@@ -183,7 +206,8 @@ class _Recipe:
 
         With one part, the scores of the wide model are those of the narrow one.
         """
-        standing, parts = self._standing, self._ranks.count
+        standing = self._standing
+        parts = self._ranks.count
         left = self._clock.left - (parts * standing.seconds.evaluating if parts > 1 else 0.0)
         if standing.cycles == 0:
             return max(left, AT_LEAST * self._clock.seconds + standing.seconds.evaluating)
@@ -201,7 +225,11 @@ class _Recipe:
         standing.seconds.preparing = progress.seconds.get("prepare", 0.0)
         standing.seconds.evaluating = result.inference_seconds or 0.0
         if progress.steps:  # the last evaluation has its time apart
-            seconds = progress.train_seconds + progress.seconds.get("evaluate", 0.0) - standing.seconds.evaluating
+            seconds = (
+                progress.train_seconds
+                + progress.seconds.get("evaluate", 0.0)
+                - standing.seconds.evaluating
+            )
             standing.seconds.step = max(seconds, 1e-9) / progress.steps
         self._latest = values_of(result.model)
         standing.cycles += 1
@@ -210,7 +238,8 @@ class _Recipe:
     def _train_part(self) -> Result:
         """Train this rank's part in one cycle, and add the run to the progress of the whole one."""
         self._last = None
-        standing, rank = self._standing, self._ranks.rank
+        standing = self._standing
+        rank = self._ranks.rank
         assert standing.choice is not None
         assert standing.steps is not None
         m = standing.choice.sub_gcns
@@ -219,7 +248,9 @@ class _Recipe:
                 self._runs.model(widths_of_part(self._gist, m), self._runs.seed_of(rank)),
                 settings_of_steps(self._runs, standing.steps, ROUNDS),
                 title=f"cycle {standing.cycles + 1}, of width {width_in_words(self._gist, m)}",
-                sampler=self._runs.sampler if self._ranks.count == 1 else self._runs.batches_of(rank),
+                sampler=self._runs.sampler
+                if self._ranks.count == 1
+                else self._runs.batches_of(rank),
                 folder=self._folder,
                 init=self._latest or None,
                 max_seconds=self._seconds_of_training,
@@ -241,7 +272,8 @@ class _Recipe:
         """Add a run of the chosen part to the progress of the whole run."""
         standing = self._standing
         assert standing.choice is not None
-        whole, own = standing.progress, result.progress
+        whole = standing.progress
+        own = result.progress
         before = {
             "round": whole.rounds,
             "step": whole.steps,
@@ -250,9 +282,13 @@ class _Recipe:
         }
         for entries, added in ((whole.history, own.history), (whole.per_round, own.per_round)):
             for entry in added:
-                sums = {name: entry[name] + value for name, value in before.items() if name in entry}
+                sums = {
+                    name: entry[name] + value for name, value in before.items() if name in entry
+                }
                 entries.append({**entry, **sums})
-        is_better = self._setup.metric.better(own.best_score, whole.best_score) or whole.best_score is None
+        is_better = (
+            self._setup.metric.better(own.best_score, whole.best_score) or whole.best_score is None
+        )
         if own.history and is_better:
             self._keep_best(result, standing.choice.sub_gcns, rounds_before=whole.rounds)
         whole.scores.last = own.scores.last
@@ -265,17 +301,21 @@ class _Recipe:
             standing.epochs += own.history[-1]["epoch"]
 
     def _keep_best(self, result: Result, m: int, *, rounds_before: int) -> None:
-        whole, own = self._standing.progress, result.progress
+        whole = self._standing.progress
+        own = result.progress
         whole.scores = replace(
             own.scores,
             best_round=rounds_before + own.best_round,
             last=whole.last,
         )
-        self._best, self._standing.best_m = values_of(result.model), m
+        self._best = values_of(result.model)
+        self._standing.best_m = m
 
     def _result(self) -> Result:
         """Return the result of the whole run: the wide model is made of the best narrow ones."""
-        setup, gist, m = self._setup, self._gist, self._standing.best_m
+        setup = self._setup
+        gist = self._gist
+        m = self._standing.best_m
         if self._ranks.count > 1:
             self._agree_on_progress()
         progress = self._standing.progress
@@ -283,8 +323,11 @@ class _Recipe:
         if not self._ranks.any(not self._best):
             gist.join_parts(lambda _: self._best, m)
             if self._ranks.count > 1:
-                score_wide_model(setup, Running(gist.theta, gist.full_spec), self._runs.sampler, progress)
-        model, peak = gist.model(), peak_memory_bytes(gist.device)
+                score_wide_model(
+                    setup, Running(gist.theta, gist.full_spec), self._runs.sampler, progress
+                )
+        model = gist.model()
+        peak = peak_memory_bytes(gist.device)
         last = self._last
         if last is None:  # it was interrupted in a trial on rank 0
             last = Result(model, progress, self._interrupted, peak)
@@ -316,7 +359,11 @@ class _Recipe:
         if choice is None:
             return {"reason": "interrupted before a width was chosen"}
         facts = msgspec.to_builtins(choice, str_keys=True)
-        return {**facts, "cycles": self._standing.cycles, "parts": min(self._ranks.count, choice.sub_gcns)}
+        return {
+            **facts,
+            "cycles": self._standing.cycles,
+            "parts": min(self._ranks.count, choice.sub_gcns),
+        }
 
     def _save(self) -> None:
         """Save what a resumed run needs: where it stands, and the models so far."""
@@ -337,7 +384,8 @@ class _Recipe:
         every_rank = saved["ranks"]
         if len(every_rank) != self._ranks.count:
             raise InputError(
-                f"there are {self._ranks.count} ranks, and the run with the budget had {len(every_rank)}, each with a "
+                f"there are {self._ranks.count} ranks, and the run with the budget had "
+                f"{len(every_rank)}, each with a "
                 "part of its own: start as many"
             )
         self._standing = msgspec.convert(every_rank[self._ranks.rank], _Standing, strict=False)

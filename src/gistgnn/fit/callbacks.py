@@ -19,7 +19,9 @@ from gistgnn.utils.formats import duration, plural
 log = logging.getLogger(__name__)
 
 MOST_UNTRAINED = 0.03  # share of the parameters
-LATE, RISING = 0.2, 0.02  # the last part of a run, and the share of the score that it gains, of a run that is too short
+# the last part of a run, and the share of the score that it gains, of a run that is too short
+LATE = 0.2
+RISING = 0.02
 
 
 class Run:
@@ -53,32 +55,45 @@ class Run:
         return self.progress.best_score
 
     def model(self) -> nn.Module:
-        """Return the full model as it is now. It is a copy, so do not ask for it after every round of a wide model."""
+        """Return the full model as it is now. It is a copy, so do not ask for it after every round
+        of a wide model.
+        """
         return self.gist.model()
 
     def stop(self) -> None:
-        """End the run after this round. The result is the best model so far; the run counts as finished."""
+        """End the run after this round. The result is the best model so far; the run counts as
+        finished.
+        """
         self.stopped = True
 
     def interrupt(self) -> None:
-        """Save the state and end the run after this round: with `Saving(..., resume=True)` it goes on later."""
+        """Save the state and end the run after this round: with `Saving(..., resume=True)` it goes
+        on later.
+        """
         self.interrupted = True
 
 
 class Callback:
     """A base class for callbacks: override the methods that you need.
 
-    With ranks, every rank calls its own callbacks, and `stop` or `interrupt` on one rank ends the run on all.
+    With ranks, every rank calls its own callbacks, and `stop` or `interrupt` on one rank ends the
+    run on all.
     """
 
     def on_fit_begin(self, run: Run) -> None:
-        """Called once, before the first round; `run.history` has the entries of a run that is resumed."""
+        """Called once, before the first round; `run.history` has the entries of a run that is
+        resumed.
+        """
 
     def on_round_end(self, run: Run, loss: float) -> None:
-        """Called after every round, and after its evaluation if it has one; `loss` is the mean of its steps."""
+        """Called after every round, and after its evaluation if it has one; `loss` is the mean of
+        its steps.
+        """
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
-        """Called after every evaluation with its entry of the history; not for the entries of a resumed run."""
+        """Called after every evaluation with its entry of the history; not for the entries of a
+        resumed run.
+        """
 
     def on_fit_end(self, run: Run, result: Result) -> None:
         """Called once, with the result; not after an error."""
@@ -101,18 +116,21 @@ class Log(Callback):
     Example:
         >>> GIST(build, 512).fit(graph, callbacks=[Log(wandb.init(project="mine"))])
 
-    A run that is resumed writes its earlier entries too, but not those before `logger.step`, if the logger has that.
-    Where a run trains several narrow models, the steps of each follow those of the one before: loggers drop entries
-    that go back. A logger that fails is not used again: a note says so, and training goes on.
+    A run that is resumed writes its earlier entries too, but not those before `logger.step`, if the
+    logger has that. Where a run trains several narrow models, the steps of each follow those of the
+    one before: loggers drop entries that go back. A logger that fails is not used again: a note
+    says so, and training goes on.
 
     Args:
-        logger: an object with `log(dict)` or `log(dict, step=)`, such as a run of Weights & Biases or of trackio; or
-            such a function, as `mlflow.log_metrics` is one.
+        logger: an object with `log(dict)` or `log(dict, step=)`, such as a run of Weights & Biases
+            or of trackio; or such a function, as `mlflow.log_metrics` is one.
     """
 
     def __init__(self, logger: Any) -> None:
         if not callable(getattr(logger, "log", logger)):
-            raise InputError(f"logger is a {type(logger).__name__}, expected a function, or an object with `log`")
+            raise InputError(
+                f"logger is a {type(logger).__name__}, expected a function, or an object with `log`"
+            )
         self._logger = logger
         self._failed = False
         self._steps_before = 0  # of the narrow models that were trained before this one
@@ -123,7 +141,8 @@ class Log(Callback):
         if run.part:
             self._steps_before = self._last_step
         if run.part and isinstance(written, int) and written > self._last_step:
-            already = run.history[-1]["step"] if run.history else 0  # of a narrow model that goes on
+            # of a narrow model that goes on
+            already = run.history[-1]["step"] if run.history else 0
             self._steps_before = written - 1 - already
             return
         for entry in run.history:
@@ -143,13 +162,17 @@ class Log(Callback):
         write(numbers, **({"step": numbers.pop("step")} if takes_step else {}))
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do something with the logger, unless it has failed before; it may raise any error, as without a network."""
+        """Do something with the logger, unless it has failed before; it may raise any error, as
+        without a network.
+        """
         try:
             if not self._failed:
                 work()
         except Exception as error:
             self._failed = True
-            log.warning("the logger has failed, and training goes on without it (%s)", reason(error))
+            log.warning(
+                "the logger has failed, and training goes on without it (%s)", reason(error)
+            )
 
 
 class ProgressBar(Callback):
@@ -157,7 +180,8 @@ class ProgressBar(Callback):
 
     def __init__(self, part: str = "") -> None:
         self._title = f"training {part}".rstrip()
-        self._meter, self._scores = Meter(self._title), list[str]()
+        self._meter = Meter(self._title)
+        self._scores = list[str]()
         self.close = self._meter.close
 
     def on_fit_begin(self, run: Run) -> None:
@@ -173,45 +197,69 @@ class ProgressBar(Callback):
         self._meter.log(*place, *self._scores, f"{duration(entry['train_seconds'])} of training")
 
     def on_round_end(self, run: Run, loss: float) -> None:
-        self._meter.update(run.round, run.rounds, f"round {run.round:,}/{run.rounds:,}", *self._scores)
+        self._meter.update(
+            run.round, run.rounds, f"round {run.round:,}/{run.rounds:,}", *self._scores
+        )
 
 
 class Notes:
-    """Logs what a run says of itself: parameters that will not be trained, a run that is too short, missed classes."""
+    """Logs what a run says of itself: parameters that will not be trained, a run that is too short,
+    missed classes.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
 
     def on_fit_begin(self, run: Run) -> None:
         schedule = run.schedule
-        if run.progress.rounds < schedule.rounds and (share := self._untrained(run, schedule.rounds)) > MOST_UNTRAINED:
+        if (
+            run.progress.rounds < schedule.rounds
+            and (share := self._untrained(run, schedule.rounds)) > MOST_UNTRAINED
+        ):
             rounds = "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds"
-            said = f"{100 * share:.1f} % of the parameters will never be trained: they lie between blocks in {rounds}; "
+            said = (
+                f"{100 * share:.1f} % of the parameters will never be trained: they lie "
+                "between "
+                f"blocks in {rounds}; "
+            )
             log.warning("%sraise --epochs or lower --local-steps", said)
 
     def _untrained(self, run: Run, rounds: int) -> float:
-        """Return the share of the parameters that some rounds are expected to leave untrained, if they are used."""
+        """Return the share of the parameters that some rounds are expected to leave untrained, if
+        they are used.
+        """
         gist = run.gist
         if not gist.ranks.leads:
             return 0.0
         return never_trained(gist.full_spec, gist.partition, rounds)
 
     def on_fit_end(self, run: Run, result: Result) -> None:
-        progress, metric, names = run.progress, self._setup.metric, self._setup.graph.class_names
+        progress = run.progress
+        metric = self._setup.metric
+        names = self._setup.graph.class_names
         if not run.gist.ranks.leads:
             return
-        if progress.stopped_early and (share := self._untrained(run, progress.rounds)) > MOST_UNTRAINED:
+        if (
+            progress.stopped_early
+            and (share := self._untrained(run, progress.rounds)) > MOST_UNTRAINED
+        ):
             log.warning(
-                "%.1f %% of the parameters have never been trained: the run has ended after %s of %s rounds, by %s",
-                100 * share, f"{progress.rounds:,}", f"{run.schedule.rounds:,}", progress.stopped_by,
+                "%.1f %% of the parameters have never been trained: the run has ended after %s of "
+                "%s rounds, by %s",
+                100 * share, f"{progress.rounds:,}", f"{run.schedule.rounds:,}",
+                progress.stopped_by,
             )  # fmt: skip
         scored = [each for each in progress.history if each["validation"] is not None]
-        before = [each["validation"] for each in scored if each["round"] <= (1 - LATE) * progress.rounds]
+        before = [
+            each["validation"] for each in scored if each["round"] <= (1 - LATE) * progress.rounds
+        ]
         if before and not progress.stopped_early and progress.best_round == progress.rounds:
-            best, last = (max if metric.higher_is_better else min)(before), scored[-1]["validation"]
+            best = (max if metric.higher_is_better else min)(before)
+            last = scored[-1]["validation"]
             if abs(last - best) > RISING * abs(last):
                 log.info(
-                    "the score was still getting better: %s of the validation nodes was %.4g before the last fifth of "
+                    "the score was still getting better: %s of the validation nodes was %.4g "
+                    "before the last fifth of "
                     "the run, and is %.4g: train longer, by more epochs or a budget",
                     metric.name, best, last,
                 )  # fmt: skip
@@ -221,7 +269,9 @@ class Notes:
 def note_missed_classes(progress: Progress, class_names: Sequence[str]) -> None:
     """Say which classes the best model of a run never predicts, if there are some."""
     nodes = {number: each["nodes"] for number, each in enumerate(progress.scores.classes)}
-    missed = [number for number in nodes if nodes[number] and not progress.scores.classes[number]["f1"]]
+    missed = [
+        number for number in nodes if nodes[number] and not progress.scores.classes[number]["f1"]
+    ]
     if not missed:
         return
     share = 100 * sum(map(nodes.__getitem__, missed)) / sum(nodes.values())

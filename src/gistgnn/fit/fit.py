@@ -1,4 +1,6 @@
-"""A run of `GIST.fit`: what is prepared before Algorithm 1, what happens between its rounds, and what it returns."""
+"""A run of `GIST.fit`: what is prepared before Algorithm 1, what happens between its rounds, and
+what it returns.
+"""
 
 import logging
 import statistics
@@ -31,11 +33,14 @@ from gistgnn.utils.tensors import digest_of
 
 log = logging.getLogger(__name__)
 
-MOST_BATCHES = 50  # of a round that has diverged, in which nodes without a finite output are looked for
+# of a round that has diverged, in which nodes without a finite output are looked for
+MOST_BATCHES = 50
 
 
 class Fit(Run):
-    """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to `after_round`."""
+    """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to
+    `after_round`.
+    """
 
     def __init__(self, setup: Setup) -> None:
         arguments = setup.arguments
@@ -68,17 +73,24 @@ class Fit(Run):
         if self._ranks.count > 1:
             require_same_training(setup, self._fingerprint)
         shows = arguments.progress and not setup.part
-        with self.seconds("prepare"), spinner("preparing the run", shown=True) if shows else nullcontext():
+        with (
+            self.seconds("prepare"),
+            spinner("preparing the run", shown=True) if shows else nullcontext(),
+        ):
             self._prepare()
 
     def _prepare(self) -> None:
-        """Make the batches, the rounds, Θ, and what scores it; try the model, the loss and the metric on a batch."""
+        """Make the batches, the rounds, Θ, and what scores it; try the model, the loss and the
+        metric on a batch.
+        """
         setup = self._setup
         gist = self.gist
         graph = setup.graph
         saving = setup.arguments.saving
         setup.require_step_fits()
-        self.sampler = setup.sampler or make_sampler(gist, graph, setup.sampling, setup.arguments.inductive)
+        self.sampler = setup.sampler or make_sampler(
+            gist, graph, setup.sampling, setup.arguments.inductive
+        )
         self._operations = Operations(
             gist.full_spec,
             gist.partition,
@@ -87,7 +99,9 @@ class Fit(Run):
             setup.arguments.evaluation,
             inductive=setup.arguments.inductive,
         )
-        self.schedule = Schedule(self.training, self.sampler.steps_per_epoch, gist.workers, self._operations)
+        self.schedule = Schedule(
+            self.training, self.sampler.steps_per_epoch, gist.workers, self._operations
+        )
         resumed = saving is not None and self._ranks.lead(lambda: saving.resumes)
         gist.begin_run(averages=setup.averages, resumed=resumed, init=setup.init)
         self._running = Running(gist.theta, gist.trained_spec)
@@ -106,23 +120,33 @@ class Fit(Run):
         """Stand at the round to begin with, and tell the callbacks."""
         with ExitStack() as stack:
             if self._setup.arguments.progress:
-                self._callbacks.insert(0, stack.enter_context(closing(ProgressBar(self._setup.part))))
+                self._callbacks.insert(
+                    0, stack.enter_context(closing(ProgressBar(self._setup.part)))
+                )
             if self._setup.arguments.saving:
-                self._saver = Saver(self.gist.theta, self._ranks, self._setup.arguments.saving, self._fingerprint)
+                self._saver = Saver(
+                    self.gist.theta, self._ranks, self._setup.arguments.saving, self._fingerprint
+                )
                 stack.callback(self._saver.close)
                 self._restore(self._saver)
             self._round_begun = time.perf_counter()
             self._call("on_fit_begin")
-            if self.gist.theta.place.round > self.progress.rounds:  # it was killed before it recorded the last round
+            # it was killed before it recorded the last round
+            if self.gist.theta.place.round > self.progress.rounds:
                 self.after_round({"loss": self.gist.theta.place.loss})
             self.gist.next_round = self.progress.rounds
             self._open = stack.pop_all()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        """Wait for what is being written; after an error save the state, and give the error the result so far."""
+        """Wait for what is being written; after an error save the state, and give the error the
+        result so far.
+        """
         try:
             if isinstance(error, DivergedError):
                 self._explain(error)
@@ -134,7 +158,9 @@ class Fit(Run):
             self._open.close()
 
     def _explain(self, error: DivergedError) -> None:
-        """Say so if the loss is not finite because the model never has a finite output for some nodes."""
+        """Say so if the loss is not finite because the model never has a finite output for some
+        nodes.
+        """
         if self._ranks.count > 1:
             return
         with suppress(Exception):  # the error that is raised is the other one
@@ -142,7 +168,9 @@ class Fit(Run):
             widths = gist.layout.widths(map(len, gist.blocks(0)[0]))
             untrained = replace(gist.full_spec, widths=widths).from_seed().to(gist.device)
             steps = self.schedule.steps_of(error.round_number)
-            with closing(self.sampler.batches(steps.first, min(steps.count, MOST_BATCHES))) as batches:
+            with closing(
+                self.sampler.batches(steps.first, min(steps.count, MOST_BATCHES))
+            ) as batches:
                 nodes = self._scorer.nodes_without_output(untrained, batches)
             if nodes:
                 error.blame_nodes(nodes)
@@ -151,7 +179,8 @@ class Fit(Run):
         """Save the state after the last round that is in Θ, and give an error the result so far."""
         theta = self.gist.theta
         alone = self._ranks.count == 1
-        writes = alone or (self._ranks.leads and theta.shards == 1)  # else other ranks would have to write their shares
+        # else other ranks would have to write their shares
+        writes = alone or (self._ranks.leads and theta.shards == 1)
         if not theta.place.round or not writes:
             return
         if self._saver:
@@ -159,7 +188,8 @@ class Fit(Run):
                 recorded = self._before or self.progress
                 pending = theta.place.round > recorded.rounds
                 error.add_note(self._saver.save_after_error(recorded, pending=pending))
-        if isinstance(error, Exception) and alone and not self._setup.part:  # that of a part is none of the whole run
+        # that of a part is none of the whole run
+        if isinstance(error, Exception) and alone and not self._setup.part:
             with suppress(Exception):  # such as one more MemoryError
                 result = self._result()
                 result.interrupted = True
@@ -169,13 +199,17 @@ class Fit(Run):
     @property
     def is_over(self) -> bool:
         """Whether no round is left, or the run has been stopped."""
-        return self.progress.rounds >= self.schedule.rounds or self.progress.stopped_early or self.interrupted
+        return (
+            self.progress.rounds >= self.schedule.rounds
+            or self.progress.stopped_early
+            or self.interrupted
+        )
 
     @contextmanager
     def seconds(self, activity: str) -> Iterator[None]:
         """Add the time of the block to an activity, also where the block raises an error."""
-        # "prepare" (clusters, first batch), "take" (subGCNs), "train" (subTrain with its batches), "merge" (subAgg),
-        # "evaluate" (scores) or "save" (checkpoints).
+        # "prepare" (clusters, first batch), "take" (subGCNs), "train" (subTrain with its batches),
+        # "merge" (subAgg), "evaluate" (scores) or "save" (checkpoints).
         begun = time.perf_counter()
         try:
             yield
@@ -204,16 +238,23 @@ class Fit(Run):
             self._saver.round_is_over(progress.rounds)
         finished = progress.rounds >= self.schedule.rounds
         self._longest_round = max(self._longest_round, now - self._round_begun)
-        needed = self._longest_round + 2 * self._evaluation_seconds  # for one more round and its evaluation
+        # for one more round and its evaluation
+        needed = self._longest_round + 2 * self._evaluation_seconds
         late = self._end is not None and self._ranks.any(now + needed > self._end) and not finished
         if self.schedule.is_scored_after(progress.rounds) or late:
             self._evaluate(loss)
         self._call("on_round_end", loss)
-        stopped, interrupted = map(any, zip(*self._ranks.gather([self.stopped, self.interrupted]), strict=True))
+        stopped, interrupted = map(
+            any, zip(*self._ranks.gather([self.stopped, self.interrupted]), strict=True)
+        )
         progress.stopped_by = None
         if late:
             progress.stopped_by = "max_seconds"
-        elif patience is not None and progress.scores.evaluations_since_best >= patience and not finished:
+        elif (
+            patience is not None
+            and progress.scores.evaluations_since_best >= patience
+            and not finished
+        ):
             progress.stopped_by = "patience"
         elif stopped and not finished:
             progress.stopped_by = "callback"
@@ -228,7 +269,9 @@ class Fit(Run):
 
     @property
     def _evaluation_seconds(self) -> float:
-        """The seconds of an evaluation; before the first one those of the steps that take about as long."""
+        """The seconds of an evaluation; before the first one those of the steps that take about as
+        long.
+        """
         if self.progress.history:
             return self._longest_evaluation
         seconds_per_step = self.progress.train_seconds / max(self.progress.steps, 1)
@@ -246,11 +289,16 @@ class Fit(Run):
         return result
 
     def _result(self) -> Result:
-        gist, setup, progress, metric = self.gist, self._setup, self.progress, self._setup.metric
+        gist = self.gist
+        setup = self._setup
+        progress = self.progress
+        metric = self._setup.metric
         last_round = max(progress.rounds - 1, 0)
         sizes = gist.partition.sizes(last_round)
-        theta, slices = theta_bytes(gist.trained_spec), slice_bytes(gist.full_spec, sizes)
-        workers, local_steps = gist.workers, self.schedule.local_steps
+        theta = theta_bytes(gist.trained_spec)
+        slices = slice_bytes(gist.full_spec, sizes)
+        workers = gist.workers
+        local_steps = self.schedule.local_steps
         carried = 0  # bytes of the moments that travel with the sub-GCNs
         if self.training.keeps_moments and gist.sub_gcns > 1:
             carried = state_bytes(gist.full_spec, sizes, self.training)
@@ -262,14 +310,20 @@ class Fit(Run):
             peak_memory_bytes=peak_memory_bytes(gist.device),
             evaluation=self._scorer.description,
             communication=gist.theta.exchange.communication(gist.theta.place, theta, local_steps),
-            inference_seconds=statistics.median(passes) if (passes := self._scorer.passes) else None,
+            inference_seconds=statistics.median(passes)
+            if (passes := self._scorer.passes)
+            else None,
             traffic={"workers": workers, **setup.variant.traffic(sent)},
             memory=memory_of(gist, setup.graph, self.training, theta, slices),
             partition=gist.partition.describe(last_round),
             coverage=coverage_of(gist.full_spec, gist.partition, progress.rounds),
             batches=self.sampler.facts,
             local_steps=local_steps,
-            metric={"name": metric.name, "higher_is_better": metric.higher_is_better, "percent": metric.percent},
+            metric={
+                "name": metric.name,
+                "higher_is_better": metric.higher_is_better,
+                "percent": metric.percent,
+            },
             standardised=setup.scaling is not None,
             config=settings_of(setup),
             graph=describe_graph(setup.graph),
@@ -313,13 +367,16 @@ class Fit(Run):
                 entry["metric"] = metric.name
             progress.history.append(entry)
             self._longest_evaluation = max(self._longest_evaluation, time.perf_counter() - begun)
-            self._call("on_evaluation", dict(entry))  # a copy: what a callback writes into it is no history
+            # a copy: what a callback writes into it is no history
+            self._call("on_evaluation", dict(entry))
 
     def _restore(self, saver: Saver) -> None:
         prepared = self.progress
         if (progress := saver.begin()) is None:
             return
         self.progress = progress
-        progress.seconds["prepare"] = progress.seconds.get("prepare", 0.0) + prepared.seconds["prepare"]
+        progress.seconds["prepare"] = (
+            progress.seconds.get("prepare", 0.0) + prepared.seconds["prepare"]
+        )
         if progress.stopped_by == "max_seconds":  # a resumed run has more time
             progress.stopped_by = None

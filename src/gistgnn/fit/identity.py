@@ -1,9 +1,10 @@
 """What a run is, and its fingerprint: what says whether two runs are the same.
 
-A fingerprint has three parts: the settings, the model and the graph. It decides whether a run resumes from a
-checkpoint, whether `train --resume` finds its result, whether ranks train the same thing, which records `compare` and
-`reproduce` may use again, and it gives a run its id. Where a run trains is no part of it: the device, the number of
-ranks and threads, the runner, the place of Θ, and the names of files and folders.
+A fingerprint has three parts: the settings, the model and the graph. It decides whether a run
+resumes from a checkpoint, whether `train --resume` finds its result, whether ranks train the same
+thing, which records `compare` and `reproduce` may use again, and it gives a run its id. Where a run
+trains is no part of it: the device, the number of ranks and threads, the runner, the place of Θ,
+and the names of files and folders.
 """
 
 import types
@@ -33,13 +34,17 @@ from gistgnn.utils.tensors import digest_of, tensor_digest
 
 Fingerprint = dict[str, dict[str, Any]]
 
-_ELSEWHERE = ("dataset", "device", "data_root")  # settings of the command line that ranks may have otherwise
-_OF_EVERY_MODULE = {*vars(nn.Module()), "training"}  # attributes that say nothing of a module's own settings
+# settings of the command line that ranks may have otherwise
+_ELSEWHERE = ("dataset", "device", "data_root")
+# attributes that say nothing of a module's own settings
+_OF_EVERY_MODULE = {*vars(nn.Module()), "training"}
 _DEPTH = 4  # of lists and objects in the attribute of a module
 
 
 def settings_of(setup: Setup) -> dict[str, Any]:
-    """Return the entry "config" of result.json for a run from Python; the command line has its own."""
+    """Return the entry "config" of result.json for a run from Python; the command line has its
+    own.
+    """
     gist = setup.gist
     model = type(gist.full_spec.on_meta()).__name__
     return {
@@ -72,7 +77,12 @@ def width_settings(gist: GlobalModel) -> dict[str, Any]:
 
 def describe_graph(graph: Graph) -> dict[str, Any]:
     """Return the entry "graph" of result.json."""
-    facts = {"name": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
+    facts = {
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+    }
     facts |= {"classes": graph.num_classes, "multi_label": graph.multi_label}
     if graph.class_names:
         facts["class_names"] = list(graph.class_names)
@@ -105,9 +115,14 @@ def fingerprint_of(setup: Setup) -> Fingerprint:
     return fingerprint_of_model(gist, setup.arguments.saving, settings) | {"graph": graph}
 
 
-def fingerprint_of_model(gist: GlobalModel, saving: Saving | None, settings: Mapping[str, Any]) -> Fingerprint:
-    """Return the fingerprint of a run that is not given a graph, such as a loop of the user's own."""
-    partition, store = gist.partition, gist.store
+def fingerprint_of_model(
+    gist: GlobalModel, saving: Saving | None, settings: Mapping[str, Any]
+) -> Fingerprint:
+    """Return the fingerprint of a run that is not given a graph, such as a loop of the user's
+    own.
+    """
+    partition = gist.partition
+    store = gist.store
     settings = {
         "seed": gist.seed,
         "widths": gist.widths,
@@ -124,9 +139,14 @@ def fingerprint_of_model(gist: GlobalModel, saving: Saving | None, settings: Map
 
 
 def require_same_training(setup: Setup, fingerprint: Fingerprint) -> None:
-    """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this."""
+    """Refuse ranks that are about to train with different settings, models or graphs; all ranks
+    call this.
+    """
     own = {"runner": setup.arguments.runner, "evaluation": asdict(setup.arguments.evaluation)}
-    for name, value in (("budget", setup.settings.budget), ("max_seconds", setup.arguments.max_seconds)):
+    for name, value in (
+        ("budget", setup.settings.budget),
+        ("max_seconds", setup.arguments.max_seconds),
+    ):
         own[name] = "missing" if value is None else "given"  # what is left of it differs
     require_same_ranks(setup.gist, setup.arguments.saving, fingerprint, own)
 
@@ -147,14 +167,25 @@ def require_same_ranks(
     }
     if saving:  # the folder may have another name on another machine
         config = {name: value for name, value in config.items() if name not in _ELSEWHERE}
-        facts[SAME_SETTINGS]["saving"] = {"every": saving.every, "resume": saving.resume, "config": config}
+        facts[SAME_SETTINGS]["saving"] = {
+            "every": saving.every,
+            "resume": saving.resume,
+            "config": config,
+        }
     require_same(gist.ranks, facts)
 
 
 def flat_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a run's config that all ranks must share: the model's, the training's and all others."""
-    model, training = dict(config["model"]), dict(config["training"])
-    rest = {name: value for name, value in config.items() if name not in ("model", "training", *_ELSEWHERE)}
+    """Return the entries of a run's config that all ranks must share: the model's, the training's
+    and all others.
+    """
+    model = dict(config["model"])
+    training = dict(config["training"])
+    rest = {
+        name: value
+        for name, value in config.items()
+        if name not in ("model", "training", *_ELSEWHERE)
+    }
     training.pop("budget", None)
     return {"model": model.pop("name"), **model, **training, **rest}
 
@@ -173,23 +204,33 @@ def graph_facts(graph: Graph) -> dict[str, Any]:
 
 
 def model_facts(spec: ModelSpec) -> dict[str, Any]:
-    """Return what tells a model from another: classes and attributes of all modules, parameters, values of buffers."""
+    """Return what tells a model from another: classes and attributes of all modules, parameters,
+    values of buffers.
+    """
     model = spec.on_meta()
     facts = module_facts(model)
-    if any(True for _ in model.buffers()) or any(_holds_tensors(module) for module in model.modules()):
+    if any(True for _ in model.buffers()) or any(
+        _holds_tensors(module) for module in model.modules()
+    ):
         facts |= _fixed_values(spec)
     specs = spec.tensor_specs().items()
     return facts | {f"shape of {name}": f"{list(shape)} {dtype}" for name, (shape, dtype) in specs}
 
 
 def module_facts(model: nn.Module) -> dict[str, Any]:
-    """Return the class of every module, and its attributes: numbers such as a dropout's p, texts, and functions."""
+    """Return the class of every module, and its attributes: numbers such as a dropout's p, texts,
+    and functions.
+    """
     facts: dict[str, Any] = {}
     for path, module in model.named_modules():
         where = path or "the model"
         facts[f"class of {where}"] = type(module).__name__
         for name, value in vars(module).items():
-            if name not in _OF_EVERY_MODULE and (described := _described(value)) not in (None, [], {}):
+            if name not in _OF_EVERY_MODULE and (described := _described(value)) not in (
+                None,
+                [],
+                {},
+            ):
                 facts[f"{name} of {where}"] = described
         if enclosed := _enclosed(type(module).forward):
             facts[f"variables of the function around {where}"] = enclosed
@@ -197,7 +238,9 @@ def module_facts(model: nn.Module) -> dict[str, Any]:
 
 
 def name_of_function(value: Any) -> str:
-    """Return the name of a function or a class of the user's own; with a digest where the name does not tell all."""
+    """Return the name of a function or a class of the user's own; with a digest where the name does
+    not tell all.
+    """
     name = str(named_as(value))
     importable = isinstance(value, (type, types.BuiltinFunctionType)) or _is_importable(value)
     return name if importable else f"{name} {digest_of(plain(_described(value)))[:8]}"
@@ -208,7 +251,9 @@ def _holds_tensors(module: nn.Module) -> bool:
 
 
 def _fixed_values(spec: ModelSpec) -> dict[str, Any]:
-    """Return digests of what is neither a parameter nor a setting: of buffers and other tensors, in a small model."""
+    """Return digests of what is neither a parameter nor a setting: of buffers and other tensors, in
+    a small model.
+    """
     for factor in (1, 2, 4, 8, 16):  # some models need widths that are divisible by 8, for example
         widths = spec.layout.widths([factor * (5 + axis) for axis in range(len(spec.layout.units))])
         with Stream(0, "fingerprint"):
@@ -221,22 +266,33 @@ def _fixed_values(spec: ModelSpec) -> dict[str, Any]:
             for name, value in vars(module).items():
                 if isinstance(value, Tensor):
                     tensors[f"{path}.{name}".lstrip(".")] = value
-        return {f"values of {name}": tensor_digest(value) for name, value in tensors.items() if not value.is_meta}
+        return {
+            f"values of {name}": tensor_digest(value)
+            for name, value in tensors.items()
+            if not value.is_meta
+        }
     return {}
 
 
 def _described(value: Any, depth: int = _DEPTH) -> Any:
-    """Return what JSON can hold of the value of an attribute; None: nothing of it tells models apart."""
+    """Return what JSON can hold of the value of an attribute; None: nothing of it tells models
+    apart.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (Enum, complex, torch.dtype)):
         return str(value)
     if isinstance(value, np.ndarray):
-        return digest_of([value.dtype.str, list(value.shape), value.tolist()]) if value.dtype != object else "objects"
+        return (
+            digest_of([value.dtype.str, list(value.shape), value.tolist()])
+            if value.dtype != object
+            else "objects"
+        )
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, float)):
-        return value if abs(value) < 2**53 else str(value)  # JSON has no NaN, no infinity, and no larger integers
+        # JSON has no NaN, no infinity, and no larger integers
+        return value if abs(value) < 2**53 else str(value)
     if isinstance(value, Tensor):
         return f"{list(value.shape)} {value.dtype}" if value.is_meta else tensor_digest(value)
     if depth == 0:
@@ -249,8 +305,16 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
         return [_described(entry, depth - 1) for entry in value]
     if isinstance(value, nn.Module):  # a loss; or a model, which has been described elsewhere
         tensors = {**dict(value.named_parameters()), **dict(value.named_buffers())}
-        numbers = {name: entry for name, entry in vars(value).items() if isinstance(entry, (bool, int, float, str))}
-        facts = {name: _described(entry) for name, entry in {**numbers, **tensors}.items() if name != "training"}
+        numbers = {
+            name: entry
+            for name, entry in vars(value).items()
+            if isinstance(entry, (bool, int, float, str))
+        }
+        facts = {
+            name: _described(entry)
+            for name, entry in {**numbers, **tensors}.items()
+            if name != "training"
+        }
         return {"class": type(value).__name__, **facts}
     if isinstance(value, partial):
         return [_described(entry, depth - 1) for entry in (value.func, value.args, value.keywords)]
@@ -259,14 +323,23 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
     if isinstance(value, types.FunctionType):
         if _is_importable(value):
             return _qualified_name(value)
-        defaults = [_described(given, depth - 1) for given in (value.__defaults__, value.__kwdefaults__)]
+        defaults = [
+            _described(given, depth - 1) for given in (value.__defaults__, value.__kwdefaults__)
+        ]
         does = [_code(value.__code__), defaults, _enclosed(value, depth - 1)]
         return f"the function {value.__name__} {digest_of(plain(does))[:8]}"
     if isinstance(value, type) or hasattr(value, "__qualname__"):
         return _qualified_name(value)
-    names = [field.name for field in fields(value)] if is_dataclass(value) else getattr(value, "__dict__", {})
+    names = (
+        [field.name for field in fields(value)]
+        if is_dataclass(value)
+        else getattr(value, "__dict__", {})
+    )
     public = {name: getattr(value, name, None) for name in names if not name.startswith("_")}
-    return {"class": type(value).__name__, **{name: _described(entry, depth - 1) for name, entry in public.items()}}
+    return {
+        "class": type(value).__name__,
+        **{name: _described(entry, depth - 1) for name, entry in public.items()},
+    }
 
 
 def _is_importable(function: Any) -> bool:
@@ -280,15 +353,22 @@ def _qualified_name(value: Any) -> str:
 
 
 def _enclosed(function: Any, depth: int = _DEPTH) -> dict[str, Any]:
-    """Return the variables of the surrounding function that a function uses, such as the p of a dropout."""
-    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
+    """Return the variables of the surrounding function that a function uses, such as the p of a
+    dropout.
+    """
+    code = getattr(function, "__code__", None)
+    cells = getattr(function, "__closure__", None) or ()
     variables: dict[str, Any] = {}
     for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
         try:
             value = cell.cell_contents
         except ValueError:  # it has no value yet
             continue
-        if name != "__class__" and depth and (described := _described(value, depth - 1)) is not None:
+        if (
+            name != "__class__"
+            and depth
+            and (described := _described(value, depth - 1)) is not None
+        ):
             variables[name] = described
     return variables
 
@@ -297,5 +377,8 @@ def _code(code: types.CodeType) -> str:
     """Return a digest of what a function does, wherever it stands."""
     inner = [_code(entry) for entry in code.co_consts if isinstance(entry, types.CodeType)]
     constants = [entry for entry in code.co_consts if not isinstance(entry, types.CodeType)]
-    texts = [sorted(map(repr, entry)) if isinstance(entry, frozenset) else repr(entry) for entry in constants]
+    texts = [
+        sorted(map(repr, entry)) if isinstance(entry, frozenset) else repr(entry)
+        for entry in constants
+    ]
     return digest_of([code.co_code.hex(), texts, code.co_names, inner])

@@ -15,10 +15,16 @@ from gistgnn.errors import InputError, users_code
 if TYPE_CHECKING:
     from gistgnn.fit.callbacks import Log
 
-Started = tuple[Any, Callable[[bool], None]]  # what `Log` writes to, and what ends it, given whether the run failed
+# what `Log` writes to, and what ends it, given whether the run failed
+Started = tuple[Any, Callable[[bool], None]]
 
 ID = "log-id"
-_TAGS = {"loss": "loss", "learning rate": "lr", "score/validation": "validation", "score/test": "test"}
+_TAGS = {
+    "loss": "loss",
+    "learning rate": "lr",
+    "score/validation": "validation",
+    "score/test": "test",
+}
 _TAGS |= {"seconds of training": "train_seconds"}
 
 
@@ -26,11 +32,15 @@ def require_loggers(names: Sequence[str]) -> None:
     """Raise InputError if the package of a logger is not installed; it has the logger's name."""
     for name in names:
         if getattr(find_spec(name), "origin", None) is None:  # a folder of that name is no package
-            raise InputError(f"--log {name} needs a package that is not installed: pip install {name}")
+            raise InputError(
+                f"--log {name} needs a package that is not installed: pip install {name}"
+            )
 
 
 def start_logger(name: str, out: Path, config: dict[str, Any], ends: ExitStack) -> "Log":
-    """Start a logger for the run in the folder `out`, which goes on if that is resumed; `ends` ends it."""
+    """Start a logger for the run in the folder `out`, which goes on if that is resumed; `ends` ends
+    it.
+    """
     from gistgnn.fit.callbacks import Log  # it imports torch
 
     with users_code(f"--log {name} cannot start"):
@@ -64,10 +74,17 @@ def _mlflow(out: Path, config: dict[str, Any]) -> Started:
 
     run_id = _id_of(out)
     found = mlflow.search_runs(filter_string=f"tags.gistgnn = '{run_id}'", output_format="list")
-    run = mlflow.start_run(found[0].info.run_id if found else None, run_name=out.name, tags={"gistgnn": run_id})
-    mlflow.log_params({name: config[name] for name in ("dataset", "device")} | flat_settings(config))
-    known = mlflow.MlflowClient().get_metric_history(run.info.run_id, "round")  # of a run that goes on
-    logger = SimpleNamespace(log=mlflow.log_metrics, step=1 + max((each.step for each in known), default=-1))
+    run = mlflow.start_run(
+        found[0].info.run_id if found else None, run_name=out.name, tags={"gistgnn": run_id}
+    )
+    mlflow.log_params(
+        {name: config[name] for name in ("dataset", "device")} | flat_settings(config)
+    )
+    # of a run that goes on
+    known = mlflow.MlflowClient().get_metric_history(run.info.run_id, "round")
+    logger = SimpleNamespace(
+        log=mlflow.log_metrics, step=1 + max((each.step for each in known), default=-1)
+    )
     return logger, lambda failed: mlflow.end_run("FAILED" if failed else "FINISHED")
 
 
@@ -76,7 +93,8 @@ def _tensorboard(out: Path, config: dict[str, Any]) -> Started:
 
     from gistgnn.storage.whole_files import remove_files
 
-    remove_files(out / "tensorboard", "events.out.tfevents.*")  # a resumed run writes all entries again
+    # a resumed run writes all entries again
+    remove_files(out / "tensorboard", "events.out.tfevents.*")
     writer = SummaryWriter(str(out / "tensorboard"))
     writer.add_text("config", f"```\n{json.dumps(config, indent=1)}\n```")
 

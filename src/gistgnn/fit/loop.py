@@ -1,4 +1,6 @@
-"""`Loop`: a training loop of the user's own, with validation, the best model, early stopping and checkpoints."""
+"""`Loop`: a training loop of the user's own, with validation, the best model, early stopping and
+checkpoints.
+"""
 
 import logging
 import math
@@ -25,7 +27,8 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Yields the rounds of a `GIST` for a training loop of your own, and watches what becomes of the full model.
+    """Yields the rounds of a `GIST` for a training loop of your own, and watches what becomes of
+    the full model.
 
     Example:
         >>> loop = Loop(gist, 200, lambda model: accuracy(model, graph), patience=10)
@@ -34,26 +37,28 @@ class Loop:
         ...         train(sub)
         >>> model = loop.best_model()
 
-    When the loop goes on to the next round, the sub-GCNs are written back, the full model is scored, the best one is
-    kept, and the state is saved. A round that is left by `break` or by an error is dropped, and a later loop over the
-    same `Loop` goes on with it. With ranks, rank 0 scores.
+    When the loop goes on to the next round, the sub-GCNs are written back, the full model is
+    scored, the best one is kept, and the state is saved. A round that is left by `break` or by an
+    error is dropped, and a later loop over the same `Loop` goes on with it. With ranks, rank 0
+    scores.
 
     Args:
         gist: the model; the loop goes on from the parameters that it has.
         rounds: T, the rounds of the whole loop; a resumed loop counts its earlier rounds as well.
-        validate: returns the score of the full model, which is in evaluation mode; gradients are off. None: nothing is
-            scored, and the best model is the last one.
+        validate: returns the score of the full model, which is in evaluation mode; gradients are
+            off. None: nothing is scored, and the best model is the last one.
         higher_is_better: False if `validate` returns an error.
         evaluate_every: rounds between two scores; the last round is scored as well.
         patience: the loop ends after this many scores without a better one; None: never.
-        saving: where and how often the state is saved, and whether to resume. Θ, its best and carried moments are
-            saved; your own random numbers are not.
+        saving: where and how often the state is saved, and whether to resume. Θ, its best and
+            carried moments are saved; your own random numbers are not.
 
     Attributes:
-        progress: how far the loop has come, as `Result.progress` says it of a run: `rounds` that are over; `history`,
-            one entry for each score with round, score (None: it was not finite) and seconds since the loop began;
-            `best_score`, None before the first one; `best_round`, counted from 1, or -1; `stopped_early`, whether
-            `patience` has ended the loop.
+        progress: how far the loop has come, as `Result.progress` says it of a run: `rounds` that
+            are over; `history`, one entry for each score with round, score (None: it was not
+            finite) and seconds since the loop began; `best_score`, None before the first one;
+            `best_round`, counted from 1, or -1; `stopped_early`, whether `patience` has ended the
+            loop.
     """
 
     def __init__(
@@ -75,26 +80,49 @@ class Loop:
         if patience is not None:
             patience = check_count("patience", patience)
         if validate is None:
-            given = {"patience": patience, "evaluate_every": evaluate_every, "higher_is_better": higher_is_better}
-            for name, default in {"patience": None, "evaluate_every": 1, "higher_is_better": True}.items():
+            given = {
+                "patience": patience,
+                "evaluate_every": evaluate_every,
+                "higher_is_better": higher_is_better,
+            }
+            for name, default in {
+                "patience": None,
+                "evaluate_every": 1,
+                "higher_is_better": True,
+            }.items():
                 if given[name] != default:
-                    raise InputError(f"{name} is {given[name]}, but there is no validate: give a function of the model")
+                    raise InputError(
+                        f"{name} is {given[name]}, but there is no validate: give a function of "
+                        "the model"
+                    )
         else:
             check_callable("validate", validate, "a function of the model that returns its score")
-        self._gist, self._rounds, self._validate = gist, rounds, validate
+        self._gist = gist
+        self._rounds = rounds
+        self._validate = validate
         self._metric = Metric(lambda score, _: score, "validate", higher_is_better)
-        self._every, self._patience = evaluate_every, patience
+        self._every = evaluate_every
+        self._patience = patience
         self.progress = Progress()
         self._unscored = False
         if gist.ranks.count > 1:
-            own: dict[str, Any] = {"rounds": rounds, "validate": "missing" if validate is None else "given"}
-            own |= {"higher_is_better": higher_is_better, "evaluate_every": evaluate_every, "patience": patience}
+            own: dict[str, Any] = {
+                "rounds": rounds,
+                "validate": "missing" if validate is None else "given",
+            }
+            own |= {
+                "higher_is_better": higher_is_better,
+                "evaluate_every": evaluate_every,
+                "patience": patience,
+            }
             require_same_ranks(gist, saving, fingerprint_of_model(gist, saving, {}), own)
         self._saver: Saver | None = None
         self._latest: Round | None = None  # the round that was yielded last, until it is over
         self._is_iterated = False
-        self._recorded = replace(self.progress)  # what a checkpoint says of the last round that was scored, if due
-        self._unscored = False  # an error has come before the last round in the checkpoint was scored
+        # what a checkpoint says of the last round that was scored, if due
+        self._recorded = replace(self.progress)
+        # an error has come before the last round in the checkpoint was scored
+        self._unscored = False
         resumes = saving is not None and gist.ranks.lead(lambda: saving.resumes)
         with gist.beginning_loop(resumes=resumes) as self._theta:
             if saving:
@@ -104,7 +132,9 @@ class Loop:
         """Begin to save, and stand where the checkpoint does, if there is one to resume from."""
         gist = self._gist
         scale = {"regression": True} if gist.averages else {}  # Θ has another scale
-        self._saver = Saver(gist.theta, gist.ranks, saving, fingerprint_of_model(gist, saving, scale))
+        self._saver = Saver(
+            gist.theta, gist.ranks, saving, fingerprint_of_model(gist, saving, scale)
+        )
         try:
             state = self._saver.begin()
         except BaseException:
@@ -113,13 +143,15 @@ class Loop:
         if state is not None:
             self.progress = state
             self._record()
-            gist.next_round = gist.theta.place.round  # of Θ on disk, perhaps one later than in the checkpoint
+            # of Θ on disk, perhaps one later than in the checkpoint
+            gist.next_round = gist.theta.place.round
             self._unscored = gist.next_round > state.first_round + state.rounds
             state.rounds = gist.next_round - state.first_round
             state.stopped_by = None  # the patience may be longer now
 
     def best_model(self) -> nn.Module:
-        """Return the full model of the best score, in evaluation mode; without scores, the model as it is now.
+        """Return the full model of the best score, in evaluation mode; without scores, the model as
+        it is now.
 
         Later rounds do not change it.
         """
@@ -132,7 +164,9 @@ class Loop:
     def __iter__(self) -> Iterator[Round]:
         """Yield the rounds that are left."""
         if self._is_iterated:
-            raise InputError("this Loop is iterated already, by a loop that has not ended: leave that one first")
+            raise InputError(
+                "this Loop is iterated already, by a loop that has not ended: leave that one first"
+            )
         self._is_iterated = True
         begun = time.perf_counter()
         try:
@@ -146,9 +180,15 @@ class Loop:
                     self._latest = self._gist.begin_round()
                     yield self._latest
                 self._latest.aggregate()
-                self._end_round(self._latest.number + 1 - self.progress.first_round, time.perf_counter() - begun)
+                self._end_round(
+                    self._latest.number + 1 - self.progress.first_round, time.perf_counter() - begun
+                )
                 self._latest = None
-        except (Exception, KeyboardInterrupt, GeneratorExit) as error:  # GeneratorExit: the caller has left the loop
+        except (
+            Exception,
+            KeyboardInterrupt,
+            GeneratorExit,
+        ) as error:  # GeneratorExit: the caller has left the loop
             self._save_after(error)
             raise
         finally:
@@ -157,10 +197,16 @@ class Loop:
                 self._saver.close()
 
     def _find_round(self) -> None:
-        """Stand where the last loop was left: a round is over if it was written back; a dropped one begins again."""
-        gist, state, latest = self._gist, self.progress, self._latest
+        """Stand where the last loop was left: a round is over if it was written back; a dropped one
+        begins again.
+        """
+        gist = self._gist
+        state = self.progress
+        latest = self._latest
         if gist.theta is not self._theta:
-            raise InputError("the model of this Loop has been trained anew since, as fit does: make a new Loop")
+            raise InputError(
+                "the model of this Loop has been trained anew since, as fit does: make a new Loop"
+            )
         if latest is not None and not latest.is_written:
             if latest.is_open:
                 gist.next_round = latest.number
@@ -174,8 +220,14 @@ class Loop:
         self._recorded = self.progress.copy()
 
     def _save_after(self, error: BaseException) -> None:
-        """Save the state after the last round that is in Θ, and add a note to the error; ranks do not."""
-        if self._saver is None or self._gist.ranks.count > 1 or isinstance(error, (DivergedError, RankLostError)):
+        """Save the state after the last round that is in Θ, and add a note to the error; ranks do
+        not.
+        """
+        if (
+            self._saver is None
+            or self._gist.ranks.count > 1
+            or isinstance(error, (DivergedError, RankLostError))
+        ):
             return
         recorded = self._recorded
         pending = self._theta.place.round > recorded.first_round + recorded.rounds
@@ -183,7 +235,9 @@ class Loop:
             error.add_note(self._saver.save_after_error(recorded, pending=pending))
 
     def _end_round(self, rounds: int, seconds: float) -> None:
-        """Count a round that is in Θ, the last of so many ``rounds``, score the model, and save the state."""
+        """Count a round that is in Θ, the last of so many ``rounds``, score the model, and save the
+        state.
+        """
         state = self.progress
         state.rounds = rounds
         if self._saver:
@@ -195,7 +249,9 @@ class Loop:
         self._unscored = False
         self._record()
         if self._saver:
-            self._saver.save(state, last=state.stopped_early or state.rounds >= self._rounds, over=True)
+            self._saver.save(
+                state, last=state.stopped_early or state.rounds >= self._rounds, over=True
+            )
 
     def _score(self, validate: Callable[[nn.Module], Any], seconds: float) -> None:
         model = self._theta.model_on_leader(self._gist.trained_spec)
@@ -205,7 +261,11 @@ class Loop:
                 value = validate(model)
             with suppress(TypeError, ValueError):
                 if not math.isfinite(float(value)):
-                    log.warning("validate returned %s after round %d: there is no score", value, self.progress.rounds)
+                    log.warning(
+                        "validate returned %s after round %d: there is no score",
+                        value,
+                        self.progress.rounds,
+                    )
                     return None
             return self._metric.number(value)
 

@@ -35,7 +35,8 @@ _SEEDS = 2**31
 
 
 class NarrowRuns:
-    """Trains narrow models of a run, each by a run of its own on the same graph and the same clusters.
+    """Trains narrow models of a run, each by a run of its own on the same graph and the same
+    clusters.
 
     Args:
         setup: of the whole run.
@@ -45,11 +46,15 @@ class NarrowRuns:
     def __init__(self, setup: Setup, train: Train) -> None:
         self.setup = setup
         self.sampling = setup.sampling
-        self.sampler = make_sampler(setup.gist, setup.graph, setup.sampling, setup.arguments.inductive)
+        self.sampler = make_sampler(
+            setup.gist, setup.graph, setup.sampling, setup.arguments.inductive
+        )
         self._train = train
 
     def with_smaller_batches(self, times: int) -> "NarrowRuns | None":
-        """Return the same with batches of about 1 / `times` of the nodes; None: they cannot be smaller."""
+        """Return the same with batches of about 1 / `times` of the nodes; None: they cannot be
+        smaller.
+        """
         sampler = self.sampler.with_smaller_batches(times)
         if sampler is None or sampler.facts is None:
             return None
@@ -85,8 +90,11 @@ class NarrowRuns:
         )
 
     def evaluation_in_steps(self, model: GlobalModel) -> float:
-        """Return how many steps of a narrow model take about as long as scoring it on the whole graph."""
-        setup, graph = self.setup, self.setup.graph
+        """Return how many steps of a narrow model take about as long as scoring it on the whole
+        graph.
+        """
+        setup = self.setup
+        graph = self.setup.graph
         sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
         operations = Operations(
             model.full_spec,
@@ -116,8 +124,8 @@ class NarrowRuns:
             training: its settings, complete.
             title: which of the narrow models it is, in words, such as "part 2 of 4".
             sampler: its batches.
-            folder: the name of the folder of its checkpoints, inside that of the run's. Defaults to none: its state
-                is not saved.
+            folder: the name of the folder of its checkpoints, inside that of the run's. Defaults to
+                none: its state is not saved.
             init: the values with which it begins. Defaults to those of its seed.
             max_seconds: as in `GIST.fit`.
         """
@@ -143,8 +151,8 @@ class NarrowRuns:
 class RecipeState:
     """The state of a run that trains narrow models, beside the checkpoints of their own runs.
 
-    It is a checkpoint of the whole run, whose fingerprint says whose run it is. In its `with` block no other process
-    saves in the folder.
+    It is a checkpoint of the whole run, whose fingerprint says whose run it is. In its `with` block
+    no other process saves in the folder.
 
     Attributes:
         saved: the state that an earlier process has left, if the run resumes from there; else None.
@@ -196,7 +204,8 @@ class RecipeState:
                 self.tensors[key.removeprefix(own)] = checkpoint.tensor(key)
 
     def save(self, number: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Save the state after some steps of the recipe, in place of an earlier one; all ranks call this.
+        """Save the state after some steps of the recipe, in place of an earlier one; all ranks call
+        this.
 
         Args:
             number: of the step, which names the checkpoint.
@@ -209,7 +218,9 @@ class RecipeState:
         place = checkpoints.place(number)
 
         def write() -> None:
-            own = {f"{self._ranks.rank}/{name}": Part.whole(tensor) for name, tensor in tensors.items()}
+            own = {
+                f"{self._ranks.rank}/{name}": Part.whole(tensor) for name, tensor in tensors.items()
+            }
             checkpoints.write(number, own, self._ranks.rank)
 
         def complete() -> None:
@@ -222,15 +233,20 @@ class RecipeState:
         self._ranks.lead(complete)
 
     def seconds_of(self, folder: str) -> float:
-        """Return the seconds that the run of a narrow model had, of which a checkpoint is left; else 0."""
+        """Return the seconds that the run of a narrow model had, of which a checkpoint is left;
+        else 0.
+        """
         if self._saving is None:
             return 0.0
         state = Checkpoints(self._saving.path / folder).newest_state(Progress)
         return 0.0 if state is None else sum(state.seconds.values())
 
 
-def score_wide_model(setup: Setup, running: Running | Fixed, sampler: Sampler, progress: Progress) -> Scorer:
-    """Score a wide model that was put together; its scores are those of the run, in one more entry of the history.
+def score_wide_model(
+    setup: Setup, running: Running | Fixed, sampler: Sampler, progress: Progress
+) -> Scorer:
+    """Score a wide model that was put together; its scores are those of the run, in one more entry
+    of the history.
 
     Args:
         setup: of the whole run.
@@ -241,7 +257,8 @@ def score_wide_model(setup: Setup, running: Running | Fixed, sampler: Sampler, p
     Returns:
         What has scored the model.
     """
-    metric, begun = setup.metric, time.perf_counter()
+    metric = setup.metric
+    begun = time.perf_counter()
     prepare = partial(setup.arguments.evaluation.prepare, seed=setup.gist.seed)
     classes = None if setup.any_outputs else setup.graph.num_classes
     with closing(sampler.batches(0, 1)) as batches:
@@ -258,7 +275,8 @@ def score_wide_model(setup: Setup, running: Running | Fixed, sampler: Sampler, p
     )
     test = table.get("test", {}).get(metric.name)
     before = progress.history[-1]
-    if before["round"] == progress.rounds:  # the mean of the parts' scores gives way to that of the whole
+    # the mean of the parts' scores gives way to that of the whole
+    if before["round"] == progress.rounds:
         progress.history.pop()
     whole = {"round": progress.rounds, "validation": score, "test": test}
     progress.history.append({**before, **whole})
@@ -268,5 +286,7 @@ def score_wide_model(setup: Setup, running: Running | Fixed, sampler: Sampler, p
 
 
 def values_of(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a result's model, without the scaling of its features."""
+    """Return the parameters and buffers of a result's model, without the scaling of its
+    features.
+    """
     return {name: tensor.detach() for name, tensor in named_tensors(plain_model(model)).items()}

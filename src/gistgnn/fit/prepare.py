@@ -1,4 +1,6 @@
-"""What a run of `GIST.fit` is given, checked; the graph, the batches, the loss and the metric that follow from it."""
+"""What a run of `GIST.fit` is given, checked; the graph, the batches, the loss and the metric that
+follow from it.
+"""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -49,17 +51,22 @@ HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")  # of a 
 class Variant:
     """How a run of a baseline differs from a run of GIST."""
 
-    merges: bool = True  # the sub-GCNs are merged in every round, so that Θ may begin with a trained model
-    independent: bool = False  # every worker has batches of its own; a run without a sampler is refused
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of `Training`, which the method fixes
-    runner: Callable[[], Runner] | None = None  # makes what trains every round; None: the runner that the user names
+    # the sub-GCNs are merged in every round, so that Θ may begin with a trained model
+    merges: bool = True
+    # every worker has batches of its own; a run without a sampler is refused
+    independent: bool = False
+    # of `Training`, which the method fixes
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    # makes what trains every round; None: the runner that the user names
+    runner: Callable[[], Runner] | None = None
     # The bytes that a worker sends, as result.json holds them.
     traffic: Callable[[Costs], dict[str, float]] = lambda costs: {"bytes_per_round": costs.gist}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitArguments:
-    """The arguments of `GIST.fit`, as they were given but for the graph and the settings of training; see there.
+    """The arguments of `GIST.fit`, as they were given but for the graph and the settings of
+    training; see there.
 
     The constructor checks types and ranges.
 
@@ -76,21 +83,44 @@ class FitArguments:
     saving: Saving | None = None
     init: nn.Module | Mapping[str, Tensor] | None = None
     max_seconds: float | None = None
-    standardise: Standardisation | bool | None = None  # how the caller has scaled the features, or whether to do so
+    # how the caller has scaled the features, or whether to do so
+    standardise: Standardisation | bool | None = None
 
     def __post_init__(self) -> None:
         check_flag("inductive", self.inductive)
         check_flag("progress", self.progress)
-        check_kind("standardise", self.standardise, (bool, Standardisation), "True, False or None", none=True)
-        check_kind("evaluation", self.evaluation, Evaluation, "an Evaluation, such as Evaluation('layers'), or None")
-        check_kind("saving", self.saving, Saving, "a Saving, such as Saving('checkpoints')", none=True)
+        check_kind(
+            "standardise",
+            self.standardise,
+            (bool, Standardisation),
+            "True, False or None",
+            none=True,
+        )
+        check_kind(
+            "evaluation",
+            self.evaluation,
+            Evaluation,
+            "an Evaluation, such as Evaluation('layers'), or None",
+        )
+        check_kind(
+            "saving", self.saving, Saving, "a Saving, such as Saving('checkpoints')", none=True
+        )
         if not isinstance(self.callbacks, (list, tuple)):
-            raise InputError(f"callbacks is a {type(self.callbacks).__name__}, expected a list: write callbacks=[...]")
+            raise InputError(
+                f"callbacks is a {type(self.callbacks).__name__}, expected a list: write "
+                "callbacks=[...]"
+            )
         for place, callback in enumerate(self.callbacks):
             if isinstance(callback, type):
-                raise InputError(f"callbacks[{place}] is the class {callback.__name__}, expected an object: add ()")
+                raise InputError(
+                    f"callbacks[{place}] is the class {callback.__name__}, expected an object: add "
+                    "()"
+                )
             if not any(callable(getattr(callback, hook, None)) for hook in HOOKS):
-                raise InputError(f"callbacks[{place}] is a {type(callback).__name__} without {' or '.join(HOOKS)}")
+                raise InputError(
+                    f"callbacks[{place}] is a {type(callback).__name__} without "
+                    f"{' or '.join(HOOKS)}"
+                )
         if self.max_seconds is not None:
             check_number("max_seconds", self.max_seconds, above=True, below=LONGEST)
 
@@ -108,7 +138,8 @@ class Setup:
         scaling: of the features. None: they are as they were given.
         sampling: the settings of the sampler for this graph. None: every step sees the whole graph.
         init: the values with which Θ begins. None: the seed decides them.
-        part: which narrow model it trains of a run that joins several, in words. Empty for a run by itself.
+        part: which narrow model it trains of a run that joins several, in words. Empty for a run by
+            itself.
         sampler: has the batches. None: the run makes it.
     """
 
@@ -125,8 +156,11 @@ class Setup:
 
     @cached_property
     def training(self) -> Training:
-        """The settings as runners use them: the loss is a `Criterion`, or None for the plain cross-entropy."""
-        graph, settings = self.graph, self.settings
+        """The settings as runners use them: the loss is a `Criterion`, or None for the plain
+        cross-entropy.
+        """
+        graph = self.graph
+        settings = self.settings
         loss = make_criterion(
             settings.loss,
             graph.y[graph.train],
@@ -156,30 +190,41 @@ class Setup:
     def averages(self) -> bool:
         """Whether the full model is the mean of its sub-GCNs, not their sum.
 
-        The sum is m outputs, each of which has learned the target. The largest class stays the largest; a number
-        becomes m times as large.
+        The sum is m outputs, each of which has learned the target. The largest class stays the
+        largest; a number becomes m times as large.
         """
         gist = self.gist
         is_split = gist.method == "gist" and gist.workers > 1 and bool(gist.partition.split)
         return self.graph.regression and is_split
 
     def require_step_fits(self) -> None:
-        """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget chooses what fits."""
-        gist, graph, partition, spec = self.gist, self.graph, self.gist.partition, self.gist.full_spec
+        """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget
+        chooses what fits.
+        """
+        gist = self.gist
+        graph = self.graph
+        partition = self.gist.partition
+        spec = self.gist.full_spec
         if self.settings.budget:
             return
         nodes = 0  # a sampler's batch may be of any size
         if self.sampling is None:
             nodes = int(graph.train.sum()) if self.arguments.inductive else graph.num_nodes
         counts = partition.sizes(0)[0]
-        features = sum(counts) - (0 if gist.input_axis is None else counts[gist.input_axis])  # the input is there
-        needed, there = slice_bytes(spec, [counts])[0] + 4 * nodes * features, available_bytes(gist.device)
+        # the input is there
+        features = sum(counts) - (0 if gist.input_axis is None else counts[gist.input_axis])
+        needed = slice_bytes(spec, [counts])[0] + 4 * nodes * features
+        there = available_bytes(gist.device)
         if needed > there:
             what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
-            raise too_large(what, needed, gist.device, there, "make the widths smaller, or raise sub_gcns")
+            raise too_large(
+                what, needed, gist.device, there, "make the widths smaller, or raise sub_gcns"
+            )
 
 
-def prepare(gist: GlobalModel, variant: Variant, graph: Any, settings: Training, arguments: FitArguments) -> Setup:
+def prepare(
+    gist: GlobalModel, variant: Variant, graph: Any, settings: Training, arguments: FitArguments
+) -> Setup:
     """Check what `GIST.fit` was given, and return what follows from it.
 
     Args:
@@ -194,7 +239,9 @@ def prepare(gist: GlobalModel, variant: Variant, graph: Any, settings: Training,
     """
     if settings.budget is not None and arguments.max_seconds is not None:
         seconds = f"{arguments.max_seconds:g}"
-        raise InputError(f"max_seconds is {seconds}, but a budget limits the time as well: leave one out")
+        raise InputError(
+            f"max_seconds is {seconds}, but a budget limits the time as well: leave one out"
+        )
     if settings.budget is not None and gist.method != "gist":
         raise InputError(f"budget is given, but the method is {gist.method}: use gist")
     settings = replace(settings, **variant.settings)
@@ -204,7 +251,8 @@ def prepare(gist: GlobalModel, variant: Variant, graph: Any, settings: Training,
     check_schedule(imported)
     if gist.width_scaling is not None and update_rule(imported) is None:
         log.warning(
-            "the learning rates do not follow the widths: a step of the optimizer %s is neither proportional to "
+            "the learning rates do not follow the widths: a step of the optimizer %s is neither "
+            "proportional to "
             "the gradient nor independent of its scale, entry by entry",
             named_as(settings.optimizer),
         )
@@ -228,7 +276,9 @@ def prepare(gist: GlobalModel, variant: Variant, graph: Any, settings: Training,
         init=init,
     )
     if setup.averages:
-        log.info("the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum")
+        log.info(
+            "the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum"
+        )
     _ = setup.training, setup.metric  # a wrong loss or metric is refused here
     return setup
 
@@ -254,50 +304,78 @@ def _load(
     standardise = arguments.standardise
     if type(graph).__name__ == "HeteroData":
         if arguments.inductive:
-            raise InputError("inductive is True, but the training nodes of a HeteroData are of one type: leave it")
-        graph = from_hetero(graph, standardise=standardise if isinstance(standardise, bool) else None)
+            raise InputError(
+                "inductive is True, but the training nodes of a HeteroData are of one type: leave "
+                "it"
+            )
+        graph = from_hetero(
+            graph, standardise=standardise if isinstance(standardise, bool) else None
+        )
     if not isinstance(graph, Graph):
-        graph = Graph.from_pyg(graph, regression=_is_regression(getattr(graph, "y", None), settings))
+        graph = Graph.from_pyg(
+            graph, regression=_is_regression(getattr(graph, "y", None), settings)
+        )
     graph = _as_the_loss_says(graph, settings, gist)
     for name in ("train", "val"):
         if not getattr(graph, name).any():
-            raise InputError(f"{graph.name} has no {name} nodes: to train, give some to both of train and val")
+            raise InputError(
+                f"{graph.name} has no {name} nodes: to train, give some to both of train and val"
+            )
     if isinstance(standardise, Standardisation):
         return graph, standardise
     init = saved_state(arguments.init) if isinstance(arguments.init, (nn.Module, Mapping)) else None
     if standardise is None and init is None and _looks_up(gist.full_spec.on_meta(), graph.x):
-        log.warning("the features stay as they are, as the model has an nn.Embedding: standardise=True scales them")
+        log.warning(
+            "the features stay as they are, as the model has an nn.Embedding: standardise=True "
+            "scales them"
+        )
         standardise = False
     scaling = Standardisation.choose(standardise, graph, init)
     return (scaling.graph(graph) if scaling else graph), scaling
 
 
 def _looks_up(model: nn.Module, x: Tensor) -> bool:
-    """Whether the model has a table of vectors, and x a column of whole numbers, which may be places in it."""
+    """Whether the model has a table of vectors, and x a column of whole numbers, which may be
+    places in it.
+    """
     if x.layout is not torch.strided:
         return False
-    has_table = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules())
+    has_table = any(
+        isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules()
+    )
     return has_table and bool((sample_of(x) % 1 == 0).all(dim=0).any())
 
 
 def _is_regression(y: Any, training: Training) -> bool:
-    """Whether a PyG `Data` has numbers to be predicted: the loss says so, or is the user's own and they are floats."""
+    """Whether a PyG `Data` has numbers to be predicted: the loss says so, or is the user's own and
+    they are floats.
+    """
     if (task := task_of(training.loss)) is not None or training.loss is None:
         return task == "numbers"
-    return isinstance(y, Tensor) and y.is_floating_point() and not bool(((y == 0) | (y == 1) | y.isnan()).all())
+    return (
+        isinstance(y, Tensor)
+        and y.is_floating_point()
+        and not bool(((y == 0) | (y == 1) | y.isnan()).all())
+    )
 
 
 def _as_the_loss_says(graph: Graph, training: Training, gist: GlobalModel) -> Graph:
-    """Return a graph with classes or labels as the numbers of a regression, or as one label, if the loss says so."""
+    """Return a graph with classes or labels as the numbers of a regression, or as one label, if the
+    loss says so.
+    """
     task = task_of(training.loss)
     if task == "numbers" and not graph.regression:
         targets = graph.y.reshape(graph.num_nodes, -1).float()
-        return replace(graph, y=targets, num_classes=targets.shape[1], class_names=(), regression=True)
+        return replace(
+            graph, y=targets, num_classes=targets.shape[1], class_names=(), regression=True
+        )
     # Two classes and one output are one decision, as in plain torch; its label is the larger class.
     any_outputs = task is None and (training.loss is None or callable(training.metric))
     two_classes = not (graph.regression or graph.multi_label) and graph.num_classes == 2
     if two_classes and task != "classes" and not any_outputs and _outputs(gist) == 1:
-        return replace(graph, y=graph.y.clamp(min=0).float()[:, None], num_classes=1, class_names=())
+        return replace(
+            graph, y=graph.y.clamp(min=0).float()[:, None], num_classes=1, class_names=()
+        )
     return graph
 
 
@@ -308,7 +386,9 @@ def _outputs(gist: GlobalModel) -> int:
     return small.reference.shape[1]
 
 
-def make_sampler(gist: GlobalModel, graph: Graph, sampling: Sampling | None, inductive: bool) -> Sampler:
+def make_sampler(
+    gist: GlobalModel, graph: Graph, sampling: Sampling | None, inductive: bool
+) -> Sampler:
     """Make the batches of a run from a graph on the device of `gist`."""
     if isinstance(sampling, FromLoader):
         return LoaderBatches(sampling, BatchReader(graph, gist.scaling), gist.seed)
@@ -320,9 +400,13 @@ def make_sampler(gist: GlobalModel, graph: Graph, sampling: Sampling | None, ind
 
 
 def independent(sampling: Sampling | None, method: str) -> Sampling:
-    """Return the same sampling with independent batches: with shared ones all workers would learn the same."""
+    """Return the same sampling with independent batches: with shared ones all workers would learn
+    the same.
+    """
     if sampling is None:
-        raise InputError(f"{method} gives each worker its own batches, but the sampler is full: use clusters")
+        raise InputError(
+            f"{method} gives each worker its own batches, but the sampler is full: use clusters"
+        )
     return replace(sampling, batches="independent")
 
 
@@ -330,7 +414,9 @@ def _initial_values(
     gist: GlobalModel, variant: Variant, training: Training, given: nn.Module | Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     if training.budget:
-        raise InputError("init is given beside a budget, which begins with narrow models: leave one out")
+        raise InputError(
+            "init is given beside a budget, which begins with narrow models: leave one out"
+        )
     if not variant.merges:
         raise InputError(f"init is given, but the method is {gist.method}: use gist")
     return values_of(given, gist.full_spec)

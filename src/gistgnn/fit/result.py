@@ -49,7 +49,9 @@ class Scores:
     evaluations_since_best: int = 0
 
     def add(self, score: float | None, metric: Metric) -> bool:
-        """Count an evaluation, and return whether its score is the best so far; None says nothing of the model."""
+        """Count an evaluation, and return whether its score is the best so far; None says nothing
+        of the model.
+        """
         is_better = metric.better(score, self.best_score)
         if is_better:
             self.best_score = score
@@ -68,12 +70,15 @@ class Progress:
     train_seconds: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
-    per_round: list[dict[str, float]] = field(default_factory=list)  # the numbers of rounds; see `add_round`
+    # the numbers of rounds; see `add_round`
+    per_round: list[dict[str, float]] = field(default_factory=list)
     scores: Scores = field(default_factory=Scores)
-    # What ended the run before its last round, so that it is finished: "patience", "max_seconds" or "callback".
+    # What ended the run before its last round, so that it is finished: "patience", "max_seconds" or
+    # "callback".
     stopped_by: str | None = None
     first_round: int = 0  # of a `Loop`: the rounds that its model had been through before it
-    pending_loss: float | None = None  # the loss of one more round, which Θ has been through and nothing has scored yet
+    # the loss of one more round, which Θ has been through and nothing has scored yet
+    pending_loss: float | None = None
 
     @property
     def stopped_early(self) -> bool:
@@ -116,7 +121,8 @@ class Progress:
         )
 
     def add_round(self, entry: dict[str, float]) -> None:
-        """Add the numbers of a round. Where there are many rounds, those of every second, fourth, ... are held.
+        """Add the numbers of a round. Where there are many rounds, those of every second, fourth,
+        ... are held.
 
         Args:
             entry: the numbers by name. "round" is counted from 1.
@@ -140,32 +146,38 @@ class Result:
     """What `GIST.fit` returns.
 
     Args:
-        model: the user's own module at full width, with the parameters of the best validation score.
+        model: the user's own module at full width, with the parameters of the best validation
+            score.
         progress: history, best and last scores, rounds, steps, seconds.
         interrupted: the run was ended by `Run.interrupt`, a signal or an error, and can be resumed.
         peak_memory_bytes: the most memory the process held.
         evaluation: how the model was scored: "method", "exact" or not, and the method's own values.
-        communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks,
-            and of parts and ensembles, which exchange nothing between rounds.
-        inference_seconds: the median time of one pass of the model over the whole graph; None: there was no pass.
-        traffic: "workers", the number of workers that could train at the same time; "bytes_per_round" or
-            "bytes_per_step", the bytes that each would send, by formula.
+        communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None
+            without ranks, and of parts and ensembles, which exchange nothing between rounds.
+        inference_seconds: the median time of one pass of the model over the whole graph; None:
+            there was no pass.
+        traffic: "workers", the number of workers that could train at the same time;
+            "bytes_per_round" or "bytes_per_step", the bytes that each would send, by formula.
         memory: bytes that are held during the whole run (see `gistgnn.accounting.costs`).
         partition: the axes, their features and blocks.
-        batches: how clusters were chosen: "clusters", "clusters_per_batch", and "label_entropy", that of a batch's
-            labels as a share of that of as many random nodes; None: there are none.
-        budget: for a run with a budget: m, which was chosen, why, the times of steps and the scores of trials; else
-            None.
+        batches: how clusters were chosen: "clusters", "clusters_per_batch", and "label_entropy",
+            that of a batch's labels as a share of that of as many random nodes; None: there are
+            none.
+        budget: for a run with a budget: m, which was chosen, why, the times of steps and the scores
+            of trials; else None.
         local_steps: ζ, also where it was chosen; with a budget, of the last cycle.
-        coverage: "never_trained", the expected share of the "parameters" that no sub-GCN held in any of the "rounds".
-        metric: the score that selected the model: "name", "higher_is_better", and "percent" if it is a share.
+        coverage: "never_trained", the expected share of the "parameters" that no sub-GCN held in
+            any of the "rounds".
+        metric: the score that selected the model: "name", "higher_is_better", and "percent" if it
+            is a share.
         standardised: the model scales the features that it is called with.
         config: the settings of the run.
         graph: the graph's name, sizes and task.
-        diverged: how training diverged, in the result of a `DivergedError`; None: it did not. Any other error that ends
-            `fit` has the result so far as its attribute `result`, too.
+        diverged: how training diverged, in the result of a `DivergedError`; None: it did not. Any
+            other error that ends `fit` has the result so far as its attribute `result`, too.
         run: the id of the run, which its files carry: a digest of its fingerprint.
-        fingerprint: what says whether another run is the same: "settings", "model" and "graph", each with its entries.
+        fingerprint: what says whether another run is the same: "settings", "model" and "graph",
+            each with its entries.
     """
 
     model: nn.Module
@@ -192,7 +204,8 @@ class Result:
 
     @property
     def test(self) -> dict[str, Any]:
-        """The test scores at the best validation score, by name, such as accuracy; empty if there are none.
+        """The test scores at the best validation score, by name, such as accuracy; empty if there
+        are none.
 
         A score is None where it could not be computed, as ROC AUC where a class is missing.
         """
@@ -200,17 +213,22 @@ class Result:
 
     @property
     def validation(self) -> dict[str, Any]:
-        """The best validation scores, by name; empty if there was no evaluation. None: see `test`."""
+        """The best validation scores, by name; empty if there was no evaluation. None: see
+        `test`.
+        """
         return self.progress.best.get("validation", {})
 
     @property
     def temperature(self) -> float:
-        """T: logits / T give the probabilities. It is fitted on validation nodes (Guo et al., 2017); else it is 1."""
+        """T: logits / T give the probabilities. It is fitted on validation nodes (Guo et al.,
+        2017); else it is 1.
+        """
         return self.progress.scores.temperature or 1.0
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """An entry for each evaluation: round, epoch, step, loss, lr, validation, test, train_seconds.
+        """An entry for each evaluation: round, epoch, step, loss, lr, validation, test,
+        train_seconds.
 
         validation and test are the metric's scores, or None where there is none.
         """
@@ -218,17 +236,32 @@ class Result:
 
     @property
     def per_round(self) -> list[dict[str, float]]:
-        """An entry for each round: round, epoch, train_seconds, loss, and what else the runner measured.
+        """An entry for each round: round, epoch, train_seconds, loss, and what else the runner
+        measured.
 
-        Of a run of more than 1,000 rounds the entries are those of every second, fourth, eighth, ... round.
+        Of a run of more than 1,000 rounds the entries are those of every second, fourth, eighth,
+        ... round.
         """
         return self.progress.per_round
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores and costs as result.json holds them."""
-        progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
+        progress = (
+            "best_round",
+            "last",
+            "train_seconds",
+            "seconds",
+            "rounds",
+            "steps",
+            "stopped_early",
+            "stopped_by",
+        )
         apart = ("model", "progress", "interrupted", "diverged")
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
+        own = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in apart
+        }
         ended = {name: getattr(self.progress.scores, name) for name in ("classes", "temperature")}
         ended |= {name: getattr(self, name) for name in ("interrupted", "diverged")}
         return {
@@ -253,7 +286,8 @@ class Result:
         return curves(self.as_dict())
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the model, result.json and report.html into a folder; `gistgnn.load_run` reads them.
+        """Write the model, result.json and report.html into a folder; `gistgnn.load_run` reads
+        them.
 
         With ranks, rank 0 saves.
 
@@ -265,11 +299,14 @@ class Result:
             The folder.
 
         Raises:
-            InputError: the folder holds a result, another process writes it, or it cannot be written.
+            InputError: the folder holds a result, another process writes it, or it cannot be
+                written.
         """
         folder = Path(folder)
         if (folder / RESULT).exists() and not overwrite:
-            raise InputError(f"{folder} already holds a result: choose another folder, or overwrite=True")
+            raise InputError(
+                f"{folder} already holds a result: choose another folder, or overwrite=True"
+            )
         record = self.as_dict()
         origin = provenance(record["config"].get("device", "cpu"))
         with FolderLock(folder):
@@ -283,17 +320,21 @@ class Result:
         return f"<pre>{escape(self.summary())}</pre>"
 
 
-RESULT, MODEL = "result.json", "model.safetensors"
+RESULT = "result.json"
+MODEL = "model.safetensors"
 VERSION = 1  # of result.json
 
 
 def write_result(folder: Path, record: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """Write the files of a result, result.json last: if it is there, the other files are there too."""
+    """Write the files of a result, result.json last: if it is there, the other files are there
+    too.
+    """
     # The record comes back with the version, the digests of the files, and the checksum.
     from gistgnn.report.pages import run_page  # matplotlib is slow to import
 
     with replacing(folder / MODEL) as path:
-        described = json.dumps(record.get("fingerprint", {}).get("model", {}))  # for whoever has this file alone
+        # for whoever has this file alone
+        described = json.dumps(record.get("fingerprint", {}).get("model", {}))
         # One entry: safetensors writes several in any order, and equal runs write equal files.
         digest = write_tensors(path, saved_state(model), {"model": described})
     write_report(folder / REPORT, run_page(record))

@@ -25,12 +25,14 @@ class Saving:
     """Where and how often a run's state is saved.
 
     Args:
-        path: the folder of the checkpoints, which holds nothing else. All ranks have to see the same files in it. A run
-            in another process that saves there is refused.
-        every: rounds between checkpoints, or None to save only when the run ends: also by Ctrl-C or an error, which
-            leave the state after the last whole round.
-        resume: resume from the last checkpoint, if there is one; otherwise the checkpoints in the folder are removed.
-        config: further settings of this run, such as a model's dropout. A resumed run must have the same.
+        path: the folder of the checkpoints, which holds nothing else. All ranks have to see the
+            same files in it. A run in another process that saves there is refused.
+        every: rounds between checkpoints, or None to save only when the run ends: also by Ctrl-C or
+            an error, which leave the state after the last whole round.
+        resume: resume from the last checkpoint, if there is one; otherwise the checkpoints in the
+            folder are removed.
+        config: further settings of this run, such as a model's dropout. A resumed run must have the
+            same.
     """
 
     path: Path
@@ -52,23 +54,34 @@ class Saving:
         return self.resume and Checkpoints(self.path).newest() is not None
 
 
-# Where ranks hold rows of Θ, every rank writes its own, and the checkpoint is whole when the next round has ended,
-# because all ranks exchange messages then. Otherwise it is whole as soon as it is written. Only the same `run` resumes
-# from it.
+# Where ranks hold rows of Θ, every rank writes its own, and the checkpoint is whole when the next
+# round has ended, because all ranks exchange messages then. Otherwise it is whole as soon as it is
+# written. Only the same `run` resumes from it.
 class Saver:
-    """Writes checkpoints in the background while the next round trains: Θ does not change until that round ends."""
+    """Writes checkpoints in the background while the next round trains: Θ does not change until
+    that round ends.
+    """
 
-    def __init__(self, theta: Theta, ranks: World, saving: Saving, run: dict[str, dict[str, Any]]) -> None:
-        self._theta, self._ranks, self._saving, self._run = theta, ranks, saving, run
+    def __init__(
+        self, theta: Theta, ranks: World, saving: Saving, run: dict[str, dict[str, Any]]
+    ) -> None:
+        self._theta = theta
+        self._ranks = ranks
+        self._saving = saving
+        self._run = run
         self._checkpoints = Checkpoints(saving.path)
         self._background: ThreadPoolExecutor | None = None  # None: it is closed
         self._lock: FolderLock | None = None  # on rank 0
-        self._open: tuple[int, dict[str, Any]] | None = None  # the checkpoint that all ranks write: rounds, state
-        self._pending: int | None = None  # the rounds of the checkpoint whose last round is scored after resuming
+        # the checkpoint that all ranks write: rounds, state
+        self._open: tuple[int, dict[str, Any]] | None = None
+        # the rounds of the checkpoint whose last round is scored after resuming
+        self._pending: int | None = None
         self._rounds_key = f"rounds of {saving.path.resolve()}"
 
     def begin(self) -> Progress | None:
-        """Restore Θ from the checkpoint to resume from, and return its progress; remove other files from the folder."""
+        """Restore Θ from the checkpoint to resume from, and return its progress; remove other files
+        from the folder.
+        """
 
         def choose() -> str | None:
             self._lock = FolderLock(self._saving.path, beside=True)
@@ -81,22 +94,30 @@ class Saver:
 
         self._background = ThreadPoolExecutor(1, "gistgnn-saver")
         ranks = self._ranks
-        name, self._run = ranks.lead(lambda: (choose(), self._run))  # files and devices may differ by rank
+        # files and devices may differ by rank
+        name, self._run = ranks.lead(lambda: (choose(), self._run))
         done = ranks.recall(self._rounds_key) if ranks.leads else None
         if done is not None:
             kept = int(name.removeprefix("round-")) if name else 0
             lost = max(int(done) - kept, 0)
-            log.info("torchrun has restarted the ranks: they go on after round %d; rounds lost: %d", kept, lost)
+            log.info(
+                "torchrun has restarted the ranks: they go on after round %d; rounds lost: %d",
+                kept,
+                lost,
+            )
         if name is None:
             return None
-        place, share = self._saving.path / name, (ranks.rank, ranks.count)
+        place = self._saving.path / name
+        share = (ranks.rank, ranks.count)
         checkpoint = ranks.together(lambda: Checkpoint(place, self._run, share))
         progress = checkpoint.state_as(Progress)
-        loss, progress.pending_loss = progress.pending_loss, None
+        loss = progress.pending_loss
+        progress.pending_loss = None
         rounds = progress.rounds if loss is None else progress.rounds + 1
         ranks.together(lambda: self._theta.restore(checkpoint, progress.first_round + rounds))
         if loss is not None:
-            self._theta.place.loss, self._pending = loss, rounds
+            self._theta.place.loss = loss
+            self._pending = rounds
         return progress
 
     def go_on(self, rounds: int) -> None:
@@ -115,11 +136,14 @@ class Saver:
             self._ranks.lead(lock)
 
     def save(self, progress: Progress, *, last: bool, over: bool) -> None:
-        """After a round, save the state if a checkpoint is due; after the last one, wait until it is on disk.
+        """After a round, save the state if a checkpoint is due; after the last one, wait until it
+        is on disk.
 
-        A run that is `over` has a result, so a last checkpoint that cannot be written is but a note.
+        A run that is `over` has a result, so a last checkpoint that cannot be written is but a
+        note.
         """
-        every, theta = self._saving.every, self._theta
+        every = self._saving.every
+        theta = self._theta
         due = every is not None and progress.rounds % every == 0
         if progress.rounds == self._pending:  # it is on disk, and scoring it again gives the same
             return
@@ -138,17 +162,21 @@ class Saver:
                 if not over or theta.place.lasts:
                     raise
                 self._open = None
-                log.warning("%s (the run is over, and has its result without this checkpoint)", error)
+                log.warning(
+                    "%s (the run is over, and has its result without this checkpoint)", error
+                )
 
     def save_after_error(self, recorded: Progress, *, pending: bool) -> str:
-        """Save the state after the last round that is in Θ, unless it is on disk; return what became of it, in words.
+        """Save the state after the last round that is in Θ, unless it is on disk; return what
+        became of it, in words.
 
         Args:
             recorded: the progress of the run.
-            pending: Θ has been through one round more, which has failed while it was scored, or was not scored at all.
-                That is done when the run is resumed.
+            pending: Θ has been through one round more, which has failed while it was scored, or was
+                not scored at all. That is done when the run is resumed.
         """
-        theta, rounds = self._theta, recorded.rounds
+        theta = self._theta
+        rounds = recorded.rounds
         state = plain(vars(recorded))
         if pending and not theta.place.lasts:  # else its files have that round, and know it
             state["pending_loss"] = theta.place.loss
@@ -167,7 +195,9 @@ class Saver:
         return f"the state after round {last} is saved in {self._saving.path}: resume from there"
 
     def round_is_over(self, rounds: int) -> None:
-        """Note how many rounds are done, and declare the open checkpoint whole: all ranks have written their part."""
+        """Note how many rounds are done, and declare the open checkpoint whole: all ranks have
+        written their part.
+        """
         if self._ranks.leads:
             self._ranks.remember(self._rounds_key, str(rounds))
         self._complete_open()
@@ -182,17 +212,21 @@ class Saver:
 
     def _complete_open(self) -> None:
         if self._open:
-            (rounds, state), self._open = self._open, None
+            (rounds, state) = self._open
+            self._open = None
             self._ranks.lead(lambda: self._complete(rounds, state))
 
-    def _write(self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int) -> None:
+    def _write(
+        self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int
+    ) -> None:
         if not self._theta.place.lasts:
             self._checkpoints.write(rounds, parts, shard)
         if self._theta.shards == 1:
             self._complete(rounds, state)
 
     def _complete(self, rounds: int, state: dict[str, Any]) -> None:
-        theta, place = self._theta, self._theta.place
+        theta = self._theta
+        place = self._theta.place
         files = 0 if place.lasts else theta.shards
         self._checkpoints.complete(rounds, state, self._run, files, place.files_id, place.folders)
         theta.is_saved()

@@ -31,7 +31,8 @@ from gistgnn.theta.theta import Theta
 from gistgnn.training.metric import Metric, has_output, scores_of_classes
 
 Prepare = Callable[..., Inference]
-Scored = tuple[ScoreTable, list[dict[str, int | float]], float | None]  # of the splits, of the classes; T
+# of the splits, of the classes; T
+Scored = tuple[ScoreTable, list[dict[str, int | float]], float | None]
 
 SCORED = ("validation", "test")
 MOST_CLASSES = 100  # that are scored one by one
@@ -40,10 +41,13 @@ log = logging.getLogger(__name__)
 
 
 class Running:
-    """The full model on rank 0 with the parameters that Θ has at the time, kept from one evaluation to the next."""
+    """The full model on rank 0 with the parameters that Θ has at the time, kept from one evaluation
+    to the next.
+    """
 
     def __init__(self, theta: Theta, spec: ModelSpec) -> None:
-        self.theta, self.spec = theta, spec
+        self.theta = theta
+        self.spec = spec
         self.ranks = theta.exchange.ranks
         self.module: Any = None  # on rank 0, as it was when it was last refreshed
 
@@ -61,17 +65,20 @@ class Fixed:
     """A model on rank 0 that does not train any more, in place of `Running`."""
 
     def __init__(self, module: nn.Module, spec: ModelSpec, ranks: World) -> None:
-        self.module, self.spec, self.ranks = module, spec, ranks
+        self.module = module
+        self.spec = spec
+        self.ranks = ranks
 
     def refresh(self) -> None:
         """Do nothing: the model stays as it is."""
 
 
 class Scorer:
-    """Runs the full model on the whole graph, on rank 0, and scores its output; `metric` chooses the best Θ.
+    """Runs the full model on the whole graph, on rank 0, and scores its output; `metric` chooses
+    the best Θ.
 
-    `prepare` is `Evaluation.prepare`. The model is tried on the batch `first`, and has so many outputs as `classes`;
-    None: any number.
+    `prepare` is `Evaluation.prepare`. The model is tried on the batch `first`, and has so many
+    outputs as `classes`; None: any number.
     """
 
     def __init__(
@@ -83,17 +90,23 @@ class Scorer:
         first: Batch,
         classes: int | None,
     ) -> None:
-        self._running, self._graph, self.metric = running, graph, metric
+        self._running = running
+        self._graph = graph
+        self.metric = metric
         self._inference: Inference  # on rank 0
         self.passes: list[float] = []  # the seconds of each pass over the whole graph
-        self.classes: list[dict[str, int | float]] = []  # the scores of the classes, at the last call
+        # the scores of the classes, at the last call
+        self.classes: list[dict[str, int | float]] = []
         self.temperature: float | None = None  # at the last call (see `fitted_temperature`)
         self._fitting = fitting_nodes(graph.val)
-        self._noted: set[str] = set()  # what has been logged, by kind: one note says it for all rounds
+        # what has been logged, by kind: one note says it for all rounds
+        self._noted: set[str] = set()
 
         def work() -> dict[str, Any]:
             check_fits(running.module, first, classes, graph.edge_data, running.spec.layout.unused)
-            self._prepare = partial(prepare, batch=whole_graph(graph), wanted=graph.val | graph.test)
+            self._prepare = partial(
+                prepare, batch=whole_graph(graph), wanted=graph.val | graph.test
+            )
             self._inference = self._prepare(running.module)
             self._try_metric(first, classes)
             return self._inference.describe()
@@ -102,11 +115,13 @@ class Scorer:
         self.description = running.ranks.lead(work)  # the entry "evaluation" of result.json
 
     def _try_metric(self, first: Batch, classes: int | None) -> None:
-        """Refuse a metric that cannot score random outputs for the validation nodes; note one that cannot for the test.
+        """Refuse a metric that cannot score random outputs for the validation nodes; note one that
+        cannot for the test.
 
         A split may lack a class, for example, without which ROC AUC is not defined.
         """
-        graph, rng = self._graph, torch.Generator().manual_seed(0)
+        graph = self._graph
+        rng = torch.Generator().manual_seed(0)
         if any(self.metric is metric for metric in OF_LABELS):  # they are always defined
             return
         samples: torch.Tensor | None = None
@@ -122,7 +137,9 @@ class Scorer:
             if not mask.any():
                 continue
             if samples is None:
-                logits = torch.randn(int(mask.sum()), graph.num_classes, generator=rng).to(graph.y.device)
+                logits = torch.randn(int(mask.sum()), graph.num_classes, generator=rng).to(
+                    graph.y.device
+                )
             else:
                 chosen = torch.randint(len(samples), (int(mask.sum()),), generator=rng)
                 logits = samples[chosen.to(samples.device)]
@@ -131,20 +148,26 @@ class Scorer:
             except InputError as error:
                 text = f"the metric {self.metric.name} cannot score the {split} nodes: {error}"
                 if split == "validation":
-                    raise InputError(f"{text}; choose another metric or other {split} nodes") from error
+                    raise InputError(
+                        f"{text}; choose another metric or other {split} nodes"
+                    ) from error
                 self._note(f"{split} {self.metric.name}", f"{text}; there will be no {split} score")
 
     def nodes_without_output(self, model: nn.Module, batches: Iterable[Batch]) -> str | None:
-        """Return in words for which training nodes a model has no finite output; None: all have one.
+        """Return in words for which training nodes a model has no finite output; None: all have
+        one.
 
-        They are looked for in the graph, and then in batches, where a node may lack the edges that it has in the graph.
+        They are looked for in the graph, and then in batches, where a node may lack the edges that
+        it has in the graph.
         """
         graph = self._graph
         with evaluation_mode(model):
             outputs = self._prepare(model, wanted=graph.train).outputs(model)
             not_finite = Predictions.of(outputs, graph).not_finite
             if not_finite is not None and bool((not_finite & graph.train).any()):
-                return nodes_in_words(graph, not_finite & graph.train, "training nodes", int(graph.train.sum()))
+                return nodes_in_words(
+                    graph, not_finite & graph.train, "training nodes", int(graph.train.sum())
+                )
             for batch in batches:
                 finite = has_output(forward(model, batch)[batch.loss_nodes])
                 if count := int((~finite).sum()):
@@ -158,28 +181,37 @@ class Scorer:
             log.warning(text)
 
     def __call__(self) -> ScoreTable:
-        """Return the scores on validation nodes and, if there are any, on test nodes; on every rank."""
+        """Return the scores on validation nodes and, if there are any, on test nodes; on every
+        rank.
+        """
         self._running.refresh()
         table, self.classes, self.temperature = self._running.ranks.lead(self._score)
         return table
 
     def _score(self) -> Scored:
-        model, begun = self._running.module, time.perf_counter()
+        model = self._running.module
+        begun = time.perf_counter()
         with evaluation_mode(model):
-            found = Predictions.of(self._inference.outputs(model), self._graph, self.metric, self._fitting)
+            found = Predictions.of(
+                self._inference.outputs(model), self._graph, self.metric, self._fitting
+            )
         if self._graph.y.is_cuda:
             torch.cuda.synchronize(self._graph.y.device)
         self.passes.append(time.perf_counter() - begun)
         return self._table(found)
 
     def _table(self, found: Predictions) -> Scored:
-        graph, classes, temperature = self._graph, list[dict[str, int | float]](), None
+        graph = self._graph
+        classes = list[dict[str, int | float]]()
+        temperature = None
         if note := note_on_outputs(found, graph):
             self._note("outputs", note)
         if found.labels is not None and not graph.multi_label and graph.num_classes <= MOST_CLASSES:
             mask = graph.test if graph.test.any() else graph.val
             mask = mask if self._inference.nodes is None else mask & self._inference.nodes
-            classes = scores_of_classes(graph.y[mask].long(), found.labels[mask].long(), graph.num_classes)
+            classes = scores_of_classes(
+                graph.y[mask].long(), found.labels[mask].long(), graph.num_classes
+            )
         if any(len(targets) for _, targets in found.fitting):
             temperature = fitted_temperature(*map(torch.cat, zip(*found.fitting, strict=True)))
         problems = dict[str, str]()

@@ -1,4 +1,6 @@
-"""Choose the width of a narrow model within a budget of time, by short trainings of parts of several widths."""
+"""Choose the width of a narrow model within a budget of time, by short trainings of parts of
+several widths.
+"""
 
 import math
 import time
@@ -30,12 +32,14 @@ TRIAL = 0.025  # of the time, for the steps of a trial
 LEAST_STEPS = 20  # of a trial
 SLOWER = 3  # times as long as planned: a trial that takes longer ends
 NEAR = 0.1  # of a score: a wider part that is so much worse after a trial is as good in the end
-ENOUGH_EPOCHS = 7  # with fewer, or with fewer steps than the next line says, a part learns less than a narrower one
+# with fewer, or with fewer steps than the next line says, a part learns less than a narrower one
+ENOUGH_EPOCHS = 7
 ENOUGH_STEPS = 300
 TIMED_STEPS = 3
 FEW_STEPS = 150  # with time for fewer, smaller batches are tried
 SMALLER = 4  # times
-MOST_COST = 2  # of an epoch in smaller batches, in epochs of usual ones; a few timed steps tell it roughly
+# of an epoch in smaller batches, in epochs of usual ones; a few timed steps tell it roughly
+MOST_COST = 2
 CLUSTERING_SECONDS = 4e-6  # of METIS, for each edge in both directions, in up to three cuts
 CLUSTERING = 0.05  # of the time: METIS may take so much
 SPARED = 0.02  # of the time, for what comes after the last round
@@ -98,8 +102,9 @@ class Trials:
     def choose(self) -> Choice:
         """Try parts, the narrowest first, and choose one.
 
-        It is the part with the best score, or a wider one whose score is near: it gains more from a longer training. A
-        part is not made wider without a trial: on a slow or a busy machine the narrowest trains.
+        It is the part with the best score, or a wider one whose score is near: it gains more from a
+        longer training. A part is not made wider without a trial: on a slow or a busy machine the
+        narrowest trains.
         """
         gist = self.runs.setup.gist
         possible = candidates(gist)
@@ -122,15 +127,19 @@ class Trials:
             if self.results[m].interrupted or not self._is_near(m):
                 break  # a wider one is slower still
         m = self._chosen(narrowest)
-        scores = {tried: self.score(tried) for tried in self.results if math.isfinite(self.score(tried))}
+        scores = {
+            tried: self.score(tried) for tried in self.results if math.isfinite(self.score(tried))
+        }
         return Choice(m, self._reason(m, scores), self.batch_divisor, dict(self.timed), scores)
 
     def _try_smaller_batches(self, part: GlobalModel, m: int) -> None:
-        """Take smaller batches if there is time for few steps: as many nodes in more steps then teach more.
+        """Take smaller batches if there is time for few steps: as many nodes in more steps then
+        teach more.
 
         They are not taken where a step of a smaller batch takes nearly as long.
         """
-        usual, usual_seconds = self.runs, self.timed[m]
+        usual = self.runs
+        usual_seconds = self.timed[m]
         on_gpu = self.runs.setup.gist.device.type == "cuda"  # where a smaller batch takes as long
         if on_gpu or self.clock.left / usual_seconds > FEW_STEPS:
             return
@@ -147,9 +156,12 @@ class Trials:
 
     def step_seconds(self, model: GlobalModel, steps: int = TIMED_STEPS) -> float:
         """Measure the time of a step of a part, with its batch: the mean of some."""
-        training, spec = self.runs.setup.training, model.full_spec
+        training = self.runs.setup.training
+        spec = model.full_spec
         part = spec.from_seed().to(model.device).train()
-        optimizer = training.make_optimizer(part.parameters(), rate_factors(spec.width_scaling, part, training))
+        optimizer = training.make_optimizer(
+            part.parameters(), rate_factors(spec.width_scaling, part, training)
+        )
 
         def now() -> float:
             if model.device.type == "cuda":
@@ -203,13 +215,18 @@ class Trials:
 
     def _reason(self, m: int, scores: Mapping[int, float]) -> str:
         """Say what was chosen and why, in one line."""
-        gist, left = self.runs.setup.gist, self.clock.left
+        gist = self.runs.setup.gist
+        left = self.clock.left
         if m == 1:
             what = "the full model trains"
         elif gist.ranks.count > 1:
             what = f"every rank trains a part of width {width_in_words(gist, m)}"
         else:
-            what = f"a part of width {width_in_words(gist, m)} trains, and its copies are the full model"
+            what = (
+                f"a part of width {width_in_words(gist, m)} trains, and its copies are the "
+                "full "
+                "model"
+            )
         steps = left / self.timed[m]
         epochs = math.floor(steps / self.runs.sampler.steps_per_epoch * 10) / 10
         time_left = f"{duration(left)} are left, for about {epochs:g} epoch{'s' * (epochs != 1)}"
@@ -223,7 +240,8 @@ class Trials:
 
 
 def cluster_method_within(setup: Setup, seconds: float) -> str | None:
-    """Return by which method a run with a budget cuts clusters. Defaults to None for a run without clusters.
+    """Return by which method a run with a budget cuts clusters. Defaults to None for a run without
+    clusters.
 
     METIS cuts once, and its clusters are split, if more cuts would take much of the time.
     """
@@ -257,14 +275,19 @@ def candidates(gist: GlobalModel) -> list[int]:
             possible = [1]
     available = available_bytes(gist.device)
     fitting = [
-        m for m in possible if 6 * theta_bytes(replace(gist.full_spec, widths=widths_of_part(gist, m))) < available
+        m
+        for m in possible
+        if 6 * theta_bytes(replace(gist.full_spec, widths=widths_of_part(gist, m))) < available
     ]
     return sorted(fitting or possible[-1:], reverse=True)
 
 
 def even_parts(widths: Sequence[int]) -> list[int]:
-    """Return every power of 2 that divides some widths into parts that are not narrower than `NARROWEST`; 1 always."""
-    possible, m = [1], 2
+    """Return every power of 2 that divides some widths into parts that are not narrower than
+    `NARROWEST`; 1 always.
+    """
+    possible = [1]
+    m = 2
     while widths and all(width % m == 0 and width // m >= NARROWEST for width in widths):
         possible.append(m)
         m *= 2
@@ -283,7 +306,9 @@ def width_in_words(gist: GlobalModel, m: int) -> str:
 
 
 def settings_of_steps(runs: NarrowRuns, steps: int, rounds: int) -> Training:
-    """Return the settings of a narrow run of some steps, in which the learning rate falls to zero."""
+    """Return the settings of a narrow run of some steps, in which the learning rate falls to
+    zero.
+    """
     return replace(
         runs.setup.settings,
         budget=None,

@@ -7,5 +7,14 @@ from gistgnn.graphs.hetero import from_hetero
 from gistgnn.graphs.named import DATASETS, DatasetInfo, GraphSizes, find, is_file, load
 from gistgnn.graphs.standardise import Standardisation
 
-__all__ = ["CSR", "DATASETS", "DatasetInfo", "Graph", "GraphSizes", "Standardisation", "find", "is_file"]
+__all__ = [
+    "CSR",
+    "DATASETS",
+    "DatasetInfo",
+    "Graph",
+    "GraphSizes",
+    "Standardisation",
+    "find",
+    "is_file",
+]
 __all__ += ["from_hetero", "load", "load_file", "load_nodes", "save_file"]

@@ -1,6 +1,8 @@
-"""What is computed once: graphs and clusters in the user's cache, and arrays beside a graph in its folder, such as Ā x.
+"""What is computed once: graphs and clusters in the user's cache, and arrays beside a graph in its
+folder, such as Ā x.
 
-All of it may be removed at any time: it is computed again. A file that a process uses is locked by it, and stays.
+All of it may be removed at any time: it is computed again. A file that a process uses is locked by
+it, and stays.
 """
 
 import contextlib
@@ -40,24 +42,35 @@ KINDS = {
 """What is kept in the folder of a graph, by how the names of the files begin."""
 
 KEPT_OF_A_KIND = 2
-"""How many files of a kind are kept: those that were used last. Others that no process uses go when one is written."""
+"""How many files of a kind are kept: those that were used last. Others that no process uses go when
+one is written.
+"""
 
 CLUSTERS_LIMIT = 2 * 2**30
-"""Bytes that clusters may take in the user's cache: those that have not been used for longest are removed."""
+"""Bytes that clusters may take in the user's cache: those that have not been used for longest are
+removed.
+"""
 
-_VERSION = 1  # part of every fingerprint: raise it when a reader makes another graph from the same raw files
+# part of every fingerprint: raise it when a reader makes another graph from the same raw files
+_VERSION = 1
 
 
 def cache_folder() -> Path | None:
-    """Return ``$GISTGNN_CACHE`` or ``~/.cache/gistgnn``; None if the user has no home, as in some containers."""
+    """Return ``$GISTGNN_CACHE`` or ``~/.cache/gistgnn``; None if the user has no home, as in some
+    containers.
+    """
     try:
-        return Path(os.environ.get("GISTGNN_CACHE") or Path.home() / ".cache" / "gistgnn").expanduser()
+        return Path(
+            os.environ.get("GISTGNN_CACHE") or Path.home() / ".cache" / "gistgnn"
+        ).expanduser()
     except RuntimeError:
         return None
 
 
 def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
-    """Return the graph of a name and a key from the cache; ``build`` makes it if it is missing or damaged."""
+    """Return the graph of a name and a key from the cache; ``build`` makes it if it is missing or
+    damaged.
+    """
     if (folder := cache_folder()) is None:
         return build()
     digest = hashlib.sha256(f"folder 3 {key}".encode()).hexdigest()[:16]
@@ -79,7 +92,12 @@ def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
 def fingerprint(sources: Sequence[Path]) -> str:
     """Return a key for raw files: their paths, sizes and modification times."""
     states = ((source.resolve(), source.stat()) for source in sources)
-    return "\0".join([f"{_VERSION}", *(f"{path}\0{state.st_size}\0{state.st_mtime_ns}" for path, state in states)])
+    return "\0".join(
+        [
+            f"{_VERSION}",
+            *(f"{path}\0{state.st_size}\0{state.st_mtime_ns}" for path, state in states),
+        ]
+    )
 
 
 def derived(
@@ -89,10 +107,11 @@ def derived(
     shape: tuple[int, int],
     fill: Callable[[npt.NDArray[np.float32]], None],
 ) -> Tensor:
-    """Return a mapped float32 array that is computed once and kept in a graph's folder, whole or not at all.
+    """Return a mapped float32 array that is computed once and kept in a graph's folder, whole or
+    not at all.
 
-    Where the folder is None or cannot be written, the array is in a temporary file. When one is written, older ones of
-    its kind are removed; see `KEPT_OF_A_KIND`.
+    Where the folder is None or cannot be written, the array is in a temporary file. When one is
+    written, older ones of its kind are removed; see `KEPT_OF_A_KIND`.
 
     Args:
         folder: the graph's.
@@ -116,7 +135,8 @@ def derived(
         unnamed = folder / f"{_name(kind, facts)}.npy"
         with replacing(unnamed) as unfinished:
             values = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
-            if hasattr(os, "posix_fallocate"):  # writing to a mapped page ends the process when the disk is full
+            # writing to a mapped page ends the process when the disk is full
+            if hasattr(os, "posix_fallocate"):
                 with unfinished.open("r+b") as file:
                     os.posix_fallocate(file.fileno(), 0, unfinished.stat().st_size)
             fill(values)
@@ -134,12 +154,15 @@ def derived(
 def derived_files(folder: Path) -> list[Path]:
     """Return the files that `derived` keeps in the folder of a graph."""
     paths = (path for kind in KINDS for path in folder.glob(f"{kind}-*.npy"))
-    ours = (path for path in paths if _kind_of(path) != path.stem)  # others have no digest in their names
+    # others have no digest in their names
+    ours = (path for path in paths if _kind_of(path) != path.stem)
     return sorted(path for path in ours if path.is_file() and not path.is_symlink())
 
 
 def verify_derived(folder: Path) -> None:
-    """Read every file that `derived` keeps in a folder, and compare it with the digest in its name."""
+    """Read every file that `derived` keeps in a folder, and compare it with the digest in its
+    name.
+    """
     for path in derived_files(folder):
         if is_digest(digest := path.stem.rpartition("-")[2]):  # not of an older version
             check_digest(path, digest, "remove it: it is computed again")
@@ -160,7 +183,9 @@ def remove_unused(path: Path) -> bool:
 
 
 def note_use(path: Path) -> None:
-    """Note that a file of a cache is used now: those that have not been used for longest are removed first."""
+    """Note that a file of a cache is used now: those that have not been used for longest are
+    removed first.
+    """
     with contextlib.suppress(OSError):  # it cannot be written, or is gone
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
@@ -176,7 +201,9 @@ def _name(kind: str, facts: Any) -> str:
 
 
 def _kind_of(path: Path) -> str:
-    """Return the kind of a derived file: its name without what are digests, of this version or an older one."""
+    """Return the kind of a derived file: its name without what are digests, of this version or an
+    older one.
+    """
     return re.sub(r"(-([0-9a-f]{8}|[0-9a-f]{16}|[0-9a-f]{32}))+$", "", path.stem)
 
 
@@ -187,11 +214,15 @@ def _kept_array(folder: Path, kind: str, facts: Any, shape: tuple[int, int]) -> 
 
 
 def _opened(path: Path, shape: tuple[int, int]) -> Tensor | None:
-    """Map an array, and lock its file until the array is gone; None: it is missing, cut short or another array."""
-    with contextlib.suppress(Exception):  # NumPy's parser may raise anything on a file that was cut short
+    """Map an array, and lock its file until the array is gone; None: it is missing, cut short or
+    another array.
+    """
+    # NumPy's parser may raise anything on a file that was cut short
+    with contextlib.suppress(Exception):
         file = path.open("rb")
         if fcntl is not None:
-            with contextlib.suppress(OSError):  # some file systems have no locks: there it is never removed
+            # some file systems have no locks: there it is never removed
+            with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         array = map_array(path, file)
         if array.shape == shape and array.dtype == torch.float32:
@@ -206,7 +237,9 @@ def clusters_path(folder: Path, edges: str, facts: Any) -> Path:
 
 
 def trim_clusters(folder: Path) -> None:
-    """Remove the clusters that have not been used for longest, so that those in the cache take `CLUSTERS_LIMIT`."""
+    """Remove the clusters that have not been used for longest, so that those in the cache take
+    `CLUSTERS_LIMIT`.
+    """
     taken = 0
     for path in sorted(folder.glob("clusters-*.npz"), key=_last_use, reverse=True):
         with contextlib.suppress(OSError):
@@ -224,12 +257,21 @@ class KeptFile(NamedTuple):
 
 
 def kept_for(graph: Graph) -> list[KeptFile]:
-    """List what is kept for a graph: arrays in its folder, and its clusters and itself in the user's cache."""
+    """List what is kept for a graph: arrays in its folder, and its clusters and itself in the
+    user's cache.
+    """
     folder = graph.folder
     kept = [] if folder is None else [_described(path) for path in derived_files(folder)]
     if (cache := cache_folder()) is not None:
-        kept += [_described(path) for path in sorted(cache.glob(f"clusters-{graph.edges.digest()[:16]}-*.npz"))]
-        kept += [_described(path) for path in _cached_graphs(cache) if path.name[:-17] == graph.name.replace(":", "-")]
+        kept += [
+            _described(path)
+            for path in sorted(cache.glob(f"clusters-{graph.edges.digest()[:16]}-*.npz"))
+        ]
+        kept += [
+            _described(path)
+            for path in _cached_graphs(cache)
+            if path.name[:-17] == graph.name.replace(":", "-")
+        ]
     return kept
 
 
@@ -237,11 +279,15 @@ def kept_in_cache() -> list[KeptFile]:
     """List all that is kept in the user's cache."""
     if (cache := cache_folder()) is None:
         return []
-    return [_described(path) for path in (*sorted(cache.glob("clusters-*.npz")), *_cached_graphs(cache))]
+    return [
+        _described(path) for path in (*sorted(cache.glob("clusters-*.npz")), *_cached_graphs(cache))
+    ]
 
 
 def remove_kept(kept: KeptFile) -> bool:
-    """Remove a file or a folder that is kept; return False if it is in use, or cannot be removed."""
+    """Remove a file or a folder that is kept; return False if it is in use, or cannot be
+    removed.
+    """
     if not kept.path.is_dir():
         return remove_unused(kept.path)
     shutil.rmtree(kept.path, ignore_errors=True)
@@ -257,5 +303,8 @@ def _described(path: Path) -> KeptFile:
         size = sum(file.stat().st_size for file in path.iterdir())
         return KeptFile(path, size, "a graph that was drawn, or read from raw files")
     kind = _kind_of(path)
-    content = next((text for name, text in KINDS.items() if kind.startswith(name)), "clusters of a graph's nodes")
+    content = next(
+        (text for name, text in KINDS.items() if kind.startswith(name)),
+        "clusters of a graph's nodes",
+    )
     return KeptFile(path, path.stat().st_size, content)

@@ -1,4 +1,6 @@
-"""Checks that convert a user's data to the tensors of a `Graph`, or say in one line what is wrong."""
+"""Checks that convert a user's data to the tensors of a `Graph`, or say in one line what is
+wrong.
+"""
 
 import contextlib
 import logging
@@ -15,7 +17,14 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, printable
 from gistgnn.graphs.columns import Rounding, counting_columns, note_columns, suspects
-from gistgnn.graphs.features import SPARSE_BELOW, columns_of, csr_of, is_sparse_matrix, nonzero_share, places_of
+from gistgnn.graphs.features import (
+    SPARSE_BELOW,
+    columns_of,
+    csr_of,
+    is_sparse_matrix,
+    nonzero_share,
+    places_of,
+)
 from gistgnn.utils.checks import check_count, check_name
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes, of_the_limit
@@ -25,7 +34,9 @@ log = logging.getLogger(__name__)
 ArrayLike: TypeAlias = Tensor | npt.NDArray[Any] | Sequence[Any]
 
 EDGE_DATA = ("edge_weight", "edge_attr", "edge_type")
-"""The names of edge data, in `Graph`, in PyG's `Data` and among the arguments of a model's forward."""
+"""The names of edge data, in `Graph`, in PyG's `Data` and among the arguments of a model's
+forward.
+"""
 
 _CLASSES = 10_000  # that a graph of any size may have; beyond them it has at least as many nodes
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few operations take them
@@ -45,7 +56,9 @@ def naming(place: str) -> Iterator[None]:
 
 
 def check_room(needed: int, what: str = "") -> None:
-    """Refuse ``needed`` bytes if this machine has fewer; the message begins with ``what`` takes them."""
+    """Refuse ``needed`` bytes if this machine has fewer; the message begins with ``what`` takes
+    them.
+    """
     available = available_bytes(torch.device("cpu"))
     if needed > available:
         there = f"{size(available)} are available{of_the_limit()}"
@@ -63,27 +76,49 @@ def check_table(path: Path) -> None:
 
 
 def to_tensor(value: ArrayLike, name: str) -> Tensor:
-    """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools; ``name`` is for errors."""
+    """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools;
+    ``name`` is for errors.
+    """
     if isinstance(value, Tensor):
         return _plain(value.detach(), name)
     if hasattr(value, "toarray"):  # of SciPy
-        how = "give the numbers of its rows and columns [2, edges]" if name == "edge_index" else "call .toarray() on it"
-        raise InputError(f"{name} is a {type(value).__name__}, which is sparse; expected a dense array: {how}")
+        how = (
+            "give the numbers of its rows and columns [2, edges]"
+            if name == "edge_index"
+            else "call .toarray() on it"
+        )
+        raise InputError(
+            f"{name} is a {type(value).__name__}, which is sparse; expected a dense array: {how}"
+        )
     try:
         array = np.asarray(value)
     except Exception as error:  # rows of different lengths, or an object whose own code fails
-        raise InputError(f"{name} cannot be converted to an array; expected rows of equal length") from error
-    # torch supports few operations on unsigned integers, and no long doubles, foreign byte orders or negative strides.
-    plain = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float32 if array.dtype == np.float32 else np.float64}
+        raise InputError(
+            f"{name} cannot be converted to an array; expected rows of equal length"
+        ) from error
+    # torch supports few operations on unsigned integers, and no long doubles, foreign byte orders
+    # or negative strides.
+    plain = {
+        "b": np.bool_,
+        "i": np.int64,
+        "u": np.uint64,
+        "f": np.float32 if array.dtype == np.float32 else np.float64,
+    }
     if array.dtype.kind not in plain:
         raise InputError(f"{name} has dtype {array.dtype}; expected a dense array of real numbers")
-    return _plain(torch.from_numpy(np.require(array, dtype=plain[array.dtype.kind], requirements=["C", "W"])), name)
+    return _plain(
+        torch.from_numpy(np.require(array, dtype=plain[array.dtype.kind], requirements=["C", "W"])),
+        name,
+    )
 
 
 def _plain(value: Tensor, name: str) -> Tensor:
     """Return a tensor that all of torch's operations take."""
     if value.layout != torch.strided:
-        raise InputError(f"{name} is a sparse tensor ({value.layout}); expected a dense one: call .to_dense() on it")
+        raise InputError(
+            f"{name} is a sparse tensor ({value.layout}); expected a dense one: call .to_dense() "
+            "on it"
+        )
     if value.dtype not in _DTYPES:
         expected = "real numbers: bools, integers, or floats of 16 bits up"
         raise InputError(f"{name} has dtype {value.dtype}; expected {expected}")
@@ -91,12 +126,14 @@ def _plain(value: Tensor, name: str) -> Tensor:
 
 
 def check_features(value: ArrayLike, first: int | None = None, name: str = "x") -> Tensor:
-    """Return ``x`` as [N, F] float32, finite, and note columns that float32 rounds, or that number the rows.
+    """Return ``x`` as [N, F] float32, finite, and note columns that float32 rounds, or that number
+    the rows.
 
-    A sparse matrix stays one, as a CSR tensor, if few of its entries are not 0; others become dense.
+    A sparse matrix stays one, as a CSR tensor, if few of its entries are not 0; others become
+    dense.
 
-    ``first`` is the number of the first node of a block of a graph's rows: messages count from it, and the caller notes
-    what is odd in the columns. ``name`` stands for ``x`` in notes.
+    ``first`` is the number of the first node of a block of a graph's rows: messages count from it,
+    and the caller notes what is odd in the columns. ``name`` stands for ``x`` in notes.
     """
     if is_sparse_matrix(value):
         sparse = csr_of(value)
@@ -112,17 +149,22 @@ def check_features(value: ArrayLike, first: int | None = None, name: str = "x") 
         rounding.add(x)
         note_columns(rounding.losses(), counting_columns(x), name=name)
     x = x.to(torch.float32).contiguous()
-    if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN if any value is
+    # in one pass; both are NaN if any value is
+    if not torch.isfinite(torch.stack(x.aminmax())).all():
         row, column = _first_of(~torch.isfinite(x))
         node = (first or 0) + row
         hint = f"clean or impute the features of node {node} (the first such row)"
-        raise InputError(f"x[{node}, {column}] is {x[row, column].item()}; expected finite float32 values: {hint}")
+        raise InputError(
+            f"x[{node}, {column}] is {x[row, column].item()}; expected finite float32 values: "
+            f"{hint}"
+        )
     return x
 
 
 def _check_sparse_features(x: Tensor, name: str) -> Tensor:
     """Return a CSR tensor as float32, finite; notes are as for `check_features`."""
-    places, odd = places_of(x), suspects(x)
+    places = places_of(x)
+    odd = suspects(x)
     if odd.numel():
         columns = columns_of(x, odd)
         rounding = Rounding()
@@ -134,14 +176,19 @@ def _check_sparse_features(x: Tensor, name: str) -> Tensor:
     wrong = (~torch.isfinite(values)).nonzero()
     if len(wrong):
         entry = int(wrong[0])
-        node, column = int(places.row[entry]), int(places.col[entry])
+        node = int(places.row[entry])
+        column = int(places.col[entry])
         hint = f"clean or impute the features of node {node} (the first such row)"
-        raise InputError(f"x[{node}, {column}] is {values[entry].item()}; expected finite float32 values: {hint}")
+        raise InputError(
+            f"x[{node}, {column}] is {values[entry].item()}; expected finite float32 values: {hint}"
+        )
     return places.with_values(values)
 
 
 def dense(x: Tensor) -> Tensor:
-    """Return features as a dense tensor: [N, F]. An InputError says that there is no memory for it."""
+    """Return features as a dense tensor: [N, F]. An InputError says that there is no memory for
+    it.
+    """
     if x.layout is torch.strided:
         return x
     check_room(x.numel() * x.element_size(), f"x as a dense matrix {list(x.shape)}")
@@ -149,34 +196,48 @@ def dense(x: Tensor) -> Tensor:
 
 
 def edges_of_adj_t(adj_t: Any) -> tuple[Tensor, Tensor]:
-    """Return the edges [2, E], sources above targets, and the values [E] of the ``adj_t`` of PyG's ToSparseTensor.
+    """Return the edges [2, E], sources above targets, and the values [E] of the ``adj_t`` of PyG's
+    ToSparseTensor.
 
-    A row of ``adj_t`` has the edges into one node. It may be a sparse tensor, or a SparseTensor of torch_sparse.
+    A row of ``adj_t`` has the edges into one node. It may be a sparse tensor, or a SparseTensor of
+    torch_sparse.
     """
     if callable(getattr(adj_t, "coo", None)):
         target, source, values = adj_t.coo()
         return torch.stack([source, target]), torch.ones(len(source)) if values is None else values
     if not isinstance(adj_t, Tensor) or adj_t.layout == torch.strided or adj_t.ndim != 2:
-        raise InputError(f"adj_t is a {type(adj_t).__name__}; expected a sparse matrix [nodes, nodes], or edge_index")
+        raise InputError(
+            f"adj_t is a {type(adj_t).__name__}; expected a sparse matrix [nodes, nodes], or "
+            "edge_index"
+        )
     # Edge data are in the order of the rows.
-    rows = adj_t.detach() if adj_t.layout == torch.sparse_coo else adj_t.detach().to_sparse_csr().to_sparse_coo()
+    rows = (
+        adj_t.detach()
+        if adj_t.layout == torch.sparse_coo
+        else adj_t.detach().to_sparse_csr().to_sparse_coo()
+    )
     return rows._indices().flip(0), rows._values()
 
 
 def check_edges(
     value: ArrayLike, num_nodes: int, data: Mapping[str, ArrayLike | None] | None = None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return ``edge_index`` sorted by (target, source), int64, and the edge data; without data, each edge once."""
+    """Return ``edge_index`` sorted by (target, source), int64, and the edge data; without data,
+    each edge once.
+    """
     edges = valid_edges(value, num_nodes)
     given = {name: own for name, own in (data or {}).items() if own is not None}
     checked = {name: check_edge_data(name, own, edges.shape[1]) for name, own in given.items()}
     key = edges[1] * num_nodes
     key += edges[0]
-    if bool((key[1:] >= key[:-1] if checked else key[1:] > key[:-1]).all()):  # as in files: no sort of large graphs
+    # as in files: no sort of large graphs
+    if bool((key[1:] >= key[:-1] if checked else key[1:] > key[:-1]).all()):
         return edges.contiguous(), checked
     if checked:
         order = torch.argsort(key, stable=True)
-        return edges[:, order].contiguous(), {name: own[order.to(own.device)] for name, own in checked.items()}
+        return edges[:, order].contiguous(), {
+            name: own[order.to(own.device)] for name, own in checked.items()
+        }
     key = torch.unique(key, sorted=True)
     target = torch.div(key, num_nodes, rounding_mode="floor")
     return torch.stack([key - target * num_nodes, target]), {}
@@ -204,8 +265,12 @@ def valid_edges(value: ArrayLike, num_nodes: int, *, may_be_empty: bool = False)
 
 
 def check_edge_data(name: str, value: ArrayLike, edges: int) -> Tensor:
-    """Return edge data of one name: [E] or, for edge_attr, also [E, D]; float32, or int64 for integers."""
-    tensor, is_attr, is_type = to_tensor(value, name), name == "edge_attr", name == "edge_type"
+    """Return edge data of one name: [E] or, for edge_attr, also [E, D]; float32, or int64 for
+    integers.
+    """
+    tensor = to_tensor(value, name)
+    is_attr = name == "edge_attr"
+    is_type = name == "edge_type"
     if not is_attr and tensor.ndim == 2 and tensor.shape[1] == 1:
         tensor = tensor[:, 0]
     fits = tensor.ndim == 1 or (is_attr and tensor.ndim == 2 and tensor.shape[1] > 0)
@@ -216,25 +281,36 @@ def check_edge_data(name: str, value: ArrayLike, edges: int) -> Tensor:
         raise InputError(f"edge_type has dtype {tensor.dtype}; expected integers from 0 up")
     is_integer = is_type or (is_attr and not tensor.is_floating_point())
     tensor = tensor.to(torch.int64 if is_integer else torch.float32).contiguous()
-    bad, expected = (tensor < 0, "integers from 0 up") if is_type else (~tensor.isfinite(), "finite float32 values")
+    bad, expected = (
+        (tensor < 0, "integers from 0 up")
+        if is_type
+        else (~tensor.isfinite(), "finite float32 values")
+    )
     _refuse(bad, tensor, name, expected)
     return tensor
 
 
 # The words of pandas, NumPy and R for a missing value. "Na" is a class, such as of elements.
 MISSING = frozenset({"", "-1"}).union(
-    *({word, word.lower(), word.upper(), word.capitalize()} for word in ("none", "null", "nan", "-nan", "<na>")),
+    *(
+        {word, word.lower(), word.upper(), word.capitalize()}
+        for word in ("none", "null", "nan", "-nan", "<na>")
+    ),
     {"NaN", "-NaN", "NaT", "NA", "N/A", "n/a", "#N/A", "#NA", "#N/A N/A", "-1.0"},
 )
 """The labels in texts of a node without a label."""
 
 
 def is_missing(label: Any) -> bool:
-    """Whether a label of an array of texts or objects stands for none: "", "-1", "nan", None, NaN, pandas' NA."""
+    """Whether a label of an array of texts or objects stands for none: "", "-1", "nan", None, NaN,
+    pandas' NA.
+    """
     if isinstance(label, str):
         return label.strip() in MISSING
     return (
-        label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label)
+        label is None
+        or type(label).__name__ in ("NAType", "NaTType")
+        or (isinstance(label, float) and label != label)
     )
 
 
@@ -243,11 +319,15 @@ def note_missing_labels(counts: Mapping[str, int]) -> None:
     words = {word: count for word, count in counts.items() if word not in ("", "-1", "-1.0")}
     if words:
         shown = ", ".join(f"{word!r} ({count} nodes)" for word, count in sorted(words.items()))
-        log.warning("y holds %s, which counts as no label: if it is a class, give it another name", shown)
+        log.warning(
+            "y holds %s, which counts as no label: if it is a class, give it another name", shown
+        )
 
 
 def class_numbers(texts: Iterable[str]) -> dict[str, int]:
-    """Return the number of every class that labels name, in sorted order; those of `MISSING` are unlabelled nodes."""
+    """Return the number of every class that labels name, in sorted order; those of `MISSING` are
+    unlabelled nodes.
+    """
     names = sorted({text for text in texts if not is_missing(text)})
     for name in names:
         check_name("the name of a class in y", name)
@@ -257,7 +337,9 @@ def class_numbers(texts: Iterable[str]) -> dict[str, int]:
 
 
 def number_labels(value: ArrayLike) -> tuple[ArrayLike, tuple[str, ...]]:
-    """Return texts [N] as numbers of classes, and the classes' names; other labels as they are, without names."""
+    """Return texts [N] as numbers of classes, and the classes' names; other labels as they are,
+    without names.
+    """
     labels: Any = value
     if getattr(getattr(value, "dtype", None), "kind", None) in ("O", "T", "U"):
         labels = labels.tolist()
@@ -277,31 +359,45 @@ def check_labels(
     """Return labels or targets, [N] int64 or [N, K] float32, and the number of classes, or K."""
     y = to_tensor(value, "y")
     if y.ndim not in (1, 2) or y.numel() == 0:
-        several = "[nodes, targets]" if regression else "[nodes, labels] for several labels per node"
+        several = (
+            "[nodes, targets]" if regression else "[nodes, labels] for several labels per node"
+        )
         raise InputError(f"y has shape {list(y.shape)}; expected [nodes], or {several}")
     if y.shape[0] != num_nodes:
-        raise InputError(f"y has {y.shape[0]} rows and x has {num_nodes}; expected one row of each per node")
+        raise InputError(
+            f"y has {y.shape[0]} rows and x has {num_nodes}; expected one row of each per node"
+        )
     if num_classes is not None and not regression:
         num_classes = check_classes(num_classes, num_nodes)
     if not regression and y.numel() == num_nodes:
         return single_label(y.reshape(-1), num_classes)
     y = y.reshape(num_nodes, -1)
     if num_classes not in (None, y.shape[1]):
-        raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
+        raise InputError(
+            f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be "
+            "equal"
+        )
     if not regression:
         _refuse(
-            (y != 0) & (y != 1) & (y == y), y, "y", "0 or 1, or NaN in no split, in labels of shape [nodes, labels]"
+            (y != 0) & (y != 1) & (y == y),
+            y,
+            "y",
+            "0 or 1, or NaN in no split, in labels of shape [nodes, labels]",
         )
     return y.to(torch.float32).contiguous(), y.shape[1]
 
 
 def check_classes(num_classes: Any, num_nodes: int) -> int:
-    """Return a number of classes; refuse one that the graph cannot teach: a large output layer for nothing."""
+    """Return a number of classes; refuse one that the graph cannot teach: a large output layer for
+    nothing.
+    """
     return check_count("num_classes", num_classes, least=2, most=max(num_nodes, _CLASSES))
 
 
 def single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
-    """Return labels, one for each node, [N] int64, and the number of classes, if it is not given."""
+    """Return labels, one for each node, [N] int64, and the number of classes, if it is not
+    given.
+    """
     if y.is_floating_point():
         bad = ~torch.isfinite(y) | (y != torch.floor(y))
         numbers = 'to predict numbers, give GIST.fit a PyG Data and loss="mse"'
@@ -320,14 +416,19 @@ def single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
     return y, present[-1] + 1
 
 
-def check_splits(splits: Mapping[str, ArrayLike], y: Tensor, *, partial: bool = False) -> dict[str, Tensor]:
+def check_splits(
+    splits: Mapping[str, ArrayLike], y: Tensor, *, partial: bool = False
+) -> dict[str, Tensor]:
     """Return one bool mask [N] per split. Splits must be disjoint, and contain labelled nodes only.
 
     Only test may be empty; if they are ``partial``, one has to have nodes.
     """
     nodes = y.shape[0]
     may_be_empty = splits if partial else ("test",)
-    masks = {name: check_mask(value, name, nodes, empty=name in may_be_empty) for name, value in splits.items()}
+    masks = {
+        name: check_mask(value, name, nodes, empty=name in may_be_empty)
+        for name, value in splits.items()
+    }
     masks = {name: mask.to(y.device) for name, mask in masks.items()}
     if partial and not any(bool(mask.any()) for mask in masks.values()):
         raise InputError(f"there are no nodes in {', '.join(masks)}; expected some in one of them")
@@ -335,10 +436,14 @@ def check_splits(splits: Mapping[str, ArrayLike], y: Tensor, *, partial: bool = 
         unusable = mask & (y == -1 if y.ndim == 1 else ~torch.isfinite(y).all(dim=1))
         at = _first_of(unusable)
         if at and y.ndim == 2:
-            raise InputError(f"y[{at[0]}] is not finite, but {name} holds node {at[0]}: take it out of {name}")
+            raise InputError(
+                f"y[{at[0]}] is not finite, but {name} holds node {at[0]}: take it out of {name}"
+            )
         if at:
             found = f"{int(unusable.sum())} unlabelled nodes (y = -1), the first is node {at[0]}"
-            raise InputError(f"{name} holds {found}; expected labelled nodes only: take them out of {name}")
+            raise InputError(
+                f"{name} holds {found}; expected labelled nodes only: take them out of {name}"
+            )
     for one, other in combinations(masks, 2):
         both = masks[one] & masks[other]
         if at := _first_of(both):
@@ -356,18 +461,32 @@ def check_mask(value: ArrayLike, name: str, num_nodes: int, *, empty: bool) -> T
         raise InputError(f"{name} has shape {list(tensor.shape)}; expected {expected}")
     is_mask = tensor.dtype == torch.bool
     if is_mask and tensor.shape[0] != num_nodes:
-        raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")
+        raise InputError(
+            f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per "
+            "node"
+        )
     if empty and not len(tensor):
         return torch.zeros(num_nodes, dtype=torch.bool)
     if not empty and not (tensor.any() if is_mask else len(tensor)):
-        hint = ": the best model is chosen on them, so move some of train to val" if name == "val" else ""
+        hint = (
+            ": the best model is chosen on them, so move some of train to val"
+            if name == "val"
+            else ""
+        )
         raise InputError(f"{name} is empty; expected at least one node{hint}")
     if is_mask:
         return tensor.contiguous()
     if tensor.is_floating_point():
-        raise InputError(f"{name} has dtype {tensor.dtype}; expected a bool mask or integer node numbers")
+        raise InputError(
+            f"{name} has dtype {tensor.dtype}; expected a bool mask or integer node numbers"
+        )
     indices = tensor.to(torch.int64)
-    _refuse((indices < 0) | (indices >= num_nodes), indices, name, f"node numbers from 0 to {num_nodes - 1}")
+    _refuse(
+        (indices < 0) | (indices >= num_nodes),
+        indices,
+        name,
+        f"node numbers from 0 to {num_nodes - 1}",
+    )
     times = torch.bincount(indices, minlength=num_nodes)
     if at := _first_of(times > 1):
         hint = "expected distinct node numbers (if it is a mask, make it bool)"

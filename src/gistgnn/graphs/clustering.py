@@ -1,8 +1,9 @@
 """Cluster of Algorithm 1: partition the nodes into c clusters, as in Cluster-GCN (section 2).
 
-Where the user does not say how many: the nodes of a cluster often share their class, so a batch of a few large clusters
-shows few classes. As many nodes in more and smaller clusters show more, and have fewer edges. What a batch shows is
-measured by the entropy of its labels, as a share of that of as many random training nodes.
+Where the user does not say how many: the nodes of a cluster often share their class, so a batch of
+a few large clusters shows few classes. As many nodes in more and smaller clusters show more, and
+have fewer edges. What a batch shows is measured by the entropy of its labels, as a share of that of
+as many random training nodes.
 """
 
 import contextlib
@@ -33,13 +34,18 @@ Part = npt.NDArray[np.integer]
 
 METHODS = ("metis", "split", "stream", "random")
 
-_VERSION = 5  # part of the cache's key: raise it when the same graph gets other clusters, or files get another form
+# part of the cache's key: raise it when the same graph gets other clusters, or files get another
+# form
+_VERSION = 5
 
-NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the first cut
+# of the first cut
+NODES_PER_CLUSTER = 200
+FEWEST_CLUSTERS = 20
 PER_BATCH = 10  # clusters of the first cut
 FEWEST_NODES = 20  # of a cluster
 PIECES = 3  # at least, into which a cluster is split
-FINER = (1, 10 / 3, 10)  # times as many clusters as in the first cut, and as many times more in a batch
+# times as many clusters as in the first cut, and as many times more in a batch
+FINER = (1, 10 / 3, 10)
 LARGER = (1, 2, 4)  # times as many clusters in a batch, where the clusters are given
 ENOUGH = 0.95  # of the entropy of random nodes
 POOR = 0.75  # of the entropy of random nodes: the user's own choice gets a note below it
@@ -71,34 +77,47 @@ class Clusters:
 
     def kept_edges(self, edges: CSR) -> float:
         """Return the share of the edges with both ends in one cluster; 1 if there are no edges."""
-        inside = self.assignment[edges.col] == self.assignment.repeat_interleave(edges.rowptr.diff())
+        inside = self.assignment[edges.col] == self.assignment.repeat_interleave(
+            edges.rowptr.diff()
+        )
         return float(inside.double().mean()) if inside.numel() else 1.0
 
 
-def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
-    """Partition N nodes into at most `count` clusters of about equal size by one of `METHODS`; empty ones are dropped.
+def cluster(
+    edges: Tensor | CSR, num_nodes: int, count: int, method: str = "metis", seed: int = 0
+) -> Clusters:
+    """Partition N nodes into at most `count` clusters of about equal size by one of `METHODS`;
+    empty ones are dropped.
 
-    "metis" cuts few edges, taken in both directions, without self-loops. "split" splits the clusters of a first cut by
-    METIS, in a fraction of the time of more clusters by METIS, and cuts somewhat more edges. "stream"
-    (`stream_clusters`) cuts about as few as METIS, in less time and memory on large graphs. "random" has sizes that
-    differ by at most one; the others' results are cached.
+    "metis" cuts few edges, taken in both directions, without self-loops. "split" splits the
+    clusters of a first cut by METIS, in a fraction of the time of more clusters by METIS, and cuts
+    somewhat more edges. "stream" (`stream_clusters`) cuts about as few as METIS, in less time and
+    memory on large graphs. "random" has sizes that differ by at most one; the others' results are
+    cached.
 
-    `edges`: by target, or [2, E], row 0 the sources. A value out of range, or METIS failing, is an InputError.
+    `edges`: by target, or [2, E], row 0 the sources. A value out of range, or METIS failing, is an
+    InputError.
     """
     check_choice("the clustering method", method, METHODS)
     count = check_count("clusters", count, most=num_nodes)
     seed = check_seed(seed)
     if method == "random":
         dealt = np.empty(num_nodes, np.int64)
-        dealt[generator(seed, "clusters").permutation(num_nodes)] = np.arange(num_nodes) * count // num_nodes
+        dealt[generator(seed, "clusters").permutation(num_nodes)] = (
+            np.arange(num_nodes) * count // num_nodes
+        )
         return clusters_of_parts(dealt, count)
     if not isinstance(edges, CSR):
         source, target = edges.cpu()
         keys = torch.unique(target * num_nodes + source)
         edges = CSR.of(torch.stack([keys % num_nodes, keys // num_nodes]), num_nodes)
-    edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(torch.int32 if num_nodes < 2**31 else torch.int64))
+    edges = CSR(
+        edges.rowptr.cpu().long(),
+        edges.col.cpu().to(torch.int32 if num_nodes < 2**31 else torch.int64),
+    )
     if method == "split" and count > first_cut(num_nodes):
-        fewest = max(count // PIECES, 1)  # with fewer pieces of each cluster, their sizes would differ much
+        # with fewer pieces of each cluster, their sizes would differ much
+        fewest = max(count // PIECES, 1)
         coarse = cluster(edges, num_nodes, min(first_cut(num_nodes), fewest), "metis", seed)
         return clusters_of_parts(_split(edges, coarse, count), count)
     if method == "split":
@@ -111,14 +130,15 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
 def _split(edges: CSR, coarse: Clusters, count: int) -> Part:
     """Split clusters into `count` ones of about equal size, and return the part of every node: [N].
 
-    The nodes of a cluster are in the order of reverse Cuthill and McKee, a breadth-first search, so that neighbours are
-    near to each other; runs of them are the parts.
+    The nodes of a cluster are in the order of reverse Cuthill and McKee, a breadth-first search, so
+    that neighbours are near to each other; runs of them are the parts.
     """
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     nodes = edges.num_nodes
     cluster_of = coarse.assignment.numpy()
-    source, target = edges.col.numpy(), edges.targets().numpy()
+    source = edges.col.numpy()
+    target = edges.targets().numpy()
     is_inside = cluster_of[source] == cluster_of[target]
     ones = np.ones(int(is_inside.sum()), bool)
     inside = sp.csr_matrix((ones, (target[is_inside], source[is_inside])), (nodes, nodes))
@@ -138,7 +158,9 @@ def _split(edges: CSR, coarse: Clusters, count: int) -> Part:
 
 
 def _shares(sizes: Part, count: int) -> Part:
-    """Return into how many pieces each cluster is split, at least one, so that `count` have about equal sizes."""
+    """Return into how many pieces each cluster is split, at least one, so that `count` have about
+    equal sizes.
+    """
     wanted = count * sizes / sizes.sum()
     pieces = np.maximum(np.floor(wanted), 1).astype(np.int64)
     while (rest := count - int(pieces.sum())) != 0:
@@ -150,7 +172,8 @@ def _shares(sizes: Part, count: int) -> Part:
 
 
 def _by_metis(edges: CSR, count: int, seed: int) -> Part:
-    targets, nodes = edges.targets(), edges.num_nodes
+    targets = edges.targets()
+    nodes = edges.num_nodes
     keep = edges.col != targets  # no self-loops
     ends = targets[keep].numpy(), edges.col[keep].numpy()
     structure = sp.csr_matrix((np.ones(len(ends[0]), bool), ends), (nodes, nodes))
@@ -158,12 +181,16 @@ def _by_metis(edges: CSR, count: int, seed: int) -> Part:
     structure = structure + structure.T.tocsr()
     entries = structure.nnz
     takes = f"a separate process takes about {size(metis.metis_bytes(nodes, entries))} of memory"
-    log.info(f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: {takes}")
+    log.info(
+        f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: {takes}"
+    )
     return metis.metis_clusters(structure, count, int(generator(seed, "metis").integers(2**31)))
 
 
 def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clusters:
-    """Return the clusters of a method's parts: [N], from 0 to ``count`` − 1, without the empty ones."""
+    """Return the clusters of a method's parts: [N], from 0 to ``count`` − 1, without the empty
+    ones.
+    """
     sizes = np.bincount(part)
     ptr = np.concatenate([[0], sizes[sizes > 0].cumsum()])
     if (made := len(ptr) - 1) < count:
@@ -171,8 +198,12 @@ def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clust
     return Clusters(torch.from_numpy(part.argsort(kind="stable")), torch.from_numpy(ptr), path)
 
 
-def _kept(edges: CSR, settings: list[Any], nodes: int, count: int, cut: Callable[[], Part]) -> tuple[Part, Path | None]:
-    """Return what ``cut`` returns, and its file, from the cache if it is there; edges and settings decide it."""
+def _kept(
+    edges: CSR, settings: list[Any], nodes: int, count: int, cut: Callable[[], Part]
+) -> tuple[Part, Path | None]:
+    """Return what ``cut`` returns, and its file, from the cache if it is there; edges and settings
+    decide it.
+    """
     if (folder := cache_folder()) is None:
         return cut(), None
     digest = edges.digest()
@@ -201,7 +232,9 @@ def first_cut(nodes: int) -> int:
 
 
 def first_batch(nodes: int, clusters: int) -> int:
-    """Return how many of c clusters make a batch: as many nodes as in `PER_BATCH` clusters of the first cut."""
+    """Return how many of c clusters make a batch: as many nodes as in `PER_BATCH` clusters of the
+    first cut.
+    """
     return min(max(PER_BATCH, round(PER_BATCH * clusters / first_cut(nodes))), clusters)
 
 
@@ -213,7 +246,9 @@ def choose_clusters(
     Returns the clusters, how many make a batch, and its share of the entropy.
     """
     first = first_cut(nodes)
-    for count in dict.fromkeys(max(min(round(finer * first), nodes // FEWEST_NODES), first) for finer in FINER):
+    for count in dict.fromkeys(
+        max(min(round(finer * first), nodes // FEWEST_NODES), first) for finer in FINER
+    ):
         if count > first:
             log.info("batches show few classes, so the graph is cut more finely")
         clusters = cut(count)
@@ -224,23 +259,35 @@ def choose_clusters(
     return clusters, q, found
 
 
-def entropy_share(y: Tensor, train: Tensor, assignment: Tensor, per_batch: int, seed: int) -> float | None:
-    """Return the mean entropy of the labels in batches of ``per_batch`` clusters, over that of as many random nodes.
+def entropy_share(
+    y: Tensor, train: Tensor, assignment: Tensor, per_batch: int, seed: int
+) -> float | None:
+    """Return the mean entropy of the labels in batches of ``per_batch`` clusters, over that of as
+    many random nodes.
 
-    ``y`` has class indices [N], or targets [N, K] of several labels; else the share is None. ``train`` has the numbers
-    of the training nodes, ``assignment`` the cluster of every node: [N].
+    ``y`` has class indices [N], or targets [N, K] of several labels; else the share is None.
+    ``train`` has the numbers of the training nodes, ``assignment`` the cluster of every node: [N].
     """
     labels = y[train].cpu()
     if labels.is_floating_point() and labels.dim() == 1:
         return None
-    rows, columns = labels.nonzero().T.numpy() if labels.dim() == 2 else (np.arange(len(labels)), labels.numpy())
+    rows, columns = (
+        labels.nonzero().T.numpy()
+        if labels.dim() == 2
+        else (np.arange(len(labels)), labels.numpy())
+    )
     ones = np.ones(len(rows), np.float32)
     each = sp.csr_matrix((ones, (rows, columns)), (len(labels), int(columns.max(initial=0)) + 1))
     of = assignment[train.cpu()].numpy()
     number = int(assignment.max()) + 1
-    sums = sp.csr_matrix((np.ones(len(of), np.float32), (of, np.arange(len(of)))), (number, len(of)))
-    counts, sizes = sums @ each, np.bincount(of, minlength=number)
-    rng, ours, others = generator(seed, "label entropy"), 0.0, 0.0
+    sums = sp.csr_matrix(
+        (np.ones(len(of), np.float32), (of, np.arange(len(of)))), (number, len(of))
+    )
+    counts = sums @ each
+    sizes = np.bincount(of, minlength=number)
+    rng = generator(seed, "label entropy")
+    ours = 0.0
+    others = 0.0
     for _ in range(TRIALS):
         batch = rng.permutation(number)[:per_batch]
         ours += _entropy(counts[batch])

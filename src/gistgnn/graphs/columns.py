@@ -1,4 +1,6 @@
-"""Columns of features that may not be what their user meant: numbers that float32 rounds, and numbers of rows."""
+"""Columns of features that may not be what their user meant: numbers that float32 rounds, and
+numbers of rows.
+"""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +21,14 @@ _NAMED = 5  # columns in one note
 class Rounding:
     """What float32 loses of the columns of features, whose rows may come in blocks.
 
-    Two kinds of columns are meant: values that lie closer together than float32 can tell apart, and whole numbers
-    beyond 2^24, such as ids and times in seconds.
+    Two kinds of columns are meant: values that lie closer together than float32 can tell apart, and
+    whole numbers beyond 2^24, such as ids and times in seconds.
     """
 
     def __init__(self) -> None:
         self._count = 0
-        self._examples: dict[int, tuple[int, float]] = {}  # a whole number of a column, and what float32 makes of it
+        # a whole number of a column, and what float32 makes of it
+        self._examples: dict[int, tuple[int, float]] = {}
 
     def add(self, x: Tensor) -> None:
         """Look at some rows of a block of features: [n, F]."""
@@ -50,7 +53,9 @@ class Rounding:
         is_rounded &= lost.isfinite() & self._is_whole  # what is infinite is refused
         for column in is_rounded.any(dim=0).nonzero().flatten().tolist():
             row = int(is_rounded[:, column].nonzero()[0])
-            self._examples.setdefault(column, (int(some[row, column]), float(rows[row, column].float())))
+            self._examples.setdefault(
+                column, (int(some[row, column]), float(rows[row, column].float()))
+            )
 
     def losses(self) -> dict[int, str]:
         """Return what is lost, by the number of the column."""
@@ -59,16 +64,23 @@ class Rounding:
         mean = self._sum / self._count
         spread = (self._squares / self._count - mean.square()).clamp(min=0).sqrt()
         mean += self._origin
-        is_flat = (self._most_lost > spread / 8) & (spread > 1e-12 * mean.abs()) & self._most_lost.isfinite()
+        is_flat = (
+            (self._most_lost > spread / 8)
+            & (spread > 1e-12 * mean.abs())
+            & self._most_lost.isfinite()
+        )
         losses = {}
         for column in range(len(mean)):
             if is_flat[column]:
                 around = f"varies by {spread[column]:.3g} around {mean[column]:.9g}"
-                losses[column] = f"{around}, less than float32 can tell apart there: subtract its mean before"
+                losses[column] = (
+                    f"{around}, less than float32 can tell apart there: subtract its mean before"
+                )
             elif column in self._examples and self._is_whole[column]:
                 value, rounded = self._examples[column]
                 losses[column] = (
-                    f"has whole numbers such as {value}, which float32 makes {rounded:.0f}: leave ids out; of times "
+                    f"has whole numbers such as {value}, which float32 makes {rounded:.0f}: leave "
+                    "ids out; of times "
                     "take the difference to the first, of amounts the logarithm"
                 )
         return losses
@@ -77,11 +89,12 @@ class Rounding:
 def suspects(x: Tensor) -> Tensor:
     """Return the columns of a CSR tensor that `Rounding` and `counting_columns` have to look at.
 
-    A column in which two rows are 0 numbers no rows, and its values differ by more than float32 rounds; whole numbers
-    beyond 2^24 are another matter.
+    A column in which two rows are 0 numbers no rows, and its values differ by more than float32
+    rounds; whole numbers beyond 2^24 are another matter.
     """
     rows, columns = x.shape
-    col, values = x.col_indices().long(), x.values()
+    col = x.col_indices().long()
+    values = x.values()
     is_full = torch.bincount(col, minlength=columns) >= rows - 1
     is_large = values.double().abs() > _EXACT_FLOAT32
     is_full[col[is_large]] = True
@@ -89,7 +102,9 @@ def suspects(x: Tensor) -> Tensor:
 
 
 def counting_columns(x: Tensor) -> list[int]:
-    """Return the columns of ``x`` [N, F] that number the rows: N whole numbers without a gap, in any order."""
+    """Return the columns of ``x`` [N, F] that number the rows: N whole numbers without a gap, in
+    any order.
+    """
     count = len(x)
     if count < 3:
         return []
@@ -98,7 +113,9 @@ def counting_columns(x: Tensor) -> list[int]:
     is_whole = (head == head.floor()).all(dim=0)
     lowest, highest = head.aminmax(dim=0)
     span = highest - lowest
-    may_be_shuffled = is_whole & (span >= len(head) - 1) & (span <= count - 1) & (count >= _SHUFFLED)
+    may_be_shuffled = (
+        is_whole & (span >= len(head) - 1) & (span <= count - 1) & (count >= _SHUFFLED)
+    )
     return [
         column
         for column in (in_order | may_be_shuffled).nonzero().flatten().tolist()
@@ -118,8 +135,13 @@ def _numbers_rows(column: Tensor, *, is_in_order: bool) -> bool:
 def note_columns(
     rounded: Mapping[int, str], counting: Iterable[int], names: Sequence[str] = (), name: str = "x"
 ) -> None:
-    """Log a note on columns of features; ``names`` has the names of all columns, or there are none."""
-    titles = {column: names[column] if names else f"{name}[:, {column}]" for column in (*rounded, *counting)}
+    """Log a note on columns of features; ``names`` has the names of all columns, or there are
+    none.
+    """
+    titles = {
+        column: names[column] if names else f"{name}[:, {column}]"
+        for column in (*rounded, *counting)
+    }
     for column, loss in list(rounded.items())[:_NAMED]:
         log.warning("%s %s", titles[column], loss)
     if others := list(rounded)[_NAMED:]:
@@ -127,7 +149,8 @@ def note_columns(
     if numbers := list(counting):
         shown = ", ".join(titles[column] for column in numbers[:_NAMED])
         log.warning(
-            "%s numbers the rows, and is trained on as a feature: a model may learn the order of the rows; leave it "
+            "%s numbers the rows, and is trained on as a feature: a model may learn the order of "
+            "the rows; leave it "
             "out (pandas writes it without index=False)",
             shown,
         )

@@ -1,4 +1,6 @@
-"""`CSR`: the places of a sparse matrix's entries, without values; the edges of a graph by target."""
+"""`CSR`: the places of a sparse matrix's entries, without values; the edges of a graph by
+target.
+"""
 
 import warnings
 from collections.abc import Iterator
@@ -11,19 +13,23 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.utils.tensors import digest_of, tensor_digest, to_device
 
-# torch warns when a process makes its first CSR tensor; before 2.13 of checks too, even where they are declined. Make
-# it here, under a filter: changing the filters around a later product would affect other threads.
-warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)", category=UserWarning)
+# torch warns when a process makes its first CSR tensor; before 2.13 of checks too, even where they
+# are declined. Make it here, under a filter: changing the filters around a later product would
+# affect other threads.
+warnings.filterwarnings(
+    "ignore", message="Sparse (CSR tensor support|invariant checks)", category=UserWarning
+)
 torch.sparse_csr_tensor([0], [], [], (0, 0), device="cpu", check_invariants=False)
 
 _PIECE = 2**22  # entries that are read at once
 
 
 class CSR:
-    """The entries of a sparse matrix [R, C], sorted by row; row i has the columns ``col[rowptr[i] : rowptr[i + 1]]``.
+    """The entries of a sparse matrix [R, C], sorted by row; row i has the columns ``col[rowptr[i] :
+    rowptr[i + 1]]``.
 
-    The edges of a graph are the entries (target, source). Both tensors may be mapped from files. An entry may occur
-    several times.
+    The edges of a graph are the entries (target, source). Both tensors may be mapped from files. An
+    entry may occur several times.
 
     Args:
         rowptr: [R + 1] integers, from 0 to nnz.
@@ -38,11 +44,18 @@ class CSR:
     """
 
     def __init__(
-        self, rowptr: Tensor, col: Tensor, shape: tuple[int, int] | None = None, loops: int | None = None
+        self,
+        rowptr: Tensor,
+        col: Tensor,
+        shape: tuple[int, int] | None = None,
+        loops: int | None = None,
     ) -> None:
-        self.rowptr, self.col, self.loops = rowptr, col, loops
+        self.rowptr = rowptr
+        self.col = col
+        self.loops = loops
         self.shape = shape or (rowptr.numel() - 1, rowptr.numel() - 1)
-        self.num_nodes, self.num_edges = self.shape[0], col.numel()
+        self.num_nodes = self.shape[0]
+        self.num_edges = col.numel()
 
     @classmethod
     def of(cls, edge_index: Tensor, num_nodes: int) -> "CSR":
@@ -53,20 +66,32 @@ class CSR:
 
     @classmethod
     def from_entries(
-        cls, row: Tensor, col: Tensor, shape: tuple[int, int], names: tuple[str, str] = ("row", "column")
+        cls,
+        row: Tensor,
+        col: Tensor,
+        shape: tuple[int, int],
+        names: tuple[str, str] = ("row", "column"),
     ) -> "tuple[CSR, Tensor | None]":
-        """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are sorted."""
+        """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are
+        sorted.
+        """
         # Entries of one row keep their order. Errors call the axes by their `names`.
         for index, size, name in zip((row, col), shape, names, strict=True):
             if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32):
                 kind = f"{index.dtype} of shape {list(index.shape)}"
                 raise InputError(f"{name} indices are {kind}: give an int64 or int32 vector [nnz]")
             if (wrong := _outside(index, size)) is not None:
-                raise InputError(f"{name} index {wrong} is outside 0..{size - 1}: correct it, or the size {size}")
+                raise InputError(
+                    f"{name} index {wrong} is outside 0..{size - 1}: correct it, or the size {size}"
+                )
         if row.shape != col.shape:
-            raise InputError(f"{row.numel()} row and {col.numel()} column indices: give one of each per entry")
+            raise InputError(
+                f"{row.numel()} row and {col.numel()} column indices: give one of each per entry"
+            )
         dtype = index_dtype(*shape, row.numel())
-        row, col, order = row.to(dtype), col.to(dtype), None
+        row = row.to(dtype)
+        col = col.to(dtype)
+        order = None
         if not bool((row[1:] >= row[:-1]).all()):
             row, order = torch.sort(row, stable=True)
             col = col.index_select(0, order)
@@ -86,7 +111,9 @@ class CSR:
 
     def targets(self) -> Tensor:
         """Return the row of every entry: [nnz], of the type of `col`."""
-        return self.repeated(torch.arange(self.shape[0], dtype=self.col.dtype, device=self.col.device))
+        return self.repeated(
+            torch.arange(self.shape[0], dtype=self.col.dtype, device=self.col.device)
+        )
 
     def repeated(self, values: Tensor) -> Tensor:
         """Return the value of every entry's row: [nnz], for ``values``: [R]."""
@@ -103,7 +130,10 @@ class CSR:
     def most_entries(self) -> int:
         """Entries of the fullest row."""
         starts = range(0, self.shape[0], _PIECE)
-        return max((int(self.rowptr[start : start + _PIECE + 1].diff().max()) for start in starts), default=0)
+        return max(
+            (int(self.rowptr[start : start + _PIECE + 1].diff().max()) for start in starts),
+            default=0,
+        )
 
     def digest(self) -> str:
         """Return a digest of the entries, whatever their types."""
@@ -114,15 +144,23 @@ class CSR:
         device = torch.device(device)
         if device == self.col.device:
             return self
-        loops = int(torch.count_nonzero(self.row == self.col)) if self.col.device.type == "cpu" else None
+        loops = (
+            int(torch.count_nonzero(self.row == self.col))
+            if self.col.device.type == "cpu"
+            else None
+        )
         return CSR(to_device(self.rowptr, device), to_device(self.col, device), self.shape, loops)
 
     def with_values(self, value: Tensor) -> Tensor:
         """Return the torch CSR tensor with these entries and ``value``: [nnz], without a copy."""
-        return torch.sparse_csr_tensor(self.rowptr, self.col, value, self.shape, check_invariants=False)
+        return torch.sparse_csr_tensor(
+            self.rowptr, self.col, value, self.shape, check_invariants=False
+        )
 
     def for_products(self) -> "CSR":
-        """Return the entries with one type for both tensors, as torch's products want: int32 where the numbers fit."""
+        """Return the entries with one type for both tensors, as torch's products want: int32 where
+        the numbers fit.
+        """
         dtype = index_dtype(*self.shape, self.num_edges)
         if self.rowptr.dtype == self.col.dtype == dtype:
             return self
@@ -132,29 +170,39 @@ class CSR:
     def transpose(self) -> "tuple[CSR, Tensor]":
         """The transposed entries, and for each of them its index here: [nnz], int64."""
         try:
-            rowptr, col = self.rowptr.numpy(), self.col.numpy()
-        except (RuntimeError, TypeError):  # NumPy cannot read tensors on a GPU, or within a transform of torch.func
+            rowptr = self.rowptr.numpy()
+            col = self.col.numpy()
+        except (
+            RuntimeError,
+            TypeError,
+        ):  # NumPy cannot read tensors on a GPU, or within a transform of torch.func
             turned, order = torch.sort(self.col, stable=True)
             return CSR.from_sorted(turned, self.row.index_select(0, order), self.shape[::-1]), order
         from scipy.sparse import csr_array  # loading it takes 0.2 s
 
         # SciPy counts, which takes a quarter of the time of sorting.
-        by_column = csr_array((np.arange(self.num_edges, dtype=col.dtype), col, rowptr), shape=self.shape).tocsc()
+        by_column = csr_array(
+            (np.arange(self.num_edges, dtype=col.dtype), col, rowptr), shape=self.shape
+        ).tocsc()
         dtype = index_dtype(*self.shape, self.num_edges)
-        starts, rows = torch.from_numpy(by_column.indptr).to(dtype), torch.from_numpy(by_column.indices).to(dtype)
+        starts = torch.from_numpy(by_column.indptr).to(dtype)
+        rows = torch.from_numpy(by_column.indices).to(dtype)
         return CSR(starts, rows, self.shape[::-1]), torch.from_numpy(by_column.data).long()
 
     def looped(self, own: Tensor | None = None) -> "tuple[CSR, Tensor, Tensor]":
-        """Put one self-loop at the end of every row, and drop the self-loops that are given: the entries of Ā.
+        """Put one self-loop at the end of every row, and drop the self-loops that are given: the
+        entries of Ā.
 
-        ``own``: [R] is the column of each row's self-loop; None: row i has (i, i). Returns the entries, the index of
-        the given entries that stay (a mask, or places), and their new places.
+        ``own``: [R] is the column of each row's self-loop; None: row i has (i, i). Returns the
+        entries, the index of the given entries that stay (a mask, or places), and their new places.
         """
         size = self.shape[0]
         nodes = torch.arange(size, dtype=self.col.dtype, device=self.col.device)
         keep = self._off_diagonal(None if own is None else own.to(self.col.dtype))
-        row, col = self.row[keep], self.col[keep]
-        # An entry moves back by one place per earlier row, for that row's self-loop: no second sort.
+        row = self.row[keep]
+        col = self.col[keep]
+        # An entry moves back by one place per earlier row, for that row's self-loop: no second
+        # sort.
         place = torch.arange(row.numel(), device=col.device) + row
         bounds = torch.searchsorted(row, nodes, right=True) + nodes
         dtype = index_dtype(*self.shape, row.numel() + size)
@@ -165,34 +213,48 @@ class CSR:
         return CSR(rowptr, looped, self.shape), keep, place
 
     def _off_diagonal(self, own: Tensor | None) -> Tensor:
-        """Return an index of the entries that are no self-loops: a mask [nnz], or places if it is known how many."""
+        """Return an index of the entries that are no self-loops: a mask [nnz], or places if it is
+        known how many.
+        """
         off = (self.row if own is None else own.index_select(0, self.row)) != self.col
         if self.loops is None:
             return off
-        # A mask would make the host wait for the GPU, to count them. The others share one place, at the end.
+        # A mask would make the host wait for the GPU, to count them. The others share one place, at
+        # the end.
         count = self.num_edges - self.loops
         place = torch.where(off, off.cumsum(0) - 1, count)
         entries = torch.arange(self.num_edges, device=place.device)
         return entries.new_empty(count + 1).scatter_(0, place, entries)[:count]
 
     def pieces(self, limit: int) -> "Iterator[tuple[CSR, slice]]":
-        """Cut the entries into pieces of at most ``limit`` consecutive ones; yield each with the slice it holds."""
+        """Cut the entries into pieces of at most ``limit`` consecutive ones; yield each with the
+        slice it holds.
+        """
         for start in range(0, self.num_edges, max(limit, 1)):
             stop = min(start + limit, self.num_edges)
-            yield CSR(self.rowptr.clamp(start, stop) - start, self.col[start:stop], self.shape), slice(start, stop)
+            yield (
+                CSR(self.rowptr.clamp(start, stop) - start, self.col[start:stop], self.shape),
+                slice(start, stop),
+            )
 
     def rows(self, nodes: slice | Tensor) -> "tuple[CSR, slice | Tensor]":
-        """Return some rows, consecutive ones as a view, or [k] in any order; and an index of their entries."""
+        """Return some rows, consecutive ones as a view, or [k] in any order; and an index of their
+        entries.
+        """
         if isinstance(nodes, slice):
             rowptr = self.rowptr[nodes.start : nodes.stop + 1]
             held = slice(int(rowptr[0]), int(rowptr[-1]))
             return CSR(rowptr - held.start, self.col[held], (len(rowptr) - 1, self.shape[1])), held
         starts = self.rowptr.index_select(0, nodes)
-        rowptr = torch.cat([starts.new_zeros(1), (self.rowptr.index_select(0, nodes + 1) - starts).cumsum(0)])
+        rowptr = torch.cat(
+            [starts.new_zeros(1), (self.rowptr.index_select(0, nodes + 1) - starts).cumsum(0)]
+        )
         rowptr = rowptr.to(self.rowptr.dtype)
         moved = (starts - rowptr[:-1]).repeat_interleave(rowptr.diff())
         entries = moved + torch.arange(moved.numel(), dtype=moved.dtype, device=moved.device)
-        return CSR(rowptr, self.col.index_select(0, entries), (nodes.numel(), self.shape[1])), entries
+        return CSR(
+            rowptr, self.col.index_select(0, entries), (nodes.numel(), self.shape[1])
+        ), entries
 
 
 def index_dtype(*sizes: int) -> torch.dtype:
@@ -201,15 +263,20 @@ def index_dtype(*sizes: int) -> torch.dtype:
 
 
 def check_sources(col: Tensor, nodes: int) -> None:
-    """Refuse sources of edges that are no nodes, of a damaged file: a product would read memory that is not its own."""
+    """Refuse sources of edges that are no nodes, of a damaged file: a product would read memory
+    that is not its own.
+    """
     if (wrong := _outside(col, nodes)) is not None:
         hint = "the graph's folder is damaged; convert the graph again"
         raise InputError(f"an edge begins at node {wrong}, expected 0 to {nodes - 1}: {hint}")
 
 
 def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice]:
-    """Yield consecutive rows: at most ``rows`` >= 1 rows with at most ``entries`` entries, or a single row."""
-    count, start = len(rowptr) - 1, 0
+    """Yield consecutive rows: at most ``rows`` >= 1 rows with at most ``entries`` entries, or a
+    single row.
+    """
+    count = len(rowptr) - 1
+    start = 0
     ends = rowptr.cpu().numpy()
     while start < count:
         stop = min(start + rows, count)

@@ -11,23 +11,33 @@ from gistgnn.graphs.graph import Graph
 
 log = logging.getLogger(__name__)
 
-_LOOKED_AT, _FEW = 1000, 0.05  # edges, and a share of them
-_LABELLED, _LOW = (500, 100_000), 0.1  # how many edges between training nodes are judged, and a low homophily
+# edges, and a share of them
+_LOOKED_AT = 1000
+_FEW = 0.05
+# how many edges between training nodes are judged, and a low homophily
+_LABELLED = (500, 100_000)
+_LOW = 0.1
 
 
 def note_doubts(graph: Graph) -> None:
-    """Log a note on a missing test set, edges of one direction, labels that are one-hot, and odd classes or targets."""
+    """Log a note on a missing test set, edges of one direction, labels that are one-hot, and odd
+    classes or targets.
+    """
     if not graph.test.any():
         log.info(f"{graph.name} has no test nodes: there are no test scores")
     share = _reversed_share(graph.edges)
     if share is not None and share < _FEW:  # a warning, which Python shows without a set-up
         log.warning(
-            f"{share:.0%} of the edges of {graph.name} have a reverse edge: messages go from source to target alone; "
+            f"{share:.0%} of the edges of {graph.name} have a reverse edge: messages go from "
+            "source to target alone; "
             "if the graph is undirected, give both directions (gistgnn convert --undirected, or "
             "torch_geometric.transforms.ToUndirected)"
         )
     if graph.edge_weight is not None and (low := float(sample_of(graph.edge_weight).min())) < 0:
-        log.warning(f"edge_weight has negative values, such as {low:.4g}: a GCNConv takes roots of their sums")
+        log.warning(
+            f"edge_weight has negative values, such as {low:.4g}: a GCNConv takes roots of their "
+            "sums"
+        )
     if graph.multi_label and graph.num_classes > 1:
         _note_one_hot(graph.y)
     if graph.regression:
@@ -45,17 +55,25 @@ def note_doubts(graph: Graph) -> None:
 
 
 def _note_one_hot(y: Tensor) -> None:
-    """Log a note if no node has two labels [N, K]: these are classes, and a row of zeros is an unlabelled node."""
+    """Log a note if no node has two labels [N, K]: these are classes, and a row of zeros is an
+    unlabelled node.
+    """
     counts = y.sum(dim=1)
-    with_one, empty = int((counts == 1).sum()), int((counts == 0).sum())
+    with_one = int((counts == 1).sum())
+    empty = int((counts == 0).sum())
     if int((counts > 1).sum()) or not with_one:
         return
     if not empty:
-        log.warning("y has one 1 in every row, and counts as several labels per node: for classes, give y.argmax(1)")
+        log.warning(
+            "y has one 1 in every row, and counts as several labels per node: for classes, give "
+            "y.argmax(1)"
+        )
         return
     log.warning(
-        f"y has one 1 in {with_one} rows, none in {empty} and nowhere two, and counts as several labels per node: for "
-        f"classes, of which {empty} nodes have none, give torch.where(y.sum(1) > 0, y.argmax(1), -1), and take nodes "
+        f"y has one 1 in {with_one} rows, none in {empty} and nowhere two, and counts as several "
+        "labels per node: for "
+        f"classes, of which {empty} nodes have none, give torch.where(y.sum(1) > 0, y.argmax(1), "
+        "-1), and take nodes "
         "with -1 out of the splits"
     )
 
@@ -63,38 +81,50 @@ def _note_one_hot(y: Tensor) -> None:
 def note_homophily(graph: Graph) -> None:
     """Log a note if edges join training nodes of one class about as often as by chance.
 
-    The measure is the adjusted homophily of Platonov et al., "Characterizing graph datasets for node classification"
-    (2023): 0 by chance, 1 if all edges join nodes of one class.
+    The measure is the adjusted homophily of Platonov et al., "Characterizing graph datasets for
+    node classification" (2023): 0 by chance, 1 if all edges join nodes of one class.
     """
     if graph.multi_label or graph.regression:
         return
     sources, targets = _some_edges(graph.edges, _LABELLED[1])
     known = graph.train[sources] & graph.train[targets]
-    one, other = graph.y[sources[known]], graph.y[targets[known]]
+    one = graph.y[sources[known]]
+    other = graph.y[targets[known]]
     if len(one) < _LABELLED[0]:
         return
-    shares = [torch.bincount(ends, minlength=graph.num_classes) / len(ends) for ends in (one, other)]
+    shares = [
+        torch.bincount(ends, minlength=graph.num_classes) / len(ends) for ends in (one, other)
+    ]
     chance = float(shares[0] @ shares[1])
     adjusted = (float((one == other).float().mean()) - chance) / max(1 - chance, 1e-9)
     if adjusted < _LOW:
         log.warning(
-            f"edges join nodes of one class about as often as by chance (adjusted homophily {adjusted:.2f}), and this "
-            "model takes the mean of a node and its neighbours: try GraphSAGE too, which keeps them apart"
+            "edges join nodes of one class about as often as by chance (adjusted homophily "
+            f"{adjusted:.2f}), and this "
+            "model takes the mean of a node and its neighbours: try GraphSAGE too, which keeps "
+            "them apart"
         )
 
 
 def _some_edges(edges: CSR, count: int) -> tuple[Tensor, Tensor]:
-    """Return sources and targets of at most ``count`` edges between two nodes, evenly from all edges."""
-    most, device = len(edges.col), edges.col.device
+    """Return sources and targets of at most ``count`` edges between two nodes, evenly from all
+    edges.
+    """
+    most = len(edges.col)
+    device = edges.col.device
     chosen = torch.linspace(0, most - 1, min(most, count), dtype=torch.double, device=device).long()
-    sources, targets = edges.col[chosen].long(), torch.searchsorted(edges.rowptr, chosen, right=True) - 1
-    check_sources(sources, len(edges.rowptr) - 1)  # those of a folder are not checked when it is opened
+    sources = edges.col[chosen].long()
+    targets = torch.searchsorted(edges.rowptr, chosen, right=True) - 1
+    # those of a folder are not checked when it is opened
+    check_sources(sources, len(edges.rowptr) - 1)
     between = sources != targets
     return sources[between], targets[between]
 
 
 def _reversed_share(edges: CSR) -> float | None:
-    """Return which share of about 1,000 edges between two nodes has a reverse edge; None: there is no such edge."""
+    """Return which share of about 1,000 edges between two nodes has a reverse edge; None: there is
+    no such edge.
+    """
     sources, targets = _some_edges(edges, _LOOKED_AT)
     around, _ = edges.rows(sources)  # the edges into the sources
     found = around.row[around.col == around.repeated(targets)].unique()

@@ -1,4 +1,6 @@
-"""Features of nodes: dense, or a sparse matrix where few of them are not zero, such as the words of documents."""
+"""Features of nodes: dense, or a sparse matrix where few of them are not zero, such as the words of
+documents.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,8 @@ from gistgnn.utils.tensors import Array
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-SPARSE_BELOW = 0.1  # share of features that are not 0, under which a sparse product is several times faster
+# share of features that are not 0, under which a sparse product is several times faster
+SPARSE_BELOW = 0.1
 _SAMPLE = 2**16  # nodes that are looked at
 _RUN = 2**10  # neighbouring nodes of a sample: single rows of a mapped file would read all of it
 
@@ -44,15 +47,23 @@ def csr_of(value: Any) -> Tensor:
         else:
             row, col, values = value.coo()
             values = torch.ones(len(row)) if values is None else values.detach()
-            matrix = sp.coo_matrix((_numbers(values), (row.numpy(), col.numpy())), shape=value.sizes())
+            matrix = sp.coo_matrix(
+                (_numbers(values), (row.numpy(), col.numpy())), shape=value.sizes()
+            )
         if matrix.dtype.kind not in "biuf":
             raise InputError(f"x has dtype {matrix.dtype}; expected real numbers")
         matrix = matrix.tocsr()
         matrix.check_format(full_check=True)
     except InputError:
         raise
-    except (ValueError, IndexError, NotImplementedError) as error:  # the last one for the device meta
-        raise InputError(f"x is a sparse matrix that cannot be read ({reason(error)}): make it again") from error
+    except (
+        ValueError,
+        IndexError,
+        NotImplementedError,
+    ) as error:  # the last one for the device meta
+        raise InputError(
+            f"x is a sparse matrix that cannot be read ({reason(error)}): make it again"
+        ) from error
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     places = CSR(torch.from_numpy(matrix.indptr), torch.from_numpy(matrix.indices), matrix.shape)
@@ -61,7 +72,9 @@ def csr_of(value: Any) -> Tensor:
 
 
 def _of_torch(value: Tensor) -> "sp.spmatrix":
-    """Return a sparse tensor as a matrix of SciPy, which checks it: one from a file may be damaged."""
+    """Return a sparse tensor as a matrix of SciPy, which checks it: one from a file may be
+    damaged.
+    """
     import scipy.sparse as sp
 
     shape = tuple(value.shape)
@@ -112,7 +125,9 @@ def bytes_of(x: Tensor) -> int:
 
 
 def columns_of(x: Tensor, columns: Tensor) -> Tensor:
-    """Return some columns of a CSR tensor, by number, as a dense matrix of the same type: [N, k]."""
+    """Return some columns of a CSR tensor, by number, as a dense matrix of the same type: [N,
+    k].
+    """
     places = places_of(x)
     number = torch.full((x.shape[1],), -1)
     number[columns] = torch.arange(len(columns))
@@ -124,7 +139,9 @@ def columns_of(x: Tensor, columns: Tensor) -> Tensor:
 
 
 def sample_of(x: Tensor) -> Tensor:
-    """Return the features of about 2^16 nodes, in evenly spaced runs of nodes; all features of a small graph."""
+    """Return the features of about 2^16 nodes, in evenly spaced runs of nodes; all features of a
+    small graph.
+    """
     apart = len(x) // _SAMPLE
     if apart < 2:
         return x

@@ -1,4 +1,6 @@
-"""A user's graph in a ``.npz`` or ``.pt`` file; raw files of data sets. Nothing is unpickled but plain tensors."""
+"""A user's graph in a ``.npz`` or ``.pt`` file; raw files of data sets. Nothing is unpickled but
+plain tensors.
+"""
 
 import contextlib
 import io
@@ -36,16 +38,24 @@ _KEYS = ("edge_index", "x", "y", "train", "val", "test")
 
 @contextlib.contextmanager
 def reading_file(path: Path) -> Iterator[None]:
-    """Turn whatever a parser raises into one line that names the file; its warnings are not shown."""
+    """Turn whatever a parser raises into one line that names the file; its warnings are not
+    shown.
+    """
     made_by = FORMATS.get(path.suffix.lower(), FORMATS[".pt"]).made_by
-    with naming(str(path)), reading(path, f"expected a graph in a file made by {made_by}"), warnings.catch_warnings():
+    with (
+        naming(str(path)),
+        reading(path, f"expected a graph in a file made by {made_by}"),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         yield
 
 
 @contextlib.contextmanager
 def reading_raw(name: str, folder: Path) -> Iterator[None]:
-    """Turn whatever a parser raises in the block into one line that names the data set. What it prints is not shown."""
+    """Turn whatever a parser raises in the block into one line that names the data set. What it
+    prints is not shown.
+    """
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
@@ -53,18 +63,29 @@ def reading_raw(name: str, folder: Path) -> Iterator[None]:
         raise
     except Exception as error:  # parsers may raise anything on damaged bytes
         hint = "delete them to download them again"
-        raise InputError(f"{name}: the raw files in {folder} cannot be read ({reason(error)}); {hint}") from error
+        raise InputError(
+            f"{name}: the raw files in {folder} cannot be read ({reason(error)}); {hint}"
+        ) from error
 
 
-def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays ``keys``, and those of ``optional`` that are there; call it in `reading_file`."""
+def read_npz(
+    path: Path, keys: Collection[str], optional: Collection[str] = ()
+) -> dict[str, npt.NDArray[Any]]:
+    """Read the arrays ``keys``, and those of ``optional`` that are there; call it in
+    `reading_file`.
+    """
     with zipfile.ZipFile(path) as archive:
         present = {name.removesuffix(".npy"): archive.getinfo(name) for name in archive.namelist()}
-        named = [key for key in (*keys, *optional) if key not in present and f"{key}_mask" in present]
+        named = [
+            key for key in (*keys, *optional) if key not in present and f"{key}_mask" in present
+        ]
         present |= {key: present[f"{key}_mask"] for key in named}
         if missing := [key for key in keys if key not in present]:
             found = ", ".join(sorted(present)) or "nothing"
-            text = f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found {found})"
+            text = (
+                f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found "
+                f"{found})"
+            )
             how = ": numpy.split(numpy.random.permutation(N), [a, b]) draws train, val and test"
             raise InputError(text + how * ("train" in missing))
         members = {key: present[key] for key in (*keys, *optional) if key in present}
@@ -78,24 +99,33 @@ def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) 
                         raise ValueError(f"it is longer than its shape {list(arrays[key].shape)}")
             except ValueError as error:
                 what = f"{member.filename} is damaged, or not of numbers ({reason(error)})"
-                kinds = "numbers with .astype(float), texts with .astype(str) and '' for none, SciPy with .toarray()"
+                kinds = (
+                    "numbers with .astype(float), texts with .astype(str) and '' for none, "
+                    "SciPy with .toarray()"
+                )
                 raise InputError(f"{what}; write it again: {kinds}") from error
         return arrays
 
 
 def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
-    """Read attributes of a PyG `Data` or `HeteroData` that are there, by name; call it in `reading_file`."""
+    """Read attributes of a PyG `Data` or `HeteroData` that are there, by name; call it in
+    `reading_file`.
+    """
     from torch_geometric.data import HeteroData, storage
     from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
 
     with zipfile.ZipFile(path) as archive:
         check_room(sum(member.file_size for member in archive.infolist()))
         if damaged := archive.testzip():  # torch compares no checksums
-            raise InputError(f"is damaged, or was saved without checksums (its member {damaged}); write it again")
+            raise InputError(
+                f"is damaged, or was saved without checksums (its member {damaged}); write it again"
+            )
     # The containers of a Data and a HeteroData; PyG 2.8 registers only some of them as safe.
     stores = [storage.BaseStorage, storage.GlobalStorage, storage.NodeStorage, storage.EdgeStorage]
     try:
-        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, HeteroData, *stores]):
+        with torch.serialization.safe_globals(
+            [Data, DataEdgeAttr, DataTensorAttr, HeteroData, *stores]
+        ):
             data = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # its text advises to load the file all the same
         what = "holds Python objects other than a Data of plain tensors, which are never unpickled"
@@ -111,10 +141,14 @@ def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
 
 
 def _only_graph(data: Any) -> Any:
-    """Return the one graph in what PyG's InMemoryDataset saves as processed/data.pt; anything else as it is."""
+    """Return the one graph in what PyG's InMemoryDataset saves as processed/data.pt; anything else
+    as it is.
+    """
     from torch_geometric.data import Data, HeteroData
 
-    is_collated = isinstance(data, tuple) and len(data) in (2, 3) and isinstance(data[1], (dict, NoneType))
+    is_collated = (
+        isinstance(data, tuple) and len(data) in (2, 3) and isinstance(data[1], (dict, NoneType))
+    )
     if not is_collated or not isinstance(data[0], (dict, Data, HeteroData)):
         return data
     slices = data[1]
@@ -137,16 +171,27 @@ def _advice_on_object(path: Path, text: str) -> str:
     attribute = f"data.{name}"
     package = kind[1].partition(".")[0]
     if package == "numpy":
-        return f"its {name} is of NumPy: {attribute} = torch.as_tensor({attribute}), or del {attribute}"
+        return (
+            f"its {name} is of NumPy: {attribute} = torch.as_tensor({attribute}), or del "
+            f"{attribute}"
+        )
     if package == "scipy":
-        return f"its {name} is of SciPy: {attribute} = torch.as_tensor({attribute}.toarray()), or del {attribute}"
+        return (
+            f"its {name} is of SciPy: {attribute} = torch.as_tensor({attribute}.toarray()), or "
+            f"del {attribute}"
+        )
     if package == "torch_sparse":
-        return f"its {name} is of torch_sparse: leave the transform ToSparseTensor out, so that data has edge_index"
+        return (
+            f"its {name} is of torch_sparse: leave the transform ToSparseTensor out, so that "
+            "data has edge_index"
+        )
     return f"its {name} is a {kind[1]}: del {attribute}, or make a tensor of it"
 
 
 def _attribute_with(path: Path, kind: str) -> str:
-    """Return the last text before the name of a class in a file's pickle, which is looked at and not unpickled."""
+    """Return the last text before the name of a class in a file's pickle, which is looked at and
+    not unpickled.
+    """
     with zipfile.ZipFile(path) as archive:
         member = next(name for name in archive.namelist() if name.endswith("data.pkl"))
         content = archive.read(member)
@@ -173,12 +218,13 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
     """Read a graph from a file. The graph's name is the file's name without the suffix.
 
     Args:
-        path: a ``.npz`` with the arrays ``edge_index`` [2, E], ``x`` [N, F], ``y`` [N] or [N, K], ``train``, ``val``,
-            optionally ``test`` (masks or node numbers; PyG's names ``train_mask`` ... do as well), ``num_classes``,
-            ``edge_weight``, ``edge_attr`` and ``edge_type``; or a ``.pt`` with a
-            `torch_geometric.data.Data` or `HeteroData` saved by `torch.save`. For the values see `Graph.build`,
-            `Graph.from_pyg` and `from_hetero`.
-        partial: any two of the splits may be missing or empty: the graph is to be scored, not trained on.
+        path: a ``.npz`` with the arrays ``edge_index`` [2, E], ``x`` [N, F], ``y`` [N] or [N, K],
+            ``train``, ``val``, optionally ``test`` (masks or node numbers; PyG's names
+            ``train_mask`` ... do as well), ``num_classes``, ``edge_weight``, ``edge_attr`` and
+            ``edge_type``; or a ``.pt`` with a `torch_geometric.data.Data` or `HeteroData` saved by
+            `torch.save`. For the values see `Graph.build`, `Graph.from_pyg` and `from_hetero`.
+        partial: any two of the splits may be missing or empty: the graph is to be scored, not
+            trained on.
     """
     path = Path(path)
     file_format = _format_of(path)
@@ -187,9 +233,11 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
 
 
 def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor], int]:
-    """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, as `load_file`, without labels and splits.
+    """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, as `load_file`, without
+    labels and splits.
 
-    The last number says how many of the first nodes are to be predicted: N, or those of a `HeteroData`'s target type.
+    The last number says how many of the first nodes are to be predicted: N, or those of a
+    `HeteroData`'s target type.
     """
     path = Path(path)
     file_format = _format_of(path)
@@ -200,11 +248,18 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor], int
             if bool((weights != 1).any()):
                 values.setdefault("edge_weight", weights)
         if missing := [key for key in ("edge_index", "x") if key not in values]:
-            raise InputError(f"has no {missing[0]}; expected x [nodes, features] and edge_index [2, edges]")
+            raise InputError(
+                f"has no {missing[0]}; expected x [nodes, features] and edge_index [2, edges]"
+            )
         x = check_features(values.pop("x"))
         count = len(values.pop("target_nodes", x))
         edges, data = check_edges(values.pop("edge_index"), len(x), values)
-        return x, edges.to(x.device), {name: value.to(x.device) for name, value in data.items()}, count
+        return (
+            x,
+            edges.to(x.device),
+            {name: value.to(x.device) for name, value in data.items()},
+            count,
+        )
 
 
 def _graph_of_npz(path: Path, partial: bool) -> Graph:
@@ -233,7 +288,9 @@ def _nodes_of_pt(path: Path) -> dict[str, Any]:
 
 
 class Format(NamedTuple):
-    """A format of graph files. Its functions are called in `reading_file`, which turns their errors into one line."""
+    """A format of graph files. Its functions are called in `reading_file`, which turns their errors
+    into one line.
+    """
 
     made_by: str  # what writes such a file, for messages
     read_graph: Callable[[Path, bool], Graph]  # of the path, and whether splits may be missing
@@ -253,7 +310,10 @@ def _format_of(path: Path) -> Format:
     check_table(path)
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
-        raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a {' or a '.join(FORMATS)} file")
+        raise InputError(
+            f"{path}: the suffix is {path.suffix!r}; expected a graph in a "
+            f"{' or a '.join(FORMATS)} file"
+        )
     return FORMATS[suffix]
 
 
@@ -268,7 +328,10 @@ def save_file(graph: Graph, path: str | Path) -> None:
     if path.suffix.lower() != ".npz":
         raise InputError(f"{path}: the suffix is {path.suffix!r}; expected .npz")
     if graph.regression:
-        raise InputError(f"{path}: the graph is one of a regression; expected classes or labels: keep it as a Data")
+        raise InputError(
+            f"{path}: the graph is one of a regression; expected classes or labels: keep it as a "
+            "Data"
+        )
     arrays = {key: getattr(graph, key).cpu().numpy() for key in (*_KEYS, *graph.edge_data)}
     if graph.class_names:
         arrays["y"] = np.array([*graph.class_names, ""])[arrays["y"]]  # -1 is the last

@@ -1,4 +1,6 @@
-"""A graph as a folder of `.npy` files, which are mapped: docs/reference/graph-folder.md. Read, checked and written."""
+"""A graph as a folder of `.npy` files, which are mapped: docs/reference/graph-folder.md. Read,
+checked and written.
+"""
 
 import contextlib
 import io
@@ -57,7 +59,10 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def nbytes(self) -> int:
-        return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in self.arrays.values())
+        return sum(
+            int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
+            for array in self.arrays.values()
+        )
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into a folder."""
@@ -65,14 +70,18 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the `manifest.json` of a folder; an `InputError` if there is none, or if it is damaged."""
+        """Read the `manifest.json` of a folder; an `InputError` if there is none, or if it is
+        damaged.
+        """
         path = folder / MANIFEST
         if not path.exists():
             check_table(folder)
             raise InputError(f"{folder} has no {MANIFEST}; expected a folder of `gistgnn convert`")
         manifest = read_json(path, cls, _ADVICE)
         if not _OF_ALL <= manifest.arrays.keys() <= _OF_ALL | _OF_SOME:
-            raise InputError(f"{path} is damaged: it names other arrays than a graph has; {_ADVICE}")
+            raise InputError(
+                f"{path} is damaged: it names other arrays than a graph has; {_ADVICE}"
+            )
         return manifest
 
 
@@ -81,29 +90,38 @@ _OF_SOME = {*EDGE_DATA, "node", "cluster_ptr", "id"}
 
 
 def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
-    """Read the manifest of a graph folder, and map its arrays, if each file is whole and the array that it says."""
+    """Read the manifest of a graph folder, and map its arrays, if each file is whole and the array
+    that it says.
+    """
     written = _last_change(folder / MANIFEST) if (folder / MANIFEST).exists() else 0
-    manifest, arrays = Manifest.read(folder), {}
+    manifest = Manifest.read(folder)
+    arrays = {}
     for name, entry in manifest.arrays.items():
         path = folder / f"{name}.npy"
         with reading(path, _ADVICE):
             array = arrays[name] = map_array(path)
         found = str(array.dtype).removeprefix("torch."), tuple(array.shape)
         if found != (entry.dtype, entry.shape) or path.stat().st_size != HEADER + array.nbytes:
-            raise InputError(f"{path} is not the {entry.dtype} {list(entry.shape)} that {MANIFEST} says; {_ADVICE}")
+            raise InputError(
+                f"{path} is not the {entry.dtype} {list(entry.shape)} that {MANIFEST} says; "
+                f"{_ADVICE}"
+            )
         if _last_change(path) <= written:  # otherwise the file may have been changed since
             remember_digest(array, entry.xxh3)
     return manifest, arrays
 
 
 def _last_change(path: Path) -> int:
-    """Return when a file was changed last, also by a copy that keeps the old time; in nanoseconds."""
+    """Return when a file was changed last, also by a copy that keeps the old time; in
+    nanoseconds.
+    """
     state = path.stat()
     return max(state.st_mtime_ns, state.st_ctime_ns)
 
 
 def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
-    """Return the graph in a folder. Features, edges and edge data are mapped: they are read when they are used.
+    """Return the graph in a folder. Features, edges and edge data are mapped: they are read when
+    they are used.
 
     Nothing may be written into a mapped tensor: the system ends a process that does.
 
@@ -114,27 +132,42 @@ def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
     manifest, arrays = open_arrays(folder)
     _check_values(folder, manifest, arrays)
     small = ("y", "cluster_ptr")
-    arrays = {name: array.clone() if in_memory or name in small else array for name, array in arrays.items()}
+    arrays = {
+        name: array.clone() if in_memory or name in small else array
+        for name, array in arrays.items()
+    }
     return Graph(
         arrays["x"], CSR(arrays["rowptr"], arrays["col"]), arrays["y"], **masks_of(arrays["split"]),
         num_classes=manifest.classes, name=manifest.name, regression=manifest.task == "regression",
-        **{name: arrays[name] for name in EDGE_DATA if name in arrays}, folder=None if in_memory else folder.absolute(),
+        **{name: arrays[name] for name in EDGE_DATA if name in arrays},
+        folder=None if in_memory else folder.absolute(),
         cluster_ptr=arrays.get("cluster_ptr"), class_names=manifest.class_names or (),
     )  # fmt: skip
 
 
 def _check_values(folder: Path, manifest: Manifest, arrays: dict[str, Tensor]) -> None:
     """Check what would make a product read memory that is not its own, or a loss fail."""
-    y, split, edges = arrays["y"], arrays["split"], manifest.edges
+    y = arrays["y"]
+    split = arrays["split"]
+    edges = manifest.edges
     if manifest.task == "single-label":
         check_classes(manifest.classes, manifest.nodes)
     if manifest.class_names and len(manifest.class_names) != manifest.classes:
-        raise InputError(f"{folder / MANIFEST} is damaged: it does not name {manifest.classes} classes; {_ADVICE}")
-    problems = {"rowptr": f"does not rise from 0 to {edges}" if not _rises(arrays["rowptr"], edges, 0) else ""}
+        raise InputError(
+            f"{folder / MANIFEST} is damaged: it does not name {manifest.classes} classes; "
+            f"{_ADVICE}"
+        )
+    problems = {
+        "rowptr": f"does not rise from 0 to {edges}"
+        if not _rises(arrays["rowptr"], edges, 0)
+        else ""
+    }
     if manifest.task == "single-label" and (int(y.min()) < -1 or int(y.max()) >= manifest.classes):
         problems["y"] = f"holds a label outside of -1 to {manifest.classes - 1}"
     if int(split.max()) > max(SPLITS.values()) or (y.ndim == 1 and bool((y[split > 0] < 0).any())):
-        problems["split"] = "holds another number than 0 to 3, or has a node without a label in a split"
+        problems["split"] = (
+            "holds another number than 0 to 3, or has a node without a label in a split"
+        )
     if "cluster_ptr" in arrays and not _rises(arrays["cluster_ptr"], manifest.nodes, 1):
         problems["cluster_ptr"] = f"does not rise strictly from 0 to {manifest.nodes}"
     for name, problem in problems.items():
@@ -143,12 +176,20 @@ def _check_values(folder: Path, manifest: Manifest, arrays: dict[str, Tensor]) -
 
 
 def _rises(bounds: Tensor, last: int, least: int) -> bool:
-    pieces = (bounds[start : start + _ROWS + 1].diff() for start in range(0, len(bounds) - 1, _ROWS))
-    return int(bounds[0]) == 0 and int(bounds[-1]) == last and all(int(piece.min()) >= least for piece in pieces)
+    pieces = (
+        bounds[start : start + _ROWS + 1].diff() for start in range(0, len(bounds) - 1, _ROWS)
+    )
+    return (
+        int(bounds[0]) == 0
+        and int(bounds[-1]) == last
+        and all(int(piece.min()) >= least for piece in pieces)
+    )
 
 
 def original_nodes(graph: Graph) -> Tensor | None:
-    """Return the numbers that the nodes of a folder of clusters had before: [N], mapped. None: they are the same."""
+    """Return the numbers that the nodes of a folder of clusters had before: [N], mapped. None: they
+    are the same.
+    """
     if graph.folder is None or graph.cluster_ptr is None:
         return None
     node = open_arrays(graph.folder)[1]["node"]
@@ -156,12 +197,16 @@ def original_nodes(graph: Graph) -> Tensor | None:
     if int(node.min()) >= 0 and int(node.max()) < graph.num_nodes:
         found[node] = True
     if not bool(found.all()):
-        raise InputError(f"{graph.folder}/node.npy is damaged: it does not hold every node once; {_ADVICE}")
+        raise InputError(
+            f"{graph.folder}/node.npy is damaged: it does not hold every node once; {_ADVICE}"
+        )
     return node
 
 
 def node_ids(graph: Graph) -> Tensor | None:
-    """Return the ids that nodes have in the table of a folder, in its order: [N, L] bytes. None: they are numbers."""
+    """Return the ids that nodes have in the table of a folder, in its order: [N, L] bytes. None:
+    they are numbers.
+    """
     return None if graph.folder is None else open_arrays(graph.folder)[1].get("id")
 
 
@@ -175,10 +220,16 @@ def verify(folder: Path) -> int:
 
 
 class ArrayWriter:
-    """Writes the rows of an array to the file ``folder/name.npy``; ``columns`` is the shape of a row."""
+    """Writes the rows of an array to the file ``folder/name.npy``; ``columns`` is the shape of a
+    row.
+    """
 
-    def __init__(self, folder: Path, name: str, dtype: npt.DTypeLike, columns: tuple[int, ...] = ()) -> None:
-        self.dtype, self.columns, self.rows = np.dtype(dtype), columns, 0
+    def __init__(
+        self, folder: Path, name: str, dtype: npt.DTypeLike, columns: tuple[int, ...] = ()
+    ) -> None:
+        self.dtype = np.dtype(dtype)
+        self.columns = columns
+        self.rows = 0
         self._path = folder / f"{name}.npy"
         self._file = self._path.open("wb")
         self._file.write(self._header())
@@ -189,7 +240,9 @@ class ArrayWriter:
         self.rows += len(values)
 
     def finish(self) -> ArrayEntry:
-        """Write the header with the number of rows, wait for the disk, and return the manifest's entry."""
+        """Write the header with the number of rows, wait for the disk, and return the manifest's
+        entry.
+        """
         self._file.seek(0)
         self._file.write(self._header())
         self._file.flush()
@@ -199,7 +252,11 @@ class ArrayWriter:
 
     def _header(self) -> bytes:
         """Return a header of `HEADER` bytes: NumPy leaves room for the number of rows to grow."""
-        facts = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, *self.columns)}
+        facts = {
+            "descr": self.dtype.str,
+            "fortran_order": False,
+            "shape": (self.rows, *self.columns),
+        }
         buffer = io.BytesIO()
         np.lib.format.write_array_header_1_0(buffer, facts)
         assert buffer.tell() == HEADER
@@ -216,19 +273,25 @@ def write_array(folder: Path, name: str, values: Array) -> ArrayEntry:
 def write_graph(graph: Graph, folder: Path) -> None:
     """Write a graph in memory, with its manifest, into a folder that is empty."""
     graph = graph.to("cpu")
-    split = sum(number * getattr(graph, name).numpy().astype(np.uint8) for name, number in SPLITS.items())
+    split = sum(
+        number * getattr(graph, name).numpy().astype(np.uint8) for name, number in SPLITS.items()
+    )
     tensors = {"rowptr": graph.edges.rowptr.long(), "col": graph.edges.col.int(), **graph.edge_data}
     values = {name: tensor.numpy() for name, tensor in tensors.items()}
     values |= {"x": dense(graph.x).numpy(), "y": graph.y.numpy(), "split": split}
     arrays = {name: write_array(folder, name, value) for name, value in values.items()}
-    task: Task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
+    task: Task = (
+        "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
+    )
     sizes = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes
     Manifest(graph.name, task, *sizes, arrays, graph.class_names or msgspec.UNSET).write(folder)
 
 
 @contextlib.contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder that becomes ``target``, a new or empty one, if the block ends without an error."""
+    """Yield a new folder that becomes ``target``, a new or empty one, if the block ends without an
+    error.
+    """
     target = Path(os.path.realpath(target))
     with writing(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):

@@ -28,23 +28,26 @@ class Graph:
     The constructor checks nothing. Use `Graph.build` or `Graph.from_pyg` for unchecked data.
 
     Attributes:
-        x: [N, F] float32, the features; a CSR tensor where they were given as a sparse matrix of few entries.
-        edges: the sources of the edges into each node, ascending, without duplicates. Self-loops are kept. An
-            undirected edge is stored in both directions. With edge data there may be duplicates.
-        y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels; or [N, K]
-            float32 of any values, the targets of a regression.
-        train, val, test: [N] bool. The masks are disjoint, and contain labelled nodes only. Without a test set the
-            mask ``test`` is False everywhere, and there are no test scores.
+        x: [N, F] float32, the features; a CSR tensor where they were given as a sparse matrix of
+            few entries.
+        edges: the sources of the edges into each node, ascending, without duplicates. Self-loops
+            are kept. An undirected edge is stored in both directions. With edge data there may be
+            duplicates.
+        y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several
+            labels; or [N, K] float32 of any values, the targets of a regression.
+        train, val, test: [N] bool. The masks are disjoint, and contain labelled nodes only. Without
+            a test set the mask ``test`` is False everywhere, and there are no test scores.
         num_classes: the number of classes; K if nodes have several labels or targets.
         name: the graph's name in messages and results.
         regression: `y` holds numbers to be predicted, not classes or labels.
-        edge_weight: [E] float32, or None. Edge data reaches a model whose forward has an argument of its name.
+        edge_weight: [E] float32, or None. Edge data reaches a model whose forward has an argument
+            of its name.
         edge_attr: [E] or [E, D] features of the edges, float32, or int64 for integers; or None.
         edge_type: [E] int64, the number of each edge's type, from 0; or None.
-        folder: the graph folder from which x, edges and edge data are mapped; None: they are in memory. Nothing may be
-            written into a mapped tensor.
-        cluster_ptr: [c + 1] int64: cluster k is the nodes ``cluster_ptr[k] : cluster_ptr[k + 1]``; None: the nodes are
-            not in the order of clusters.
+        folder: the graph folder from which x, edges and edge data are mapped; None: they are in
+            memory. Nothing may be written into a mapped tensor.
+        cluster_ptr: [c + 1] int64: cluster k is the nodes ``cluster_ptr[k] : cluster_ptr[k + 1]``;
+            None: the nodes are not in the order of clusters.
         class_names: the name of each class, if labels were texts.
     """
 
@@ -85,16 +88,18 @@ class Graph:
         """Check tensors, arrays or lists and build a graph on the device of ``x``.
 
         Args:
-            x: [N, F] finite numbers, or a sparse matrix of torch, SciPy or torch_sparse, which is kept sparse if less
-                than a tenth of its entries are not 0. A contiguous float32 tensor or array is not copied.
-            edge_index: [2, E] integers, sources and targets, in any order. Duplicates are dropped, unless there is
-                edge data.
-            y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N] texts, which are numbered in sorted
-                order, "" for unlabelled; or [N, K] of 0 and 1.
+            x: [N, F] finite numbers, or a sparse matrix of torch, SciPy or torch_sparse, which is
+                kept sparse if less than a tenth of its entries are not 0. A contiguous float32
+                tensor or array is not copied.
+            edge_index: [2, E] integers, sources and targets, in any order. Duplicates are dropped,
+                unless there is edge data.
+            y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N] texts, which are
+                numbered in sorted order, "" for unlabelled; or [N, K] of 0 and 1.
             train, val, test: each a bool mask [N], or distinct node numbers; ``test`` may be empty.
             num_classes: number of classes; None: the largest label plus one, or K.
             name: the graph's name.
-            regression: ``y`` is [N] or [N, K] numbers to be predicted, finite for the nodes of the splits.
+            regression: ``y`` is [N] or [N, K] numbers to be predicted, finite for the nodes of the
+                splits.
             edge_weight: [E] finite numbers, in the order of ``edge_index``; None: there are none.
             edge_attr: [E] or [E, D] finite numbers, likewise.
             edge_type: [E] integers from 0, likewise.
@@ -105,24 +110,41 @@ class Graph:
         check_flag("partial", partial)
         features = checks.check_features(x)
         y, names = (y, ()) if regression else checks.number_labels(y)
-        labels, classes = checks.check_labels(y, features.shape[0], num_classes, regression=regression)
+        labels, classes = checks.check_labels(
+            y, features.shape[0], num_classes, regression=regression
+        )
         if names and classes != len(names):
-            raise InputError(f"num_classes is {classes}, y names {len(names)} classes: leave num_classes out")
+            raise InputError(
+                f"num_classes is {classes}, y names {len(names)} classes: leave num_classes out"
+            )
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
         sorted_edges, data = checks.check_edges(edge_index, features.shape[0], given)
         edges = CSR.of(sorted_edges, features.shape[0])
         if len(features) < 2**31:
-            edges = CSR(edges.rowptr, edges.col.to(torch.int32, memory_format=torch.contiguous_format))
-        masks = checks.check_splits({"train": train, "val": val, "test": test}, labels, partial=partial)
-        facts: dict[str, Any] = {"num_classes": classes, "name": name, "regression": regression, **masks, **data}
+            edges = CSR(
+                edges.rowptr, edges.col.to(torch.int32, memory_format=torch.contiguous_format)
+            )
+        masks = checks.check_splits(
+            {"train": train, "val": val, "test": test}, labels, partial=partial
+        )
+        facts: dict[str, Any] = {
+            "num_classes": classes,
+            "name": name,
+            "regression": regression,
+            **masks,
+            **data,
+        }
         return cls(features, edges, labels, class_names=names, **facts).to(features.device)
 
     @classmethod
-    def from_pyg(cls, data: Any, name: str = "graph", *, regression: bool = False, partial: bool = False) -> "Graph":
+    def from_pyg(
+        cls, data: Any, name: str = "graph", *, regression: bool = False, partial: bool = False
+    ) -> "Graph":
         """Check and convert a `torch_geometric.data.Data`.
 
-        It has ``x``, ``edge_index``, ``y``, ``train_mask`` and ``val_mask``, as for `build`. It may have ``test_mask``,
-        ``edge_weight``, ``edge_attr`` and ``edge_type``; and the ``adj_t`` of ToSparseTensor instead of ``edge_index``.
+        It has ``x``, ``edge_index``, ``y``, ``train_mask`` and ``val_mask``, as for `build`. It may
+        have ``test_mask``, ``edge_weight``, ``edge_attr`` and ``edge_type``; and the ``adj_t`` of
+        ToSparseTensor instead of ``edge_index``.
         """
         require_data(data)
         values: dict[str, Any] = {key: getattr(data, key, None) for key in (*DATA_KEYS, *EDGE_DATA)}
@@ -132,9 +154,19 @@ class Graph:
                 values["edge_weight"] = weights
         wanted = DATA_KEYS[:3] if partial else DATA_KEYS[:5]
         if missing := [key for key in wanted if values[key] is None]:
-            how = "for links see examples/link_prediction.py" if "edge_label" in data else "set them on it"
-            how += ", as torch_geometric.transforms.RandomNodeSplit() does" if missing[-1] == "val_mask" else ""
-            raise InputError(f"the Data has no {', '.join(missing)}; expected all of {', '.join(wanted)}: {how}")
+            how = (
+                "for links see examples/link_prediction.py"
+                if "edge_label" in data
+                else "set them on it"
+            )
+            how += (
+                ", as torch_geometric.transforms.RandomNodeSplit() does"
+                if missing[-1] == "val_mask"
+                else ""
+            )
+            raise InputError(
+                f"the Data has no {', '.join(missing)}; expected all of {', '.join(wanted)}: {how}"
+            )
         masks = {split: values.pop(f"{split}_mask") for split in SPLITS}
         values |= {split: () if mask is None else mask for split, mask in masks.items()}
         return cls.build(**values, name=name, regression=regression, partial=partial)
@@ -150,7 +182,9 @@ class Graph:
 
     @cached_property
     def edge_index(self) -> Tensor:
-        """[2, E] int64, row 0 the sources and row 1 the targets, sorted by (target, source); built at the first use."""
+        """[2, E] int64, row 0 the sources and row 1 the targets, sorted by (target, source); built
+        at the first use.
+        """
         return self.edges.edge_index()
 
     @property
@@ -165,12 +199,25 @@ class Graph:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the graph but its edges, by name."""
-        return {"x": self.x, "y": self.y, "train": self.train, "val": self.val, "test": self.test, **self.edge_data}
+        return {
+            "x": self.x,
+            "y": self.y,
+            "train": self.train,
+            "val": self.val,
+            "test": self.test,
+            **self.edge_data,
+        }
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the tensors in memory: all of them, or those that are not mapped from a folder."""
-        held: Any = (self.y, self.train, self.val, self.test) if self.folder else (*self.tensors.values(), self.edges)
+        """Bytes of the tensors in memory: all of them, or those that are not mapped from a
+        folder.
+        """
+        held: Any = (
+            (self.y, self.train, self.val, self.test)
+            if self.folder
+            else (*self.tensors.values(), self.edges)
+        )
         return sum(bytes_of(each) if isinstance(each, Tensor) else each.nbytes for each in held)
 
     @property
@@ -179,9 +226,11 @@ class Graph:
         return self.y.ndim == 2 and not self.regression
 
     def digests(self) -> dict[str, str]:
-        """Return a digest of each part of the graph that decides what is learned from it, by the part's name.
+        """Return a digest of each part of the graph that decides what is learned from it, by the
+        part's name.
 
-        Of a mapped tensor that is an unchanged file of the graph's folder, the digest in the manifest is taken.
+        Of a mapped tensor that is an unchanged file of the graph's folder, the digest in the
+        manifest is taken.
         """
         tensors = {
             "labels": self.y,
@@ -194,11 +243,15 @@ class Graph:
             "clusters": self.cluster_ptr,
             "features": self.x,  # at the end: scaled features follow from the training nodes
         }
-        digests = {name: tensor_digest(tensor) for name, tensor in tensors.items() if tensor is not None}
+        digests = {
+            name: tensor_digest(tensor) for name, tensor in tensors.items() if tensor is not None
+        }
         return {"edges": self.edges.digest(), **digests}
 
     def to(self, device: torch.device | str) -> "Graph":
-        """Return the graph with every tensor on `device`, but mapped ones, whose batches move when they are used."""
+        """Return the graph with every tensor on `device`, but mapped ones, whose batches move when
+        they are used.
+        """
         if torch.device(device) == self.y.device:
             return self
         names = ("y", "train", "val", "test") if self.folder else (*self.tensors, "edges")
@@ -219,7 +272,9 @@ SPLIT_SEED = 2020
 
 
 def masks_of(split: Any) -> dict[str, Any]:
-    """Return the mask of every split: [N], by name, for the numbers of `SPLITS`: [N], a tensor or an array."""
+    """Return the mask of every split: [N], by name, for the numbers of `SPLITS`: [N], a tensor or
+    an array.
+    """
     return {name: split == number for name, number in SPLITS.items()}
 
 
@@ -233,11 +288,15 @@ def require_data(data: Any) -> None:
     if not isinstance(data, Data):
         several = isinstance(data, (list, tuple, Dataset))
         hint = ": for a label of each graph see examples/graph_classification.py" if several else ""
-        raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data{hint}")
+        raise InputError(
+            f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data{hint}"
+        )
 
 
 def draw_split(num_nodes: int, train: int, val: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw ``train`` and ``val`` of ``num_nodes`` nodes uniformly at random; return the masks train, val, test: [N]."""
+    """Draw ``train`` and ``val`` of ``num_nodes`` nodes uniformly at random; return the masks
+    train, val, test: [N].
+    """
     # NumPy has frozen the stream of RandomState: the same nodes in every version.
     order = torch.from_numpy(np.random.RandomState(SPLIT_SEED).permutation(num_nodes))
     masks = torch.zeros(3, num_nodes, dtype=torch.bool)
@@ -251,6 +310,10 @@ def both_ways(one: Array, other: Array) -> Array:
     return np.stack([np.concatenate([one, other]), np.concatenate([other, one])])
 
 
-def undirected_graph(x: Array, one: Array, other: Array, y: Array, split: Array, **facts: Any) -> Graph:
-    """Build a graph of edges that are given once, by their ends ``one`` and ``other``: [E / 2]; see `Graph.build`."""
+def undirected_graph(
+    x: Array, one: Array, other: Array, y: Array, split: Array, **facts: Any
+) -> Graph:
+    """Build a graph of edges that are given once, by their ends ``one`` and ``other``: [E / 2]; see
+    `Graph.build`.
+    """
     return Graph.build(x, both_ways(one, other), y, **masks_of(split), **facts)

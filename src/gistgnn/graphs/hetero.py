@@ -10,7 +10,15 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import check_features, check_mask, check_room, dense, edges_of_adj_t, naming, to_tensor
+from gistgnn.graphs.checks import (
+    check_features,
+    check_mask,
+    check_room,
+    dense,
+    edges_of_adj_t,
+    naming,
+    to_tensor,
+)
 from gistgnn.graphs.standardise import Standardisation
 from gistgnn.utils.checks import as_integer
 
@@ -18,23 +26,29 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 
-def from_hetero(data: "HeteroData", target: str | None = None, *, standardise: bool | None = None) -> "Data":
-    """Join the types of a `HeteroData` to one `Data` for `GIST.fit`, as PyG's `to_homogeneous` does.
+def from_hetero(
+    data: "HeteroData", target: str | None = None, *, standardise: bool | None = None
+) -> "Data":
+    """Join the types of a `HeteroData` to one `Data` for `GIST.fit`, as PyG's `to_homogeneous`
+    does.
 
     Nodes of the target type come first, in their own order. The other types follow, in the order of
-    ``data.node_types``. Each type has its own columns of ``x``: its features, if it has some, and a 1. Nodes of other
-    types are zero there. So a model's first linear layer is one linear layer, with a bias, for every node type.
+    ``data.node_types``. Each type has its own columns of ``x``: its features, if it has some, and a
+    1. Nodes of other types are zero there. So a model's first linear layer is one linear layer,
+    with a bias, for every node type.
 
     Args:
-        data: the target type has ``y``, ``train_mask``, ``val_mask`` and perhaps ``test_mask``; all edge types have
-            ``edge_index``, and either all or none ``edge_weight`` and ``edge_attr``.
-        target: the node type to learn; None: the only one with ``y``, or, of several, with ``train_mask``.
-        standardise: scale the features of each type to mean 0 and deviation 1 over its nodes; None: unless they are
-            words (see `GIST.fit`).
+        data: the target type has ``y``, ``train_mask``, ``val_mask`` and perhaps ``test_mask``; all
+            edge types have ``edge_index``, and either all or none ``edge_weight`` and
+            ``edge_attr``.
+        target: the node type to learn; None: the only one with ``y``, or, of several, with
+            ``train_mask``.
+        standardise: scale the features of each type to mean 0 and deviation 1 over its nodes; None:
+            unless they are words (see `GIST.fit`).
 
     Returns:
-        The fields that `GIST.fit` needs, on the CPU; ``edge_type``, an edge's place in ``data.edge_types``; and
-        ``target_nodes``, the numbers of the target's nodes, from 0.
+        The fields that `GIST.fit` needs, on the CPU; ``edge_type``, an edge's place in
+        ``data.edge_types``; and ``target_nodes``, the numbers of the target's nodes, from 0.
     """
     from torch_geometric.data import Data, HeteroData
 
@@ -44,14 +58,25 @@ def from_hetero(data: "HeteroData", target: str | None = None, *, standardise: b
     labelled = [kind for kind in data.node_types if "y" in data[kind]]
     split = [kind for kind in labelled if len(labelled) == 1 or "train_mask" in data[kind]]
     if target not in labelled and (target is not None or len(split) != 1):
-        expected = "expected it on the one to learn, or a choice: gistgnn.graphs.from_hetero(data, target=...)"
-        raise InputError(f"target is {target!r}, and the HeteroData has y on the node types {labelled}; {expected}")
+        expected = (
+            "expected it on the one to learn, or a choice: "
+            "gistgnn.graphs.from_hetero(data, "
+            "target=...)"
+        )
+        raise InputError(
+            f"target is {target!r}, and the HeteroData has y on the node types {labelled}; "
+            f"{expected}"
+        )
     target = target or split[0]
     kinds = [target, *(kind for kind in data.node_types if kind != target)]
     blocks = {kind: _features(data, kind, standardise) for kind in kinds}
     counts = {kind: len(block) for kind, block in blocks.items()}
-    nodes, columns = sum(counts.values()), sum(block.shape[1] for block in blocks.values())
-    hint = "(the sum over all node types: reduce wide features first, such as by scikit-learn's TruncatedSVD)"
+    nodes = sum(counts.values())
+    columns = sum(block.shape[1] for block in blocks.values())
+    hint = (
+        "(the sum over all node types: reduce wide features first, such as by scikit-learn's "
+        "TruncatedSVD)"
+    )
     check_room(4 * nodes * columns, f"x of {nodes} nodes x {columns} columns {hint}")
     facts = {"x": torch.block_diag(*blocks.values()), "target_nodes": torch.arange(counts[target])}
     return Data(**facts, **_labels(data, target, counts), **_edges(data, counts))
@@ -61,7 +86,8 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
     """Return the features of a type's nodes, if it has some, and a column of 1."""
     with naming(f"the HeteroData's {kind!r}"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyG warns where it cannot tell the number
-        x, count = data[kind].get("x"), data[kind].num_nodes
+        x = data[kind].get("x")
+        count = data[kind].num_nodes
         count = as_integer(count)
         if count is None or count < 1:
             raise InputError(f"num_nodes is {count}; expected x, or num_nodes, an integer above 0")
@@ -70,7 +96,9 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
             return ones
         x = dense(check_features(x, name=f"x of the HeteroData's {kind!r}"))
         if len(x) != count:
-            raise InputError(f"x has {len(x)} rows, and num_nodes is {count}; expected them to be equal")
+            raise InputError(
+                f"x has {len(x)} rows, and num_nodes is {count}; expected them to be equal"
+            )
         if Standardisation.suits(x) if standardise is None else standardise:
             x = Standardisation.over(x, torch.arange(count)).features(x)
         return torch.cat([x, ones], dim=1)
@@ -78,13 +106,19 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
 
 def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str, Tensor]:
     """Return labels and masks: other types are in no split, and have no label."""
-    store, count, others = data[target], counts[target], sum(counts.values()) - counts[target]
+    store = data[target]
+    count = counts[target]
+    others = sum(counts.values()) - counts[target]
     with naming(f"the HeteroData's {target!r}"):
         y = to_tensor(store["y"], "y")
         if y.shape[:1] != (count,):
-            raise InputError(f"y has shape {list(y.shape)}; expected a row for each of {count} nodes")
+            raise InputError(
+                f"y has shape {list(y.shape)}; expected a row for each of {count} nodes"
+            )
         y = y if y.is_floating_point() else y.long()
-        found = {"y": torch.cat([y, y.new_full((others, *y.shape[1:]), -1 if y.numel() == count else 0)])}
+        found = {
+            "y": torch.cat([y, y.new_full((others, *y.shape[1:]), -1 if y.numel() == count else 0)])
+        }
         for name in ("train", "val", "test"):
             if (key := f"{name}_mask") in store:
                 found[key] = pad(check_mask(store[key], name, count, empty=True), (0, others))
@@ -93,23 +127,32 @@ def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str
 
 def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
     """Return the edges of all types in one numbering of nodes, with their types and data."""
-    starts, pieces = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False)), []
+    starts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
+    pieces = []
     stores: dict[tuple[str, str, str], dict[str, Any]] = {}
-    from_adj_t: dict[tuple[str, str, str], Tensor] = {}  # the values of adj_t; all are 1 without weights
+    # the values of adj_t; all are 1 without weights
+    from_adj_t: dict[tuple[str, str, str], Tensor] = {}
     for kind, store in zip(data.edge_types, data.edge_stores, strict=True):
         with naming(f"the HeteroData's {kind!r}"):
             stored = dict(store.items())
             if "edge_index" not in stored and "adj_t" in stored:
                 stored["edge_index"], from_adj_t[kind] = edges_of_adj_t(stored["adj_t"])
             if "edge_index" not in stored:
-                raise InputError("it has no edge_index; expected one, or the adj_t of ToSparseTensor")
+                raise InputError(
+                    "it has no edge_index; expected one, or the adj_t of ToSparseTensor"
+                )
             stores[kind] = stored
             edges = to_tensor(stored["edge_index"], "edge_index")
             if edges.ndim != 2 or len(edges) != 2 or edges.is_floating_point():
-                raise InputError(f"edge_index is {edges.dtype} {list(edges.shape)}; expected integers [2, edges]")
+                raise InputError(
+                    f"edge_index is {edges.dtype} {list(edges.shape)}; expected integers [2, edges]"
+                )
             below = torch.tensor([[counts.get(end, 0)] for end in (kind[0], kind[-1])])
             if bool(((edges < 0) | (edges >= below)).any()):
-                raise InputError(f"edge_index holds other nodes than its types; expected some below {below.tolist()}")
+                raise InputError(
+                    "edge_index holds other nodes than its types; expected some below "
+                    f"{below.tolist()}"
+                )
             pieces.append(edges + torch.tensor([[starts[kind[0]]], [starts[kind[-1]]]]))
     sizes = torch.tensor([piece.shape[1] for piece in pieces], dtype=torch.long)
     joined = torch.cat([torch.empty(2, 0, dtype=torch.long), *pieces], dim=1)
@@ -118,7 +161,9 @@ def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
         for kind, values in from_adj_t.items():
             stores[kind].setdefault("edge_weight", values)
     for name in ("edge_weight", "edge_attr"):
-        given = {kind: to_tensor(stored[name], name) for kind, stored in stores.items() if name in stored}
+        given = {
+            kind: to_tensor(stored[name], name) for kind, stored in stores.items() if name in stored
+        }
         if not given:
             continue
         _check_same_data(name, given, dict(zip(stores, sizes.tolist(), strict=True)))
@@ -127,12 +172,17 @@ def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
 
 
 def _check_same_data(name: str, given: dict[Any, Tensor], sizes: dict[Any, int]) -> None:
-    """Refuse edge data that some edge types lack, or that have other rows than edges, or other columns than others."""
+    """Refuse edge data that some edge types lack, or that have other rows than edges, or other
+    columns than others.
+    """
     first, *_ = given
     for kind, size in sizes.items():
         where = f"the HeteroData's {kind!r}"
         if kind not in given:
-            how = f"give it to all edge types, or remove it from those that have it: del data[{first!r}].{name}"
+            how = (
+                "give it to all edge types, or remove it from those that have it: del "
+                f"data[{first!r}].{name}"
+            )
             raise InputError(f"{where} has no {name}, and {first!r} has one; {how}")
         shape = list(given[kind].shape)
         expected = [size, *given[first].shape[1:]]

@@ -1,7 +1,8 @@
 """METIS in a process of its own, whose program is this file.
 
-pymetis holds Python's lock while it works, for minutes on millions of nodes. In this process, that would stop the
-clocks and ignore Ctrl-C. A process of its own also returns its memory, and survives METIS's aborts.
+pymetis holds Python's lock while it works, for minutes on millions of nodes. In this process, that
+would stop the clocks and ignore Ctrl-C. A process of its own also returns its memory, and survives
+METIS's aborts.
 """
 
 import ctypes
@@ -21,36 +22,50 @@ import scipy.sparse as sp
 from gistgnn.errors import InputError
 from gistgnn.utils.formats import size
 
-# Peak memory of the process in bytes, measured on graphs with power-law degrees and planted communities, with 0.2 to
-# 10.6 million directed edges: accurate to a tenth above a million edges.
-BYTES_PER_NODE, BYTES_PER_EDGE, BASE_BYTES = 200, 70, 50 * 2**20
+# Peak memory of the process in bytes, measured on graphs with power-law degrees and planted
+# communities, with 0.2 to 10.6 million directed edges: accurate to a tenth above a million edges.
+BYTES_PER_NODE = 200
+BYTES_PER_EDGE = 70
+BASE_BYTES = 50 * 2**20
 
 Ints = npt.NDArray[np.int64]
 
 
 def metis_bytes(nodes: int, edges: int) -> int:
-    """Estimate the memory that METIS needs for a graph with ``edges`` directed edges (both directions counted)."""
+    """Estimate the memory that METIS needs for a graph with ``edges`` directed edges (both
+    directions counted).
+    """
     return BASE_BYTES + BYTES_PER_NODE * nodes + BYTES_PER_EDGE * edges
 
 
 def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:
-    """Return the part of every node: [N]. With ``weight``: [N], the values of ``graph`` weigh its edges."""
+    """Return the part of every node: [N]. With ``weight``: [N], the values of ``graph`` weigh its
+    edges.
+    """
     this_file = files("gistgnn.graphs") / Path(__file__).name  # also where the package is in a zip
-    with tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name, as_file(this_file) as program:
+    with (
+        tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name,
+        as_file(this_file) as program,
+    ):
         folder = Path(name)
         try:
             sp.save_npz(folder / "graph.npz", graph, compressed=False)
             if weight is not None:
                 np.save(folder / "weight.npy", weight)
         except OSError as error:
-            raise InputError(f"no room for the graph in {folder}: {error.strerror}; set TMPDIR to another") from None
-        # It sees the same packages. Its own session: Ctrl-C reaches this process alone, which then ends the other.
+            raise InputError(
+                f"no room for the graph in {folder}: {error.strerror}; set TMPDIR to another"
+            ) from None
+        # It sees the same packages. Its own session: Ctrl-C reaches this process alone, which then
+        # ends the other.
         command = [sys.executable, "-P", str(program), name, str(count), str(seed)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         how: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True}
         done = subprocess.run(command, env=environment, check=False, **how)
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:160]
+            said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][
+                :160
+            ]
             needs = f"it needs about {size(metis_bytes(graph.shape[0], graph.nnz))} of free memory"
             what = f"METIS failed on {graph.shape[0]:,} nodes and {graph.nnz:,} edges ({said})"
             raise InputError(f"{what}: {needs}; clusters by the random method need no METIS")
@@ -61,21 +76,27 @@ def partition_here(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
     """Do in this process what `metis_clusters` does."""
     import pymetis  # here: the process that starts METIS does without it
 
-    kind = pymetis.zero_copy_dtype()  # METIS's own integers: it then works on these arrays without a copy
+    # METIS's own integers: it then works on these arrays without a copy
+    kind = pymetis.zero_copy_dtype()
     adjacency = pymetis.CSRAdjacency(graph.indptr.astype(kind), graph.indices.astype(kind))
     weights = {}
     if weight is not None:
         weights = {"vweights": weight.astype(kind), "eweights": graph.data.astype(kind)}
-    _, part = pymetis.part_graph(count, adjacency, options=pymetis.Options(seed=seed), warn_on_copies=True, **weights)
+    _, part = pymetis.part_graph(
+        count, adjacency, options=pymetis.Options(seed=seed), warn_on_copies=True, **weights
+    )
     return np.asarray(part, dtype=np.int64)
 
 
 def _main(folder: Path, count: int, seed: int) -> None:
     """Read graph.npz, and weight.npy if there is one, and write part.npy."""
-    if sys.platform == "linux":  # the system ends this process when its parent is killed: METIS can run for minutes
+    # the system ends this process when its parent is killed: METIS can run for minutes
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     weight = np.load(folder / "weight.npy") if (folder / "weight.npy").exists() else None
-    np.save(folder / "part.npy", partition_here(sp.load_npz(folder / "graph.npz"), count, seed, weight))
+    np.save(
+        folder / "part.npy", partition_here(sp.load_npz(folder / "graph.npz"), count, seed, weight)
+    )
 
 
 if __name__ == "__main__":

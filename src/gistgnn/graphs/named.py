@@ -1,4 +1,6 @@
-"""The named data sets, what is known about each one before it is loaded, graphs by name or path, and their sizes."""
+"""The named data sets, what is known about each one before it is loaded, graphs by name or path,
+and their sizes.
+"""
 
 import difflib
 import importlib
@@ -15,7 +17,8 @@ from gistgnn.graphs.files import SUFFIXES, load_file
 from gistgnn.graphs.folder import MANIFEST, load_folder
 from gistgnn.graphs.graph import Graph
 
-# Fewest nodes per class in a fraction of a synthetic graph: with fewer there are no communities, and splits are empty.
+# Fewest nodes per class in a fraction of a synthetic graph: with fewer there are no communities,
+# and splits are empty.
 _NODES_PER_CLASS = 20
 
 
@@ -34,7 +37,8 @@ class DatasetInfo:
     task: Literal["single-label", "multi-label"] = "single-label"
     row_normalised: bool = False  # every row of features is divided by its sum
     standardise: bool = True  # whether `gistgnn train` scales the features unless told otherwise
-    reader: str = "pyg"  # the module of `gistgnn.graphs` that reads it; "bundled": a file beside this one
+    # the module of `gistgnn.graphs` that reads it; "bundled": a file beside this one
+    reader: str = "pyg"
     nonzero: float = 1.0  # share of the features that are not 0; 1 if unknown
     source: tuple[str, ...] = ()  # the class of PyG and its ``name`` argument, or the name in OGB
     sparse: bool = False  # the features are read as a sparse matrix
@@ -46,71 +50,95 @@ _DRAWN = "random with a fixed seed (60 % train, 20 % val, 20 % test)"
 # A table: one data set per entry, its figures on one line.
 # fmt: off
 _ALL = (
-    DatasetInfo("cora", "citations among machine learning papers, by topic; words as features (Planetoid)",
+    DatasetInfo("cora", "citations among machine learning papers, by topic; words as features "
+                        "(Planetoid)",
         nodes=2_708, edges=10_556, features=1_433, classes=7, train=140, split=_PUBLIC,
         source=("Planetoid", "Cora"), row_normalised=True, nonzero=0.0127, standardise=False),
-    DatasetInfo("citeseer", "citations among computer science papers, by topic; words as features (Planetoid)",
+    DatasetInfo("citeseer", "citations among computer science papers, by topic; words as features "
+                            "(Planetoid)",
         nodes=3_327, edges=9_104, features=3_703, classes=6, train=120, split=_PUBLIC,
         source=("Planetoid", "CiteSeer"), row_normalised=True, nonzero=0.0085, standardise=False),
-    DatasetInfo("pubmed", "citations among papers on diabetes, by type; TF-IDF words as features (Planetoid)",
+    DatasetInfo("pubmed", "citations among papers on diabetes, by type; TF-IDF words as features "
+                          "(Planetoid)",
         nodes=19_717, edges=88_648, features=500, classes=3, train=60, split=_PUBLIC,
         source=("Planetoid", "PubMed"), row_normalised=True, nonzero=0.1002, standardise=False),
     DatasetInfo(
-        "amazon-computers", "computers bought together on Amazon, by category; words of reviews (Shchur et al., 2018)",
+        "amazon-computers", "computers bought together on Amazon, by category; words of reviews "
+                            "(Shchur et al., 2018)",
         nodes=13_752, edges=491_722, features=767, classes=10, train=8_251, split=_DRAWN,
         reader="shchur", source=("Amazon", "Computers"), row_normalised=True, nonzero=0.3484),
     DatasetInfo(
-        "amazon-photo", "photo goods bought together on Amazon, by category; words of reviews (Shchur et al., 2018)",
+        "amazon-photo", "photo goods bought together on Amazon, by category; words of reviews "
+                        "(Shchur et al., 2018)",
         nodes=7_650, edges=238_162, features=745, classes=8, train=4_590, split=_DRAWN,
         reader="shchur", source=("Amazon", "Photo"), row_normalised=True, nonzero=0.3474),
     DatasetInfo(
-        "coauthor-cs", "joint papers in computer science, by field of the author; keywords (Shchur et al., 2018)",
+        "coauthor-cs", "joint papers in computer science, by field of the author; keywords (Shchur "
+                       "et al., 2018)",
         nodes=18_333, edges=163_788, features=6_805, classes=15, train=11_000, split=_DRAWN,
         reader="shchur", source=("Coauthor", "CS"),
         row_normalised=True, nonzero=0.0088, standardise=False, sparse=True),
-    DatasetInfo("coauthor-physics", "joint papers in physics, by field of the author; keywords (Shchur et al., 2018)",
+    DatasetInfo("coauthor-physics", "joint papers in physics, by field of the author; keywords "
+                                    "(Shchur et al., 2018)",
         nodes=34_493, edges=495_924, features=8_415, classes=5, train=20_696, split=_DRAWN,
         reader="shchur", source=("Coauthor", "Physics"),
         row_normalised=True, nonzero=0.0039, standardise=False, sparse=True),
-    DatasetInfo("reddit", "posts with a commenter in common, by community; raw text features (GraphSAGE)",
-        nodes=232_965, edges=114_615_892, features=602, classes=41, train=153_431, split="public (by day of the post)",
+    DatasetInfo("reddit", "posts with a commenter in common, by community; raw text features "
+                          "(GraphSAGE)",
+        nodes=232_965, edges=114_615_892, features=602, classes=41, train=153_431, split="public "
+                                                                                         "(by day "
+                                                                                         "of the "
+                                                                                         "post)",
         source=("Reddit",)),
-    DatasetInfo("flickr", "images with properties in common, by tag; raw word features (GraphSAINT)",
+    DatasetInfo("flickr", "images with properties in common, by tag; raw word features "
+                          "(GraphSAINT)",
         nodes=89_250, edges=899_756, features=500, classes=7, train=44_625, split="public",
         source=("Flickr",)),
-    DatasetInfo("ppi", "protein interactions in 24 tissues as one block-diagonal graph; raw gene features (GraphSAGE)",
+    DatasetInfo("ppi", "protein interactions in 24 tissues as one block-diagonal graph; raw gene "
+                       "features (GraphSAGE)",
         nodes=56_944, edges=1_587_264, features=50, classes=121, train=44_906,
         split="public (20, 2 and 2 of the 24 graphs)",
         source=("PPI",), task="multi-label"),
     DatasetInfo("ogbn-arxiv",
-        "citations among computer science papers of arXiv, made undirected, by subject; raw features (OGB)",
-        nodes=169_343, edges=2_315_598, features=128, classes=40, train=90_941, split="public (by year)",
+        "citations among computer science papers of arXiv, made undirected, by subject; raw "
+        "features (OGB)",
+        nodes=169_343, edges=2_315_598, features=128, classes=40, train=90_941, split="public (by "
+                                                                                      "year)",
         source=("ogbn-arxiv",), reader="ogb"),
     DatasetInfo("ogbn-products", "goods bought together on Amazon, by category; raw features (OGB)",
-        nodes=2_449_029, edges=123_718_152, features=100, classes=47, train=196_615, split="public (by sales rank)",
+        nodes=2_449_029, edges=123_718_152, features=100, classes=47, train=196_615, split="public "
+                                                                                           "(by "
+                                                                                           "sales "
+                                                                                           "rank)",
         source=("ogbn-products",), reader="ogb"),
-    DatasetInfo("amazon2m", "the graph of ogbn-products with the split sizes of Cluster-GCN; raw features (OGB)",
+    DatasetInfo("amazon2m", "the graph of ogbn-products with the split sizes of Cluster-GCN; raw "
+                            "features (OGB)",
         nodes=2_449_029, edges=123_718_152, features=100, classes=47, train=1_670_674,
         split="random with a fixed seed (1,670,674 train, 39,323 val, 739,032 test)",
         source=("ogbn-products",), reader="ogb"),
-    DatasetInfo("digits", "8×8 images of handwritten digits joined to their 10 nearest; pixels / 16 (bundled)",
+    DatasetInfo("digits", "8×8 images of handwritten digits joined to their 10 nearest; pixels / "
+                          "16 (bundled)",
         nodes=1_797, edges=24_678, features=64, classes=10, train=179,
         split="stratified draw with a fixed seed (10 % train, 20 % val, 70 % test)",
         reader="bundled"),
     DatasetInfo("synthetic:reddit",
-        "random, in the size of Reddit: planted communities, power-law degrees; any fraction as NAME@0.1",
+        "random, in the size of Reddit: planted communities, power-law degrees; any fraction as "
+        "NAME@0.1",
         nodes=232_965, edges=2 * 11_606_919, features=602, classes=41, train=153_431,
         split="random with a fixed seed (65.9 % train, 10.2 % val, 23.9 % test)",
         reader="synthetic"),
     DatasetInfo("synthetic:amazon2m",
-        "random, in the size of Amazon2M: planted communities, power-law degrees; any fraction as NAME@0.1",
+        "random, in the size of Amazon2M: planted communities, power-law degrees; any fraction as "
+        "NAME@0.1",
         nodes=2_449_029, edges=2 * 61_859_140, features=100, classes=47, train=1_670_674,
         split="random with a fixed seed (68.2 % train, 1.6 % val, 30.2 % test)",
         reader="synthetic"),
     DatasetInfo("synthetic:papers100m",
-        "random, in the size of ogbn-papers100M: planted communities, few labels; any fraction as NAME@0.1",
+        "random, in the size of ogbn-papers100M: planted communities, few labels; any fraction as "
+        "NAME@0.1",
         nodes=111_059_956, edges=1_615_685_872, features=128, classes=172, train=1_207_179,
-        split="random with a fixed seed (1.1 % train, 0.1 % val, 0.2 % test; the others have no label)",
+        split="random with a fixed seed (1.1 % train, 0.1 % val, 0.2 % test; the others have no "
+              "label)",
         reader="synthetic_blocks"),
 )
 # fmt: on
@@ -122,7 +150,8 @@ DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _ALL}
 def find(name: str) -> DatasetInfo | None:
     """Return the data set of a name, in upper or lower case; None if there is none.
 
-    The name of a synthetic graph may end in ``@`` and the fraction of its nodes and edges: ``synthetic:reddit@0.1``.
+    The name of a synthetic graph may end in ``@`` and the fraction of its nodes and edges:
+    ``synthetic:reddit@0.1``.
     """
     base, at, text = name.lower().partition("@")
     info = DATASETS.get(base)
@@ -135,20 +164,33 @@ def find(name: str) -> DatasetInfo | None:
     except ValueError:
         fraction = float("nan")
     if not 0 < fraction <= 1:
-        raise InputError(f"{info.name}@{text}: the fraction is {text!r}; expected a number above 0, and at most 1")
-    nodes, fewest = round(fraction * info.nodes), _NODES_PER_CLASS * info.classes
+        raise InputError(
+            f"{info.name}@{text}: the fraction is {text!r}; expected a number above 0, and at most "
+            "1"
+        )
+    nodes = round(fraction * info.nodes)
+    fewest = _NODES_PER_CLASS * info.classes
     if nodes < fewest:
         least = f"expected at least {fewest}, which is a fraction of {fewest / info.nodes:.2g}"
-        raise InputError(f"{info.name}@{text}: {nodes} nodes are too few for {info.classes} classes; {least}")
+        raise InputError(
+            f"{info.name}@{text}: {nodes} nodes are too few for {info.classes} classes; {least}"
+        )
     name = info.name if fraction == 1 else f"{info.name}@{fraction}"
-    edges, train = 2 * round(fraction * (info.edges // 2)), round(fraction * info.train)
+    edges = 2 * round(fraction * (info.edges // 2))
+    train = round(fraction * info.train)
     return replace(info, name=name, nodes=nodes, edges=edges, train=train)
 
 
 def is_file(name_or_path: str | Path) -> bool:
-    """Whether `load` takes this for the path of a graph file: it is no data set's name, and no folder."""
+    """Whether `load` takes this for the path of a graph file: it is no data set's name, and no
+    folder.
+    """
     path = Path(name_or_path).expanduser()
-    return find(str(name_or_path)) is None and path.suffix.lower() in SUFFIXES and not (path / MANIFEST).exists()
+    return (
+        find(str(name_or_path)) is None
+        and path.suffix.lower() in SUFFIXES
+        and not (path / MANIFEST).exists()
+    )
 
 
 def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
@@ -160,11 +202,13 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     A name wins over a file with the same name; write ``./cora`` for the file.
 
     Args:
-        name_or_path: a name as for `find`, the path of a ``.npz`` or ``.pt`` file as for `load_file`, or a folder that
-            `gistgnn convert` has made. The tensors of a folder are mapped: they are read when they are used.
-        data_root: the folder with one folder per source (``Planetoid``, ``Amazon``, ``ogbn_arxiv``, ...), laid out as
-            PyG and OGB do. Missing raw files of PyG are downloaded there. Nothing else is written: it may be read-only.
-            Not used for files, ``digits`` and synthetic graphs.
+        name_or_path: a name as for `find`, the path of a ``.npz`` or ``.pt`` file as for
+            `load_file`, or a folder that `gistgnn convert` has made. The tensors of a folder are
+            mapped: they are read when they are used.
+        data_root: the folder with one folder per source (``Planetoid``, ``Amazon``, ``ogbn_arxiv``,
+            ...), laid out as PyG and OGB do. Missing raw files of PyG are downloaded there. Nothing
+            else is written: it may be read-only. Not used for files, ``digits`` and synthetic
+            graphs.
     """
     name = str(name_or_path)
     if info := find(name):
@@ -182,7 +226,8 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     close = difflib.get_close_matches(name.lower().partition("@")[0], DATASETS, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
     raise InputError(
-        f"{name!r} is neither a data set nor a file{hint}; expected a {' or '.join(SUFFIXES)} file, "
+        f"{name!r} is neither a data set nor a file{hint}; expected a {' or '.join(SUFFIXES)} "
+        "file, "
         f"a graph folder, or one of {', '.join(DATASETS)}"
     )
 
@@ -214,18 +259,24 @@ class GraphSizes:
     nonzero: float = 1.0  # share of the features that are not 0
     sparse: bool = False  # the features are a sparse matrix
     reader: str = "file"  # the module that reads a named data set; "file" for a user's graph
-    scored: int | None = None  # validation and test nodes; None: all nodes that are not training nodes
-    stored: int = 0  # bytes of features, edges and their data in a folder of clusters; 0: the graph is in memory
+    # validation and test nodes; None: all nodes that are not training nodes
+    scored: int | None = None
+    # bytes of features, edges and their data in a folder of clusters; 0: the graph is in memory
+    stored: int = 0
     clusters: int = 0  # of this folder
 
     @classmethod
     def of_graph(cls, graph: Graph) -> "GraphSizes":
-        stored, clusters = 0, 0
+        stored = 0
+        clusters = 0
         if graph.folder is not None and graph.cluster_ptr is not None:
-            stored = sum(tensor.nbytes for tensor in (graph.x, graph.edges.col, *graph.edge_data.values()))
+            stored = sum(
+                tensor.nbytes for tensor in (graph.x, graph.edges.col, *graph.edge_data.values())
+            )
             clusters = len(graph.cluster_ptr) - 1
         return cls(
-            graph.num_nodes, graph.num_edges, int(graph.train.sum()), graph.name, graph.num_features,
+            graph.num_nodes, graph.num_edges, int(graph.train.sum()), graph.name,
+            graph.num_features,
             graph.num_classes, graph.multi_label,
             nonzero=nonzero_share(graph.x), sparse=graph.x.layout is not torch.strided,
             scored=int(graph.val.sum()) + int(graph.test.sum()), stored=stored, clusters=clusters,
@@ -234,7 +285,9 @@ class GraphSizes:
     @classmethod
     def of_dataset(cls, info: DatasetInfo) -> "GraphSizes":
         several = info.task == "multi-label"
-        sizes = cls(info.nodes, info.edges, info.train, info.name, info.features, info.classes, several)
+        sizes = cls(
+            info.nodes, info.edges, info.train, info.name, info.features, info.classes, several
+        )
         return replace(sizes, nonzero=info.nonzero, sparse=info.sparse, reader=info.reader)
 
     @property
@@ -244,7 +297,9 @@ class GraphSizes:
 
     @property
     def sparse_bytes(self) -> int:
-        """The bytes of the features as a sparse matrix: of its values, their columns, and where rows begin."""
+        """The bytes of the features as a sparse matrix: of its values, their columns, and where
+        rows begin.
+        """
         return round(8 * self.nonzero * self.nodes * self.features) + 4 * self.nodes
 
     @property
@@ -253,6 +308,8 @@ class GraphSizes:
         return self.edges / self.nodes
 
     def training(self) -> "GraphSizes":
-        """Return the training nodes' subgraph; both ends of an edge are taken to be in it as two random nodes are."""
+        """Return the training nodes' subgraph; both ends of an edge are taken to be in it as two
+        random nodes are.
+        """
         edges = round(self.edges * (self.train / self.nodes) ** 2)
         return replace(self, nodes=self.train, edges=edges, stored=0, clusters=0)

@@ -18,9 +18,11 @@ from gistgnn.graphs.named import DatasetInfo
 from gistgnn.graphs.tables import Table, block_rows, database
 from gistgnn.utils.tensors import Array
 
-# Nodes of ogbn-products; Cluster-GCN's training nodes (the others are test nodes); how many training nodes we hold out
-# for validation, the same number as in ogbn-products.
-_PRODUCTS_NODES, _CLUSTER_GCN_TRAIN, _HELD_OUT = 2_449_029, 1_709_997, 39_323
+# Nodes of ogbn-products; Cluster-GCN's training nodes (the others are test nodes); how many
+# training nodes we hold out for validation, the same number as in ogbn-products.
+_PRODUCTS_NODES = 2_449_029
+_CLUSTER_GCN_TRAIN = 1_709_997
+_HELD_OUT = 39_323
 
 _TABLES = ("edge", "node-feat", "node-label")
 _PARTS = {"train": "train", "val": "valid", "test": "test"}
@@ -28,12 +30,13 @@ _URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read ogbn-arxiv, ogbn-products or amazon2m from OGB's raw files; they are made undirected, and cached.
+    """Read ogbn-arxiv, ogbn-products or amazon2m from OGB's raw files; they are made undirected,
+    and cached.
 
-    amazon2m is the graph of ogbn-products with the split sizes of Cluster-GCN: 1,709,997 nodes for training and
-    validation, of which 39,323 (as in ogbn-products) are held out for validation, and 739,032 for test. The original
-    nodes are not published, so they are drawn at random with a fixed seed. For another size the counts are scaled in
-    proportion.
+    amazon2m is the graph of ogbn-products with the split sizes of Cluster-GCN: 1,709,997 nodes for
+    training and validation, of which 39,323 (as in ogbn-products) are held out for validation, and
+    739,032 for test. The original nodes are not published, so they are drawn at random with a fixed
+    seed. For another size the counts are scaled in proportion.
     """
     (name,) = info.source
     folder = data_root / name.replace("-", "_")
@@ -46,7 +49,10 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
         graph = cached(name, fingerprint(files.paths), partial(files.graph, info.classes))
     if info.name != "amazon2m":
         return replace(graph, name=info.name)
-    both, held_out = (round(graph.num_nodes * count / _PRODUCTS_NODES) for count in (_CLUSTER_GCN_TRAIN, _HELD_OUT))
+    both, held_out = (
+        round(graph.num_nodes * count / _PRODUCTS_NODES)
+        for count in (_CLUSTER_GCN_TRAIN, _HELD_OUT)
+    )
     train, val, test = draw_split(graph.num_nodes, train=both - held_out, val=held_out)
     return replace(graph, train=train, val=val, test=test, name="amazon2m")
 
@@ -57,15 +63,24 @@ def is_ogb(folder: Path) -> bool:
 
 
 class OgbFiles:
-    """The raw files of OGB in a folder: tables in CSV, or two `.npz` as of ogbn-papers100M; NaN is no label."""
+    """The raw files of OGB in a folder: tables in CSV, or two `.npz` as of ogbn-papers100M; NaN is
+    no label.
+    """
 
-    classes, undirected, class_names = None, True, ()
+    classes = None
+    undirected = True
+    class_names = ()
 
     def __init__(self, folder: Path) -> None:
-        self.name, raw = printable(folder.name.replace("_", "-")), folder / "raw"
+        self.name = printable(folder.name.replace("_", "-"))
+        raw = folder / "raw"
         self.nodes_in = self.edges_in = str(folder)
         self.is_text = not (raw / "data.npz").exists()
-        names = [f"{name}.csv.gz" for name in _TABLES] if self.is_text else ["data.npz", "node-label.npz"]
+        names = (
+            [f"{name}.csv.gz" for name in _TABLES]
+            if self.is_text
+            else ["data.npz", "node-label.npz"]
+        )
         splits = sorted(folder.glob("split/*/train.csv.gz"))
         if len(splits) > 1:
             raise InputError(f"{folder}: {len(splits)} files split/*/train.csv.gz; expected one")
@@ -75,7 +90,9 @@ class OgbFiles:
         self.paths = [*self._raw.values(), *self._splits.values()]
         for path in self.paths:
             if not path.is_file():
-                raise InputError(f"{path}: {'expected a regular file' if path.exists() else 'no such file'}")
+                raise InputError(
+                    f"{path}: {'expected a regular file' if path.exists() else 'no such file'}"
+                )
 
     def graph(self, classes: int) -> Graph:
         """Return the graph in memory, with every edge in both directions."""
@@ -88,14 +105,18 @@ class OgbFiles:
     def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
         """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes."""
         if self.is_text:
-            y, blocks = self._table(self._raw["node-label"], "DOUBLE"), self._blocks(self._raw["node-feat"])
+            y = self._table(self._raw["node-label"], "DOUBLE")
+            blocks = self._blocks(self._raw["node-feat"])
         else:
-            x, y = self._member("data", "node_feat"), self._member("node-label", "node_label")
+            x = self._member("data", "node_feat")
+            y = self._member("node-label", "node_label")
             rows = block_rows(x.shape[1])
             blocks = (x[start : start + rows] for start in range(0, len(x), rows))
         y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         y = np.where(np.isnan(y), -1, y) if y.dtype.kind == "f" and y.ndim == 1 else y
-        parts: dict[str, Any] = {name: self._table(path, "BIGINT")[:, 0] for name, path in self._splits.items()}
+        parts: dict[str, Any] = {
+            name: self._table(path, "BIGINT")[:, 0] for name, path in self._splits.items()
+        }
         masks = check_splits(parts, torch.zeros(len(y)))
         split: Any = sum(np.uint8(number) * masks[name].numpy() for name, number in SPLITS.items())
         start = 0
@@ -112,10 +133,14 @@ class OgbFiles:
         if self.is_text:
             table = Table.read(connection, self._raw["edge"], header=False, kind="BIGINT")
             if len(table.names) != 2:
-                raise InputError(f"{table.path}: {len(table.names)} columns; expected source and target")
+                raise InputError(
+                    f"{table.path}: {len(table.names)} columns; expected source and target"
+                )
             return f"SELECT c0 AS source, c1 AS target FROM {table.rows}"
         edges = self._member("data", "edge_index")
-        connection.register("given", {"source": np.ascontiguousarray(edges[0]), "target": edges[1].copy()})
+        connection.register(
+            "given", {"source": np.ascontiguousarray(edges[0]), "target": edges[1].copy()}
+        )
         return "SELECT source, target FROM given"
 
     def _member(self, file: str, name: str) -> Array:
@@ -129,5 +154,9 @@ class OgbFiles:
     def _blocks(self, path: Path, kind: str = "DOUBLE") -> Iterator[Array]:
         with database() as connection:
             table = Table.read(connection, path, header=False, kind=kind)
-            for batch in connection.sql(f"FROM {table.rows}").to_arrow_reader(block_rows(len(table.names))):
-                yield np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
+            for batch in connection.sql(f"FROM {table.rows}").to_arrow_reader(
+                block_rows(len(table.names))
+            ):
+                yield np.stack(
+                    [column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1
+                )

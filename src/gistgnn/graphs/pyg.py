@@ -1,4 +1,6 @@
-"""Data sets of PyTorch Geometric: its classes and downloads are used, but none of its processed files."""
+"""Data sets of PyTorch Geometric: its classes and downloads are used, but none of its processed
+files.
+"""
 
 import contextlib
 import os
@@ -21,17 +23,20 @@ from gistgnn.graphs.named import DatasetInfo
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read a data set from PyG's raw files, such as ``data_root/Planetoid/Cora/raw``; missing ones are downloaded.
+    """Read a data set from PyG's raw files, such as ``data_root/Planetoid/Cora/raw``; missing ones
+    are downloaded.
 
-    PyG's processed files are not read, because they may hold pickled objects, and not written. The raw files of
-    Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them: take them from a source that you trust. The
-    24 graphs of PPI become one block-diagonal graph.
+    PyG's processed files are not read, because they may hold pickled objects, and not written. The
+    raw files of Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them: take them
+    from a source that you trust. The 24 graphs of PPI become one block-diagonal graph.
     """
     kind, *arguments = info.source
     graphs: list[list[Data]] = []  # a list for each processed file that PyG would write
     with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
         fields = {"info": info, "graphs": graphs, "processed_dir": scratch}
-        type(kind, (_FromRaw, getattr(datasets, kind)), fields)(str((data_root / kind).absolute()), *arguments)
+        type(kind, (_FromRaw, getattr(datasets, kind)), fields)(
+            str((data_root / kind).absolute()), *arguments
+        )
     with reading_raw(info.name, data_root / kind):
         data = _join(graphs) if info.name == "ppi" else graphs[0][0]
         if info.row_normalised:
@@ -40,24 +45,34 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 
 
 def raw_files(info: DatasetInfo, data_root: Path) -> list[Path]:
-    """Return the raw files of a data set that has another reader; missing ones are downloaded, as `load` does."""
+    """Return the raw files of a data set that has another reader; missing ones are downloaded, as
+    `load` does.
+    """
     kind, *arguments = info.source
     with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
         fields = {"info": info, "processed_dir": scratch, "process": lambda self: None}
-        made = type(kind, (_FromRaw, getattr(datasets, kind)), fields)(str((data_root / kind).absolute()), *arguments)
+        made = type(kind, (_FromRaw, getattr(datasets, kind)), fields)(
+            str((data_root / kind).absolute()), *arguments
+        )
     return list(map(Path, made.raw_paths))
 
 
 def _join(splits: Sequence[list[Data]]) -> Data:
     """Join the training, validation and test graphs, in that order, to one graph with masks."""
     whole = Batch.from_data_list([graph for graphs in splits for graph in graphs])
-    split = torch.arange(len(splits)).repeat_interleave(torch.tensor([sum(g.num_nodes for g in s) for s in splits]))
-    masks = {f"{name}_mask": split == number for number, name in enumerate(("train", "val", "test"))}
+    split = torch.arange(len(splits)).repeat_interleave(
+        torch.tensor([sum(g.num_nodes for g in s) for s in splits])
+    )
+    masks = {
+        f"{name}_mask": split == number for number, name in enumerate(("train", "val", "test"))
+    }
     return Data(x=whole.x, edge_index=whole.edge_index, y=whole.y, **masks)
 
 
 class _FromRaw(InMemoryDataset):
-    """In front of PyG's data set class: parses the raw files, and collects the graphs instead of saving them."""
+    """In front of PyG's data set class: parses the raw files, and collects the graphs instead of
+    saving them.
+    """
 
     info: DatasetInfo
     graphs: list[list[Data]]
@@ -71,7 +86,8 @@ class _FromRaw(InMemoryDataset):
 
     def process(self) -> None:
         with reading_raw(self.info.name, Path(self.raw_dir)):
-            if odd := [path for path in map(Path, self.raw_paths) if not path.is_file()]:  # a pipe would be waited for
+            # a pipe would be waited for
+            if odd := [path for path in map(Path, self.raw_paths) if not path.is_file()]:
                 raise InputError(f"{odd[0].name} is no regular file")
             super().process()
 
@@ -80,8 +96,12 @@ class _FromRaw(InMemoryDataset):
         super()._process()
 
     def _download(self) -> None:
-        """Download missing files to a temporary folder first: an interrupted download must not look complete."""
-        root, raw, names = self.root, Path(self.raw_dir), [Path(path).name for path in self.raw_paths]
+        """Download missing files to a temporary folder first: an interrupted download must not look
+        complete.
+        """
+        root = self.root
+        raw = Path(self.raw_dir)
+        names = [Path(path).name for path in self.raw_paths]
         if all((raw / name).exists() for name in names):
             return
         before = socket.getdefaulttimeout()

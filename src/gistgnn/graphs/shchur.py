@@ -1,7 +1,7 @@
 """The data sets of Shchur et al. (2018): goods of Amazon, and authors by the words of their papers.
 
-Their files are read without PyG. It would make the words of coauthor-physics a dense matrix of 1.1 GiB, of which 0.4 %
-are not zero.
+Their files are read without PyG. It would make the words of coauthor-physics a dense matrix of 1.1
+GiB, of which 0.4 % are not zero.
 """
 
 from pathlib import Path
@@ -20,10 +20,11 @@ _PARTS = ("data", "indices", "indptr")  # of a CSR matrix in a file
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read a data set from its raw file, such as ``data_root/Coauthor/Physics/raw/*.npz``; PyG downloads a missing one.
+    """Read a data set from its raw file, such as ``data_root/Coauthor/Physics/raw/*.npz``; PyG
+    downloads a missing one.
 
-    The values are those of PyG's `read_npz` and `NormalizeFeatures`. The split is random with a fixed seed: 60 % train,
-    20 % val and 20 % test.
+    The values are those of PyG's `read_npz` and `NormalizeFeatures`. The split is random with a
+    fixed seed: 60 % train, 20 % val and 20 % test.
     """
     raw_folder = data_root.joinpath(*info.source, "raw")
     paths = sorted(raw_folder.glob("*.npz"))

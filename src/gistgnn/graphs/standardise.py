@@ -15,7 +15,9 @@ from gistgnn.graphs.features import SPARSE_BELOW, nonzero_share, sample_of
 from gistgnn.graphs.graph import Graph
 from gistgnn.utils.tensors import digest_of, tensor_digest
 
-MEAN, STD = "feature_mean", "feature_std"  # the names of a model's buffers with which it scales its features
+# the names of a model's buffers with which it scales its features
+MEAN = "feature_mean"
+STD = "feature_std"
 _ROWS = 2**16  # nodes that are read at once
 
 
@@ -32,12 +34,16 @@ class Standardisation:
 
     @classmethod
     def over(cls, x: Tensor, nodes: Tensor) -> "Standardisation":
-        """Compute mean and standard deviation of the features [N, F] of nodes, by number, some nodes at a time."""
-        blocks, count = nodes.split(_ROWS), len(nodes)
+        """Compute mean and standard deviation of the features [N, F] of nodes, by number, some
+        nodes at a time.
+        """
+        blocks = nodes.split(_ROWS)
+        count = len(nodes)
         total = torch.zeros(x.shape[1], dtype=torch.double, device=x.device)
         for block in blocks:
             total += x[block].sum(dim=0, dtype=torch.double)  # exact where all values are the same
-        mean, squares = total / count, torch.zeros_like(total)
+        mean = total / count
+        squares = torch.zeros_like(total)
         for block in blocks:
             squares += (x[block] - mean).square_().sum(dim=0)
         std = (squares / count).sqrt()
@@ -49,7 +55,8 @@ class Standardisation:
     ) -> "Standardisation | None":
         """Return how a run scales the features; None: not at all.
 
-        Where it is not said (None), the tensors of the model with which the run begins decide, or the features.
+        Where it is not said (None), the tensors of the model with which the run begins decide, or
+        the features.
         """
         if wanted is None and isinstance(init, Mapping):
             return cls(init[MEAN], init[STD]) if MEAN in init else None
@@ -57,7 +64,8 @@ class Standardisation:
 
     @staticmethod
     def suits(x: Tensor) -> bool:
-        """Whether features, [N, F], should be scaled: all but words, which are few in each row and never negative.
+        """Whether features, [N, F], should be scaled: all but words, which are few in each row and
+        never negative.
 
         A sparse matrix stays as it is: scaled, it would be dense.
         """
@@ -68,11 +76,15 @@ class Standardisation:
     def features(self, x: Tensor) -> Tensor:
         """Return scaled features: [N, F]; another number of features is an `InputError`."""
         if x.shape[1] != len(self.mean):
-            raise InputError(f"x has {x.shape[1]} features; the model was trained on {len(self.mean)}")
+            raise InputError(
+                f"x has {x.shape[1]} features; the model was trained on {len(self.mean)}"
+            )
         return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
 
     def graph(self, graph: Graph) -> Graph:
-        """Return the graph with scaled features. Of a graph in a folder, a file in the folder keeps them."""
+        """Return the graph with scaled features. Of a graph in a folder, a file in the folder keeps
+        them.
+        """
         if graph.folder is None or graph.x.device.type != "cpu":
             return replace(graph, x=self.features(dense(graph.x)))
 

@@ -1,10 +1,13 @@
-"""Clusters of a graph whose edges are read in blocks: memory for the nodes, and a bound for the edges.
+"""Clusters of a graph whose edges are read in blocks: memory for the nodes, and a bound for the
+edges.
 
-After Akhremtsev, Sanders and Schulz, (Semi-)External Algorithms for Graph Partitioning and Clustering (ALENEX 2015):
+After Akhremtsev, Sanders and Schulz, (Semi-)External Algorithms for Graph Partitioning and
+Clustering (ALENEX 2015):
 
 1. Label propagation makes many small clusters, in a few passes over the edges.
 2. One more pass counts the edges between these. METIS cuts their graph, which fits in memory.
-3. Label propagation moves single nodes between METIS's clusters, and makes room where a cluster has too many.
+3. Label propagation moves single nodes between METIS's clusters, and makes room where a cluster
+   has too many.
 """
 
 from collections.abc import Iterator
@@ -30,43 +33,68 @@ PAIRS = 2**21
 
 _SMALLER = 6  # small clusters that make a cluster, at least
 _FEWER = 8  # nodes of the graph for each small cluster, about, where clusters have many nodes
-_COARSEN, _REFINE = 5, 6  # passes
-_LOSSES = (0, 1, 2, 8, 2**40, 2**40)  # edges that a node may lose where its cluster has too many, by pass
+# passes
+_COARSEN = 5
+_REFINE = 6
+# edges that a node may lose where its cluster has too many, by pass
+_LOSSES = (0, 1, 2, 8, 2**40, 2**40)
 _EDGES = (2**12, 2**19)  # of a block
 _BLOCKS = 64  # at least
-_NODE, _PAIR, _BLOCK_BYTES = 24, 90, 2**27  # bytes of this process, and of METIS's for weights
-_PLACE, _RANDOM = 22, 18  # bits of a score below the number of edges; a block has fewer than 2^22 edges
-_POINTERS = 2**16  # nodes whose places in `col` are looked at at once; another number would change the clusters
+# bytes of this process, and of METIS's for weights
+_NODE = 24
+_PAIR = 90
+_BLOCK_BYTES = 2**27
+# bits of a score below the number of edges; a block has fewer than 2^22 edges
+_PLACE = 22
+_RANDOM = 18
+# nodes whose places in `col` are looked at at once; another number would change the clusters
+_POINTERS = 2**16
 
 
 def stream_bytes(nodes: int, edges: int) -> int:
-    """Estimate the memory that `partition` takes beside what this process has: N nodes, E directed edges."""
+    """Estimate the memory that `partition` takes beside what this process has: N nodes, E directed
+    edges.
+    """
     pairs = min(edges // 2, PAIRS)
-    return metis.metis_bytes(nodes // _FEWER, 2 * pairs) + _PAIR * pairs + _NODE * nodes + _BLOCK_BYTES
+    return (
+        metis.metis_bytes(nodes // _FEWER, 2 * pairs) + _PAIR * pairs + _NODE * nodes + _BLOCK_BYTES
+    )
 
 
 def stream_clusters(edges: CSR, count: int, seed: int) -> Part:
     """Assign every node to a cluster: [N] int32; some may be empty."""
-    nodes, part = edges.num_nodes, np.arange(edges.num_nodes, dtype=np.int32)
-    small = max(nodes // (count * _SMALLER), 2 if nodes >= 4 * count else 1)  # nodes of a small cluster, at most
+    nodes = edges.num_nodes
+    part = np.arange(edges.num_nodes, dtype=np.int32)
+    # nodes of a small cluster, at most
+    small = max(nodes // (count * _SMALLER), 2 if nodes >= 4 * count else 1)
     most = max(-(-nodes // count), int(LARGEST * nodes / count))
-    streams = [generator(seed, "stream clusters", number) for number in range(_COARSEN + 1 + _REFINE)]
+    streams = [
+        generator(seed, "stream clusters", number) for number in range(_COARSEN + 1 + _REFINE)
+    ]
 
     def blocks() -> Iterator[Block]:
-        return blocks_of(edges, min(max(edges.num_edges // _BLOCKS, _EDGES[0]), _EDGES[1]), max(nodes // _BLOCKS, 16))
+        return blocks_of(
+            edges,
+            min(max(edges.num_edges // _BLOCKS, _EDGES[0]), _EDGES[1]),
+            max(nodes // _BLOCKS, 16),
+        )
 
     if small > 1:  # small clusters
         alone = (edges.rowptr.diff() == 0).numpy()
         for number in range(_COARSEN):
-            labels, last = Labels.counted(part, nodes, small), number == _COARSEN - 1
+            labels = Labels.counted(part, nodes, small)
+            last = number == _COARSEN - 1
             for block in blocks():
                 labels.propagate(block, streams[number], int(last))
                 if last:
                     labels.adopt(block, alone)
         part = packed(part, small, nodes // _FEWER)
-    sizes, rng = np.bincount(part), streams[_COARSEN]
+    sizes = np.bincount(part)
+    rng = streams[_COARSEN]
     graph = contracted(blocks(), part, len(sizes), PAIRS, rng)
-    part = metis.metis_clusters(graph, count, int(rng.integers(2**31)), sizes).astype(np.int32)[part]
+    part = metis.metis_clusters(graph, count, int(rng.integers(2**31)), sizes).astype(np.int32)[
+        part
+    ]
     for number, loss in enumerate(_LOSSES, _COARSEN + 1):
         labels = Labels.counted(part, count, most)
         for block in blocks():
@@ -78,18 +106,24 @@ def stream_clusters(edges: CSR, count: int, seed: int) -> Part:
 def contracted(
     blocks: "Iterator[Block]", part: Part, clusters: int, most: int, rng: np.random.Generator
 ) -> sp.csr_matrix:
-    """Return how many edges go between clusters, [clusters, clusters] int32, symmetric; `part` is [N]."""
-    # If more than `most` pairs have edges, every edge, counted or to come, is kept with probability 1/2; and again. So
-    # pairs with many edges stay, in proportion.
-    counts, waiting, share = sp.csr_matrix((clusters, clusters), dtype=np.int64), [], 1.0
+    """Return how many edges go between clusters, [clusters, clusters] int32, symmetric; `part` is
+    [N].
+    """
+    # If more than `most` pairs have edges, every edge, counted or to come, is kept with probability
+    # 1/2; and again. So pairs with many edges stay, in proportion.
+    counts = sp.csr_matrix((clusters, clusters), dtype=np.int64)
+    waiting = []
+    share = 1.0
     for block in blocks:
-        one, other = part[block.target], part[block.source]
+        one = part[block.target]
+        other = part[block.source]
         kept = one != other
         if share < 1:
             kept &= rng.random(len(kept), np.float32) < share
         waiting.append(np.stack([np.minimum(one, other)[kept], np.maximum(one, other)[kept]]))
         if sum(pairs.shape[1] for pairs in waiting) > 2 * most:
-            counts, waiting = counts + _counted(waiting, clusters), []
+            counts = counts + _counted(waiting, clusters)
+            waiting = []
             while counts.nnz > most:
                 counts.data = rng.binomial(counts.data, 0.5)
                 counts.eliminate_zeros()
@@ -101,7 +135,9 @@ def contracted(
 
 def _counted(pairs: list[npt.NDArray[np.int32]], clusters: int) -> sp.csr_matrix:
     ends = np.concatenate([*pairs, np.empty((2, 0), np.int32)], axis=1)
-    return sp.coo_matrix((np.ones(ends.shape[1], np.int64), (ends[0], ends[1])), (clusters, clusters)).tocsr()
+    return sp.coo_matrix(
+        (np.ones(ends.shape[1], np.int64), (ends[0], ends[1])), (clusters, clusters)
+    ).tocsr()
 
 
 class Block(NamedTuple):
@@ -122,22 +158,27 @@ def blocks_of(edges: CSR, most_edges: int, most_nodes: int) -> Iterator[Block]:
             yield Block(nodes, part.col.numpy(), target)
 
 
-# Every node moves to the cluster that most of its neighbours are in, among the clusters with room. The nodes of a block
-# move at once; the next block sees where they went.
+# Every node moves to the cluster that most of its neighbours are in, among the clusters with room.
+# The nodes of a block move at once; the next block sees where they went.
 @dataclass
 class Labels:
-    """The cluster of every node, and the clusters' sizes: label propagation under a bound on the sizes."""
+    """The cluster of every node, and the clusters' sizes: label propagation under a bound on the
+    sizes.
+    """
 
     of: Part  # [N]
     sizes: Ints  # [clusters]
-    most: int  # nodes that a cluster may have; clusters may have more at first, but nodes never move to those
+    # nodes that a cluster may have; clusters may have more at first, but nodes never move to those
+    most: int
 
     @classmethod
     def counted(cls, of: Part, clusters: int, most: int) -> "Labels":
         return cls(of, np.bincount(of, minlength=clusters), most)
 
     def propagate(self, block: Block, rng: np.random.Generator, least: int, loss: int = 0) -> None:
-        """Move nodes to where most neighbours are, if ``least`` edges gain; full clusters may lose ``loss`` edges."""
+        """Move nodes to where most neighbours are, if ``least`` edges gain; full clusters may lose
+        ``loss`` edges.
+        """
         node, label, count = self._counted(block)
         if not len(node):
             return
@@ -150,15 +191,19 @@ class Labels:
         score[at_home | (self.sizes[label] >= self.most)] = -1
         best = np.maximum.reduceat(score, np.flatnonzero(np.diff(node, prepend=-1)))
         best = best[best >= 0] & ((1 << _PLACE) - 1)
-        mover, label = node[best], label[best]
-        gain, home = count[best] - kept[mover], own[mover]
+        mover = node[best]
+        label = label[best]
+        gain = count[best] - kept[mover]
+        home = own[mover]
         wanted = gain >= least
         if loss:
             wanted |= self._leaving(home, gain, least, loss)
         self.move(block.nodes.start + mover[wanted], label[wanted], gain[wanted])
 
     def _counted(self, block: Block) -> tuple[Ints, Ints, Ints]:
-        """Return, for every node of a block and every cluster of its neighbours, the number of edges."""
+        """Return, for every node of a block and every cluster of its neighbours, the number of
+        edges.
+        """
         bits = len(self.sizes).bit_length()
         keys = ((block.target - block.nodes.start) << bits) | self.of[block.source]
         keys = keys[block.source != block.target]
@@ -180,15 +225,19 @@ class Labels:
     def move(self, nodes: Ints, labels: Ints, gain: Ints) -> None:
         """Move nodes as long as there is room, those that gain most first."""
         order = np.lexsort((-gain, labels))
-        nodes, labels = nodes[order], labels[order]
+        nodes = nodes[order]
+        labels = labels[order]
         fits = _ranks(labels) < self.most - self.sizes[labels]
-        nodes, labels = nodes[fits], labels[fits]
+        nodes = nodes[fits]
+        labels = labels[fits]
         np.subtract.at(self.sizes, self.of[nodes], 1)
         np.add.at(self.sizes, labels, 1)
         self.of[nodes] = labels
 
     def adopt(self, block: Block, alone: npt.NDArray[np.bool_]) -> None:
-        """Let nodes without an edge into them, ``alone``: [N], move from clusters of their own to their targets'."""
+        """Let nodes without an edge into them, ``alone``: [N], move from clusters of their own to
+        their targets'.
+        """
         entries = np.flatnonzero(alone[block.source])
         nodes, first = np.unique(block.source[entries], return_index=True)
         labels = self.of[block.target[entries[first]]].astype(np.int64)
@@ -209,8 +258,11 @@ class Labels:
 
 
 def packed(part: Part, most: int, clusters: int) -> Part:
-    """Put the smallest clusters together, up to ``most`` nodes, until about ``clusters`` are left; renumber them."""
-    part, small = _renumbered(part), 0
+    """Put the smallest clusters together, up to ``most`` nodes, until about ``clusters`` are left;
+    renumber them.
+    """
+    part = _renumbered(part)
+    small = 0
     sizes = np.bincount(part)
     while len(sizes) > clusters and small < most // 2:
         small = min(max(2 * small, 1), most // 2)

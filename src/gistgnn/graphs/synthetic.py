@@ -1,6 +1,8 @@
-"""Synthetic graphs in the size of Reddit and Amazon2M: every community has a class and a place in a latent space.
+"""Synthetic graphs in the size of Reddit and Amazon2M: every community has a class and a place in a
+latent space.
 
-docs/explanation/synthetic-graphs.md says which properties of the real graphs they have, and which they lack.
+docs/explanation/synthetic-graphs.md says which properties of the real graphs they have, and which
+they lack.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,12 +26,15 @@ SEED = 2020  # it belongs to the graph, not to a run: every run sees the same gr
 _VERSION = 2  # part of the cache's key: raise it when the same recipe makes another graph
 _LARGE = 5_000_000  # edges from which on the user sees that drawing takes a while
 
-# Weights fall with the place r in (0, 1] in a community as r^(-7/11), so their density falls as w^(-18/7). The place
-# is then v^(11/4) for a uniform v: squares and square roots, which are rounded in the same way on every machine.
+# Weights fall with the place r in (0, 1] in a community as r^(-7/11), so their density falls as
+# w^(-18/7). The place is then v^(11/4) for a uniform v: squares and square roots, which are rounded
+# in the same way on every machine.
 _POWER = 11 / 4
 
-# Edges and rows of features that are drawn at once. Changing one changes the graph: they consume the streams.
-_CHUNK, _ROWS = 4_000_000, 100_000
+# Edges and rows of features that are drawn at once. Changing one changes the graph: they consume
+# the streams.
+_CHUNK = 4_000_000
+_ROWS = 100_000
 
 _CACHED = 1024  # rows of features that stay in the processor's cache
 
@@ -50,7 +55,8 @@ class Recipe:
     train: int
     val: int  # the other nodes are test nodes
     communities: int
-    between: float = 0.65  # share of the centres' variance between classes; the rest is inside classes
+    # share of the centres' variance between classes; the rest is inside classes
+    between: float = 0.65
     spread: float = 0.6  # standard deviation of the nodes around their centre; the centres' is 1
     mislabelled: float = 0.05  # share of nodes with a random label
 
@@ -66,9 +72,17 @@ class Level:
 
 RECIPES = {
     "synthetic:reddit": Recipe(
-        232_965, train=153_431, val=23_831, communities=1_024, between=0.7, spread=0.5, mislabelled=0.03
+        232_965,
+        train=153_431,
+        val=23_831,
+        communities=1_024,
+        between=0.7,
+        spread=0.5,
+        mislabelled=0.03,
     ),
-    "synthetic:amazon2m": Recipe(2_449_029, train=1_670_674, val=39_323, communities=4_096, mislabelled=0.06),
+    "synthetic:amazon2m": Recipe(
+        2_449_029, train=1_670_674, val=39_323, communities=4_096, mislabelled=0.06
+    ),
 }
 
 
@@ -87,28 +101,37 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     """Draw a graph: ``info`` gives its name and sizes, ``recipe`` everything else."""
     bounds = community_bounds(info, recipe)
-    communities, part = len(bounds) - 1, info.nodes / recipe.nodes
+    communities = len(bounds) - 1
+    part = info.nodes / recipe.nodes
     of_community = community_classes(communities, info.classes)
-    place = generator(SEED, "synthetic places").permutation(info.nodes)  # node numbers, community by community
+    # node numbers, community by community
+    place = generator(SEED, "synthetic places").permutation(info.nodes)
     community = np.empty(info.nodes, np.int64)
     community[place] = np.arange(communities).repeat(np.diff(bounds))
     ends = draw_pairs(generator(SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
     edges = both_ways(*(place[end] for end in ends))
     del ends  # makes room for the features
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
-    rng, x = generator(SEED, "synthetic features"), np.empty((info.nodes, info.features), np.float32)
+    rng = generator(SEED, "synthetic features")
+    x = np.empty((info.nodes, info.features), np.float32)
     centres = draw_centres(rng, recipe, of_community, info.classes)
     views = draw_views(rng, info.features)
     for start in range(0, len(x), _ROWS):
         rows = slice(start, start + _ROWS)
         draw_features(rng, recipe, centres[community[rows]], views, x[rows])
-    y = draw_labels(generator(SEED, "synthetic labels"), recipe, of_community[community], info.classes)
-    return Graph.build(x, edges, y, train=train, val=val, test=test, num_classes=info.classes, name=info.name)
+    y = draw_labels(
+        generator(SEED, "synthetic labels"), recipe, of_community[community], info.classes
+    )
+    return Graph.build(
+        x, edges, y, train=train, val=val, test=test, num_classes=info.classes, name=info.name
+    )
 
 
 def community_bounds(info: DatasetInfo, recipe: Recipe) -> Ints:
     """Return the bounds of communities with 0.5 to 1.5 times the mean size: [communities + 1]."""
-    communities = max(info.classes, round(recipe.communities * (info.nodes / recipe.nodes) ** (2 / 3)))
+    communities = max(
+        info.classes, round(recipe.communities * (info.nodes / recipe.nodes) ** (2 / 3))
+    )
     sizes = 0.5 + generator(SEED, "synthetic communities").random(communities)
     cumulated = cumulate(sizes)
     return np.rint(cumulated / cumulated[-1] * info.nodes).astype(np.int64)
@@ -118,7 +141,8 @@ def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
     nodes = int(bounds[-1])
     weights = power_law(generator(SEED, "synthetic weights"), nodes, cap=1000.0)
     wide = cumulate(weights)
-    inside = cumulate(np.minimum(weights, 8.0))  # a hub's edges leave its community, which has too few nodes for them
+    # a hub's edges leave its community, which has too few nodes for them
+    inside = cumulate(np.minimum(weights, 8.0))
     groups = np.append(bounds[:-1][::GROUP], nodes)
     anywhere = Level(1 - INSIDE - NEARBY, np.array([0, nodes]), wide)
     return [Level(INSIDE, bounds, inside), Level(NEARBY, groups, wide), anywhere]
@@ -139,7 +163,9 @@ def draw_labels(rng: np.random.Generator, recipe: Recipe, labels: Ints, classes:
     return labels
 
 
-def draw_centres(rng: np.random.Generator, recipe: Recipe, of_community: Ints, classes: int) -> Singles:
+def draw_centres(
+    rng: np.random.Generator, recipe: Recipe, of_community: Ints, classes: int
+) -> Singles:
     """Draw the place of every community in the latent space: [communities, latent]."""
     means = rng.standard_normal((classes, LATENT), np.float32)
     centres = rng.standard_normal((len(of_community), LATENT), np.float32)
@@ -153,8 +179,12 @@ def draw_views(rng: np.random.Generator, features: int) -> Singles:
     return rng.standard_normal((LATENT, features), np.float32) / np.float32(LATENT**0.5)
 
 
-def draw_features(rng: np.random.Generator, recipe: Recipe, centres: Singles, views: Singles, x: Singles) -> None:
-    """Draw places in the latent space around ``centres``: [n, latent], and write their features to ``x``: [n, F]."""
+def draw_features(
+    rng: np.random.Generator, recipe: Recipe, centres: Singles, views: Singles, x: Singles
+) -> None:
+    """Draw places in the latent space around ``centres``: [n, latent], and write their features to
+    ``x``: [n, F].
+    """
     rng.standard_normal(out=x, dtype=np.float32)
     latent = rng.standard_normal((len(x), LATENT), np.float32)
     latent = latent * np.float32(recipe.spread) + centres
@@ -167,16 +197,21 @@ def draw_features(rng: np.random.Generator, recipe: Recipe, centres: Singles, vi
 
 
 def power_law(rng: np.random.Generator, count: int, cap: float) -> Floats:
-    """Draw weights with density ∝ w^−2.6, from 1 to ``cap``, by square roots: powers round differently elsewhere."""
+    """Draw weights with density ∝ w^−2.6, from 1 to ``cap``, by square roots: powers round
+    differently elsewhere.
+    """
     root = np.sqrt(1.0 - rng.random(count))  # u^(1/2); u is in (0, 1]
     return np.minimum(1.0 / (root * np.sqrt(np.sqrt(root))), cap)  # u^(−5/8): a tail of w^(−8/5)
 
 
 def weighted_place(uniform: Floats, cap: float) -> Floats:
-    """Return places r in [0, 1], drawn by weight r^(-7/11), at most ``cap``, from numbers in [0, 1): [n]."""
+    """Return places r in [0, 1], drawn by weight r^(-7/11), at most ``cap``, from numbers in [0,
+    1): [n].
+    """
     power = 1 - 1 / _POWER  # 7/11
     flat = cap ** (-1 / power)  # places up to here have the largest weight
-    root, in_flat = flat ** (1 - power), flat * cap
+    root = flat ** (1 - power)
+    in_flat = flat * cap
     mass = uniform * (in_flat + (1 - root) * _POWER)
     base = np.maximum(root + (mass - in_flat) / _POWER, 0)
     fourth = np.sqrt(base)
@@ -185,20 +220,27 @@ def weighted_place(uniform: Floats, cap: float) -> Floats:
 
 
 def cumulate(weights: Floats) -> Floats:
-    """Return 0 and the cumulated weights: [N + 1], summed one by one: another order would round differently."""
+    """Return 0 and the cumulated weights: [N + 1], summed one by one: another order would round
+    differently.
+    """
     cumulated = np.zeros(len(weights) + 1)
     np.cumsum(weights, out=cumulated[1:])
     return cumulated
 
 
 def draw_pairs(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
-    """Draw distinct undirected edges without self-loops; return their lower and higher ends, ascending, [count]."""
-    # Every edge draws a level by share, one end by weight among all nodes, the other by weight in the same part of this
-    # level. One that exists is drawn again, level included: so a full part's share goes to wider levels.
-    nodes, shares = len(levels[0].cumulated) - 1, [level.share for level in levels]
+    """Draw distinct undirected edges without self-loops; return their lower and higher ends,
+    ascending, [count].
+    """
+    # Every edge draws a level by share, one end by weight among all nodes, the other by weight in
+    # the same part of this level. One that exists is drawn again, level included: so a full part's
+    # share goes to wider levels.
+    nodes = len(levels[0].cumulated) - 1
+    shares = [level.share for level in levels]
 
     def draw(size: int) -> tuple[Ints, Ints]:
-        ones, others = [], []
+        ones = []
+        others = []
         for level, drawn in zip(levels, rng.multinomial(size, shares), strict=True):
             one = _pick(rng, level.cumulated, np.zeros(drawn, np.int64), np.full(drawn, nodes))
             part = np.searchsorted(level.bounds, one, "right") - 1
@@ -211,12 +253,15 @@ def draw_pairs(rng: np.random.Generator, levels: Sequence[Level], count: int) ->
 
 
 def distinct_edges(draw: Callable[[int], tuple[Ints, Ints]], count: int, nodes: int) -> Ints:
-    """Draw edges until ``count`` are distinct: [count] the lower end times ``nodes`` and the higher end, ascending."""
+    """Draw edges until ``count`` are distinct: [count] the lower end times ``nodes`` and the higher
+    end, ascending.
+    """
     keys = np.empty(0, np.int64)
     while (missing := count - len(keys)) > 0:
         for done in range(0, missing, _CHUNK):
             one, other = draw(min(_CHUNK, missing - done))
-            low, high = np.minimum(one, other), np.maximum(one, other)
+            low = np.minimum(one, other)
+            high = np.maximum(one, other)
             keys = np.concatenate([keys, (low * nodes + high)[low != high]])
         keys.sort(kind="stable")  # fast on sorted runs
         keys = keys[np.diff(keys, prepend=-1) > 0]

@@ -1,8 +1,10 @@
-"""A synthetic graph in the size of ogbn-papers100M, drawn block by block: it need not fit in memory.
+"""A synthetic graph in the size of ogbn-papers100M, drawn block by block: it need not fit in
+memory.
 
-The recipe is that of `gistgnn.graphs.synthetic`, with these differences: a node's weight follows from its place in its
-community, and its number from its place, so that there is no table of all nodes; each group of communities draws its
-own edges; few nodes have a label. docs/explanation/synthetic-graphs.md describes it.
+The recipe is that of `gistgnn.graphs.synthetic`, with these differences: a node's weight follows
+from its place in its community, and its number from its place, so that there is no table of all
+nodes; each group of communities draws its own edges; few nodes have a label.
+docs/explanation/synthetic-graphs.md describes it.
 """
 
 import math
@@ -26,7 +28,8 @@ from gistgnn.utils.random_streams import generator
 VERSION = 1  # raise it when the same recipe makes another graph
 ROWS = 2**16  # nodes that share a random stream for their features, labels and splits
 _CAPS = {"inside": 8.0, "wide": 1000.0}
-_FULL = 0.4  # share of all pairs in a part that may be edges; what is beyond goes to the wider level
+# share of all pairs in a part that may be edges; what is beyond goes to the wider level
+_FULL = 0.4
 
 RECIPE = Recipe(111_059_956, train=1_207_179, val=125_265, communities=131_072, mislabelled=0.06)
 TEST = 214_338  # test nodes of the whole graph; other nodes have no label
@@ -34,14 +37,19 @@ TEST = 214_338  # test nodes of the whole graph; other nodes have no label
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
     """Draw a graph in memory, or read it from the cache; ``data_root`` is not used."""
-    check_room(12 * info.nodes * info.features + 64 * info.edges, f"{info.name} in memory (convert it to a folder)")
+    check_room(
+        12 * info.nodes * info.features + 64 * info.edges,
+        f"{info.name} in memory (convert it to a folder)",
+    )
     blocks = Blocks(info)
 
     def build() -> Graph:
         with spinner("drawing", shown=True):
             x, y, split = (np.concatenate(part) for part in zip(*blocks.node_blocks(), strict=True))
             one, other = (np.concatenate(side) for side in zip(*blocks.all_edges(), strict=True))
-            return undirected_graph(x, one, other, y, split, num_classes=info.classes, name=info.name)
+            return undirected_graph(
+                x, one, other, y, split, num_classes=info.classes, name=info.name
+            )
 
     return cached(info.name, blocks.key, build)
 
@@ -49,24 +57,36 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 class Blocks:
     """The parts of a graph, each drawn alone: a source of `gistgnn.graphs.conversion`."""
 
-    undirected, class_names, nodes_in, edges_in = True, (), "", ""
+    undirected = True
+    class_names = ()
+    nodes_in = ""
+    edges_in = ""
 
     def __init__(self, info: DatasetInfo, recipe: Recipe = RECIPE) -> None:
-        self.info, self.recipe, self.name, self.classes = info, recipe, info.name, info.classes
+        self.info = info
+        self.recipe = recipe
+        self.name = info.name
+        self.classes = info.classes
         # All that decides the graph.
         sizes = f"{info.nodes} {info.edges} {info.features} {info.classes}"
         self.key = f"blocks {VERSION} {recipe} {TEST} {sizes}"
-        self.bounds = synthetic.community_bounds(info, recipe)  # of the communities, by place: [communities + 1]
+        # of the communities, by place: [communities + 1]
+        self.bounds = synthetic.community_bounds(info, recipe)
         self.groups = -(-(len(self.bounds) - 1) // GROUP)  # of communities
         self._group_bounds = np.append(self.bounds[:-1][::GROUP], self.bounds[-1])
         # Edges from other groups choose a community by these cumulated weights, twice around.
         sizes_of = np.diff(self.bounds)
-        popularity = synthetic.power_law(generator(SEED, "block popularity"), len(sizes_of), cap=1000.0)
+        popularity = synthetic.power_law(
+            generator(SEED, "block popularity"), len(sizes_of), cap=1000.0
+        )
         self._popular = synthetic.cumulate(np.tile(sizes_of * popularity, 2))
         self._classes = synthetic.community_classes(len(sizes_of), info.classes)
-        self._centres = synthetic.draw_centres(generator(SEED, "block centres"), recipe, self._classes, info.classes)
+        self._centres = synthetic.draw_centres(
+            generator(SEED, "block centres"), recipe, self._classes, info.classes
+        )
         self._views = synthetic.draw_views(generator(SEED, "block views"), info.features)
-        # A number without a common divisor with N, near its golden section: neighbours by place are far by number.
+        # A number without a common divisor with N, near its golden section: neighbours by place are
+        # far by number.
         self._stride = round(info.nodes * 0.6180339887)
         while math.gcd(self._stride, info.nodes) > 1:
             self._stride += 1
@@ -80,27 +100,41 @@ class Blocks:
 
     def edges(self, connection: Any, folder: Path) -> str:
         """Draw all edges into a file, and return SQL for one direction of each."""
-        ends = np.lib.format.open_memmap(folder / "drawn.npy", "w+", np.int32, (2, self.info.edges // 2))
+        ends = np.lib.format.open_memmap(
+            folder / "drawn.npy", "w+", np.int32, (2, self.info.edges // 2)
+        )
         start = 0
         for one, other in self.all_edges():
             stop = start + len(one)
-            ends[0, start:stop], ends[1, start:stop] = one, other
+            ends[0, start:stop] = one
+            ends[1, start:stop] = other
             start = stop
         connection.register("drawn", {"source": ends[0], "target": ends[1]})
         return "SELECT source, target FROM drawn"
 
     def group_edges(self, group: int) -> tuple[Ints, Ints]:
-        """Draw the edges that a group owns; of two groups, the one at most half of all groups behind owns an edge."""
-        rng, nodes = generator(SEED, "block edges", group), self.info.nodes
+        """Draw the edges that a group owns; of two groups, the one at most half of all groups
+        behind owns an edge.
+        """
+        rng = generator(SEED, "block edges", group)
+        nodes = self.info.nodes
         inside, nearby, anywhere = self._counts(group)
-        draws = ((self._within_community, inside), (self._within_group, nearby), (self._to_other_groups, anywhere))
-        each = (synthetic.distinct_edges(partial(draw, rng, group), count, nodes) for draw, count in draws)
+        draws = (
+            (self._within_community, inside),
+            (self._within_group, nearby),
+            (self._to_other_groups, anywhere),
+        )
+        each = (
+            synthetic.distinct_edges(partial(draw, rng, group), count, nodes)
+            for draw, count in draws
+        )
         keys = np.concatenate(list(each))
         return self._number(keys // nodes), self._number(keys % nodes)
 
     def nodes(self, block: int) -> tuple[Singles, Ints, npt.NDArray[np.uint8]]:
         """Draw the features [n, F], labels [n] and splits [n] of a block of nodes."""
-        info, recipe = self.info, self.recipe
+        info = self.info
+        recipe = self.recipe
         numbers = np.arange(block * ROWS, min((block + 1) * ROWS, info.nodes))
         community = np.searchsorted(self.bounds, self._place(numbers), "right") - 1
         rng = generator(SEED, "block nodes", block)
@@ -111,11 +145,15 @@ class Blocks:
         return x, np.where(split > 0, labels, -1), split
 
     def _counts(self, group: int) -> tuple[int, int, int]:
-        """Return how many edges a group owns inside communities, between its own, and to other groups."""
+        """Return how many edges a group owns inside communities, between its own, and to other
+        groups.
+        """
         info = self.info
         begin, end = self._group_bounds[group : group + 2].tolist()
-        half, first = info.edges // 2, group * GROUP
-        total = half * end // info.nodes - half * begin // info.nodes  # the numbers of all groups sum to the half
+        half = info.edges // 2
+        first = group * GROUP
+        # the numbers of all groups sum to the half
+        total = half * end // info.nodes - half * begin // info.nodes
         sizes = np.diff(self.bounds[first : first + GROUP + 1])  # of its communities
         nodes = int(sizes.sum())
         pairs = int((sizes * (sizes - 1) // 2).sum())
@@ -124,7 +162,9 @@ class Blocks:
         both = min(round((INSIDE + NEARBY) * total), inside + nearby)
         return inside, both - inside, total - both
 
-    def _within_community(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
+    def _within_community(
+        self, rng: np.random.Generator, group: int, count: int
+    ) -> tuple[Ints, Ints]:
         community = self._drawn(rng, group, count)
         return self._pick(rng, community, "inside"), self._pick(rng, community, "inside")
 
@@ -133,10 +173,16 @@ class Blocks:
         apart = one != other
         return self._pick(rng, one[apart], "wide"), self._pick(rng, other[apart], "wide")
 
-    def _to_other_groups(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
-        one, ahead = self._drawn(rng, group, count), (self.groups - 1) // 2
-        first, last = self._popular[self._first(group + 1)], self._popular[self._first(group + ahead + 1)]
-        other = np.searchsorted(self._popular, first + rng.random(count) * (last - first), "right") - 1
+    def _to_other_groups(
+        self, rng: np.random.Generator, group: int, count: int
+    ) -> tuple[Ints, Ints]:
+        one = self._drawn(rng, group, count)
+        ahead = (self.groups - 1) // 2
+        first = self._popular[self._first(group + 1)]
+        last = self._popular[self._first(group + ahead + 1)]
+        other = (
+            np.searchsorted(self._popular, first + rng.random(count) * (last - first), "right") - 1
+        )
         return self._pick(rng, one, "wide"), self._pick(rng, other % (len(self.bounds) - 1), "wide")
 
     def _first(self, group: int) -> int:
@@ -155,16 +201,25 @@ class Blocks:
         """Draw a node of each community by weight; return its place."""
         start = self.bounds[community]
         size = self.bounds[community + 1] - start
-        place = (synthetic.weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(np.int64)
+        place = (synthetic.weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(
+            np.int64
+        )
         return start + np.minimum(place, size - 1)
 
     def _splits(self, rng: np.random.Generator, numbers: Ints) -> npt.NDArray[np.uint8]:
-        """Draw which nodes of a block are in which split. Over all blocks the counts are those of the graph."""
-        nodes, begin, end = self.info.nodes, int(numbers[0]), int(numbers[-1]) + 1
-        order, taken = rng.permutation(len(numbers)), 0
+        """Draw which nodes of a block are in which split. Over all blocks the counts are those of
+        the graph.
+        """
+        nodes = self.info.nodes
+        begin = int(numbers[0])
+        end = int(numbers[-1]) + 1
+        order = rng.permutation(len(numbers))
+        taken = 0
         split = np.zeros(len(numbers), np.uint8)
         part = nodes / self.recipe.nodes
-        for number, total in enumerate((self.info.train, round(part * self.recipe.val), round(part * TEST)), 1):
+        for number, total in enumerate(
+            (self.info.train, round(part * self.recipe.val), round(part * TEST)), 1
+        ):
             count = total * end // nodes - total * begin // nodes
             split[order[taken : taken + count]] = number
             taken += count

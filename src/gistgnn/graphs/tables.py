@@ -25,20 +25,27 @@ _BINS = 2**14  # of targets, whose edges are counted
 
 _ENDS = ("source", "target")
 _OURS = "gistgnn: "  # begins the errors that our own SQL raises
-_INDEX = re.compile(r"(unnamed: \d.*|__index_level_\d+__)?", re.IGNORECASE)  # "": a column without a name
-_NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\)|BOOLEAN)(\[\d*\])?")
+# "": a column without a name
+_INDEX = re.compile(r"(unnamed: \d.*|__index_level_\d+__)?", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\)|BOOLEAN)(\[\d*\])?"
+)
 _TEXT = re.compile(r"VARCHAR|ENUM\(.*\)")
 
 
 @contextlib.contextmanager
 def database(folder: Path | None = None, memory: int | None = None) -> Iterator[Any]:
-    """Open a database in memory with ``memory`` bytes, the rest in ``folder``; its errors become one line."""
+    """Open a database in memory with ``memory`` bytes, the rest in ``folder``; its errors become
+    one line.
+    """
     try:
         import duckdb
         import pyarrow  # noqa: F401  (results come as Arrow's tables)
     except ImportError as error:
         advice = "run: pip install 'gistgnn[convert]'"
-        raise InputError(f"{error.name} is not installed, which reads and sorts tables; {advice}") from error
+        raise InputError(
+            f"{error.name} is not installed, which reads and sorts tables; {advice}"
+        ) from error
     config: dict[str, Any] = {"temp_directory": str(folder / "sorting") if folder else ""}
     if memory is not None:
         config |= {"memory_limit": f"{memory >> 10}KiB"}
@@ -47,11 +54,17 @@ def database(folder: Path | None = None, memory: int | None = None) -> Iterator[
     try:
         connection.execute("SET enable_progress_bar = false")  # it would be on standard output
         yield connection
-    except (duckdb.BinderException, duckdb.ParserException, duckdb.CatalogException, duckdb.InternalException):
+    except (
+        duckdb.BinderException,
+        duckdb.ParserException,
+        duckdb.CatalogException,
+        duckdb.InternalException,
+    ):
         # Faults of our own SQL, which no user can mend.
         raise
     except (duckdb.Error, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # of the system; Arrow's reader raises others for DuckDB's errors
+        # of the system; Arrow's reader raises others for DuckDB's errors
+        if getattr(error, "errno", None) is not None:
             raise
         raise InputError(_message_of(str(error))) from error
     finally:
@@ -64,25 +77,40 @@ def is_table(path: Path) -> bool:
 
 
 def table_files(path: Path) -> list[Path]:
-    """Return the files of a table: the path itself, or the tables in a folder: part_2 comes before part_10."""
+    """Return the files of a table: the path itself, or the tables in a folder: part_2 comes before
+    part_10.
+    """
     files = [path]
     if path.is_dir():
-        files = [file for file in path.iterdir() if is_table(file) and not file.name.startswith(".")]
+        files = [
+            file for file in path.iterdir() if is_table(file) and not file.name.startswith(".")
+        ]
         files.sort(key=lambda file: (_natural(file.name), file.name))
     if not files or not is_table(files[0]):
-        raise InputError(f"{path}: expected a table in a {', '.join(SUFFIXES)} file, or a folder of them")
+        raise InputError(
+            f"{path}: expected a table in a {', '.join(SUFFIXES)} file, or a folder of them"
+        )
     for file in files:
         if not file.is_file():
-            raise InputError(f"{file}: {'expected a regular file' if file.exists() else 'no such file'}")
+            raise InputError(
+                f"{file}: {'expected a regular file' if file.exists() else 'no such file'}"
+            )
         if _is_parquet(file) != _is_parquet(files[0]):
-            raise InputError(f"{path}: holds CSV and Parquet, such as {files[0].name} and {file.name}; expected one")
+            raise InputError(
+                f"{path}: holds CSV and Parquet, such as {files[0].name} and {file.name}; expected "
+                "one"
+            )
     return files
 
 
 def _natural(name: str) -> list[tuple[str, int]]:
-    """Return a key that sorts names by the numbers in them: pairs of the text before a number, and the number."""
+    """Return a key that sorts names by the numbers in them: pairs of the text before a number, and
+    the number.
+    """
     pieces = re.split(r"([0-9]+)", name.lower())
-    return [(text, int(number)) for text, number in zip(pieces[::2], [*pieces[1::2], "0"], strict=True)]
+    return [
+        (text, int(number)) for text, number in zip(pieces[::2], [*pieces[1::2], "0"], strict=True)
+    ]
 
 
 def _is_parquet(file: Path) -> bool:
@@ -106,36 +134,54 @@ class Table:
     rows: str
 
     @classmethod
-    def read(cls, connection: Any, path: Path, *, header: bool = True, kind: str = "VARCHAR") -> "Table":
-        """Read the names and types of the columns; ``kind`` is the type of all columns of text files."""
+    def read(
+        cls, connection: Any, path: Path, *, header: bool = True, kind: str = "VARCHAR"
+    ) -> "Table":
+        """Read the names and types of the columns; ``kind`` is the type of all columns of text
+        files.
+        """
         files = table_files(path)
         names, *others = (_names_of(file, header) for file in files)
         for file, columns in zip(files[1:], others, strict=True):
             if columns != names:
                 raise InputError(f"{file}: its columns are not those of {files[0]}")
-        # DuckDB reads all files that fit a pattern: brackets around *, ? and [ make them plain characters.
+        # DuckDB reads all files that fit a pattern: brackets around *, ? and [ make them plain
+        # characters.
         listed = ", ".join(quoted(re.sub(r"[*?\[]", r"[\g<0>]", str(file))) for file in files)
         places = [f"c{place}" for place in range(len(names))]
         if _is_parquet(files[0]):
-            # By names, as otherwise the types of the first file are those of all: 1.5 would become 2.
-            rows = f"read_parquet([{listed}], union_by_name=true) AS columns_by_place({', '.join(places)})"
+            # By names, as otherwise the types of the first file are those of all: 1.5 would become
+            # 2.
+            rows = (
+                f"read_parquet([{listed}], union_by_name=true) AS "
+                f"columns_by_place({', '.join(places)})"
+            )
             kinds = [row[1] for row in connection.sql(f"DESCRIBE SELECT * FROM {rows}").fetchall()]
         else:
             types = ", ".join(f"'{place}': '{kind}'" for place in places)
-            rows = f"read_csv([{listed}], header={header}, {_DIALECT}, auto_detect=false, columns={{{types}}})"
+            rows = (
+                f"read_csv([{listed}], header={header}, {_DIALECT}, auto_detect=false, "
+                f"columns={{{types}}})"
+            )
             kinds = [kind] * len(names)
         return cls(path, tuple(names), tuple(kinds), rows)
 
     def check_names(self) -> None:
-        """Refuse two columns of the same name; those without a name are told apart by their places."""
+        """Refuse two columns of the same name; those without a name are told apart by their
+        places.
+        """
         for place, name in enumerate(self.names):
             first = self.names.index(name)
             if first < place and not self.is_index(place):
-                both = f"columns {first + 1} and {place + 1} are both called {printable(name)[:80]!r}"
+                both = (
+                    f"columns {first + 1} and {place + 1} are both called {printable(name)[:80]!r}"
+                )
                 raise InputError(f"{self.path}: {both}: rename one")
 
     def is_index(self, place: int) -> bool:
-        """Whether a column has no name of its own, such as the index of a table that pandas has written."""
+        """Whether a column has no name of its own, such as the index of a table that pandas has
+        written.
+        """
         return _INDEX.fullmatch(self.names[place]) is not None
 
     def title(self, place: int) -> str:
@@ -150,15 +196,21 @@ class Table:
         return _NUMBER.fullmatch(self.kinds[place]) is not None
 
     def text(self, place: int) -> str:
-        """Return SQL for the cells of a column as texts without spaces around them; a missing cell is ''."""
+        """Return SQL for the cells of a column as texts without spaces around them; a missing cell
+        is ''.
+        """
         return f"coalesce(trim(c{place}::VARCHAR), '')"
 
     def number(self, place: int) -> str:
-        """Return SQL for the cells of a column as numbers, or lists of numbers; NULL where there is none."""
+        """Return SQL for the cells of a column as numbers, or lists of numbers; NULL where there is
+        none.
+        """
         column = f"c{place}"
         if self.is_text(place):
             value = f"TRY_CAST({column}::VARCHAR AS DOUBLE)"
-            truth = f"CASE lower(trim({column}::VARCHAR)) WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+            truth = (
+                f"CASE lower(trim({column}::VARCHAR)) WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+            )
             return f"CASE WHEN {value} IS NULL THEN {truth} ELSE {value} END"
         if self.kinds[place] == "FLOAT" or self.kinds[place].endswith("]"):
             return column
@@ -174,7 +226,8 @@ class Table:
         text = self.text(place)
         plain = rf"regexp_replace({text}, '^([+-]?\d+)\.0*$', '\1')"
         return (
-            rf"CASE WHEN regexp_full_match({text}, '\d(\.\d+)?e\+\d\d') THEN TRY_CAST({text} AS HUGEINT)::VARCHAR "
+            rf"CASE WHEN regexp_full_match({text}, '\d(\.\d+)?e\+\d\d') THEN TRY_CAST({text} AS "
+            r"HUGEINT)::VARCHAR "
             rf"ELSE {plain} END"
         )
 
@@ -204,7 +257,9 @@ def _names_of(file: Path, header: bool) -> list[str]:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as opened:
             names = [name.strip() for name in next(csv.reader(opened), [])]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{file}: cannot be read ({reason(error)}); expected a CSV in UTF-8") from error
+        raise InputError(
+            f"{file}: cannot be read ({reason(error)}); expected a CSV in UTF-8"
+        ) from error
     if not header:
         return [f"column {place + 1}" for place in range(len(names))]
     if not any(names):
@@ -212,7 +267,8 @@ def _names_of(file: Path, header: bool) -> list[str]:
     for place, name in enumerate(names):
         if "\n" in name or "\r" in name:
             raise InputError(
-                f"{file}: the name of column {place + 1}, {printable(name)[:80]}, has a line break: rename it"
+                f"{file}: the name of column {place + 1}, {printable(name)[:80]}, has a line "
+                "break: rename it"
             )
     for mark, title in ((";", "semicolons"), ("\t", "tabs")):
         if len(names) == 1 and mark in names[0]:
@@ -245,7 +301,11 @@ def _message_of(text: str) -> str:
     elif "maximum_line_size" in text.lower() or "maximum line size" in text.lower():
         meaning = "is longer than 2 MB: a quote may not be closed"
     elif "memory" in text.lower():
-        return "sorting the tables takes more memory than it may: give more --memory, or make room on the disk"
+        return (
+            "sorting the tables takes more memory than it may: give more --memory, or make "
+            "room "
+            "on the disk"
+        )
     else:
         meaning = "cannot be read: it is damaged, or no table"
     return printable(f"{place}: {meaning}")
@@ -254,33 +314,46 @@ def _message_of(text: str) -> str:
 def sorted_keys(
     connection: Any, edges: str, nodes: int, undirected: bool, folder: Path, memory: int
 ) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the keys of distinct edges in ascending order: the target's number above the source's, 32 bits each."""
-    # `edges` is SQL with the columns source and target. One range of targets is sorted after the other, within `memory`
-    # bytes; `undirected` adds the reverse of every edge. `folder` gets a file of all edges.
+    """Yield the keys of distinct edges in ascending order: the target's number above the source's,
+    32 bits each.
+    """
+    # `edges` is SQL with the columns source and target. One range of targets is sorted after the
+    # other, within `memory` bytes; `undirected` adds the reverse of every edge. `folder` gets a
+    # file of all edges.
     connection.execute("SET preserve_insertion_order = false")
     file = quoted(str(folder / "edges.parquet"))
-    connection.execute(f"COPY ({_checked(edges, nodes)}) TO {file} (FORMAT parquet, COMPRESSION uncompressed)")
+    connection.execute(
+        f"COPY ({_checked(edges, nodes)}) TO {file} (FORMAT parquet, COMPRESSION uncompressed)"
+    )
     stored = f"SELECT source, target FROM read_parquet({file})"
     if undirected:
         stored += f" UNION ALL SELECT target, source FROM read_parquet({file})"
     width = -(-nodes // _BINS)
-    counted = connection.sql(f"SELECT target // {width}, count(*) FROM ({stored}) GROUP BY 1 ORDER BY 1").fetchall()
+    counted = connection.sql(
+        f"SELECT target // {width}, count(*) FROM ({stored}) GROUP BY 1 ORDER BY 1"
+    ).fetchall()
     bins, counts = np.array(counted, np.int64).reshape(-1, 2).T
     while len(bins):
-        count = max(int(np.searchsorted(counts.cumsum(), memory // _KEY_BYTES, side="right")), 1)  # bins of this range
+        # bins of this range
+        count = max(int(np.searchsorted(counts.cumsum(), memory // _KEY_BYTES, side="right")), 1)
         wanted = f"target BETWEEN {bins[0] * width} AND {bins[count - 1] * width + width - 1}"
-        query = f"SELECT (target::BIGINT << 32) | source::BIGINT AS key FROM ({stored}) WHERE {wanted}"
+        query = (
+            f"SELECT (target::BIGINT << 32) | source::BIGINT AS key FROM ({stored}) WHERE {wanted}"
+        )
         keys = np.asarray(connection.sql(query).fetchnumpy()["key"])
         keys.sort()
         new = np.ones(len(keys), bool)
         np.not_equal(keys[1:], keys[:-1], out=new[1:])
         yield keys if new.all() else keys[new]
-        bins, counts = bins[count:], counts[count:]
+        bins = bins[count:]
+        counts = counts[count:]
 
 
 def refusal(expected: str) -> str:
     """Return SQL that ends with an error, which names an edge by its columns source and target."""
-    ends = " || ' to ' || ".join(f"coalesce(nullif(trim({end}::VARCHAR), ''), 'nothing')" for end in _ENDS)
+    ends = " || ' to ' || ".join(
+        f"coalesce(nullif(trim({end}::VARCHAR), ''), 'nothing')" for end in _ENDS
+    )
     return f"error('{_OURS}an edge goes from ' || {ends} || {expected})"
 
 
@@ -288,8 +361,13 @@ def _checked(edges: str, nodes: int) -> str:
     """Return SQL for edges as int32, which ends with an error at an edge of no nodes."""
     numbers = ", ".join(f"TRY_CAST({end} AS DOUBLE) AS {end}_number" for end in _ENDS)
     valid = " AND ".join(
-        f"{end}_number BETWEEN 0 AND {nodes - 1} AND {end}_number = floor({end}_number)" for end in _ENDS
+        f"{end}_number BETWEEN 0 AND {nodes - 1} AND {end}_number = floor({end}_number)"
+        for end in _ENDS
     )
     problem = refusal(f"'; expected node numbers from 0 to {nodes - 1}'")
     source = f"CASE WHEN {valid} THEN source_number::INTEGER ELSE {problem} END"
-    return f"SELECT {source} AS source, target_number::INTEGER AS target FROM (SELECT *, {numbers} FROM ({edges}))"
+    return (
+        f"SELECT {source} AS source, target_number::INTEGER AS target FROM (SELECT *, "
+        f"{numbers} "
+        f"FROM ({edges}))"
+    )

@@ -1,8 +1,9 @@
 """Which dimension of which parameter or buffer lies along which hidden axis.
 
-An axis is the feature dimension of a layer, d_l in the paper; the entries of `build(widths)` are the axes' widths. To
-infer the layout, the model is built at several widths on the meta device, without memory: the dimensions that grow with
-a width lie along its axis. So no knowledge of the model's layers is needed. `gistgnn.layout.check` checks the result.
+An axis is the feature dimension of a layer, d_l in the paper; the entries of `build(widths)` are
+the axes' widths. To infer the layout, the model is built at several widths on the meta device,
+without memory: the dimensions that grow with a width lie along its axis. So no knowledge of the
+model's layers is needed. `gistgnn.layout.check` checks the result.
 """
 
 import itertools
@@ -25,24 +26,30 @@ from gistgnn.utils.checks import WIDEST, as_integer, check_count, shown
 Build = Callable[[Any], nn.Module]
 Widths = tuple[int, ...]
 
-# Limits of the search: all orders of six segments; of more segments, the natural and the reversed order at least.
-MOST_ORDERS, MOST_CANDIDATES = 1000, 2000
+# Limits of the search: all orders of six segments; of more segments, the natural and the reversed
+# order at least.
+MOST_ORDERS = 1000
+MOST_CANDIDATES = 2000
 
 _PRODUCT = (
-    "it is a product of widths, as in NNConv, whose edge network makes a matrix for every edge; use a layer whose edge "
+    "it is a product of widths, as in NNConv, whose edge network makes a matrix for every edge; "
+    "use a layer whose edge "
     "network makes one vector, such as GINEConv"
 )
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of a dimension: all features of an axis in order, or (``axis`` None) ``fixed`` entries of no axis."""
+    """A stretch of a dimension: all features of an axis in order, or (``axis`` None) ``fixed``
+    entries of no axis.
+    """
 
     axis: int | None
     fixed: int = 0
 
 
-Dim = tuple[Segment, ...]  # the segments of one dimension of a tensor, in order; an axis may occur several times
+# the segments of one dimension of a tensor, in order; an axis may occur several times
+Dim = tuple[Segment, ...]
 
 
 class NoLayoutError(InputError):
@@ -50,20 +57,28 @@ class NoLayoutError(InputError):
 
 
 class NotOnMetaError(Exception):
-    """A model that is built on the meta device has other parameters or buffers than one with values."""
+    """A model that is built on the meta device has other parameters or buffers than one with
+    values.
+    """
 
 
-# The unit of an axis is the step of the width in `build` that adds a feature: 4 for a width of 4 heads.
+# The unit of an axis is the step of the width in `build` that adds a feature: 4 for a width of 4
+# heads.
 @dataclass(frozen=True)
 class Layout:
     """How every parameter and buffer of a model lies along the hidden axes."""
 
-    dims: dict[str, tuple[Dim, ...]]  # for every parameter and buffer, by name, the segments of each dimension
+    # for every parameter and buffer, by name, the segments of each dimension
+    dims: dict[str, tuple[Dim, ...]]
     units: tuple[int, ...]  # of every axis
-    unused: frozenset[str] = frozenset()  # what the model gets and makes no use of (see `check_behaviour`)
-    derived: frozenset[str] = frozenset()  # buffers that forward computes from whole parameters: see `layout.derived`
-    builds_on_meta: bool = True  # the model can be built on the meta device, where its tensors take no memory
-    refusal: str | None = None  # why no axis can be split, where the model is trained with m = 1 alone
+    # what the model gets and makes no use of (see `check_behaviour`)
+    unused: frozenset[str] = frozenset()
+    # buffers that forward computes from whole parameters: see `layout.derived`
+    derived: frozenset[str] = frozenset()
+    # the model can be built on the meta device, where its tensors take no memory
+    builds_on_meta: bool = True
+    # why no axis can be split, where the model is trained with m = 1 alone
+    refusal: str | None = None
     shared: bool = False  # `build` takes a single width, which all layers share
     input_axis: int | None = None  # the axis of the input features, if they are one
 
@@ -77,11 +92,18 @@ class Layout:
 
     def carriers(self, axis: int) -> list[str]:
         """Return the names of the parameters and buffers with a dimension along the axis."""
-        return [name for name, dims in self.dims.items() if any(s.axis == axis for dim in dims for s in dim)]
+        return [
+            name
+            for name, dims in self.dims.items()
+            if any(s.axis == axis for dim in dims for s in dim)
+        ]
 
     def positions(self, dim: Dim, blocks: Sequence[Tensor], features: Sequence[int]) -> Tensor:
-        """Return the positions in one dimension of ``blocks``, the selected features of every axis, in order."""
-        parts, offset = [], 0
+        """Return the positions in one dimension of ``blocks``, the selected features of every axis,
+        in order.
+        """
+        parts = []
+        offset = 0
         for segment in dim:
             size = segment.fixed if segment.axis is None else features[segment.axis]
             selected = torch.arange(size) if segment.axis is None else blocks[segment.axis]
@@ -95,50 +117,72 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
     tensors = dict(itertools.chain(module.named_parameters(), module.named_buffers()))
     for name, tensor in tensors.items():
         if is_lazy(tensor):
-            raise InputError(f"parameter '{name}' is lazy: give the layer its number of input features instead of -1")
+            raise InputError(
+                f"parameter '{name}' is lazy: give the layer its number of input features instead "
+                "of -1"
+            )
     return tensors
 
 
 def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
-    """Return build(widths), or build(width) if all layers share one axis; raise InputError if it fails."""
+    """Return build(widths), or build(width) if all layers share one axis; raise InputError if it
+    fails.
+    """
     argument = widths[0] if shared else widths
     try:
         module = build(argument)
     except InputError:
         raise
     except Exception as error:  # a user's function may raise anything
-        hint = f"; if build takes a tuple of widths, one for each hidden layer, give widths=({argument},)"
+        hint = (
+            "; if build takes a tuple of widths, one for each hidden layer, give "
+            f"widths=({argument},)"
+        )
         if not isinstance(argument, int):
-            hint = f"; if build takes one width for all layers, as PyG's models do, give an integer: widths={widths[0]}"
+            hint = (
+                "; if build takes one width for all layers, as PyG's models do, give an "
+                f"integer: widths={widths[0]}"
+            )
         hint = hint if isinstance(error, TypeError) else ""
         raise InputError(f"build({argument}) failed: {reason(error)}{hint}") from error
     if not isinstance(module, nn.Module):
-        raise InputError(f"build({argument}) returned {type(module).__name__}, expected a torch.nn.Module")
+        raise InputError(
+            f"build({argument}) returned {type(module).__name__}, expected a torch.nn.Module"
+        )
     for layer in layers_that_cache(module):
         layer.cached = False
     return module
 
 
 def layers_that_cache(module: nn.Module) -> list[Any]:
-    """Return PyG's layers with ``cached=True``: they would use what they made of the first graph for every other one.
+    """Return PyG's layers with ``cached=True``: they would use what they made of the first graph
+    for every other one.
 
     `construct` switches this off. gistgnn keeps the normalised edges of every batch by itself.
     """
-    return [layer for layer in module.modules() if getattr(layer, "cached", None) is True and _is_of_pyg(layer)]
+    return [
+        layer
+        for layer in module.modules()
+        if getattr(layer, "cached", None) is True and _is_of_pyg(layer)
+    ]
 
 
 def _is_of_pyg(layer: nn.Module) -> bool:
     return any(kind.__module__.startswith("torch_geometric.") for kind in type(layer).__mro__)
 
 
-def candidate_layouts(build: Build, widths: Widths, *, shared: bool, on_meta: bool) -> Iterator[Layout]:
-    """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first.
+def candidate_layouts(
+    build: Build, widths: Widths, *, shared: bool, on_meta: bool
+) -> Iterator[Layout]:
+    """Yield the layouts that explain how the model's shapes grow with its widths, the most likely
+    one first.
 
     Raises:
         NotOnMetaError: ``on_meta``, and the model cannot be built on the meta device.
         NoLayoutError: a shape does not grow as a sum of widths.
     """
-    # There are several only if a dimension is a sum of several axes: the shapes do not show their order.
+    # There are several only if a dimension is a sum of several axes: the shapes do not show their
+    # order.
     growths = _measure(build, widths, shared, on_meta)
     units = _units(growths, widths)
     distinct = list(dict.fromkeys(growth for dims in growths.values() for growth in dims))
@@ -154,11 +198,14 @@ def unsplit_layout(build: Build, widths: Widths, *, shared: bool, refusal: str) 
     tensors = named_tensors(construct(build, widths, shared=shared))
     try:
         with torch.device("meta"):
-            builds_on_meta = named_tensors(construct(build, widths, shared=shared)).keys() == tensors.keys()
+            builds_on_meta = (
+                named_tensors(construct(build, widths, shared=shared)).keys() == tensors.keys()
+            )
     except InputError:
         builds_on_meta = False
     dims: dict[str, tuple[Dim, ...]] = {
-        name: tuple((Segment(None, size),) for size in tensor.shape) for name, tensor in tensors.items()
+        name: tuple((Segment(None, size),) for size in tensor.shape)
+        for name, tensor in tensors.items()
     }
     return Layout(dims, (1,) * len(widths), builds_on_meta=builds_on_meta, refusal=refusal)
 
@@ -170,13 +217,17 @@ class _Growth(NamedTuple):
     steps: tuple[int, ...]  # for every axis the entries that come with its width
 
 
-def _measure(build: Build, widths: Widths, shared: bool, on_meta: bool) -> dict[str, tuple[_Growth, ...]]:
+def _measure(
+    build: Build, widths: Widths, shared: bool, on_meta: bool
+) -> dict[str, tuple[_Growth, ...]]:
     def shapes(factors: Sequence[int]) -> dict[str, tuple[int, ...]]:
         scaled = tuple(w * factor for w, factor in zip(widths, factors, strict=True))
         try:
             with torch.device("meta") if on_meta else nullcontext():
                 module = construct(build, scaled, shared=shared)
-        except InputError as error:  # an initialisation that needs values does not run on the meta device
+        except (
+            InputError
+        ) as error:  # an initialisation that needs values does not run on the meta device
             if on_meta:
                 raise NotOnMetaError from error
             raise
@@ -184,38 +235,59 @@ def _measure(build: Build, widths: Widths, shared: bool, on_meta: bool) -> dict[
         return {name: tuple(tensor.shape) for name, tensor in named_tensors(module).items()}
 
     axes = range(len(widths))
-    base, doubled = shapes([1] * len(widths)), shapes([2] * len(widths))
-    probes = [[shapes([factor if a == axis else 1 for a in axes]) for factor in (2, 3)] for axis in axes]
+    base = shapes([1] * len(widths))
+    doubled = shapes([2] * len(widths))
+    probes = [
+        [shapes([factor if a == axis else 1 for a in axes]) for factor in (2, 3)] for axis in axes
+    ]
     _check_names(base, [doubled, *itertools.chain.from_iterable(probes)])
     return {
         name: tuple(
-            _growth(name, size, doubled[name][i], [(twice[name][i], thrice[name][i]) for twice, thrice in probes])
+            _growth(
+                name,
+                size,
+                doubled[name][i],
+                [(twice[name][i], thrice[name][i]) for twice, thrice in probes],
+            )
             for i, size in enumerate(shape)
         )
         for name, shape in base.items()
     }
 
 
-def _check_names(base: dict[str, tuple[int, ...]], others: list[dict[str, tuple[int, ...]]]) -> None:
+def _check_names(
+    base: dict[str, tuple[int, ...]], others: list[dict[str, tuple[int, ...]]]
+) -> None:
     for other in others:
         if differing := sorted(base.keys() ^ other.keys()):
             name = differing[0]
             raise NoLayoutError(
-                f"parameter '{name}' exists at some widths only: build the same layers at every width (GENConv and "
-                "others add a projection where the sizes on their two sides differ: give them equal sizes, by one "
+                f"parameter '{name}' exists at some widths only: build the same layers at every "
+                "width (GENConv and "
+                "others add a projection where the sizes on their two sides differ: give them "
+                "equal sizes, by one "
                 "integer as widths and a Linear layer before and after them)"
             )
         for name, shape in base.items():
             if (dims := len(other[name])) != len(shape):
-                raise NoLayoutError(f"parameter '{name}' has {len(shape)} dimensions at some widths, {dims} at others")
+                raise NoLayoutError(
+                    f"parameter '{name}' has {len(shape)} dimensions at some widths, {dims} at "
+                    "others"
+                )
 
 
 def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]]) -> _Growth:
-    """Express a size as a sum of axes, from the sizes when all widths double, and when one doubles and triples."""
+    """Express a size as a sum of axes, from the sizes when all widths double, and when one doubles
+    and triples.
+    """
     steps = []
     for axis, (twice, thrice) in enumerate(per_axis):
         if thrice - twice != twice - size or twice < size:
-            why = _PRODUCT if (twice, thrice) == (4 * size, 9 * size) else "it is not made of whole copies of the axis"
+            why = (
+                _PRODUCT
+                if (twice, thrice) == (4 * size, 9 * size)
+                else "it is not made of whole copies of the axis"
+            )
             grows = f"grows to {twice} and {thrice} as width {axis} doubles and triples: {why}"
             raise NoLayoutError(f"parameter '{name}': a dimension of {size} {grows}")
         steps.append(twice - size)
@@ -228,15 +300,25 @@ def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]])
 def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int, ...]:
     units = []
     for axis, width in enumerate(widths):
-        slopes = [Fraction(g.steps[axis], width) for dims in growths.values() for g in dims if g.steps[axis]]
+        slopes = [
+            Fraction(g.steps[axis], width)
+            for dims in growths.values()
+            for g in dims
+            if g.steps[axis]
+        ]
         if not slopes:
-            raise InputError(f"no parameter of build(widths) depends on width {axis} ({width}): remove it from widths")
+            raise InputError(
+                f"no parameter of build(widths) depends on width {axis} ({width}): remove it from "
+                "widths"
+            )
         units.append(math.lcm(*(slope.denominator for slope in slopes)))
     return tuple(units)
 
 
 def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> list[Dim]:
-    """List the possible orders of a dimension's segments: by axis, [h1, h2], or repeated, [h1, h2, Ah1, Ah2]."""
+    """List the possible orders of a dimension's segments: by axis, [h1, h2], or repeated, [h1, h2,
+    Ah1, Ah2].
+    """
     copies = {a: step * units[a] // widths[a] for a, step in enumerate(growth.steps) if step}
     if not copies:
         return [(Segment(None, growth.fixed),)]
@@ -245,24 +327,39 @@ def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> li
         return [(Segment(axis),) * count]
     dims = []
     common = math.gcd(growth.fixed, *copies.values())
-    for repeats in (r for r in range(1, common + 1) if common % r == 0 and all(c % r == 0 for c in copies.values())):
+    for repeats in (
+        r
+        for r in range(1, common + 1)
+        if common % r == 0 and all(c % r == 0 for c in copies.values())
+    ):
         parts: list[Dim] = [(Segment(None, growth.fixed // repeats),)] if growth.fixed else []
         parts += [(Segment(axis),) * (count // repeats) for axis, count in copies.items()]
         orders = itertools.chain([parts, parts[::-1]], itertools.permutations(parts))
-        dims += [tuple(itertools.chain(*order)) * repeats for order in itertools.islice(orders, MOST_ORDERS)]
+        dims += [
+            tuple(itertools.chain(*order)) * repeats
+            for order in itertools.islice(orders, MOST_ORDERS)
+        ]
     return list(dict.fromkeys(dims))
 
 
 def check_widths(widths: Any, input_axis: int | None) -> Widths:
-    """Return a user's ``widths`` as a tuple; raise InputError if they or ``input_axis`` are out of range."""
+    """Return a user's ``widths`` as a tuple; raise InputError if they or ``input_axis`` are out of
+    range.
+    """
     entries = widths if isinstance(widths, (list, tuple)) else (widths,)
     if not entries:
-        raise InputError("widths is missing: give the width of each hidden layer, or one integer for all of them")
+        raise InputError(
+            "widths is missing: give the width of each hidden layer, or one integer for all of them"
+        )
     axes = tuple(integer for width in entries if (integer := as_integer(width)) is not None)
     if not axes or len(axes) < len(entries) or min(axes) < 1:
-        raise InputError(f"widths is {shown(widths)}, expected an integer >= 1 or a sequence of them")
+        raise InputError(
+            f"widths is {shown(widths)}, expected an integer >= 1 or a sequence of them"
+        )
     for width in axes:
         check_count("a width", width, most=WIDEST)
     if input_axis is not None and as_integer(input_axis) not in range(len(axes)):
-        raise InputError(f"input_axis is {shown(input_axis)}, expected one of 0 to {len(axes) - 1}, or None")
+        raise InputError(
+            f"input_axis is {shown(input_axis)}, expected one of 0 to {len(axes) - 1}, or None"
+        )
     return axes

@@ -1,8 +1,9 @@
 """What a model does with the graph that it is called on, found out by calls on small graphs.
 
-Two things cannot be seen in a model's parameters. It may keep something of the first graph that it sees, such as the
-edges, and use it for every later one: then the result of an inductive run, or of a run with batches, is wrong. And it
-may make no use of what it is given, such as edges that its forward forgets to hand on.
+Two things cannot be seen in a model's parameters. It may keep something of the first graph that it
+sees, such as the edges, and use it for every later one: then the result of an inductive run, or of
+a run with batches, is wrong. And it may make no use of what it is given, such as edges that its
+forward forgets to hand on.
 """
 
 import itertools
@@ -27,8 +28,11 @@ log = logging.getLogger(__name__)
 _MORE_NODES = 2  # than the first graph has, in one of the others
 
 
-def check_behaviour(build: Build, layout: Layout, instances: Sequence[Instance], *, shared: bool) -> frozenset[str]:
-    """Return the names of the inputs that a model makes no use of: "edge_index" and those of edge data.
+def check_behaviour(
+    build: Build, layout: Layout, instances: Sequence[Instance], *, shared: bool
+) -> frozenset[str]:
+    """Return the names of the inputs that a model makes no use of: "edge_index" and those of edge
+    data.
 
     A note says so of a model that takes no edges, or makes no use of them.
 
@@ -38,8 +42,12 @@ def check_behaviour(build: Build, layout: Layout, instances: Sequence[Instance],
     first = instances[0]
     for training, more_nodes in itertools.product((False, True), (_MORE_NODES, 0)):
         fresh = construct(build, layout.widths(first.features), shared=shared).cpu().double()
-        _refuse_what_is_kept(first, fresh, _another_graph(first.batch, more_nodes), training=training)
-    unused = frozenset(name for name in _inputs(first) if not any(_uses(instance, name) for instance in instances))
+        _refuse_what_is_kept(
+            first, fresh, _another_graph(first.batch, more_nodes), training=training
+        )
+    unused = frozenset(
+        name for name in _inputs(first) if not any(_uses(instance, name) for instance in instances)
+    )
     kind = type(plain_model(first.module)).__name__
     if signature(first.module).structure is None:
         log.warning(f"{kind} takes no edges: it is trained on the features of every node alone")
@@ -48,7 +56,9 @@ def check_behaviour(build: Build, layout: Layout, instances: Sequence[Instance],
     return unused
 
 
-def _refuse_what_is_kept(instance: Instance, fresh: nn.Module, second: Batch, *, training: bool) -> None:
+def _refuse_what_is_kept(
+    instance: Instance, fresh: nn.Module, second: Batch, *, training: bool
+) -> None:
     """Compare, on a second graph, a model that has seen a first graph with one that has not."""
     seen = instance.module
     if more := sorted(instance.values.keys() - named_tensors(fresh).keys()):
@@ -65,7 +75,11 @@ def _refuse_what_is_kept(instance: Instance, fresh: nn.Module, second: Batch, *,
     try:
         _output(seen, instance, instance.batch, training)
         found = _output(seen, instance, second, training)
-        problem = "" if same(found, expected) else "its output for a second graph is not that of a new model"
+        problem = (
+            ""
+            if same(found, expected)
+            else "its output for a second graph is not that of a new model"
+        )
     except Exception as error:
         problem = f"it fails on a second graph ({reason(error)})"
     if problem:
@@ -76,7 +90,8 @@ def _refusal(model: nn.Module, kept: list[str], problem: str) -> InputError:
     what = f"'{kept[0]}'" if kept else "something"
     kind = type(plain_model(model)).__name__
     return InputError(
-        f"{kind} keeps {what} of the first graph that it is called on, so {problem}: compute it anew in every "
+        f"{kind} keeps {what} of the first graph that it is called on, so {problem}: compute it "
+        "anew in every "
         "forward, as batches, and the graph of an inductive run, differ from call to call"
     )
 
@@ -91,7 +106,9 @@ def _output(module: nn.Module, instance: Instance, batch: Batch, training: bool)
 
 
 def _another_graph(batch: Batch, more_nodes: int) -> Batch:
-    """Return a graph of other nodes and edges, perhaps as many, with the same kinds of features and edge data."""
+    """Return a graph of other nodes and edges, perhaps as many, with the same kinds of features and
+    edge data.
+    """
     rng = torch.Generator().manual_seed(1)
     count = len(batch.x) + more_nodes
     nodes = torch.arange(count)
@@ -106,7 +123,9 @@ def _another_graph(batch: Batch, more_nodes: int) -> Batch:
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
-    """Return all attributes of a module and its parts that are no modules, parameters or hooks, by name."""
+    """Return all attributes of a module and its parts that are no modules, parameters or hooks, by
+    name.
+    """
     found = dict[str, Any]()
     for path, part in module.named_modules():
         prefix = f"{path}." if path else ""
@@ -120,7 +139,9 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
 def _changed_attributes(before: dict[str, Any], module: nn.Module) -> list[str]:
     """Return the names of attributes that are others than before."""
     after = _attributes(module)
-    return [name for name, value in after.items() if name not in before or before[name] is not value]
+    return [
+        name for name, value in after.items() if name not in before or before[name] is not value
+    ]
 
 
 def _inputs(instance: Instance) -> list[str]:
@@ -143,10 +164,13 @@ def _uses(instance: Instance, name: str) -> bool:
 
 def _with_another(batch: Batch, name: str) -> Iterator[Batch]:
     """Yield the graph with other values of an input."""
-    edge_index, data = batch.edge_index, dict(batch.edge_data)
+    edge_index = batch.edge_index
+    data = dict(batch.edge_data)
     if name == "edge_index":
         count = len(batch.x)
-        yield replace(batch, edges=torch.stack([(edge_index[0] + 2) % count, edge_index[1]]), edge_data=data)
+        yield replace(
+            batch, edges=torch.stack([(edge_index[0] + 2) % count, edge_index[1]]), edge_data=data
+        )
         fewer = slice(0, edge_index.shape[1] // 2)  # other degrees
         half = {key: value[fewer] for key, value in data.items()}
         yield replace(batch, edges=edge_index[:, fewer], edge_data=half)

@@ -1,8 +1,10 @@
-"""Infer a model's layout and check it numerically: permuting an axis must not change the model's output.
+"""Infer a model's layout and check it numerically: permuting an axis must not change the model's
+output.
 
-A sub-GCN keeps a random block of a hidden layer's features. This makes sense only if the features have no order: the
-output must stay the same if they are permuted in every parameter and buffer along the axis. The check runs small random
-instances of the model. A wrong layout, or a model that treats features by position, changes their output.
+A sub-GCN keeps a random block of a hidden layer's features. This makes sense only if the features
+have no order: the output must stay the same if they are permuted in every parameter and buffer
+along the axis. The check runs small random instances of the model. A wrong layout, or a model that
+treats features by position, changes their output.
 """
 
 from collections.abc import Sequence
@@ -28,16 +30,24 @@ from gistgnn.utils.random_streams import Stream
 
 
 def infer_layout(
-    build: Build, widths: Widths, *, shared: bool, input_axis: int | None = None, splits: bool = True
+    build: Build,
+    widths: Widths,
+    *,
+    shared: bool,
+    input_axis: int | None = None,
+    splits: bool = True,
 ) -> Layout:
     """Infer how a model's parameters lie along its hidden axes, and check it by permutation."""
-    # `build` takes the full `widths` (with `shared`, one width for all layers). `input_axis` is the index of the width
-    # that is the number of input features (Table 1 partitions d_0), if any. Without `splits` every sub-GCN is to hold
-    # the whole model: then a model whose axes cannot be split has a layout without axes.
+    # `build` takes the full `widths` (with `shared`, one width for all layers). `input_axis` is the
+    # index of the width that is the number of input features (Table 1 partitions d_0), if any.
+    # Without `splits` every sub-GCN is to hold the whole model: then a model whose axes cannot be
+    # split has a layout without axes.
     if isinstance(build, nn.Module) or not callable(build):
         kind = f"{type(build).__name__}{', a model' if isinstance(build, nn.Module) else ''}"
         expected = "expected a function that returns the model at given widths"
-        raise InputError(f"build is a {kind}; {expected}, such as lambda widths: GCN(features, widths, classes)")
+        raise InputError(
+            f"build is a {kind}; {expected}, such as lambda widths: GCN(features, widths, classes)"
+        )
     with Stream(0, "layout"):  # the user's random stream does not move
         try:
             try:
@@ -51,13 +61,17 @@ def infer_layout(
             return replace(layout, shared=shared, input_axis=input_axis)
 
 
-def _infer(build: Build, widths: Widths, shared: bool, input_axis: int | None, *, on_meta: bool) -> Layout:
+def _infer(
+    build: Build, widths: Widths, shared: bool, input_axis: int | None, *, on_meta: bool
+) -> Layout:
     failure = ""
     instances: list[Instance] = []
     for candidate in candidate_layouts(build, widths, shared=shared, on_meta=on_meta):
         layout = replace(candidate, shared=shared, input_axis=input_axis)
         instances = instances or [small_instance(build, layout, draw) for draw in range(DRAWS)]
-        problem = next((text for instance in instances if (text := _find_error(instance, layout))), None)
+        problem = next(
+            (text for instance in instances if (text := _find_error(instance, layout))), None
+        )
         if problem is None:
             _check_effect(instances, layout)
             layout = replace(layout, derived=find_derived(instances, layout))
@@ -66,7 +80,9 @@ def _infer(build: Build, widths: Widths, shared: bool, input_axis: int | None, *
     raise NoLayoutError(failure)
 
 
-def _changes(instance: Instance, layout: Layout, axis: int, names: Sequence[str], with_input: bool) -> bool:
+def _changes(
+    instance: Instance, layout: Layout, axis: int, names: Sequence[str], with_input: bool
+) -> bool:
     """Tell whether permuting the axis in the named tensors (and the input) changes the output."""
     swap = torch.arange(instance.features[axis])
     cycle = swap.roll(1)
@@ -77,37 +93,52 @@ def _changes(instance: Instance, layout: Layout, axis: int, names: Sequence[str]
 
 
 def _permuted(
-    instance: Instance, layout: Layout, axis: int, names: Sequence[str], with_input: bool, order: Tensor
+    instance: Instance,
+    layout: Layout,
+    axis: int,
+    names: Sequence[str],
+    with_input: bool,
+    order: Tensor,
 ) -> Tensor:
     """Return the output with the features of an axis in another order."""
-    x, changed = instance.batch.x, dict(instance.values)
+    x = instance.batch.x
+    changed = dict(instance.values)
     blocks = [order if a == axis else torch.arange(n) for a, n in enumerate(instance.features)]
     for name in names:
         for i, dim in enumerate(layout.dims[name]):
-            changed[name] = changed[name].index_select(i, layout.positions(dim, blocks, instance.features))
+            changed[name] = changed[name].index_select(
+                i, layout.positions(dim, blocks, instance.features)
+            )
     return instance.output(changed, x.index_select(1, order) if with_input else x)
 
 
 def _find_error(instance: Instance, layout: Layout) -> str | None:
     """Return an error message if the layout is wrong for this instance, otherwise None."""
     for axis in range(len(instance.features)):
-        names, with_input = layout.carriers(axis), layout.input_axis == axis
+        names = layout.carriers(axis)
+        with_input = layout.input_axis == axis
         if not _changes(instance, layout, axis, names, with_input):
             continue
         order = torch.arange(instance.features[axis]).roll(1)
         if instance.reference.shape[1] == len(order) and same(
-            _permuted(instance, layout, axis, names, with_input, order), instance.reference[:, order]
+            _permuted(instance, layout, axis, names, with_input, order),
+            instance.reference[:, order],
         ):
             return (
-                f"the model returns one output for each feature of width {axis}: build it with the number of classes "
+                f"the model returns one output for each feature of width {axis}: build it with the "
+                "number of classes "
                 "as its outputs, such as GraphSAGE(features, width, 2, classes)"
             )
         others = {name: [other for other in names if other != name] for name in names}
-        culprits = [name for name in names if not _changes(instance, layout, axis, others[name], with_input)]
+        culprits = [
+            name for name in names if not _changes(instance, layout, axis, others[name], with_input)
+        ]
         listed = ", ".join(f"'{name}'" for name in (culprits or names)[:4])
         return (
-            f"the layout of parameter {listed} cannot be confirmed: permuting the features of width {axis} changes the "
-            "model's output, so they cannot be split into blocks; leave that width out of the widths"
+            f"the layout of parameter {listed} cannot be confirmed: permuting the features of "
+            f"width {axis} changes the "
+            "model's output, so they cannot be split into blocks; leave that width out of the "
+            "widths"
             f"{_hint(layout, axis)}"
         )
     return None
@@ -118,8 +149,10 @@ def _hint(layout: Layout, axis: int) -> str:
     for name, dims in layout.dims.items():
         if (copies := max(sum(s.axis == axis for s in dim) for dim in dims or ((),))) > 1:
             return (
-                f" ('{name}' holds {copies} entries for each feature: they can be split if they are {copies} copies of "
-                "all features, one after the other, and not a matrix, as NNConv's edge network makes, or heads)"
+                f" ('{name}' holds {copies} entries for each feature: they can be split if they "
+                f"are {copies} copies of "
+                "all features, one after the other, and not a matrix, as NNConv's edge network "
+                "makes, or heads)"
             )
     return ""
 
@@ -128,8 +161,11 @@ def _check_effect(instances: Sequence[Instance], layout: Layout) -> None:
     """Refuse an axis that does not affect the output: the check would say nothing about it."""
     for axis in range(len(layout.units)):
         names = layout.carriers(axis)
-        if not any(_changes(i, layout, axis, [name], with_input=False) for i in instances for name in names):
+        if not any(
+            _changes(i, layout, axis, [name], with_input=False) for i in instances for name in names
+        ):
             raise InputError(
-                f"the layout of parameter '{names[0]}' cannot be confirmed: the model's output does not depend on the "
+                f"the layout of parameter '{names[0]}' cannot be confirmed: the model's output "
+                "does not depend on the "
                 f"order of the features of width {axis} in any one parameter"
             )

@@ -1,12 +1,13 @@
 """Buffers that a model computes from whole parameters, such as the vectors of a spectral norm.
 
-A sub-GCN computes such a buffer from its slices of the parameters. Put together, the sub-GCNs' values are not those of
-the merged parameters: a weight that is divided by its spectral norm would have a norm of .7 or 1.4 instead of 1. So the
-full model computes these buffers again, as it does in training: by calling it in training mode.
+A sub-GCN computes such a buffer from its slices of the parameters. Put together, the sub-GCNs'
+values are not those of the merged parameters: a weight that is divided by its spectral norm would
+have a norm of .7 or 1.4 instead of 1. So the full model computes these buffers again, as it does in
+training: by calling it in training mode.
 
-Which buffers they are is found by trying a small model. Such a buffer does not depend on the input, as running means
-do, and its entries for some features depend on parameters of other features, as those of a moving average of the
-parameters do not.
+Which buffers they are is found by trying a small model. Such a buffer does not depend on the input,
+as running means do, and its entries for some features depend on parameters of other features, as
+those of a moving average of the parameters do not.
 """
 
 from collections.abc import Sequence
@@ -21,26 +22,40 @@ from gistgnn.layout.instance import Instance, eager, same, small_batch
 from gistgnn.sampling import forward
 from gistgnn.utils.random_streams import Stream
 
-MOST_PASSES = 100  # power iterations end sooner, unless the largest singular values are nearly equal
-CHANGE = 1e-4  # of a buffer in a pass, as a share of its norm, below which it is no longer computed again
+# power iterations end sooner, unless the largest singular values are nearly equal
+MOST_PASSES = 100
+# of a buffer in a pass, as a share of its norm, below which it is no longer computed again
+CHANGE = 1e-4
 
 
 def find_derived(instances: Sequence[Instance], layout: Layout) -> frozenset[str]:
-    """Return the names of the buffers that forward computes from features that a sub-GCN may not have."""
-    # Such a buffer may depend on the input by chance alone, where all features are zero behind a ReLU.
+    """Return the names of the buffers that forward computes from features that a sub-GCN may not
+    have.
+    """
+    # Such a buffer may depend on the input by chance alone, where all features are zero behind a
+    # ReLU.
     found = [_derived(instance, layout) for instance in instances]
     depending = frozenset.union(*(of_input for of_input, _ in found))
     return frozenset.union(*(of_others for _, of_others in found)) - depending
 
 
 def _derived(instance: Instance, layout: Layout) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the buffers that depend on the input, and those whose block depends on parameters outside the block."""
-    buffers = {name: tensor for name, tensor in instance.module.named_buffers() if tensor.is_floating_point()}
+    """Return the buffers that depend on the input, and those whose block depends on parameters
+    outside the block.
+    """
+    buffers = {
+        name: tensor
+        for name, tensor in instance.module.named_buffers()
+        if tensor.is_floating_point()
+    }
     none: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
-    if not buffers or instance.values.keys() - layout.dims.keys():  # a buffer of the first call: see `check_behaviour`
+    # a buffer of the first call: see `check_behaviour`
+    if not buffers or instance.values.keys() - layout.dims.keys():
         return none
-    x, values = instance.batch.x, instance.values
-    # A mean over nodes changes with the first node's features twice, a maximum with smaller features.
+    x = instance.batch.x
+    values = instance.values
+    # A mean over nodes changes with the first node's features twice, a maximum with smaller
+    # features.
     other_inputs = (x[torch.arange(len(x)).sub(1).clamp(min=0)], x / 2)
     halves = tuple(torch.arange((count + 1) // 2) for count in instance.features)
     block = {name: _index(layout, name, halves, instance.features) for name in values}
@@ -54,19 +69,31 @@ def _derived(instance: Instance, layout: Layout) -> tuple[frozenset[str], frozen
     except Exception:  # a user's model may raise anything in training mode; then training says so
         return none
     return (
-        frozenset(name for name in buffers if not all(same(o[name], after[name]) for o in of_other_inputs)),
-        frozenset(name for name in buffers if not same(of_others[name][block[name]], after[name][block[name]])),
+        frozenset(
+            name for name in buffers if not all(same(o[name], after[name]) for o in of_other_inputs)
+        ),
+        frozenset(
+            name
+            for name in buffers
+            if not same(of_others[name][block[name]], after[name][block[name]])
+        ),
     )
 
 
-def _index(layout: Layout, name: str, blocks: tuple[Tensor, ...], features: Widths) -> tuple[Tensor, ...]:
+def _index(
+    layout: Layout, name: str, blocks: tuple[Tensor, ...], features: Widths
+) -> tuple[Tensor, ...]:
     """Return the entries of a tensor that belong to a sub-GCN with these blocks, as an index."""
     positions = [layout.positions(dim, blocks, features) for dim in layout.dims[name]]
-    return tuple(chosen.view(-1, *[1] * (len(positions) - 1 - i)) for i, chosen in enumerate(positions))
+    return tuple(
+        chosen.view(-1, *[1] * (len(positions) - 1 - i)) for i, chosen in enumerate(positions)
+    )
 
 
 def _changed_outside(tensor: Tensor, block: tuple[Tensor, ...]) -> Tensor:
-    """Return a tensor with other values outside the block; signs stay, as variances are positive."""
+    """Return a tensor with other values outside the block; signs stay, as variances are
+    positive.
+    """
     if not tensor.is_floating_point():
         return tensor
     changed = tensor * (0.5 + torch.rand_like(tensor))
@@ -107,10 +134,14 @@ def compute_derived(
     """
     if not layout.derived:
         return
-    # A copy with the same parameters is called, as calls in training mode change more than these buffers.
+    # A copy with the same parameters is called, as calls in training mode change more than these
+    # buffers.
     memo = {id(parameter): parameter for parameter in module.parameters()}
     failure = f"the buffer '{min(layout.derived)}' cannot be computed from the merged parameters"
-    with users_code(failure, "train with m = 1, or leave out what computes it"), Stream(0, "derived buffers"):
+    with (
+        users_code(failure, "train with m = 1, or leave out what computes it"),
+        Stream(0, "derived buffers"),
+    ):
         model = deepcopy(module, memo)
         batch = small_batch(model.eval(), layout, features)
         model.train()
@@ -119,7 +150,10 @@ def compute_derived(
             with eager(model):
                 forward(model, batch, private=True)
             after = {name: model.get_buffer(name) for name in layout.derived}
-            if all(bool((after[name] - old).norm() <= change * after[name].norm()) for name, old in before.items()):
+            if all(
+                bool((after[name] - old).norm() <= change * after[name].norm())
+                for name, old in before.items()
+            ):
                 break
     for name, value in after.items():
         owner, _, key = name.rpartition(".")

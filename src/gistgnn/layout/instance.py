@@ -1,4 +1,6 @@
-"""Small copies of a model, with random parameters, on a small graph, by which a layout is checked."""
+"""Small copies of a model, with random parameters, on a small graph, by which a layout is
+checked.
+"""
 
 import contextlib
 import itertools
@@ -11,7 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
-from gistgnn.layout.axes import Build, Layout, NoLayoutError, NotOnMetaError, Widths, construct, named_tensors
+from gistgnn.layout.axes import (
+    Build,
+    Layout,
+    NoLayoutError,
+    NotOnMetaError,
+    Widths,
+    construct,
+    named_tensors,
+)
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
 from gistgnn.utils.random_streams import Stream
@@ -32,7 +42,9 @@ class Instance:
     @cached_property
     def values(self) -> dict[str, Tensor]:
         """A copy of every parameter and buffer by name, as they are at first."""
-        return {name: tensor.detach().clone() for name, tensor in named_tensors(self.module).items()}
+        return {
+            name: tensor.detach().clone() for name, tensor in named_tensors(self.module).items()
+        }
 
     @cached_property
     def reference(self) -> Tensor:
@@ -53,18 +65,28 @@ def same(out: Tensor, reference: Tensor) -> bool:
     """Tell whether two outputs are equal up to rounding."""
     if out.shape != reference.shape:
         return False
-    apart, scale = (max(abs(float(end)) for end in each.aminmax()) for each in (out - reference, reference))
-    return apart <= TOLERANCE * max(1.0, scale) or torch.equal(out, reference)  # infinities have no difference
+    apart, scale = (
+        max(abs(float(end)) for end in each.aminmax()) for each in (out - reference, reference)
+    )
+    # infinities have no difference
+    return apart <= TOLERANCE * max(1.0, scale) or torch.equal(out, reference)
 
 
 def small_instance(build: Build, layout: Layout, draw: int) -> Instance:
-    """Build the smallest instance that ``build`` accepts, with axes of different sizes and random parameters."""
+    """Build the smallest instance that ``build`` accepts, with axes of different sizes and random
+    parameters.
+    """
     why = ""  # as a text: an error would keep the frames of all callers, and what they hold
     for factor in (1, 2, 4, 8, 16):  # some models need widths that are divisible by 8, for example
         features = tuple(factor * (SMALLEST_AXIS + a) for a in range(len(layout.units)))
         with Stream(draw, "instance"):
             try:
-                module = construct(build, layout.widths(features), shared=layout.shared).cpu().double().eval()
+                module = (
+                    construct(build, layout.widths(features), shared=layout.shared)
+                    .cpu()
+                    .double()
+                    .eval()
+                )
             except InputError as error:
                 why = why or str(error)
                 continue
@@ -85,20 +107,28 @@ def check_sizes(module: nn.Module, layout: Layout, features: Widths) -> None:
         if layout.builds_on_meta:
             raise NotOnMetaError
         raise NoLayoutError(
-            f"parameter '{differing[0]}' exists at some widths only: build the same layers at every width"
+            f"parameter '{differing[0]}' exists at some widths only: build the same layers at "
+            "every width"
         )
     for name, tensor in tensors.items():
-        expected = tuple(len(layout.positions(dim, everything, features)) for dim in layout.dims[name])
+        expected = tuple(
+            len(layout.positions(dim, everything, features)) for dim in layout.dims[name]
+        )
         if tuple(tensor.shape) != expected:
             raise NoLayoutError(
-                f"parameter '{name}' is {tuple(tensor.shape)} at widths {layout.widths(features)}, where its growth at "
-                f"the full widths says {expected}: its size does not follow the widths; if build divides a width "
-                "by the number of heads, give each head the width: TransformerConv(features, width, heads=4)"
+                f"parameter '{name}' is {tuple(tensor.shape)} at widths {layout.widths(features)}, "
+                "where its growth at "
+                f"the full widths says {expected}: its size does not follow the widths; if build "
+                "divides a width "
+                "by the number of heads, give each head the width: TransformerConv(features, "
+                "width, heads=4)"
             )
 
 
 def _randomise(module: nn.Module, layout: Layout) -> None:
-    """Give every parameter, and every buffer along an axis, random values, so that no two entries are equal."""
+    """Give every parameter, and every buffer along an axis, random values, so that no two entries
+    are equal.
+    """
     parameters = dict(module.named_parameters())
     with torch.no_grad():
         for name, tensor in named_tensors(module).items():
@@ -111,16 +141,29 @@ def _randomise(module: nn.Module, layout: Layout) -> None:
 
 
 def small_batch(module: nn.Module, layout: Layout, features: Widths) -> Batch:
-    """Make a small graph with as many input features as the model takes, which its parameters show."""
+    """Make a small graph with as many input features as the model takes, which its parameters
+    show.
+    """
     first = next(tensor for tensor in named_tensors(module).values() if tensor.is_floating_point())
     ring = torch.arange(7, device=first.device)
     source = torch.cat([ring, ring.roll(-1), ring[:-3]])
     target = torch.cat([ring.roll(-1), ring, ring[3:]])
-    edge_index = torch.stack([source, target])[:, target.argsort(stable=True)]  # some aggregations need sorted edges
+    # some aggregations need sorted edges
+    edge_index = torch.stack([source, target])[:, target.argsort(stable=True)]
     why = ""  # as a text: see `small_instance`
-    fixed = [s.fixed for dims in layout.dims.values() for dim in dims for s in dim if s.axis is None and s.fixed]
+    fixed = [
+        s.fixed
+        for dims in layout.dims.values()
+        for dim in dims
+        for s in dim
+        if s.axis is None and s.fixed
+    ]
     # Numbers of features to try: fixed dimensions, or equal parts of one with several copies.
-    sizes = list(dict.fromkeys(size // parts for parts in (1, 2, 3, 4) for size in fixed if size % parts == 0))
+    sizes = list(
+        dict.fromkeys(
+            size // parts for parts in (1, 2, 3, 4) for size in fixed if size % parts == 0
+        )
+    )
     if layout.input_axis is not None:
         sizes = [layout.widths(features)[layout.input_axis]]
     for inputs in sizes:
@@ -138,23 +181,34 @@ def small_batch(module: nn.Module, layout: Layout, features: Widths) -> Batch:
     if why.startswith("AttributeError: 'Tensor'"):
         hint = ": it gets tensors, not a graph: write forward(self, x, edge_index)"
     elif any(isinstance(each, nn.Embedding) for each in module.modules()):
-        hint = ": it is called on parts of the graph: look up an nn.Embedding by ids in a column of x"
+        hint = (
+            ": it is called on parts of the graph: look up an nn.Embedding by ids in a column of x"
+        )
     raise InputError(
-        f"the model could not be called as forward(x, edge_index) or forward(x, adj), on a graph of {len(ring)} nodes: "
+        "the model could not be called as forward(x, edge_index) or forward(x, adj), on a graph "
+        f"of {len(ring)} nodes: "
         f"{why or 'no parameter shows how many input features it takes'}{hint}"
     )
 
 
-def _edge_data(module: nn.Module, x: Tensor, edges: int, sizes: Sequence[int]) -> Iterator[dict[str, Tensor]]:
-    """Yield what edge data the model may take, of which the kinds and the number of features are not known."""
-    takes, kinds = signature(module), torch.arange(edges, device=x.device) % 2
+def _edge_data(
+    module: nn.Module, x: Tensor, edges: int, sizes: Sequence[int]
+) -> Iterator[dict[str, Tensor]]:
+    """Yield what edge data the model may take, of which the kinds and the number of features are
+    not known.
+    """
+    takes = signature(module)
+    kinds = torch.arange(edges, device=x.device) % 2
     like_x: Any = {"dtype": x.dtype, "device": x.device}
     names = takes.edge_data
-    attributes, types = [torch.empty(0)], [kinds, torch.zeros_like(kinds)]
+    attributes = [torch.empty(0)]
+    types = [kinds, torch.zeros_like(kinds)]
     if "edge_attr" in names:
         shapes = [(edges, size) for size in sizes] + [(edges,)]
         attributes = [torch.rand(shape, **like_x) for shape in shapes] + [kinds, kinds[:, None]]
-    for edge_attr, edge_type in itertools.product(attributes, types if "edge_type" in names else types[:1]):
+    for edge_attr, edge_type in itertools.product(
+        attributes, types if "edge_type" in names else types[:1]
+    ):
         weight = torch.rand(edges, **like_x) + 0.5
         values = {"edge_weight": weight, "edge_attr": edge_attr, "edge_type": edge_type}
         yield {name: values[name] for name in names}
@@ -163,6 +217,8 @@ def _edge_data(module: nn.Module, x: Tensor, edges: int, sizes: Sequence[int]) -
 
 
 def eager(module: nn.Module) -> contextlib.AbstractContextManager[Any]:
-    """Run a module out of torch.compile as it is written: compiling tiny instances would take minutes."""
+    """Run a module out of torch.compile as it is written: compiling tiny instances would take
+    minutes.
+    """
     compiled = hasattr(module, "_orig_mod")
     return torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()

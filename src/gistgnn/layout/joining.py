@@ -1,4 +1,6 @@
-"""Join narrow models to a wide one, in which they stand side by side; or make a narrow model wider."""
+"""Join narrow models to a wide one, in which they stand side by side; or make a narrow model
+wider.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,13 +18,15 @@ from gistgnn.utils.checks import check_kind
 MOST_AXES = 64  # hidden layers that are tried where no widths are given
 
 
-def join(build: Build, models: Sequence[nn.Module], widths: int | Sequence[int] | None = None) -> nn.Module:
+def join(
+    build: Build, models: Sequence[nn.Module], widths: int | Sequence[int] | None = None
+) -> nn.Module:
     """Return the wide model in which narrow models stand side by side.
 
-    The weights between the models are zero, and what sums over all hidden features, such as the output layer, is
-    divided by their number. So the wide model's output is the mean of the models' outputs. This holds exactly for
-    copies of one model, and for different models wherever no layer mixes their features nonlinearly: layer norm and
-    attention do.
+    The weights between the models are zero, and what sums over all hidden features, such as the
+    output layer, is divided by their number. So the wide model's output is the mean of the models'
+    outputs. This holds exactly for copies of one model, and for different models wherever no layer
+    mixes their features nonlinearly: layer norm and attention do.
 
     Example:
         >>> wide = join(build, [first.model, second.model])  # of two runs of width 256: width 512
@@ -30,7 +34,8 @@ def join(build: Build, models: Sequence[nn.Module], widths: int | Sequence[int] 
 
     Args:
         build: returns the model at given widths, as for `GIST`.
-        models: models of ``build``, each at widths of its own. If all scale their features, they do so equally.
+        models: models of ``build``, each at widths of its own. If all scale their features, they do
+            so equally.
         widths: those of the wide model: the sums of the models' widths. Defaults to these sums.
 
     Returns:
@@ -51,7 +56,10 @@ def join(build: Build, models: Sequence[nn.Module], widths: int | Sequence[int] 
     joined = tuple(map(sum, zip(*features, strict=True)))
     if widths is not None and check_widths(widths, None) != layout.widths(joined):
         shown = layout.widths(joined)[0] if layout.shared else layout.widths(joined)
-        raise InputError(f"widths is {widths}, but the models have {shown} together: leave widths out, or give these")
+        raise InputError(
+            f"widths is {widths}, but the models have {shown} together: leave widths out, or give "
+            "these"
+        )
     values = side_by_side(build, layout, tensors)
     wide = construct(build, layout.widths(joined), shared=layout.shared)
     like = next(tensor for tensor in tensors[0].values() if tensor.is_floating_point())
@@ -72,7 +80,8 @@ def widen(build: Build, model: nn.Module, widths: int | Sequence[int]) -> nn.Mod
         widths: of the wide model; each is the same multiple of the model's own.
 
     Raises:
-        InputError: the model is not of ``build``, cannot be joined, or the widths are no multiple of its own.
+        InputError: the model is not of ``build``, cannot be joined, or the widths are no multiple
+            of its own.
     """
     check_kind("model", model, nn.Module, "a trained model of build")
     tensors = named_tensors(plain_model(model))
@@ -82,41 +91,61 @@ def widen(build: Build, model: nn.Module, widths: int | Sequence[int]) -> nn.Mod
 
 
 def copies(own: Widths, wanted: Widths) -> int:
-    """Return how many copies of a model have some widths together; raise InputError if no number has."""
+    """Return how many copies of a model have some widths together; raise InputError if no number
+    has.
+    """
     count = wanted[0] // own[0]
     if count < 1 or any(width != count * narrow for width, narrow in zip(wanted, own, strict=True)):
-        said = f"widths is {', '.join(map(str, wanted))}, and the model has {', '.join(map(str, own))}"
+        said = (
+            f"widths is {', '.join(map(str, wanted))}, and the model has {', '.join(map(str, own))}"
+        )
         raise InputError(f"{said}: give the same multiple of each")
     return count
 
 
 def features_of(layout: Layout, tensors: Mapping[str, Tensor]) -> Widths:
-    """Return the number of features of every axis of a model, read off the shapes of its tensors."""
+    """Return the number of features of every axis of a model, read off the shapes of its
+    tensors.
+    """
     by_axis: dict[int, int] = {}
     for name, dims in layout.dims.items():
         if name not in tensors:
             raise InputError(f"the model has no '{name}', which build makes: give a model of build")
         if tensors[name].dim() != len(dims):
-            raise InputError(f"'{name}' is {list(tensors[name].shape)}, and build makes another: give a model of build")
+            raise InputError(
+                f"'{name}' is {list(tensors[name].shape)}, and build makes another: give a model "
+                "of build"
+            )
         for size, dim in zip(tensors[name].shape, dims, strict=True):
             axes = {segment.axis for segment in dim if segment.axis is not None}
             if len(axes) == 1:
                 (axis,) = axes
                 fixed = sum(segment.fixed for segment in dim)
-                by_axis.setdefault(axis, (size - fixed) // sum(segment.axis == axis for segment in dim))
+                by_axis.setdefault(
+                    axis, (size - fixed) // sum(segment.axis == axis for segment in dim)
+                )
     missing = set(range(len(layout.units))) - by_axis.keys()
     if missing:
-        raise InputError(f"the width of layer {min(missing)} cannot be read off the model's parameters")
+        raise InputError(
+            f"the width of layer {min(missing)} cannot be read off the model's parameters"
+        )
     features = tuple(by_axis[axis] for axis in range(len(layout.units)))
     for name, dims in layout.dims.items():
         expected = [_size(dim, features) for dim in dims]
         if expected != list(tensors[name].shape):
-            raise InputError(f"'{name}' is {list(tensors[name].shape)}, expected {expected}: give a model of build")
+            raise InputError(
+                f"'{name}' is {list(tensors[name].shape)}, expected {expected}: give a model of "
+                "build"
+            )
     return features
 
 
-def side_by_side(build: Build, layout: Layout, models: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the tensors of the wide model in which some models stand side by side, by name; see `join`."""
+def side_by_side(
+    build: Build, layout: Layout, models: Sequence[Mapping[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Return the tensors of the wide model in which some models stand side by side, by name; see
+    `join`.
+    """
     features = [features_of(layout, tensors) for tensors in models]
     joined = tuple(map(sum, zip(*features, strict=True)))
     readout: Collection[str] = ()
@@ -130,12 +159,15 @@ def side_by_side(build: Build, layout: Layout, models: Sequence[Mapping[str, Ten
         for own, tensors in zip(features, models, strict=True):
             blocks = [torch.arange(n) + begin for n, begin in zip(own, start, strict=True)]
             cut = [layout.positions(dim, blocks, joined) for dim in dims]
-            index = tuple(positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut))
+            index = tuple(
+                positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut)
+            )
             value = tensors[name].detach().cpu()
             if target.is_floating_point():
                 along = _along_axes(dims, own)
                 factors = torch.full(along.shape, 1 / len(models), dtype=_precise(value))
-                if name not in readout:  # what no axis reaches, such as the output's bias, is the mean of all models
+                # what no axis reaches, such as the output's bias, is the mean of all models
+                if name not in readout:
                     factors[along] = 1.0
                 target[index] += (value * factors).to(target.dtype)
             else:
@@ -146,16 +178,24 @@ def side_by_side(build: Build, layout: Layout, models: Sequence[Mapping[str, Ten
 
 
 def readout_of(build: Build, layout: Layout, widths: Widths) -> Collection[str]:
-    """Return the parameters of a wide model that are divided by the number of the models that stand side by side."""
+    """Return the parameters of a wide model that are divided by the number of the models that stand
+    side by side.
+    """
     if layout.refusal is not None:
-        raise InputError(f"the model's features cannot be told apart by its widths ({layout.refusal})")
+        raise InputError(
+            f"the model's features cannot be told apart by its widths ({layout.refusal})"
+        )
     every_axis = range(len(layout.units))
     (readout,) = find_readouts(build, widths, layout, [every_axis], by_entries=True)
     return readout
 
 
-def as_part(layout: Layout, tensors: Mapping[str, Tensor], readout: Collection[str], count: int) -> dict[str, Tensor]:
-    """Return the tensors of one of so many models as they stand in the wide one: its readout is divided."""
+def as_part(
+    layout: Layout, tensors: Mapping[str, Tensor], readout: Collection[str], count: int
+) -> dict[str, Tensor]:
+    """Return the tensors of one of so many models as they stand in the wide one: its readout is
+    divided.
+    """
     features = features_of(layout, tensors)
     found = dict(tensors)
     for name in readout:
@@ -176,17 +216,23 @@ def _size(dim: Dim, features: Sequence[int]) -> int:
 
 
 def _along_axes(dims: Sequence[Dim], features: Sequence[int]) -> Tensor:
-    """Return which entries of a tensor lie along an axis, in any dimension: a mask that broadcasts to it."""
+    """Return which entries of a tensor lie along an axis, in any dimension: a mask that broadcasts
+    to it.
+    """
     along = torch.zeros([1] * len(dims), dtype=torch.bool)
     for i, dim in enumerate(dims):
-        sizes = [segment.fixed if segment.axis is None else features[segment.axis] for segment in dim]
+        sizes = [
+            segment.fixed if segment.axis is None else features[segment.axis] for segment in dim
+        ]
         flags = torch.tensor([segment.axis is not None for segment in dim], dtype=torch.bool)
         own = flags.repeat_interleave(torch.tensor(sizes, dtype=torch.int64))
         along = along | own.view(-1, *[1] * (len(dims) - 1 - i))
     return along
 
 
-def _layout_of(build: Build, tensors: Mapping[str, Tensor], widths: int | Sequence[int] | None) -> Layout:
+def _layout_of(
+    build: Build, tensors: Mapping[str, Tensor], widths: int | Sequence[int] | None
+) -> Layout:
     """Return the layout of a model of ``build``."""
     if widths is not None:
         shared = not isinstance(widths, (list, tuple))
@@ -198,11 +244,15 @@ def _layout_of(build: Build, tensors: Mapping[str, Tensor], widths: int | Sequen
             continue
         if made.keys() == tensors.keys():
             return infer_layout(build, (8,) * count, shared=shared)
-    raise InputError("no widths are found at which build makes the models: give the widths of the wide model")
+    raise InputError(
+        "no widths are found at which build makes the models: give the widths of the wide model"
+    )
 
 
 def _scaled_like(members: Sequence[nn.Module], wide: nn.Module) -> nn.Module:
-    """Return the wide model behind the scaling that all members have; none of them may have another."""
+    """Return the wide model behind the scaling that all members have; none of them may have
+    another.
+    """
     scalings = [member.scaling if isinstance(member, ScaledModel) else None for member in members]
     first = scalings[0]
     for scaling in scalings:
@@ -210,5 +260,7 @@ def _scaled_like(members: Sequence[nn.Module], wide: nn.Module) -> nn.Module:
         if equal and scaling is not None and first is not None:
             equal = torch.equal(scaling.mean, first.mean) and torch.equal(scaling.std, first.std)
         if not equal:
-            raise InputError("the models scale their features differently: train them with the same standardise")
+            raise InputError(
+                "the models scale their features differently: train them with the same standardise"
+            )
     return wide if first is None else ScaledModel(first, wide)

@@ -1,9 +1,10 @@
 """Find the parameters that must be divided by m where m sub-GCNs stand side by side.
 
-Put m copies of a narrow model side by side, with zeros between them. A weight that sums over all features of a hidden
-layer, such as the output layer's, then sums over m times as many: the model's output is the sum of the copies' outputs,
-not their mean. The full model is the mean if exactly these tensors, the readout, are divided by m. `find_readout` finds
-them by trying small random instances, so that it needs no knowledge of the model's layers.
+Put m copies of a narrow model side by side, with zeros between them. A weight that sums over all
+features of a hidden layer, such as the output layer's, then sums over m times as many: the model's
+output is the sum of the copies' outputs, not their mean. The full model is the mean if exactly
+these tensors, the readout, are divided by m. `find_readout` finds them by trying small random
+instances, so that it needs no knowledge of the model's layers.
 """
 
 import itertools
@@ -23,13 +24,19 @@ from gistgnn.utils.random_streams import Stream
 
 COPIES = 2
 EQUAL = (1.0, 1.0)  # the factors of a tensor's values in the two copies
-UNEQUAL = (3.5, -1.5)  # the same sum; the negative factor tells a sum from what ReLU only passes through
+# the same sum; the negative factor tells a sum from what ReLU only passes through
+UNEQUAL = (3.5, -1.5)
 MOST_TRIED = 1000  # choices of tensors
-CONVERGED: Any = {"change": 1e-13, "most_passes": 2000}  # as outputs are compared to the last digits
+# as outputs are compared to the last digits
+CONVERGED: Any = {"change": 1e-13, "most_passes": 2000}
 
 
-def find_readout(build: Build, widths: Widths, layout: Layout, split: Collection[int]) -> frozenset[str]:
-    """Return the names of the parameters that sum over an axis in `split` into something that is not split."""
+def find_readout(
+    build: Build, widths: Widths, layout: Layout, split: Collection[int]
+) -> frozenset[str]:
+    """Return the names of the parameters that sum over an axis in `split` into something that is
+    not split.
+    """
     return find_readouts(build, widths, layout, [split])[0]
 
 
@@ -41,13 +48,17 @@ def find_readouts(
     *,
     by_entries: bool = False,
 ) -> list[frozenset[str]]:
-    """Return what `find_readout` returns for each of several choices of split axes, with the same small models."""
-    # Refused, unless `by_entries`: a weight that takes split features and others in one dimension, as the others must
-    # not be divided. `by_entries` divides the entries of a tensor that lie along a split axis, and not all of it.
+    """Return what `find_readout` returns for each of several choices of split axes, with the same
+    small models.
+    """
+    # Refused, unless `by_entries`: a weight that takes split features and others in one dimension,
+    # as the others must not be divided. `by_entries` divides the entries of a tensor that lie along
+    # a split axis, and not all of it.
     with Stream(0, "readout"):  # the user's random stream does not move
         narrow_models = [_narrow(build, layout, draw) for draw in range(DRAWS)]
         return [
-            _readout(build, widths, layout, frozenset(split), narrow_models, by_entries=by_entries) for split in splits
+            _readout(build, widths, layout, frozenset(split), narrow_models, by_entries=by_entries)
+            for split in splits
         ]
 
 
@@ -65,19 +76,24 @@ def _readout(
     along = {name: dims_along(layout, name, split) for name, _ in model.named_parameters()}
     candidates = [name for name in along if len(along[name]) == 1]
     summing = [name for name in candidates if all(pair.is_sum(name) for pair in pairs)]
-    usual = [name for name in summing if along[name] == [len(layout.dims[name]) - 1] != [0]]  # torch's [out, in]
+    # torch's [out, in]
+    usual = [name for name in summing if along[name] == [len(layout.dims[name]) - 1] != [0]]
     for chosen in itertools.islice(_choices(summing, usual), MOST_TRIED):
         if all(pair.is_mean(chosen, by_entries) for pair in pairs):
             return chosen
     raise InputError(
-        f"{type(model).__name__}, the model of build({widths[0] if layout.shared else widths}), cannot be "
-        "merged as the mean of its sub-GCNs: no choice of parameters to divide by m gives m copies of a narrow model "
+        f"{type(model).__name__}, the model of build({widths[0] if layout.shared else widths}), "
+        "cannot be "
+        "merged as the mean of its sub-GCNs: no choice of parameters to divide by m gives m copies "
+        "of a narrow model "
         "side by side the output of one; train it with sub_gcns=1"
     )
 
 
 def cross_tensors(layout: Layout, split: Collection[int]) -> frozenset[str]:
-    """The names of the tensors with at least two dimensions along split axes: the weights between two split layers."""
+    """The names of the tensors with at least two dimensions along split axes: the weights between
+    two split layers.
+    """
     return frozenset(name for name in layout.dims if len(dims_along(layout, name, split)) >= 2)
 
 
@@ -106,33 +122,52 @@ class _Pair:
         return self.output(self.copies)
 
     def side_by_side(self, name: str, factors: Sequence[float]) -> Tensor:
-        """Return a tensor of the full model: in the block of every copy its value times a factor, else zero."""
-        dims, full = self.layout.dims[name], self.full.features
+        """Return a tensor of the full model: in the block of every copy its value times a factor,
+        else zero.
+        """
+        dims = self.layout.dims[name]
+        full = self.full.features
         value = self.narrow.values[name]
         every = [torch.arange(n) for n in full]
         target = value.new_zeros([len(self.layout.positions(dim, every, full)) for dim in dims])
         for k, factor in enumerate(factors):
-            blocks = [torch.arange(n) + (k * n if a in self.split else 0) for a, n in enumerate(self.narrow.features)]
+            blocks = [
+                torch.arange(n) + (k * n if a in self.split else 0)
+                for a, n in enumerate(self.narrow.features)
+            ]
             cut = [self.layout.positions(dim, blocks, full) for dim in dims]
-            index = tuple(positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut))
-            target[index] = value if factor == 1 else value * self.on_split_entries(name, factor, self.narrow)
+            index = tuple(
+                positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut)
+            )
+            target[index] = (
+                value if factor == 1 else value * self.on_split_entries(name, factor, self.narrow)
+            )
         return target
 
     def on_split_entries(self, name: str, factor: float, instance: Instance) -> Tensor:
-        """Return a tensor of factors: ``factor`` for the entries that lie along a split axis, else 1."""
+        """Return a tensor of factors: ``factor`` for the entries that lie along a split axis, else
+        1.
+        """
         dims = self.layout.dims[name]
         factors = torch.ones([1] * len(dims), dtype=torch.float64)
         for i, dim in enumerate(dims):
             axes = [segment.axis for segment in dim]
-            sizes = [segment.fixed if segment.axis is None else instance.features[segment.axis] for segment in dim]
+            sizes = [
+                segment.fixed if segment.axis is None else instance.features[segment.axis]
+                for segment in dim
+            ]
             values = [factor if axis in self.split else 1.0 for axis in axes]
             if factor in values:
-                along = torch.repeat_interleave(torch.tensor(values, dtype=torch.float64), torch.tensor(sizes))
+                along = torch.repeat_interleave(
+                    torch.tensor(values, dtype=torch.float64), torch.tensor(sizes)
+                )
                 factors = factors * along.view(-1, *[1] * (len(dims) - 1 - i))
         return factors
 
     def is_sum(self, name: str) -> bool:
-        """Whether a tensor only enters a sum over the copies: these are equal, so one may count more, and one less."""
+        """Whether a tensor only enters a sum over the copies: these are equal, so one may count
+        more, and one less.
+        """
         unequal = {name: self.side_by_side(name, UNEQUAL)}
         return same(self.output(self.copies | unequal), self.output_of_copies)
 
@@ -145,7 +180,9 @@ class _Pair:
         return same(self.output(self.copies | divided), self.narrow.reference)
 
     def output(self, values: dict[str, Tensor]) -> Tensor:
-        """Return the full model's output with these values, and with the buffers that follow from them."""
+        """Return the full model's output with these values, and with the buffers that follow from
+        them.
+        """
         first = self.full.output(values, self.x)
         if not self.layout.derived:
             return first
@@ -173,11 +210,18 @@ def _pair(build: Build, layout: Layout, split: frozenset[int], narrow: Instance)
 
 def dims_along(layout: Layout, name: str, axes: Collection[int]) -> list[int]:
     """Return the dimensions of a tensor that lie along one of the axes."""
-    return [i for i, dim in enumerate(layout.dims[name]) if any(segment.axis in axes for segment in dim)]
+    return [
+        i for i, dim in enumerate(layout.dims[name]) if any(segment.axis in axes for segment in dim)
+    ]
 
 
 def _choices(summing: Sequence[str], usual: Collection[str]) -> Iterator[frozenset[str]]:
-    """Yield every subset of ``summing``: the usual choice first, then the least changed, of these the smallest."""
+    """Yield every subset of ``summing``: the usual choice first, then the least changed, of these
+    the smallest.
+    """
     for changes in range(len(summing) + 1):
-        changed = [frozenset(usual).symmetric_difference(flip) for flip in itertools.combinations(summing, changes)]
+        changed = [
+            frozenset(usual).symmetric_difference(flip)
+            for flip in itertools.combinations(summing, changes)
+        ]
         yield from sorted(changed, key=len)

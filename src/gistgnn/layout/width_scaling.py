@@ -1,12 +1,15 @@
-"""One learning rate for every width: maximal update parametrisation (muP), by a model's inferred layout.
+"""One learning rate for every width: maximal update parametrisation (muP), by a model's inferred
+layout.
 
-Plain training needs a smaller learning rate the wider a model is: a hidden feature sums over the features before it,
-so one step moves it the more, the more these are. muP (Yang et al., "Tensor Programs V", arXiv 2203.03466, Table 8)
-divides the rate of every tensor by the number of features that it sums over, and lets the readout begin smaller. Then
-features, and what a step changes of them, have the same size at every width, and so has the best learning rate.
+Plain training needs a smaller learning rate the wider a model is: a hidden feature sums over the
+features before it, so one step moves it the more, the more these are. muP (Yang et al., "Tensor
+Programs V", arXiv 2203.03466, Table 8) divides the rate of every tensor by the number of features
+that it sums over, and lets the readout begin smaller. Then features, and what a step changes of
+them, have the same size at every width, and so has the best learning rate.
 
-The paper's package asks users to rewrite their model, because it must know which dimension of which tensor is a width.
-Here the layout knows that, and `find_readout` finds over which dimensions a tensor sums.
+The paper's package asks users to rewrite their model, because it must know which dimension of which
+tensor is a width. Here the layout knows that, and `find_readout` finds over which dimensions a
+tensor sums.
 """
 
 import logging
@@ -31,7 +34,8 @@ from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
-NORMED_READOUT = 0.1  # what the readout of a model with norms begins with, as a share of its usual size
+# what the readout of a model with norms begins with, as a share of its usual size
+NORMED_READOUT = 0.1
 LARGE_INPUT = 1e6  # times larger inputs, which a model with norms hardly feels
 BASE_MODELS = 3  # that are built to measure the size of initial values
 MOST_ENTRIES = 2**18  # of a tensor, from which its standard deviation is estimated
@@ -42,7 +46,8 @@ Role = Literal["input", "hidden", "readout", "vector"]
 
 
 class WidthScaling:
-    """How the learning rates and the initial values of a model's parameters follow from its widths (muP).
+    """How the learning rates and the initial values of a model's parameters follow from its widths
+    (muP).
 
     `GIST` uses one by itself. In a training loop in plain PyTorch:
 
@@ -50,8 +55,8 @@ class WidthScaling:
         model = scaling.scale(build(widths))
         optimizer = torch.optim.Adam(scaling.parameter_groups(model, lr=0.01))
 
-    At the base width all rates are plain. A model whose roles cannot be told keeps plain rates and initial values; this
-    is logged once, and `refusal` says why.
+    At the base width all rates are plain. A model whose roles cannot be told keeps plain rates and
+    initial values; this is logged once, and `refusal` says why.
 
     Args:
         build: returns the model at given widths, as for `GIST`.
@@ -78,7 +83,9 @@ class WidthScaling:
         self._widths = check_widths(widths, input_axis)
         if layout is None:
             shared = not isinstance(widths, (list, tuple))
-            layout = infer_layout(build, self._widths, shared=shared, input_axis=input_axis, splits=False)
+            layout = infer_layout(
+                build, self._widths, shared=shared, input_axis=input_axis, splits=False
+            )
         self._layout = layout
         # The input features are data, and no width: their number has no base but itself.
         self._base_features = [
@@ -88,11 +95,15 @@ class WidthScaling:
 
     @cached_property
     def _roles(self) -> tuple[dict[str, tuple[int, ...]], str | None]:
-        """The dimensions along widths over which parameters sum, by name, and why they cannot be told."""
+        """The dimensions along widths over which parameters sum, by name, and why they cannot be
+        told.
+        """
         summed_dims: dict[str, tuple[int, ...]] = {}
         refusal = None
         if self._layout.refusal is not None:
-            refusal = f"the model's features cannot be told apart by the widths ({self._layout.refusal})"
+            refusal = (
+                f"the model's features cannot be told apart by the widths ({self._layout.refusal})"
+            )
         else:
             try:
                 summed_dims = self._find_summed_dims()
@@ -109,7 +120,9 @@ class WidthScaling:
 
     @property
     def summed_dims(self) -> Mapping[str, tuple[int, ...]]:
-        """The dimensions over which a parameter sums hidden features, by name; those that sum over none are missing."""
+        """The dimensions over which a parameter sums hidden features, by name; those that sum over
+        none are missing.
+        """
         return self._roles[0]
 
     def _find_summed_dims(self) -> dict[str, tuple[int, ...]]:
@@ -130,8 +143,9 @@ class WidthScaling:
         for axis in axes:
             for name in layout.dims:
                 along = dims_along(layout, name, {axis})
-                # Both sides of the tensor lie along one axis that layers share. Its fan-in is the same whichever side
-                # is summed over, so torch's order of dimensions, [out, in], serves.
+                # Both sides of the tensor lie along one axis that layers share. Its fan-in is the
+                # same whichever side is summed over, so torch's order of dimensions, [out, in],
+                # serves.
                 if len(along) > 1 and name not in summed_dims:
                     summed_dims[name] = {along[-1]}
         return {name: tuple(sorted(dims)) for name, dims in summed_dims.items()}
@@ -143,9 +157,10 @@ class WidthScaling:
             name: its name in the model.
 
         Returns:
-            "readout" sums over hidden features into something that is none, such as the output layer or the attention
-            vector of a head; "hidden" maps hidden features to hidden features; "input" maps something else to hidden
-            features; "vector" has one number for each hidden feature, or is no matter of widths at all.
+            "readout" sums over hidden features into something that is none, such as the output
+            layer or the attention vector of a head; "hidden" maps hidden features to hidden
+            features; "input" maps something else to hidden features; "vector" has one number for
+            each hidden feature, or is no matter of widths at all.
         """
         summed = self.summed_dims.get(name, ())
         is_output_hidden = any(i not in summed for i in self._hidden_dims(name))
@@ -175,10 +190,12 @@ class WidthScaling:
         Args:
             name: its name in the model.
             shape: its shape in this model, or in a sub-GCN, which has widths of its own.
-            rule: "adam" where a step does not depend on the scale of the gradient, "sgd" where it is proportional.
+            rule: "adam" where a step does not depend on the scale of the gradient, "sgd" where it
+                is proportional.
 
         Returns:
-            1 / fan-in for Adam and fan-out / fan-in for SGD, both as multiples of those at the base width (Table 8).
+            1 / fan-in for Adam and fan-out / fan-in for SGD, both as multiples of those at the base
+            width (Table 8).
         """
         if self.refusal is not None:
             return 1.0
@@ -193,12 +210,14 @@ class WidthScaling:
     def scale(self, model: nn.Module) -> nn.Module:
         """Multiply the initial values of a new model by their factors, in place.
 
-        Every tensor then has the standard deviation of the model of the base width, divided by sqrt(fan-in) where it
-        maps hidden features to hidden features, and by fan-in where it is a readout; fan-in is counted in multiples of
-        the base's (Table 8). So it makes no difference by which rule the model's initialisers follow the width.
+        Every tensor then has the standard deviation of the model of the base width, divided by
+        sqrt(fan-in) where it maps hidden features to hidden features, and by fan-in where it is a
+        readout; fan-in is counted in multiples of the base's (Table 8). So it makes no difference
+        by which rule the model's initialisers follow the width.
 
-        The readout of a model with norms begins ten times smaller still, at the base width too. Its features have the
-        size 1 from the start, so a readout of the usual size gives outputs that have to be unlearned.
+        The readout of a model with norms begins ten times smaller still, at the base width too. Its
+        features have the size 1 from the start, so a readout of the usual size gives outputs that
+        have to be unlearned.
 
         Args:
             model: a model of `build` at any widths, with the values that it was built with.
@@ -222,19 +241,25 @@ class WidthScaling:
         for name, parameter in model.named_parameters():
             if name not in self._layout.dims or len(self._layout.dims[name]) != parameter.dim():
                 raise InputError(
-                    f"the model has a parameter '{name}' {list(parameter.shape)}, which build does not make"
+                    f"the model has a parameter '{name}' {list(parameter.shape)}, which build does "
+                    "not make"
                 )
 
     def _initial_factor(self, name: str, parameter: Tensor) -> float:
         fan_in = self._growth(name, parameter.shape, self.summed_dims.get(name, ()))
         is_readout = self.role(name) == "readout"
-        # Initialisers usually give a tensor the variance 1 / fan-in, which only a readout has to leave.
+        # Initialisers usually give a tensor the variance 1 / fan-in, which only a readout has to
+        # leave.
         usual_factor = self._readout_start * math.sqrt(1.0 / fan_in) if is_readout else 1.0
         base = self._base_deviations.get(name)
         deviation = _deviation([parameter])
         if base is None or base.value == 0.0 or deviation.value == 0.0:
             return usual_factor
-        wanted = self._readout_start * base.value / fan_in if is_readout else base.value / math.sqrt(fan_in)
+        wanted = (
+            self._readout_start * base.value / fan_in
+            if is_readout
+            else base.value / math.sqrt(fan_in)
+        )
         factor = wanted / deviation.value
         error = usual_factor * (base.relative_error + deviation.relative_error)
         return usual_factor if abs(factor - usual_factor) <= error else factor
@@ -244,17 +269,25 @@ class WidthScaling:
         """What the readout begins with at the base width, as a share of its usual size."""
         instance = small_instance(self._build, self._layout, 0)
         x = instance.batch.x
-        instance.module.train()  # batch norm has the running statistics of the small input otherwise
+        # batch norm has the running statistics of the small input otherwise
+        instance.module.train()
         try:
-            sizes = [instance.output(instance.values, x * factor).abs().max() for factor in (1e3, 1e3 * LARGE_INPUT)]
-        except Exception:  # a user's model may raise anything, such as for an id that its embedding lacks
+            sizes = [
+                instance.output(instance.values, x * factor).abs().max()
+                for factor in (1e3, 1e3 * LARGE_INPUT)
+            ]
+        except (
+            Exception
+        ):  # a user's model may raise anything, such as for an id that its embedding lacks
             return 1.0
         is_normed = bool(sizes[1] < math.sqrt(LARGE_INPUT) * sizes[0])
         return NORMED_READOUT if is_normed else 1.0
 
     @cached_property
     def _base_deviations(self) -> "dict[str, _Deviation]":
-        """The standard deviations of the initial values of a model of the base width, by name; empty if it fails."""
+        """The standard deviations of the initial values of a model of the base width, by name;
+        empty if it fails.
+        """
         widths = self._layout.widths([round(count) for count in self._base_features])
         samples: dict[str, list[Tensor]] = {}
         for draw in range(BASE_MODELS):
@@ -264,12 +297,18 @@ class WidthScaling:
             except InputError:  # such as a base width that no number of heads divides
                 return {}
             for name, parameter in model.named_parameters():
-                samples.setdefault(name, []).append(_sample(parameter).clone())  # the model itself is not kept
+                # the model itself is not kept
+                samples.setdefault(name, []).append(_sample(parameter).clone())
         return {name: _deviation(tensors) for name, tensors in samples.items()}
 
     def rate_factors(self, model: nn.Module, rule: UpdateRule) -> list[float]:
-        """Return the factor of every parameter's rate, in the order of `model.parameters()`; see `rate_factor`."""
-        return [self.rate_factor(name, parameter.shape, rule) for name, parameter in model.named_parameters()]
+        """Return the factor of every parameter's rate, in the order of `model.parameters()`; see
+        `rate_factor`.
+        """
+        return [
+            self.rate_factor(name, parameter.shape, rule)
+            for name, parameter in model.named_parameters()
+        ]
 
     def parameter_groups(
         self, model: nn.Module, lr: float, *, weight_decay: float = 0.0, rule: UpdateRule = "adam"
@@ -279,10 +318,10 @@ class WidthScaling:
         Args:
             model: a model of `build` at any widths, or a sub-GCN of a `GIST`.
             lr: the learning rate at the base width.
-            weight_decay: the weight decay at the base width. It is divided by the factor of the rate, so that a step
-                shrinks a weight by the same share at every width.
-            rule: "adam" for optimisers whose step does not depend on the gradient's scale (Adam, AdamW, RMSprop), "sgd"
-                for those whose step is proportional to it.
+            weight_decay: the weight decay at the base width. It is divided by the factor of the
+                rate, so that a step shrinks a weight by the same share at every width.
+            rule: "adam" for optimisers whose step does not depend on the gradient's scale (Adam,
+                AdamW, RMSprop), "sgd" for those whose step is proportional to it.
 
         Raises:
             InputError: a value is out of range, or `model` is not of `build`.
@@ -303,19 +342,24 @@ class WidthScaling:
 
 
 class _Deviation(NamedTuple):
-    """The standard deviation of some random numbers, and how far it may be from that of all such numbers."""
+    """The standard deviation of some random numbers, and how far it may be from that of all such
+    numbers.
+    """
 
     value: float
     relative_error: float
 
 
 def _deviation(tensors: Sequence[Tensor]) -> _Deviation:
-    """Return the standard deviation of the entries of tensors with the same distribution around zero."""
+    """Return the standard deviation of the entries of tensors with the same distribution around
+    zero.
+    """
     entries = torch.cat([_sample(tensor).double() for tensor in tensors])
     if len(entries) < 2:
         return _Deviation(0.0, 0.0)
     value = float(entries.std())
-    if value <= NO_DEVIATION * float(entries.abs().max()):  # all are equal, such as the ones of a norm
+    # all are equal, such as the ones of a norm
+    if value <= NO_DEVIATION * float(entries.abs().max()):
         return _Deviation(0.0, 0.0)
     return _Deviation(value, STANDARD_ERRORS / math.sqrt(2 * len(entries)))
 
@@ -325,8 +369,12 @@ def _sample(tensor: Tensor) -> Tensor:
     return tensor.detach().flatten()[:MOST_ENTRIES]
 
 
-def rate_factors(scaling: WidthScaling | None, model: nn.Module, training: Training) -> list[float] | None:
-    """Return the factor of every parameter's learning rate in a run, or None where all have the same rate."""
+def rate_factors(
+    scaling: WidthScaling | None, model: nn.Module, training: Training
+) -> list[float] | None:
+    """Return the factor of every parameter's learning rate in a run, or None where all have the
+    same rate.
+    """
     if scaling is None:
         return None
     rule = update_rule(training)

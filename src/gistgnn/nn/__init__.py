@@ -1,7 +1,7 @@
 """GCN, GraphSAGE, GAT, GATv2 and GIN with one width per layer, and the sparse product they share.
 
-Public names are imported when they are first used, so that listing `MODELS` does not import torch. A new model is a
-file in this folder and a line in `MODELS`.
+Public names are imported when they are first used, so that listing `MODELS` does not import torch.
+A new model is a file in this folder and a line in `MODELS`.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from gistgnn.nn.scaling import ScaledModel
     from gistgnn.nn.sparse import SparseMatrix
 
-__all__ = ["GAT", "GCN", "GIN", "GNN", "MODELS", "Adjacency", "GATv2", "GraphSAGE", "Layer", "SparseMatrix"]
+__all__ = [
+    "GAT",
+    "GCN",
+    "GIN",
+    "GNN",
+    "MODELS",
+    "Adjacency",
+    "GATv2",
+    "GraphSAGE",
+    "Layer",
+    "SparseMatrix",
+]
 __all__ += ["ScaledModel", "members_of"]
 
 MODELS: "Registry[type[GNN]]" = Registry(
@@ -28,7 +39,9 @@ MODELS: "Registry[type[GNN]]" = Registry(
         "gin": "gistgnn.nn.convolutions:GIN",
     }
 )
-"""The model classes by name. ``MODELS["gcn"]`` imports the class; ``list(MODELS)`` imports nothing."""
+"""The model classes by name. ``MODELS["gcn"]`` imports the class; ``list(MODELS)`` imports
+nothing.
+"""
 
 WITH_HEADS = ("gat", "gatv2")
 """The names of the models that have attention heads."""

@@ -1,4 +1,6 @@
-"""`Adjacency`: the structure of a graph or a batch, with the operators Ā that layers multiply by."""
+"""`Adjacency`: the structure of a graph or a batch, with the operators Ā that layers multiply
+by.
+"""
 
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -25,18 +27,21 @@ Operator = Literal["gcn", "mean", "sum"]
 """The operators Ā of an `Adjacency`, by the names of its attributes."""
 
 ENTRIES = 2**20  # entries of an operator that are computed at once, where the whole is not
-ROWS = 2**16  # rows likewise, at most: where nodes have few edges, the product of many rows would be large
+# rows likewise, at most: where nodes have few edges, the product of many rows would be large
+ROWS = 2**16
 
 
 class Adjacency:
     """The structure of a graph or a batch, with the operators that layers multiply by.
 
-    Every operator is computed at its first use and kept. All layers and models that use one Adjacency share it. For a
-    graph that is larger than memory there is `rows`: it computes some rows of an operator whenever it is called, and
-    keeps nothing larger than a number for each node. The values are the same bit for bit.
+    Every operator is computed at its first use and kept. All layers and models that use one
+    Adjacency share it. For a graph that is larger than memory there is `rows`: it computes some
+    rows of an operator whenever it is called, and keeps nothing larger than a number for each node.
+    The values are the same bit for bit.
 
     Args:
-        edge_index: [2, E], row 0 the sources, row 1 the targets. A repeated edge counts several times.
+        edge_index: [2, E], row 0 the sources, row 1 the targets. A repeated edge counts several
+            times.
         num_nodes: N.
         dtype: type of the operators' values; the same as the features'.
         edge_weight: [E], of the edges; None: 1. It is a constant, without a gradient.
@@ -47,24 +52,38 @@ class Adjacency:
     layers: int | None = None  # that the structure is for; None: any number
 
     def __init__(
-        self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
+        self,
+        edge_index: Tensor,
+        num_nodes: int,
+        dtype: torch.dtype = torch.float32,
+        edge_weight: Tensor | None = None,
     ) -> None:
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-            raise InputError(f"edge_index has shape {list(edge_index.shape)}: give [2, E], sources and targets")
+            raise InputError(
+                f"edge_index has shape {list(edge_index.shape)}: give [2, E], sources and targets"
+            )
         source, target = edge_index
-        self.pattern, order = CSR.from_entries(target, source, (num_nodes, num_nodes), names=("target", "source"))
+        self.pattern, order = CSR.from_entries(
+            target, source, (num_nodes, num_nodes), names=("target", "source")
+        )
         self.dtype = dtype
         if edge_weight is not None:
             if edge_weight.shape != source.shape:
                 shape = list(edge_weight.shape)
-                raise InputError(f"edge_weight has shape {shape}: give [{len(source)}], a weight for every edge")
+                raise InputError(
+                    f"edge_weight has shape {shape}: give [{len(source)}], a weight for every edge"
+                )
             edge_weight = edge_weight.detach().to(dtype)
             self.edge_weight = edge_weight if order is None else edge_weight.index_select(0, order)
         self.cache_products(None)
 
     @classmethod
-    def from_csr(cls, edges: CSR, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None) -> "Adjacency":
-        """Return the graph of entries (target, source), without a copy; ``edge_weight``: [E] in their order."""
+    def from_csr(
+        cls, edges: CSR, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
+    ) -> "Adjacency":
+        """Return the graph of entries (target, source), without a copy; ``edge_weight``: [E] in
+        their order.
+        """
         adjacency = cls.__new__(cls)
         adjacency.pattern = edges
         adjacency.dtype = dtype
@@ -73,7 +92,9 @@ class Adjacency:
         return adjacency
 
     def layer(self, number: int) -> "Adjacency":
-        """Return the structure that layer ``number`` (from 0) sums over. Batches sampled by layers have several."""
+        """Return the structure that layer ``number`` (from 0) sums over. Batches sampled by layers
+        have several.
+        """
         return self
 
     def with_cached_products(
@@ -84,14 +105,19 @@ class Adjacency:
         other.cache_products(x, product)
         return other
 
-    def cache_products(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> None:
-        """From now on compute the product of an operator with the constant features ``x`` only once.
+    def cache_products(
+        self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None
+    ) -> None:
+        """From now on compute the product of an operator with the constant features ``x`` only
+        once.
 
-        ``x``: [N, F] is the tensor object itself, not an equal one; None: cache nothing. ``product`` returns it if it
-        is not this graph's own product, such as the rows of a larger graph's product; None: compute it.
+        ``x``: [N, F] is the tensor object itself, not an equal one; None: cache nothing.
+        ``product`` returns it if it is not this graph's own product, such as the rows of a larger
+        graph's product; None: compute it.
         """
         self._constant = None if x is None else AtVersion(x)
-        self._product = product  # no closure over this object: a cycle would hold every batch until it is collected
+        # no closure over this object: a cycle would hold every batch until it is collected
+        self._product = product
         self.products: dict[Operator, Tensor] = {}
         self._joined: dict[Operator, Tensor] = {}
 
@@ -100,25 +126,34 @@ class Adjacency:
         return self._constant is not None and self._constant.is_same(h)
 
     def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
-        """Return Ā h: [N, d], for ``h``: [N, d], a new tensor; a copy of the cached one if it is there."""
+        """Return Ā h: [N, d], for ``h``: [N, d], a new tensor; a copy of the cached one if it is
+        there.
+        """
         product = self.cached_product(operator, h)
         return getattr(self, operator) @ h if product is None else product.clone()
 
     def cached_product(self, operator: Operator, h: Tensor) -> Tensor | None:
-        """Return Ā h: [N, d] from the cache, for reading only; None if ``h`` is not the constant features."""
+        """Return Ā h: [N, d] from the cache, for reading only; None if ``h`` is not the constant
+        features.
+        """
         if not self.is_constant(h):
             return None
         if operator not in self.products:
-            self.products[operator] = self._product(operator) if self._product else getattr(self, operator) @ h
+            self.products[operator] = (
+                self._product(operator) if self._product else getattr(self, operator) @ h
+            )
         return self.products[operator]
 
     def joined(self, operator: Operator, x: Tensor) -> Tensor:
-        """Return [x, Ā x]: [N, 2F], for the constant features ``x``, for reading only; it is cached as well."""
+        """Return [x, Ā x]: [N, 2F], for the constant features ``x``, for reading only; it is cached
+        as well.
+        """
         if operator not in self._joined:
             product = self.cached_product(operator, x)
             assert product is not None
             self._joined[operator] = torch.cat([x[: len(product)], product], dim=1)
-            self.products[operator] = self._joined[operator][:, x.shape[1] :]  # a view: not held twice
+            # a view: not held twice
+            self.products[operator] = self._joined[operator][:, x.shape[1] :]
         return self._joined[operator]
 
     @property
@@ -136,12 +171,16 @@ class Adjacency:
 
     @cached_property
     def gcn(self) -> SparseMatrix:
-        """Ā = D̃^-1/2 (A + I) D̃^-1/2 of eq. 1: [N, N], with one self-loop per node; a given one keeps its weight."""
+        """Ā = D̃^-1/2 (A + I) D̃^-1/2 of eq. 1: [N, N], with one self-loop per node; a given one
+        keeps its weight.
+        """
         return self._rows("gcn", None)
 
     @cached_property
     def mean(self) -> SparseMatrix:
-        """D^-1 A: [N, N], the (weighted) mean over the incoming edges; 0 for a node without incoming edges."""
+        """D^-1 A: [N, N], the (weighted) mean over the incoming edges; 0 for a node without
+        incoming edges.
+        """
         return self._rows("mean", None)
 
     @cached_property
@@ -151,11 +190,14 @@ class Adjacency:
 
     @cached_property
     def attention(self) -> CSR:
-        """The entries (target, source) that attention runs over: the edges, and every node with itself once."""
+        """The entries (target, source) that attention runs over: the edges, and every node with
+        itself once.
+        """
         return self.pattern.for_products().looped()[0]
 
     def rows(self, operator: Operator, nodes: slice | Tensor) -> SparseMatrix:
-        """Return some rows of an operator: [k, N]; computed now, unless the whole operator is kept already.
+        """Return some rows of an operator: [k, N]; computed now, unless the whole operator is kept
+        already.
 
         Args:
             operator: its name.
@@ -175,7 +217,11 @@ class Adjacency:
 
     def _degrees(self, pattern: CSR, weight: Tensor | None) -> Tensor:
         """Return the number, or the sum of the weights, of the entries in every row: [k]."""
-        return pattern.rowptr.diff().to(self.dtype) if weight is None else without_zeros(row_sums(pattern, weight))
+        return (
+            pattern.rowptr.diff().to(self.dtype)
+            if weight is None
+            else without_zeros(row_sums(pattern, weight))
+        )
 
     def _rows(self, operator: Operator, nodes: slice | Tensor | None) -> SparseMatrix:
         """Compute some rows of an operator: [k, N]; None: all."""
@@ -185,7 +231,9 @@ class Adjacency:
             value = pattern.repeated(scale)
             value = value if weight is None else value.mul_(weight)
             scale = scale if nodes is None else self._scale
-            return SparseMatrix.from_pattern(pattern, value.mul_(scale.index_select(0, pattern.col)))
+            return SparseMatrix.from_pattern(
+                pattern, value.mul_(scale.index_select(0, pattern.col))
+            )
         pattern, weight, own = self._entries(nodes)
         if operator == "sum":
             return with_self(pattern, weight, self.dtype, own)
@@ -195,13 +243,19 @@ class Adjacency:
         return SparseMatrix.from_pattern(pattern, value if weight is None else value.mul_(weight))
 
     def _entries(self, nodes: slice | Tensor | None) -> tuple[CSR, Tensor | None, Tensor | None]:
-        """Return some rows of A, their weights, and these nodes by number; the last is None for all nodes."""
+        """Return some rows of A, their weights, and these nodes by number; the last is None for all
+        nodes.
+        """
         if nodes is None:
             return self.pattern.for_products(), self.edge_weight, None
         pattern, entries = self.pattern.rows(nodes)
         check_sources(pattern.col, self.num_nodes)
         own = torch.arange(nodes.start, nodes.stop) if isinstance(nodes, slice) else nodes
-        return pattern.for_products(), None if self.edge_weight is None else self.edge_weight[entries], own
+        return (
+            pattern.for_products(),
+            None if self.edge_weight is None else self.edge_weight[entries],
+            own,
+        )
 
     def _looped(self, nodes: slice | Tensor | None) -> tuple[CSR, Tensor | None]:
         """Return some rows of A + I, and their weights; None: 1."""
@@ -212,7 +266,9 @@ class Adjacency:
         return looped(pattern, weight, loop_weights(pattern, weight, own), own)
 
     def to(self, *args: Any, **kwargs: Any) -> "Adjacency":
-        """Return the graph on another device or with another dtype; arguments as for ``Tensor.to``."""
+        """Return the graph on another device or with another dtype; arguments as for
+        ``Tensor.to``.
+        """
         like = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs)
         if like.dtype == self.dtype and like.device == self.device:
             return self

@@ -13,36 +13,59 @@ from gistgnn.nn.sparse import Function
 from gistgnn.utils.tensors import row_pieces
 
 SLOPE = 0.2  # of the scores' LeakyReLU, as published
-PIECE = 2**20  # numbers of the features of entries that are held at once: a few fit into a processor's cache
-TOGETHER = 2**22  # entries of all heads that one product sums: more gain nothing, and each has 16 bytes of indices
-LARGEST_SCORE = 40.0  # exp needs no shift: exp(±40), and sums and quotients of them, are far within float32
+# numbers of the features of entries that are held at once: a few fit into a processor's cache
+PIECE = 2**20
+# entries of all heads that one product sums: more gain nothing, and each has 16 bytes of indices
+TOGETHER = 2**22
+# exp needs no shift: exp(±40), and sums and quotients of them, are far within float32
+LARGEST_SCORE = 40.0
 TINY = 1e-30  # below every denominator of a row with entries
 
 
 def edge_scores(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> Tensor:
-    """Return LeakyReLU(source[j] + target[i]) at every entry (i, j): [heads, C], [heads, R] to [heads, nnz]."""
+    """Return LeakyReLU(source[j] + target[i]) at every entry (i, j): [heads, C], [heads, R] to
+    [heads, nnz].
+    """
     return _all_heads(_Scores, (_to_float(source), _to_float(target)), pattern, slope)
 
 
-def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float) -> Tensor:
-    """Return ⟨a, LeakyReLU(source[j] + target[i])⟩, a row of ``vectors``, for features [·, heads·d]: [heads, nnz]."""
+def dynamic_scores(
+    source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float
+) -> Tensor:
+    """Return ⟨a, LeakyReLU(source[j] + target[i])⟩, a row of ``vectors``, for features [·,
+    heads·d]: [heads, nnz].
+    """
     return _Dynamic.apply(_to_float(source), _to_float(target), _to_float(vectors), pattern, slope)
 
 
 def attend(features: Tensor, scores: Tensor, pattern: CSR, dropout: float = 0.0) -> Tensor:
-    """Sum every head's features over each row's entries, weighted by the softmax of the head's scores in the row."""
-    # `features` [C, heads·d] and `scores` [heads, nnz] give [R, heads·d], differentiable once; empty rows give 0.
-    by_head = _to_float(features).unflatten(1, (len(scores), features.shape[1] // len(scores))).transpose(0, 1)
-    if 1 < len(scores) <= TOGETHER // max(pattern.num_edges, 1):  # otherwise a product reads columns of a larger tensor
+    """Sum every head's features over each row's entries, weighted by the softmax of the head's
+    scores in the row.
+    """
+    # `features` [C, heads·d] and `scores` [heads, nnz] give [R, heads·d], differentiable once;
+    # empty rows give 0.
+    by_head = (
+        _to_float(features)
+        .unflatten(1, (len(scores), features.shape[1] // len(scores)))
+        .transpose(0, 1)
+    )
+    # otherwise a product reads columns of a larger tensor
+    if 1 < len(scores) <= TOGETHER // max(pattern.num_edges, 1):
         by_head = by_head.contiguous()
     out = _all_heads(_Attend, (by_head, _to_float(scores)), pattern, dropout)
     return out.transpose(0, 1).reshape(pattern.shape[0], features.shape[1])
 
 
-def _all_heads(function: "type[_Together]", tensors: tuple[Tensor, ...], pattern: CSR, setting: float) -> Tensor:
+def _all_heads(
+    function: "type[_Together]", tensors: tuple[Tensor, ...], pattern: CSR, setting: float
+) -> Tensor:
     """Apply a function of tensors [heads, ...] to as many heads together as fit."""
     together = max(TOGETHER // max(pattern.num_edges, 1), 1)
-    groups = zip(*(x.split(together) for x in tensors), strict=True) if together < len(tensors[0]) else [tensors]
+    groups = (
+        zip(*(x.split(together) for x in tensors), strict=True)
+        if together < len(tensors[0])
+        else [tensors]
+    )
     each: list[Tensor] = [function.apply(*group, pattern, setting)[0] for group in groups]
     return each[0] if len(each) == 1 else torch.cat(each)
 
@@ -53,18 +76,28 @@ def _to_float(x: Tensor) -> Tensor:
 
 
 class _Together(Function):
-    """A function of two tensors [heads, ...] that vmap applies once, to the heads of all sub-GCNs."""
+    """A function of two tensors [heads, ...] that vmap applies once, to the heads of all
+    sub-GCNs.
+    """
 
     @classmethod
     def vmap(
-        cls, info: Any, in_dims: tuple[int | None, ...], a: Tensor, b: Tensor, pattern: CSR, setting: float
+        cls,
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        a: Tensor,
+        b: Tensor,
+        pattern: CSR,
+        setting: float,
     ) -> tuple[tuple[Tensor], tuple[int]]:
         sizes = info.batch_size, (a if in_dims[0] is None else a.select(in_dims[0], 0)).shape[0]
         stacked = [
             (x.expand(sizes[0], *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
             for x, dim in zip((a, b), in_dims, strict=False)
         ]
-        return (_all_heads(cls, (stacked[0], stacked[1]), pattern, setting).unflatten(0, sizes),), (0,)
+        return (_all_heads(cls, (stacked[0], stacked[1]), pattern, setting).unflatten(0, sizes),), (
+            0,
+        )
 
 
 class _Scores(_Together):
@@ -76,7 +109,9 @@ class _Scores(_Together):
         return (F.leaky_relu_(out, slope),)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, CSR, float], output: tuple[Tensor]) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, Tensor, CSR, float], output: tuple[Tensor]
+    ) -> None:
         ctx.pattern, ctx.slope = inputs[2:]
         ctx.save_for_backward(*output)
 
@@ -86,31 +121,50 @@ class _Scores(_Together):
         (out,) = ctx.saved_tensors
         grad = torch.ops.aten.leaky_relu_backward(grad, out, ctx.slope, True)
         transposed, order = ctx.pattern.transpose
-        return _row_sums(transposed, grad.index_select(1, order)), _row_sums(ctx.pattern, grad), None, None
+        return (
+            _row_sums(transposed, grad.index_select(1, order)),
+            _row_sums(ctx.pattern, grad),
+            None,
+            None,
+        )
 
 
 class _Dynamic(Function):
-    """GATv2's scores [heads, nnz]. The features of entries exist for one head and some entries at a time."""
+    """GATv2's scores [heads, nnz]. The features of entries exist for one head and some entries at a
+    time.
+    """
 
     @classmethod
-    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+    def vmap(
+        cls, info: Any, in_dims: tuple[int | None, ...], *arguments: Any
+    ) -> tuple[Tensor, int]:
         members = [
-            [x if dim is None else x.select(dim, i) for x, dim in zip(arguments, in_dims, strict=True)]
+            [
+                x if dim is None else x.select(dim, i)
+                for x, dim in zip(arguments, in_dims, strict=True)
+            ]
             for i in range(info.batch_size)
         ]
         return torch.stack([cls.apply(*member) for member in members]), 0
 
     @staticmethod
-    def forward(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float) -> Tensor:
-        out, heads = source.new_empty(len(vectors), pattern.num_edges), len(vectors)
-        for head, (left, right) in enumerate(zip(source.chunk(heads, 1), target.chunk(heads, 1), strict=True)):
+    def forward(
+        source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float
+    ) -> Tensor:
+        out = source.new_empty(len(vectors), pattern.num_edges)
+        heads = len(vectors)
+        for head, (left, right) in enumerate(
+            zip(source.chunk(heads, 1), target.chunk(heads, 1), strict=True)
+        ):
             for entries in row_pieces(pattern.num_edges, left.shape[1], PIECE):
                 features = F.leaky_relu_(_sums_at(left, right, pattern, entries), slope)
                 out[head, entries] = features @ vectors[head]
         return out
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, CSR, float], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, CSR, float], output: Tensor
+    ) -> None:
         *tensors, ctx.pattern, ctx.slope = inputs
         ctx.save_for_backward(*tensors)
 
@@ -123,7 +177,8 @@ class _Dynamic(Function):
         parts = [x.chunk(len(vectors), 1) for x in (*inputs[:2], source, target)]
         for head, (left, right, to_left, to_right) in enumerate(zip(*parts, strict=True)):
             for entries in row_pieces(pattern.num_edges, left.shape[1], PIECE):
-                features, own = _sums_at(left, right, pattern, entries), grad[head, entries]
+                features = _sums_at(left, right, pattern, entries)
+                own = grad[head, entries]
                 slopes = (features > 0).to(features.dtype).mul_(1 - ctx.slope).add_(ctx.slope)
                 vectors[head] += own @ features.mul_(slopes)
                 slopes.mul_(own.unsqueeze(1)).mul_(inputs[2][head])
@@ -133,10 +188,14 @@ class _Dynamic(Function):
 
 
 class _Attend(_Together):
-    """Softmax, dropout and weighted sum of all heads: [heads, C, d], [heads, nnz] to [heads, R, d]."""
+    """Softmax, dropout and weighted sum of all heads: [heads, C, d], [heads, nnz] to [heads, R,
+    d].
+    """
 
     @staticmethod
-    def forward(features: Tensor, scores: Tensor, pattern: CSR, dropout: float) -> tuple[Tensor, ...]:
+    def forward(
+        features: Tensor, scores: Tensor, pattern: CSR, dropout: float
+    ) -> tuple[Tensor, ...]:
         weights = _exponentials(scores, pattern)
         scale = _row_sums(pattern, weights).clamp_(min=TINY).reciprocal_().unsqueeze(2)
         used = weights * draw_kept(weights, rounded(dropout)) if dropout else weights
@@ -144,7 +203,9 @@ class _Attend(_Together):
         return out, weights, used, scale
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, CSR, float], output: tuple[Tensor, ...]) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, Tensor, CSR, float], output: tuple[Tensor, ...]
+    ) -> None:
         features, _, ctx.pattern, ctx.dropout = inputs
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)  # no zeros as the gradients of what only backward needs
@@ -152,12 +213,15 @@ class _Attend(_Together):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(
+        ctx: Any, grad: Tensor | None, *_: Any
+    ) -> tuple[Tensor | None, Tensor | None, None, None]:
         if grad is None:
             return None, None, None, None
         features, out, weights, used, scale = ctx.saved_tensors
         pattern: CSR = ctx.pattern
-        factor, grad = scale_of(rounded(ctx.dropout)), torch.mul(grad, scale, out=torch.empty_like(out))
+        factor = scale_of(rounded(ctx.dropout))
+        grad = torch.mul(grad, scale, out=torch.empty_like(out))
         to_features = to_scores = None
         if ctx.needs_input_grad[0]:
             transposed, order = pattern.transpose
@@ -170,8 +234,11 @@ class _Attend(_Together):
 
 
 def _exponentials(scores: Tensor, pattern: CSR) -> Tensor:
-    """Return exp(scores), or where they are large exp(scores − the largest of the row and head): [heads, nnz]."""
-    if scores.device.type == "cpu" and scores.numel():  # elsewhere reading the extremes would wait for the device
+    """Return exp(scores), or where they are large exp(scores − the largest of the row and head):
+    [heads, nnz].
+    """
+    # elsewhere reading the extremes would wait for the device
+    if scores.device.type == "cpu" and scores.numel():
         low, high = scores.aminmax()
         if bool((low >= -LARGEST_SCORE) & (high <= LARGEST_SCORE)):
             return scores.exp()
@@ -183,11 +250,15 @@ def _exponentials(scores: Tensor, pattern: CSR) -> Tensor:
 
 def _sums_at(source: Tensor, target: Tensor, pattern: CSR, entries: slice) -> Tensor:
     """Return source[j] + target[i] at some entries (i, j): [n, d]."""
-    return source.index_select(0, pattern.col[entries]).add_(target.index_select(0, pattern.row[entries]))
+    return source.index_select(0, pattern.col[entries]).add_(
+        target.index_select(0, pattern.row[entries])
+    )
 
 
 def _on_diagonal(pattern: CSR, count: int) -> CSR:
-    """Return ``count`` copies of a pattern along a diagonal, computed once: one product then serves all heads."""
+    """Return ``count`` copies of a pattern along a diagonal, computed once: one product then serves
+    all heads.
+    """
     if count == 1:
         return pattern
     kept: dict[int, CSR] = pattern.__dict__.setdefault("_on_diagonal", {})
@@ -204,24 +275,36 @@ def _on_diagonal(pattern: CSR, count: int) -> CSR:
 def _row_sums(pattern: CSR, x: Tensor) -> Tensor:
     """Sum every head's ``x``: [heads, nnz] over each row's entries: [heads, R]."""
     every = _on_diagonal(pattern, len(x))
-    return torch.mv(every.with_values(x.view(-1)), x.new_ones(every.shape[1])).view(len(x), pattern.shape[0])
+    return torch.mv(every.with_values(x.view(-1)), x.new_ones(every.shape[1])).view(
+        len(x), pattern.shape[0]
+    )
 
 
 def _product(pattern: CSR, value: Tensor, h: Tensor, factor: float) -> Tensor:
-    """Multiply every head's matrix, of ``value``: [heads, nnz], with ``h``: [heads, C, d] and a number."""
-    every, (heads, _, d) = _on_diagonal(pattern, len(value)), h.shape
+    """Multiply every head's matrix, of ``value``: [heads, nnz], with ``h``: [heads, C, d] and a
+    number.
+    """
+    every = _on_diagonal(pattern, len(value))
+    (heads, _, d) = h.shape
     out = h.new_empty(every.shape[0], d)
-    out.addmm_(every.with_values(value.view(-1)), h.reshape(every.shape[1], d), beta=0, alpha=factor)
+    out.addmm_(
+        every.with_values(value.view(-1)), h.reshape(every.shape[1], d), beta=0, alpha=factor
+    )
     return out.view(heads, pattern.shape[0], d)
 
 
 def _sampled(pattern: CSR, left: Tensor, right: Tensor, factor: float) -> Tensor:
-    """Return factor · ⟨left[i], right[j]⟩ at the entries (i, j): [heads, R, d], [heads, C, d] to [heads, nnz]."""
+    """Return factor · ⟨left[i], right[j]⟩ at the entries (i, j): [heads, R, d], [heads, C, d] to
+    [heads, nnz].
+    """
     every = _on_diagonal(pattern, len(left))
     out = left.new_zeros(every.num_edges)
-    # torch's sampled product takes at most R·C entries; repeated edges of a tiny graph can exceed that.
+    # torch's sampled product takes at most R·C entries; repeated edges of a tiny graph can exceed
+    # that.
     for piece, entries in every.pieces(every.shape[0] * every.shape[1]):
         at = piece.with_values(out[entries])
         # In place: otherwise torch copies the pattern as well.
-        torch.sparse.sampled_addmm(at, left.flatten(0, 1), right.flatten(0, 1).t(), alpha=factor, out=at)
+        torch.sparse.sampled_addmm(
+            at, left.flatten(0, 1), right.flatten(0, 1).t(), alpha=factor, out=at
+        )
     return out.view(len(left), pattern.num_edges)

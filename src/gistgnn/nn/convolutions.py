@@ -11,7 +11,9 @@ from gistgnn.nn.sparse import SparseMatrix
 
 
 class GCNLayer(Propagation):
-    """The graph convolution Ā H Θ + b of eq. 1, as PyG's GCNConv. ``weight`` is Θᵀ: [d_out, d_in], Glorot uniform."""
+    """The graph convolution Ā H Θ + b of eq. 1, as PyG's GCNConv. ``weight`` is Θᵀ: [d_out, d_in],
+    Glorot uniform.
+    """
 
     operator = "gcn"
 
@@ -27,20 +29,26 @@ class GCNLayer(Propagation):
 
 
 class GCN(GNN):
-    """GCN of Kipf and Welling: H' = σ(Ā H Θ) with Ā = D̃^-1/2 (A + I) D̃^-1/2 (eq. 1). Arguments: see `GNN`."""
+    """GCN of Kipf and Welling: H' = σ(Ā H Θ) with Ā = D̃^-1/2 (A + I) D̃^-1/2 (eq. 1). Arguments:
+    see `GNN`.
+    """
 
     layer = GCNLayer
 
 
-# `weight`: [d_out, 2·d_in], the columns of H before those of Ā H: a block D of inputs selects D and D + d_in.
+# `weight`: [d_out, 2·d_in], the columns of H before those of Ā H: a block D of inputs selects D and
+# D + d_in.
 class SAGELayer(Propagation):
-    """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges; initialised like PyG's SAGEConv."""
+    """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges; initialised like PyG's
+    SAGEConv.
+    """
 
     operator = "mean"
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
-        self.in_features, self.out_features = in_features, out_features
+        self.in_features = in_features
+        self.out_features = out_features
         self.weight = nn.Parameter(torch.empty(out_features, 2 * in_features))
         self.bias = nn.Parameter(torch.empty(out_features))
         for parameter in (self.weight, self.bias):
@@ -59,8 +67,12 @@ class SAGELayer(Propagation):
         assert isinstance(x, Tensor)
         return project(torch.cat([x, a], dim=1), self.weight, self.bias)
 
-    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency, nodes: Tensor | None = None) -> Tensor:
-        """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
+    def forward(
+        self, x: Tensor | SparseMatrix, adj: Adjacency, nodes: Tensor | None = None
+    ) -> Tensor:
+        """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is
+        computed once.
+        """
         is_plain = type(self) is SAGELayer  # a subclass may have steps of its own
         if nodes is not None or not is_plain or not isinstance(x, Tensor):
             return super().forward(x, adj, nodes)
@@ -72,18 +84,25 @@ class SAGELayer(Propagation):
 
 
 class GraphSAGE(GNN):
-    """GraphSAGE of Hamilton et al. with mean aggregation and concatenation. Arguments: see `GNN`."""
+    """GraphSAGE of Hamilton et al. with mean aggregation and concatenation. Arguments: see
+    `GNN`.
+    """
 
     layer = SAGELayer
 
 
-# The MLP is `weight` [inside, d_in] and `bias`, norm, ReLU, `second_weight` [d_out, inside] and `second_bias`.
+# The MLP is `weight` [inside, d_in] and `bias`, norm, ReLU, `second_weight` [d_out, inside] and
+# `second_bias`.
 class GINLayer(Propagation):
-    """MLP((A + I) H), the sum over the incoming edges and the node itself; as PyG's GINConv with ε = 0."""
+    """MLP((A + I) H), the sum over the incoming edges and the node itself; as PyG's GINConv with ε
+    = 0.
+    """
 
     operator = "sum"
 
-    def __init__(self, in_features: int, inside: int, out_features: int, norm: Norm = "none") -> None:
+    def __init__(
+        self, in_features: int, inside: int, out_features: int, norm: Norm = "none"
+    ) -> None:
         super().__init__()
         self.out_features = out_features
         self.weight = nn.Parameter(torch.empty(inside, in_features))
@@ -97,7 +116,8 @@ class GINLayer(Propagation):
             nn.init.uniform_(bias, -bound, bound)
 
     def saves_time(self, count: int, x: Tensor | SparseMatrix, adj: Adjacency) -> bool:
-        treats_nodes_alone = isinstance(self.norm, nn.LayerNorm | nn.Identity)  # batch norm takes a mean over all nodes
+        # batch norm takes a mean over all nodes
+        treats_nodes_alone = isinstance(self.norm, nn.LayerNorm | nn.Identity)
         return treats_nodes_alone and super().saves_time(count, x, adj)
 
     @property
@@ -112,8 +132,8 @@ class GINLayer(Propagation):
 class GIN(GNN):
     """GIN of Xu et al. for nodes: an MLP after every sum. Inside, the MLP has its layer's width.
 
-    The output layer's MLP has the width of the last hidden layer. ``norm`` also stands inside the MLPs, as in PyG's
-    GIN: sums grow with a node's degree. Arguments: see `GNN`.
+    The output layer's MLP has the width of the last hidden layer. ``norm`` also stands inside the
+    MLPs, as in PyG's GIN: sums grow with a node's degree. Arguments: see `GNN`.
     """
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:

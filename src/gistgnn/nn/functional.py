@@ -1,4 +1,6 @@
-"""The dense operations of a training step, each with a gradient of its own, in few passes over the features."""
+"""The dense operations of a training step, each with a gradient of its own, in few passes over the
+features.
+"""
 
 from typing import Any, Literal
 
@@ -15,25 +17,33 @@ _ROWS = 1000  # of hidden features that stay in the processor's cache
 
 def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None = None) -> Tensor:
     """Return H Wᵀ + b: [N, d_out]; with a matrix [H, A H] Wᵀ + b, for the first N nodes of H."""
-    # It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A H. `weight` is W:
-    # [d_out, d], or [d_out, 2d] with a `matrix` A: [N, C], which is only for a weight that `fits`; `h` is H: [C, d].
+    # It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A
+    # H. `weight` is W: [d_out, d], or [d_out, 2d] with a `matrix` A: [N, C], which is only for a
+    # weight that `fits`; `h` is H: [C, d].
     if matrix is None and not fits(weight):
         return F.linear(h, weight, bias)
     return _Linear.apply(weight, bias, h, matrix)[0]
 
 
 def fits(weight: Tensor) -> bool:
-    """Whether the products of a weight can be one function: not under autocast, which chooses types of torch's own."""
+    """Whether the products of a weight can be one function: not under autocast, which chooses types
+    of torch's own.
+    """
     device = weight.device.type
     return not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
 
 
 class _Linear(Function):
-    """Returns the result, and A H if it is computed. Under vmap all tensors have a first dimension for the sub-GCNs."""
+    """Returns the result, and A H if it is computed. Under vmap all tensors have a first dimension
+    for the sub-GCNs.
+    """
 
     @staticmethod
-    def forward(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None) -> tuple[Tensor, Tensor]:
-        d, w = h.shape[-1], weight.transpose(-1, -2)
+    def forward(
+        weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None
+    ) -> tuple[Tensor, Tensor]:
+        d = h.shape[-1]
+        w = weight.transpose(-1, -2)
         rows = h.shape[-2] if matrix is None else matrix.shape[0]
         b = bias.unsqueeze(-2).expand(*bias.shape[:-1], rows, bias.shape[-1])
         out = (torch.addmm if h.dim() == 2 else torch.baddbmm)(b, h[..., :rows, :], w[..., :d, :])
@@ -56,10 +66,15 @@ class _Linear(Function):
     def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
         if grad is None:
             return None, None, None, None
-        (weight, h, a), matrix, needs_h = ctx.saved_tensors, ctx.matrix, ctx.needs_input_grad[2]
-        d, transposed = h.shape[-1], grad.transpose(-1, -2)
-        own, other = weight[..., :d], weight[..., d:]
-        for_weight, for_bias = [transposed @ h[..., : grad.shape[-2], :]], grad.sum(dim=-2)
+        (weight, h, a) = ctx.saved_tensors
+        matrix = ctx.matrix
+        needs_h = ctx.needs_input_grad[2]
+        d = h.shape[-1]
+        transposed = grad.transpose(-1, -2)
+        own = weight[..., :d]
+        other = weight[..., d:]
+        for_weight = [transposed @ h[..., : grad.shape[-2], :]]
+        for_bias = grad.sum(dim=-2)
         if matrix is None:
             return for_weight[0], for_bias, grad @ own if needs_h else None, None
         if _projects(weight, h):
@@ -68,7 +83,9 @@ class _Linear(Function):
             for_h = back @ other if needs_h else None
         else:
             # A gradient of the second order depends on H through A H.
-            for_weight.append(transposed @ (Product.apply(matrix, h) if torch.is_grad_enabled() else a))
+            for_weight.append(
+                transposed @ (Product.apply(matrix, h) if torch.is_grad_enabled() else a)
+            )
             for_h = Product.apply(matrix.t(), grad @ other) if needs_h else None
         if for_h is not None:
             target = for_h[..., : grad.shape[-2], :]
@@ -80,7 +97,12 @@ class _Linear(Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        weight: Tensor,
+        bias: Tensor,
+        h: Tensor,
+        matrix: SparseMatrix | None,
     ) -> tuple[Any, Any]:
         weight, bias, h = (
             tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
@@ -125,7 +147,9 @@ def draw_kept(x: Tensor, dropped: int) -> Tensor:
 
 
 class WholeNorm(nn.Module):
-    """Scales a matrix [N, d] to mean 0 and deviation 1 over all of its entries, as the authors' GCN does."""
+    """Scales a matrix [N, d] to mean 0 and deviation 1 over all of its entries, as the authors' GCN
+    does.
+    """
 
     def forward(self, h: Tensor) -> Tensor:
         return F.layer_norm(h, h.shape)
@@ -140,16 +164,18 @@ def activate(
     *,
     overwrite: bool = True,
 ) -> Tensor:
-    """Apply norm, activation, and in training dropout with probability ``p`` to a hidden layer's output ``x``: [N, d].
+    """Apply norm, activation, and in training dropout with probability ``p`` to a hidden layer's
+    output ``x``: [N, d].
 
-    A `WholeNorm` comes after the activation, as in the authors' code. ``x`` is overwritten where that saves time, if
-    nothing else needs it (``overwrite``).
+    A `WholeNorm` comes after the activation, as in the authors' code. ``x`` is overwritten where
+    that saves time, if nothing else needs it (``overwrite``).
     """
     if activation != "relu" or isinstance(norm, WholeNorm):
         function = F.relu if activation == "relu" else F.elu
         x = norm(function(x)) if isinstance(norm, WholeNorm) else function(norm(x))
         return F.dropout(x, p, training)
-    dropped, eps = rounded(p) if training else 0, None
+    dropped = rounded(p) if training else 0
+    eps = None
     if type(norm) is nn.LayerNorm and norm.weight is None:
         eps = norm.eps
     else:
@@ -161,18 +187,24 @@ def activate(
         return _Activate.apply(x, eps, dropped)[0]
     x = x if overwrite else x.clone()
     for rows in x.split(_ROWS):  # in place, in an evaluation
-        rows.copy_(torch.native_layer_norm(rows, x.shape[-1:], _scales(x, 0), None, eps)[0]).clamp_min_(0)
+        rows.copy_(
+            torch.native_layer_norm(rows, x.shape[-1:], _scales(x, 0), None, eps)[0]
+        ).clamp_min_(0)
     return x
 
 
 class _Activate(Function):
-    """Layer norm (``eps``; None: none), ReLU and dropout of [..., N, d]; where the result is 0, so is the gradient."""
+    """Layer norm (``eps``; None: none), ReLU and dropout of [..., N, d]; where the result is 0, so
+    is the gradient.
+    """
 
     @staticmethod
     def forward(x: Tensor, eps: float | None, dropped: int) -> tuple[Tensor, Tensor, Tensor]:
         out = torch.empty_like(x)
         if eps is None:
-            y, mean, rstd = torch.mul(x, scale_of(dropped)), x.new_empty(0), x.new_empty(0)
+            y = torch.mul(x, scale_of(dropped))
+            mean = x.new_empty(0)
+            rstd = x.new_empty(0)
         else:
             y, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], _scales(x, dropped), None, eps)
         if dropped:
@@ -182,7 +214,9 @@ class _Activate(Function):
         return out, mean, rstd
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float | None, int], output: tuple[Tensor, ...]) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, float | None, int], output: tuple[Tensor, ...]
+    ) -> None:
         x, ctx.eps, ctx.dropped = inputs
         ctx.save_for_backward(x if ctx.eps is not None else output[0], *output)
         ctx.mark_non_differentiable(*output[1:])
@@ -196,22 +230,30 @@ class _Activate(Function):
         grad = torch.ops.aten.threshold_backward(grad, out, 0)
         if ctx.eps is None:
             return grad * scale_of(ctx.dropped), None, None
-        scales, which = _scales(out, ctx.dropped), [True, False, False]  # none of a weight and a bias
+        # none of a weight and a bias
+        scales = _scales(out, ctx.dropped)
+        which = [True, False, False]
         native = torch.ops.aten.native_layer_norm_backward
         return native(grad, x, x.shape[-1:], mean, rstd, scales, None, which)[0], None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int, None, None], x: Tensor, eps: float | None, dropped: int) -> tuple[Any, Any]:
+    def vmap(
+        info: Any, in_dims: tuple[int, None, None], x: Tensor, eps: float | None, dropped: int
+    ) -> tuple[Any, Any]:
         return _Activate.apply(x.movedim(in_dims[0], 0), eps, dropped), (0, 0, 0)
 
 
 def _scales(x: Tensor, dropped: int) -> Tensor:
-    """Return dropout's scale as the weight of a layer norm: [d]. torch is slower without a weight."""
+    """Return dropout's scale as the weight of a layer norm: [d]. torch is slower without a
+    weight.
+    """
     return x.new_full(x.shape[-1:], scale_of(dropped))
 
 
 def rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return the rows ``index``: [n] of ``x``: [..., N, C]; ``x`` itself if these are all of its rows in order."""
+    """Return the rows ``index``: [n] of ``x``: [..., N, C]; ``x`` itself if these are all of its
+    rows in order.
+    """
     size = x.shape[-2]
     # A GPU would have to wait for the comparison.
     if len(index) == size and index.device.type == "cpu" and torch.equal(index, torch.arange(size)):
@@ -220,7 +262,9 @@ def rows(x: Tensor, index: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return the mean over the nodes, or the weighted sum, for [n, C], or [m, n, C] of m sub-GCNs: [m]."""
+    """Return the mean over the nodes, or the weighted sum, for [n, C], or [m, n, C] of m sub-GCNs:
+    [m].
+    """
     if weights is None:
         weights = logits.new_full(targets.shape, 1 / max(len(targets), 1))
     return _CrossEntropy.apply(logits, targets.expand(logits.shape[:-1]).unsqueeze(-1), weights)

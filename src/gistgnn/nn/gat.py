@@ -21,20 +21,32 @@ class _Heads(Layer):
 
     def __init__(self, width: int, heads: int, *, concat: bool, dropout: float) -> None:
         super().__init__()
-        self.heads, self.width, self.concat, self.dropout = heads, width, concat, dropout
+        self.heads = heads
+        self.width = width
+        self.concat = concat
+        self.dropout = dropout
         self.out_features = heads * width if concat else width
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """Return the heads of ``a``: [N, heads·width] side by side, or their mean: [N, out_features]."""
-        return (a if self.concat else a.view(len(a), self.heads, self.width).mean(dim=1)) + self.bias
+        """Return the heads of ``a``: [N, heads·width] side by side, or their mean: [N,
+        out_features].
+        """
+        return (
+            a if self.concat else a.view(len(a), self.heads, self.width).mean(dim=1)
+        ) + self.bias
 
 
-# Channel c of head k is feature k·width + c. `weight`: [heads·width, d_in]; `source` and `target`: [heads, width]. With
-# `concat` the output has out_features = heads·width; otherwise it is the heads' mean, of `width` features.
+# Channel c of head k is feature k·width + c. `weight`: [heads·width, d_in]; `source` and `target`:
+# [heads, width]. With `concat` the output has out_features = heads·width; otherwise it is the
+# heads' mean, of `width` features.
 class GATLayer(_Heads):
-    """Every node attends to its sources and itself, with `heads` heads of `width` channels; as PyG's GATConv."""
+    """Every node attends to its sources and itself, with `heads` heads of `width` channels; as
+    PyG's GATConv.
+    """
 
-    def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
+    def __init__(
+        self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float
+    ) -> None:
         super().__init__(width, heads, concat=concat, dropout=dropout)
         self.weight = nn.Parameter(torch.empty(heads * width, in_features))
         self.source = nn.Parameter(torch.empty(heads, width))
@@ -48,24 +60,34 @@ class GATLayer(_Heads):
         return project(x, self.weight)
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
-        """Sum every head's features over the neighbours, weighted by the head's attention: [N, heads·width]."""
+        """Sum every head's features over the neighbours, weighted by the head's attention: [N,
+        heads·width].
+        """
         source, target = self._scores(z).chunk(2)  # [heads, N] each
         scores = edge_scores(source, target[:, : adj.attention.shape[0]], adj.attention, SLOPE)
         return attend(z, scores, adj.attention, self.dropout if self.training else 0.0)
 
     def _scores(self, z: Tensor) -> Tensor:
         """Return every head's score as a source, then as a target: [2·heads, N]."""
-        # One product over all features, with a block diagonal matrix [2·heads, heads·width] of the attention vectors.
+        # One product over all features, with a block diagonal matrix [2·heads, heads·width] of the
+        # attention vectors.
         eye = torch.eye(self.heads, dtype=self.source.dtype, device=self.source.device).unsqueeze(2)
-        return F.linear(torch.cat([(eye * vectors).flatten(1) for vectors in (self.source, self.target)]), z)
+        return F.linear(
+            torch.cat([(eye * vectors).flatten(1) for vectors in (self.source, self.target)]), z
+        )
 
 
-# `weight`: [2·heads·width, d_in] is W_s over W_t; `attention`: [heads, width] is every head's a; `score_bias` is b,
-# PyG's sum of the two maps' biases. What the first of them adds to the output is in `bias`.
+# `weight`: [2·heads·width, d_in] is W_s over W_t; `attention`: [heads, width] is every head's a;
+# `score_bias` is b, PyG's sum of the two maps' biases. What the first of them adds to the output is
+# in `bias`.
 class GATv2Layer(_Heads):
-    """Every node attends to its sources and itself by ⟨a, LeakyReLU(W_s h_j + W_t h_i + b)⟩; as PyG's GATv2Conv."""
+    """Every node attends to its sources and itself by ⟨a, LeakyReLU(W_s h_j + W_t h_i + b)⟩; as
+    PyG's GATv2Conv.
+    """
 
-    def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
+    def __init__(
+        self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float
+    ) -> None:
         super().__init__(width, heads, concat=concat, dropout=dropout)
         self.weight = nn.Parameter(torch.empty(2 * heads * width, in_features))
         self.score_bias = nn.Parameter(torch.zeros(heads * width))
@@ -76,7 +98,9 @@ class GATv2Layer(_Heads):
 
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return every head's features as a source, then as a target: [N, 2·heads·width]."""
-        return project(x, self.weight, torch.cat([torch.zeros_like(self.score_bias), self.score_bias]))
+        return project(
+            x, self.weight, torch.cat([torch.zeros_like(self.score_bias), self.score_bias])
+        )
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
         pattern = adj.attention
@@ -86,7 +110,8 @@ class GATv2Layer(_Heads):
 
 
 class GAT(GNN):
-    """GAT of Veličković et al.: hidden layers concatenate their heads, the output layer averages them.
+    """GAT of Veličković et al.: hidden layers concatenate their heads, the output layer averages
+    them.
 
     Args:
         in_features: d_0.
@@ -95,7 +120,8 @@ class GAT(GNN):
         heads: attention heads of every layer.
         dropout: of hidden features, in [0, 1).
         norm, activation: as for `GNN`, over all heads·d_l features. The published GAT has "elu".
-        attention_dropout: of attention coefficients, in [0, 1), as in the published GAT; None: as ``dropout``.
+        attention_dropout: of attention coefficients, in [0, 1), as in the published GAT; None: as
+            ``dropout``.
     """
 
     layer: ClassVar[type[Any]] = GATLayer
@@ -117,14 +143,22 @@ class GAT(GNN):
         own = dropout if attention_dropout is None else attention_dropout
         if not 0 <= own < 1:
             raise InputError(f"attention_dropout {own}: give a probability in [0, 1)")
-        self.heads, self.attention_dropout = heads, own  # the base class calls make_layer, which reads them
-        super().__init__(in_features, widths, out_features, dropout=dropout, norm=norm, activation=activation)
+        # the base class calls make_layer, which reads them
+        self.heads = heads
+        self.attention_dropout = own
+        super().__init__(
+            in_features, widths, out_features, dropout=dropout, norm=norm, activation=activation
+        )
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        return type(self).layer(in_features, width, self.heads, concat=not last, dropout=self.attention_dropout)
+        return type(self).layer(
+            in_features, width, self.heads, concat=not last, dropout=self.attention_dropout
+        )
 
 
 class GATv2(GAT):
-    """GATv2 of Brody et al.: which source a node attends to most depends on the node. Arguments: see `GAT`."""
+    """GATv2 of Brody et al.: which source a node attends to most depends on the node. Arguments:
+    see `GAT`.
+    """
 
     layer = GATv2Layer

@@ -1,4 +1,6 @@
-"""`Layer`, one graph layer; `Propagation`, a layer with one operator; `GNN`, a stack of layers; `EnsembleModel`."""
+"""`Layer`, one graph layer; `Propagation`, a layer with one operator; `GNN`, a stack of layers;
+`EnsembleModel`.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,26 +20,32 @@ from gistgnn.utils.checks import check_choice
 Norm = Literal["none", "layer", "batch", "whole"]
 Activation = Literal["relu", "elu"]
 
-# Columns of a product with a weight that take, for one node, as long as something else; measured, on one thread.
+# Columns of a product with a weight that take, for one node, as long as something else; measured,
+# on one thread.
 COPIED = 16  # as to copy a node's features, and their gradients
 SUMMED = 5  # as to add a node's features to a sum, along one edge
 
 
 class Layer(nn.Module, ABC):
-    """One graph layer, from [N, in_features] to [N, out_features], in three steps: message, aggregate, update.
+    """One graph layer, from [N, in_features] to [N, out_features], in three steps: message,
+    aggregate, update.
 
-    ``message`` and ``update`` treat every node alone; only ``aggregate`` looks along the edges, by one step. Evaluation
-    layer by layer calls them in turn: ``message`` for all nodes, then ``aggregate`` and ``update`` for a block of nodes
-    after another. Then ``adj`` leads from a block's nodes and their sources to the block's nodes, which come first.
+    ``message`` and ``update`` treat every node alone; only ``aggregate`` looks along the edges, by
+    one step. Evaluation layer by layer calls them in turn: ``message`` for all nodes, then
+    ``aggregate`` and ``update`` for a block of nodes after another. Then ``adj`` leads from a
+    block's nodes and their sources to the block's nodes, which come first.
     """
 
     out_features: int  # columns of the output
-    edge_data: ClassVar[tuple[str, ...]] = ()  # the edge data that `aggregate` reads from the `Adjacency`
+    # the edge data that `aggregate` reads from the `Adjacency`
+    edge_data: ClassVar[tuple[str, ...]] = ()
     heads: int = 0  # attention heads; 0: it does not attend
 
     @abstractmethod
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """Return what every node sends along its edges: [N, k]. ``adj`` may decide which equivalent form is cheaper."""
+        """Return what every node sends along its edges: [N, k]. ``adj`` may decide which equivalent
+        form is cheaper.
+        """
 
     @abstractmethod
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
@@ -45,15 +53,18 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """Return the output of nodes with features ``x`` that received ``a``: [N, out_features], a new tensor."""
+        """Return the output of nodes with features ``x`` that received ``a``: [N, out_features], a
+        new tensor.
+        """
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return the layer's output before norm and activation: [N, out_features]."""
         return self.update(x, self.aggregate(self.message(x, adj), adj))
 
 
-# The projection costs the same in both orders, so the sparse product decides: nnz·d_in or nnz·d_out multiply-adds.
-# Sparse features are projected first, as Ā H would be dense. Constant features are aggregated once, and reused.
+# The projection costs the same in both orders, so the sparse product decides: nnz·d_in or nnz·d_out
+# multiply-adds. Sparse features are projected first, as Ā H would be dense. Constant features are
+# aggregated once, and reused.
 class Propagation(Layer):
     """A layer that computes Ā H Wᵀ as (Ā H) Wᵀ or Ā (H Wᵀ), whichever is cheaper."""
 
@@ -73,8 +84,11 @@ class Propagation(Layer):
             return x
         return project(x, self.neighbour_weight)
 
-    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency, nodes: Tensor | None = None) -> Tensor:
-        """Return the layer's output: [N, d_out]; for dense ``x`` also that of some ``nodes``: [k], [k, d_out].
+    def forward(
+        self, x: Tensor | SparseMatrix, adj: Adjacency, nodes: Tensor | None = None
+    ) -> Tensor:
+        """Return the layer's output: [N, d_out]; for dense ``x`` also that of some ``nodes``: [k],
+        [k, d_out].
 
         For these it sums over the edges of all nodes, and multiplies by W what these nodes receive.
         """
@@ -85,7 +99,9 @@ class Propagation(Layer):
         return self.update(x.index_select(0, nodes), a)
 
     def saves_time(self, count: int, x: Tensor | SparseMatrix, adj: Adjacency) -> bool:
-        """Tell whether the output of ``count`` nodes alone takes less time than that of all nodes."""
+        """Tell whether the output of ``count`` nodes alone takes less time than that of all
+        nodes.
+        """
         if not isinstance(x, Tensor) or not is_ours(self):
             return False
         d_out, d_in = self.neighbour_weight.shape
@@ -109,7 +125,9 @@ class Propagation(Layer):
 
 
 def propagates_features(layer: nn.Module) -> TypeGuard[Propagation]:
-    """Tell whether a layer multiplies its operator by its input, or by a projection of it, and by nothing else."""
+    """Tell whether a layer multiplies its operator by its input, or by a projection of it, and by
+    nothing else.
+    """
     if not isinstance(layer, Propagation):
         return False
     kind = type(layer)
@@ -117,17 +135,19 @@ def propagates_features(layer: nn.Module) -> TypeGuard[Propagation]:
 
 
 def is_ours(layer: nn.Module) -> bool:
-    """Tell whether a layer is of `gistgnn.nn`, with none of its steps replaced by a subclass of the user's.
+    """Tell whether a layer is of `gistgnn.nn`, with none of its steps replaced by a subclass of the
+    user's.
 
-    Our own steps only read what they get, and return new tensors. A user's may write into what they get, and may return
-    a tensor that something else still needs.
+    Our own steps only read what they get, and return new tensors. A user's may write into what they
+    get, and may return a tensor that something else still needs.
     """
     steps = ("forward", "message", "aggregate", "update")
     return all(getattr(type(layer), step).__module__.startswith("gistgnn.") for step in steps)
 
 
 class GNN(nn.Module):
-    """A stack of layers. Norm, activation and dropout follow every hidden layer; nothing follows the last one (eq. 1).
+    """A stack of layers. Norm, activation and dropout follow every hidden layer; nothing follows
+    the last one (eq. 1).
 
     A subclass sets ``layer``, or defines ``make_layer``.
 
@@ -136,8 +156,9 @@ class GNN(nn.Module):
         widths: d_1, d_2, ..., the width of every hidden layer; at least one.
         out_features: number of classes.
         dropout: probability of zeroing a hidden feature in training, in [0, 1).
-        norm: "none", "layer" (without parameters, as in the authors' code), "batch" (``nn.BatchNorm1d``), or "whole",
-            which follows the activation: one mean and deviation over all nodes and features, as the authors' GCN has.
+        norm: "none", "layer" (without parameters, as in the authors' code), "batch"
+            (``nn.BatchNorm1d``), or "whole", which follows the activation: one mean and deviation
+            over all nodes and features, as the authors' GCN has.
         activation: "relu" or "elu".
     """
 
@@ -163,10 +184,13 @@ class GNN(nn.Module):
             raise InputError(f"dropout {dropout}: give a probability in [0, 1)")
         check_choice("norm", norm, get_args(Norm))
         check_choice("activation", activation, get_args(Activation))
-        self.in_features, self.out_features, self.dropout = in_features, out_features, dropout
+        self.in_features = in_features
+        self.out_features = out_features
+        self.dropout = dropout
         self.norm: Norm = norm  # a subclass may use it within its layers, too
         self.activation: Activation = activation
-        self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
+        self.convs = nn.ModuleList()
+        self.norms = nn.ModuleList()
         features = in_features
         for width in widths:
             layer = self.make_layer(features, width, last=False)
@@ -179,13 +203,18 @@ class GNN(nn.Module):
         """Return the layer from ``in_features`` to ``width``. ``last`` marks the output layer."""
         return type(self).layer(in_features, width)
 
-    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency | Tensor, nodes: Tensor | None = None) -> Tensor:
-        """Return the scores of every node: [N, out_features]; for a batch sampled by layers, of its output nodes.
+    def forward(
+        self, x: Tensor | SparseMatrix, adj: Adjacency | Tensor, nodes: Tensor | None = None
+    ) -> Tensor:
+        """Return the scores of every node: [N, out_features]; for a batch sampled by layers, of its
+        output nodes.
 
         Args:
             x: [N, in_features], dense, a CSR tensor or a `SparseMatrix`.
-            adj: the graph of N nodes, or its edge_index: [2, E]. An Adjacency keeps its operators between calls.
-            nodes: [k], whose scores are returned, [k, out_features], at less cost than all; None: those of all.
+            adj: the graph of N nodes, or its edge_index: [2, E]. An Adjacency keeps its operators
+                between calls.
+            nodes: [k], whose scores are returned, [k, out_features], at less cost than all; None:
+                those of all.
         """
         self.check_input(x)
         if isinstance(x, Tensor) and x.layout is torch.sparse_csr:
@@ -193,14 +222,21 @@ class GNN(nn.Module):
         if isinstance(adj, Tensor):
             adj = Adjacency(adj, x.shape[0], x.dtype)
         if adj.num_nodes != x.shape[0]:
-            raise InputError(f"the graph has {adj.num_nodes} nodes and x {x.shape[0]} rows: give one row per node")
+            raise InputError(
+                f"the graph has {adj.num_nodes} nodes and x {x.shape[0]} rows: give one row per "
+                "node"
+            )
         if adj.dtype != x.dtype:
-            raise InputError(f"the graph's operators are {adj.dtype} and x is {x.dtype}: use adj.to({x.dtype})")
+            raise InputError(
+                f"the graph's operators are {adj.dtype} and x is {x.dtype}: use adj.to({x.dtype})"
+            )
         self.check_structure(adj)
         *hidden, last = self.convs
         for number, (layer, norm) in enumerate(zip(hidden, self.norms, strict=True)):
             h = layer(x, adj.layer(number))
-            x = activate(norm, h, self.dropout, self.training, self.activation, overwrite=is_ours(layer))
+            x = activate(
+                norm, h, self.dropout, self.training, self.activation, overwrite=is_ours(layer)
+            )
         adj = adj.layer(len(hidden))
         if nodes is None:
             return last(x, adj)
@@ -216,16 +252,24 @@ class GNN(nn.Module):
     @property
     def edge_data(self) -> tuple[str, ...]:
         """The names of the edge data that the layers read."""
-        return tuple(dict.fromkeys(name for layer in self.convs for name in cast(Layer, layer).edge_data))
+        return tuple(
+            dict.fromkeys(name for layer in self.convs for name in cast(Layer, layer).edge_data)
+        )
 
     def check_input(self, x: Tensor | SparseMatrix) -> None:
         if len(x.shape) != 2 or x.shape[1] != self.in_features:
-            raise InputError(f"x has shape {list(x.shape)}: the model expects [N, {self.in_features}]")
+            raise InputError(
+                f"x has shape {list(x.shape)}: the model expects [N, {self.in_features}]"
+            )
 
     def check_structure(self, adj: Adjacency) -> None:
-        """Raise InputError if ``adj`` is for another number of layers, or does not support a layer that attends."""
+        """Raise InputError if ``adj`` is for another number of layers, or does not support a layer
+        that attends.
+        """
         if adj.layers not in (None, self.num_layers):
-            raise InputError(f"the batch is sampled for {adj.layers} layers, the model has {self.num_layers}")
+            raise InputError(
+                f"the batch is sampled for {adj.layers} layers, the model has {self.num_layers}"
+            )
         for number, layer in enumerate(self.convs):
             if cast(Layer, layer).heads:
                 _ = adj.layer(number).attention
@@ -245,7 +289,9 @@ class EnsembleModel(nn.Module):
             if only_reads(member):
                 outputs.append(member(*arguments, **edge_data))
                 continue
-            positional = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
+            positional = [
+                value.clone() if isinstance(value, Tensor) else value for value in arguments
+            ]
             by_name = {name: value.clone() for name, value in edge_data.items()}
             outputs.append(member(*positional, **by_name))
         return torch.stack(outputs).mean(dim=0)
@@ -259,25 +305,33 @@ def members_of(model: nn.Module) -> list[nn.Module]:
 
 
 def as_gnn(model: nn.Module) -> GNN | None:
-    """Return the model as a `GNN`, also out of a `ScaledModel`; None if it is another or overrides ``GNN.forward``."""
+    """Return the model as a `GNN`, also out of a `ScaledModel`; None if it is another or overrides
+    ``GNN.forward``.
+    """
     model = plain_model(model)
     return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
 
 
 def only_reads(model: nn.Module) -> bool:
-    """Tell whether a model is known to write into nothing that it gets: one of ours, with layers of ours."""
+    """Tell whether a model is known to write into nothing that it gets: one of ours, with layers of
+    ours.
+    """
     gnn = as_gnn(model)
     return gnn is not None and all(map(is_ours, gnn.convs))
 
 
 def row_wise(model: nn.Module) -> GNN | None:
-    """Return the model as a `GNN` that may run for some nodes after others; None if its norm is over all nodes."""
+    """Return the model as a `GNN` that may run for some nodes after others; None if its norm is
+    over all nodes.
+    """
     gnn = as_gnn(model)
     return None if gnn is None or gnn.norm == "whole" else gnn
 
 
 def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return H Wᵀ + b: [N, d_out], for dense or sparse ``h``: [N, d_in] and ``weight``: [d_out, d_in]."""
+    """Return H Wᵀ + b: [N, d_out], for dense or sparse ``h``: [N, d_in] and ``weight``: [d_out,
+    d_in].
+    """
     if isinstance(h, Tensor):
         return F.linear(h, weight, bias)
     return h @ weight.t() if bias is None else h @ weight.t() + bias

@@ -1,4 +1,6 @@
-"""PyG's layers multiply by CSR matrices of a batch, where that gives the same as passing messages along its edges."""
+"""PyG's layers multiply by CSR matrices of a batch, where that gives the same as passing messages
+along its edges.
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,26 +22,37 @@ _HALF = (torch.bfloat16, torch.float16)
 _STEPS = ("propagate", "message", "aggregate")
 _HOOKS = tuple(f"_{step}_forward_{kind}" for step in _STEPS for kind in ("pre_hooks", "hooks"))
 _KEPT = 8  # matrices of a batch; a model that makes other edges at every step gets no more
-_SUMS_THEN_MULTIPLIES = ("SAGEConv", "GraphConv", "SGConv")  # of PyG: only their own linear layer sees the sum
+# of PyG: only their own linear layer sees the sum
+_SUMS_THEN_MULTIPLIES = ("SAGEConv", "GraphConv", "SGConv")
 
-_LAYERS: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()  # by model: the layers that may multiply
+# by model: the layers that may multiply
+_LAYERS: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()
 
 
 class Products:
-    """The matrices of a batch by the values of edges, which PyG's layers make anew; ``x``: [N, F] are its features."""
+    """The matrices of a batch by the values of edges, which PyG's layers make anew; ``x``: [N, F]
+    are its features.
+    """
 
-    # A model's code may write into every tensor that it gets. So a tensor is known by its version as well, and what is
-    # kept here is handed out as a copy, unless only PyG's own code reads it.
+    # A model's code may write into every tensor that it gets. So a tensor is known by its version
+    # as well, and what is kept here is handed out as a copy, unless only PyG's own code reads it.
     def __init__(self, x: Tensor) -> None:
         self.x = x
-        self._normalised: dict[tuple[Any, ...], tuple[AtVersion | None, ...]] = {}  # see `keep_normalised`
+        # see `keep_normalised`
+        self._normalised: dict[tuple[Any, ...], tuple[AtVersion | None, ...]] = {}
         self._features = AtVersion(x)
         self._known: list[tuple[AtVersion, AtVersion | None, bool, SparseMatrix]] = []
         self._of_x: dict[SparseMatrix, AtVersion] = {}
 
-    def matrix(self, edges: Tensor, weight: Tensor | None, dtype: torch.dtype, *, mean: bool) -> SparseMatrix | None:
-        """Return the matrix that sums, or averages, what comes along ``edges``: [2, E]; None if there are too many."""
-        self._known = [entry for entry in self._known if _is_unchanged(entry[0]) and _is_unchanged(entry[1])]
+    def matrix(
+        self, edges: Tensor, weight: Tensor | None, dtype: torch.dtype, *, mean: bool
+    ) -> SparseMatrix | None:
+        """Return the matrix that sums, or averages, what comes along ``edges``: [2, E]; None if
+        there are too many.
+        """
+        self._known = [
+            entry for entry in self._known if _is_unchanged(entry[0]) and _is_unchanged(entry[1])
+        ]
         for known_edges, known_weight, averages, matrix in self._known:
             same = _equal(edges, known_edges.tensor) and _equal(weight, _tensor_of(known_weight))
             if same and averages == mean and matrix.dtype == dtype:
@@ -47,29 +60,42 @@ class Products:
         if len(self._known) == _KEPT:
             return None
         pattern, order = CSR.from_entries(edges[1], edges[0], (len(self.x), len(self.x)))
-        value = torch.ones(pattern.num_edges, device=edges.device) if weight is None else weight.detach()
+        value = (
+            torch.ones(pattern.num_edges, device=edges.device)
+            if weight is None
+            else weight.detach()
+        )
         value = (value if order is None else value.index_select(0, order)).to(dtype)
         if mean:
             value = value / pattern.rowptr.diff().to(value.dtype).index_select(0, pattern.row)
         matrix = SparseMatrix.from_pattern(pattern, value)
-        self._known.append((AtVersion(edges), weight if weight is None else AtVersion(weight), mean, matrix))
+        self._known.append(
+            (AtVersion(edges), weight if weight is None else AtVersion(weight), mean, matrix)
+        )
         return matrix
 
     def normalised(self, made_of: tuple[Any, ...]) -> tuple[Tensor | None, ...] | None:
-        """Return the edges and weights that were kept for what they depend on; None if there are none."""
+        """Return the edges and weights that were kept for what they depend on; None if there are
+        none.
+        """
         kept = self._normalised.get(made_of)
         if kept is None or not all(map(_is_unchanged, kept)):
             return None
         return tuple(map(_tensor_of, kept))
 
     def keep_normalised(self, made_of: tuple[Any, ...], made: tuple[Tensor | None, ...]) -> None:
-        """Keep edges and weights that a layer has made of the batch's, by all that they depend on."""
-        self._normalised[made_of] = tuple(None if value is None else AtVersion(value) for value in made)
+        """Keep edges and weights that a layer has made of the batch's, by all that they depend
+        on.
+        """
+        self._normalised[made_of] = tuple(
+            None if value is None else AtVersion(value) for value in made
+        )
 
     def multiply(self, matrix: SparseMatrix, h: Tensor, *, read_only: bool = False) -> Tensor:
         """Return the product; that with the batch's own features is computed once.
 
-        The caller may write into it, unless he says that it is ``read_only``: then it may be what is kept.
+        The caller may write into it, unless he says that it is ``read_only``: then it may be what
+        is kept.
         """
         if not self._features.is_same(h):
             return matrix @ h
@@ -95,7 +121,8 @@ def sparse_layers(
     changes = []
     for layer in multiplies(model):
         own = {"propagate": partial(_propagate, layer, products)}
-        plain = "forward" not in vars(layer) and _is_of_pyg(type(layer).forward)  # a user's may change the edges
+        # a user's may change the edges
+        plain = "forward" not in vars(layer) and _is_of_pyg(type(layer).forward)
         if plain and not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer):
             given = AtVersion(edge_index), None if weight is None else AtVersion(weight)
             own["forward"] = partial(_forward, layer, products, *given)
@@ -106,22 +133,30 @@ def sparse_layers(
 def layers_on_rows(
     model: nn.Module, x: Tensor, normalised: tuple[Tensor, Tensor] | None
 ) -> AbstractContextManager[None]:
-    """Let PyG's layers in a model run on a few nodes, ``x``: [n, F], of which some have all edges of the whole graph.
+    """Let PyG's layers in a model run on a few nodes, ``x``: [n, F], of which some have all edges
+    of the whole graph.
 
-    Layers multiply where they may, and those that normalise as `GCNConv` take the edges and weights ``normalised``.
+    Layers multiply where they may, and those that normalise as `GCNConv` take the edges and weights
+    ``normalised``.
     """
     products = Products(x)
     changes: list[tuple[nn.Module, dict[str, Any]]]
-    changes = [(layer, {"propagate": partial(_propagate, layer, products)}) for layer in multiplies(model)]
+    changes = [
+        (layer, {"propagate": partial(_propagate, layer, products)}) for layer in multiplies(model)
+    ]
     known = {"_cached_edge_index": normalised, "cached": True}
-    return _changed([*changes, *((layer, known) for layer in model.modules() if _normalises(layer))])
+    return _changed(
+        [*changes, *((layer, known) for layer in model.modules() if _normalises(layer))]
+    )
 
 
 @contextmanager
 def _changed(changes: Sequence[tuple[nn.Module, dict[str, Any]]]) -> Iterator[None]:
     """Let layers have other attributes within the block."""
     # In their dictionaries: a module's own way to set attributes takes longer than a small product.
-    before = [{name: vars(layer)[name] for name in own if name in vars(layer)} for layer, own in changes]
+    before = [
+        {name: vars(layer)[name] for name in own if name in vars(layer)} for layer, own in changes
+    ]
     try:
         for layer, own in changes:
             vars(layer).update(own)
@@ -134,7 +169,9 @@ def _changed(changes: Sequence[tuple[nn.Module, dict[str, Any]]]) -> Iterator[No
 
 
 def normalises(model: nn.Module) -> bool:
-    """Tell whether layers of PyG in a model normalise the edges as `GCNConv` does, by the degrees of both ends."""
+    """Tell whether layers of PyG in a model normalise the edges as `GCNConv` does, by the degrees
+    of both ends.
+    """
     return any(_normalises(layer) for layer in model.modules())
 
 
@@ -145,9 +182,12 @@ def _normalises(layer: nn.Module) -> bool:
 
 
 def multiplies(model: nn.Module) -> list[Any]:
-    """Return the layers of PyG in a model that may multiply, by PyG's word: those at the model's first call."""
+    """Return the layers of PyG in a model that may multiply, by PyG's word: those at the model's
+    first call.
+    """
     if model not in _LAYERS:
-        compiled = any(hasattr(part, "_orig_mod") for part in model.modules())  # such code stays as it is
+        # such code stays as it is
+        compiled = any(hasattr(part, "_orig_mod") for part in model.modules())
         own = "torch_geometric.nn" in sys.modules and not compiled
         _LAYERS[model] = [layer for layer in model.modules() if _may_multiply(layer)] if own else []
     return _LAYERS[model]
@@ -158,7 +198,8 @@ def _may_multiply(layer: nn.Module) -> bool:
 
     if not isinstance(layer, MessagePassing) or "propagate" in vars(layer):
         return False
-    own, plain = type(layer), MessagePassing
+    own = type(layer)
+    plain = MessagePassing
     return (
         layer.fuse
         and layer.aggr in _SUMS
@@ -172,8 +213,12 @@ def _may_multiply(layer: nn.Module) -> bool:
 
 
 def _is_of_pyg(method: Any) -> bool:
-    """Tell whether PyG has written a method, or has generated a `propagate` for a class of the user's."""
-    return method.__module__.startswith("torch_geometric.") or method.__module__.endswith("_propagate")
+    """Tell whether PyG has written a method, or has generated a `propagate` for a class of the
+    user's.
+    """
+    return method.__module__.startswith("torch_geometric.") or method.__module__.endswith(
+        "_propagate"
+    )
 
 
 def _is_watched(layer: Any) -> bool:
@@ -182,9 +227,16 @@ def _is_watched(layer: Any) -> bool:
 
 
 def _forward(
-    layer: Any, products: Products, edge_index: AtVersion, weight: AtVersion | None, *args: Any, **kwargs: Any
+    layer: Any,
+    products: Products,
+    edge_index: AtVersion,
+    weight: AtVersion | None,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
-    """Call a layer with the normalised edges that it would make of the batch's, if one like it has made them before."""
+    """Call a layer with the normalised edges that it would make of the batch's, if one like it has
+    made them before.
+    """
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
     edges = [value for value in tensors if value.dim() == 1 or not value.is_floating_point()]
     weights = edges[1:]
@@ -194,7 +246,9 @@ def _forward(
         or not all(weight is not None and weight.is_same(value) for value in weights)
     ):
         return type(layer).forward(layer, *args, **kwargs)  # the model has changed the edges
-    options = (getattr(layer, name, None) for name in ("improved", "add_self_loops", "normalize", "flow"))
+    options = (
+        getattr(layer, name, None) for name in ("improved", "add_self_loops", "normalize", "flow")
+    )
     made_of = (type(layer), *options, tensors[0].dtype, len(edges))
     attributes = vars(layer)
     attributes.update(_cached_edge_index=products.normalised(made_of), cached=True)
@@ -207,35 +261,65 @@ def _forward(
             products.keep_normalised(made_of, made)
 
 
-def _propagate(layer: Any, products: Products, edge_index: Tensor, size: Any = None, **given: Any) -> Tensor:
+def _propagate(
+    layer: Any, products: Products, edge_index: Tensor, size: Any = None, **given: Any
+) -> Tensor:
     """Do what `layer.propagate` does, by a product where edges and weights are constants."""
-    x, weight = given.get("x"), given.get("edge_weight")
+    x = given.get("x")
+    weight = given.get("edge_weight")
     sources, targets = x if isinstance(x, (tuple, list)) else (x, None)
     messages = sources.dtype if weight is None else torch.promote_types(sources.dtype, weight.dtype)
-    dtype = torch.float32 if messages in _HALF else messages  # the CPU has no sparse product in bfloat16
+    # the CPU has no sparse product in bfloat16
+    dtype = torch.float32 if messages in _HALF else messages
     nodes = len(products.x)
-    constant = _is_constant(edge_index) and (weight is None or _is_constant(weight)) and not _is_watched(layer)
-    if constant and sources.dim() == 2 and len(sources) == nodes and (targets is None or len(targets) == nodes):
+    constant = (
+        _is_constant(edge_index)
+        and (weight is None or _is_constant(weight))
+        and not _is_watched(layer)
+    )
+    if (
+        constant
+        and sources.dim() == 2
+        and len(sources) == nodes
+        and (targets is None or len(targets) == nodes)
+    ):
         matrix = products.matrix(edge_index, weight, dtype, mean=layer.aggr == "mean")
         if matrix is not None:
-            return products.multiply(matrix, sources.to(dtype), read_only=_only_reads_sum(layer)).to(messages)
+            return products.multiply(
+                matrix, sources.to(dtype), read_only=_only_reads_sum(layer)
+            ).to(messages)
     return type(layer).propagate(layer, edge_index, size=size, **given)
 
 
 def _only_reads_sum(layer: Any) -> bool:
-    """Tell whether no code but PyG's gets the sum that a layer makes, and this does not write into it."""
+    """Tell whether no code but PyG's gets the sum that a layer makes, and this does not write into
+    it.
+    """
     own = type(layer)
     return (
         own.__name__ in _SUMS_THEN_MULTIPLIES
         and _is_of_pyg(own.forward)
-        and all(_is_of_pyg(type(child).forward) and not child._forward_pre_hooks for child in layer.children())
+        and all(
+            _is_of_pyg(type(child).forward) and not child._forward_pre_hooks
+            for child in layer.children()
+        )
     )
 
 
 def _is_constant(tensor: Any) -> bool:
-    """Tell whether a tensor of edges or of weights is the same for all sub-GCNs, and has no gradient."""
-    plain = isinstance(tensor, Tensor) and tensor.layout is torch.strided and not is_batchedtensor(tensor)
-    return plain and not tensor.requires_grad and tensor.dim() == (1 if tensor.is_floating_point() else 2)
+    """Tell whether a tensor of edges or of weights is the same for all sub-GCNs, and has no
+    gradient.
+    """
+    plain = (
+        isinstance(tensor, Tensor)
+        and tensor.layout is torch.strided
+        and not is_batchedtensor(tensor)
+    )
+    return (
+        plain
+        and not tensor.requires_grad
+        and tensor.dim() == (1 if tensor.is_floating_point() else 2)
+    )
 
 
 def _equal(one: Tensor | None, other: Tensor | None) -> bool:

@@ -1,4 +1,6 @@
-"""`SampledAdjacency`: the structure of a batch with sampled edges, one for all layers or one per layer."""
+"""`SampledAdjacency`: the structure of a batch with sampled edges, one for all layers or one per
+layer.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +19,14 @@ from gistgnn.utils.tensors import to_device
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n]; with weights their sums."""
+    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n]; with weights
+    their sums.
+    """
 
     plain: Tensor  # in A, with the given self-loops
     looped: Tensor  # in A + I, with one self-loop per node
-    row_sums: Tensor | None = None  # of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not
+    # of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not
+    row_sums: Tensor | None = None
     loops: Tensor | None = None  # the weights of the nodes' self-loops in A + I; None: 1
 
     def of(self, nodes: Tensor | slice) -> "Degrees":
@@ -31,17 +36,21 @@ class Degrees:
         return self._map(lambda tensor: to_device(tensor, device))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Degrees":
-        others = (None if tensor is None else change(tensor) for tensor in (self.row_sums, self.loops))
+        others = (
+            None if tensor is None else change(tensor) for tensor in (self.row_sums, self.loops)
+        )
         return Degrees(change(self.plain), change(self.looped), *others)
 
 
 class SampledAdjacency(Adjacency):
-    """Sampled edges from input nodes to output nodes, with operators that estimate the whole graph's.
+    """Sampled edges from input nodes to output nodes, with operators that estimate the whole
+    graph's.
 
-    An operator's entry is the whole graph's times the edge's `weight` [nnz]; with one over the edge's chance, Ā H is
-    unbiased. `Degrees.row_sums` scale every row to the whole graph's sum (LADIES, section 3.2): biased, less variance.
-    The output nodes are the first input nodes. `above` are the higher layers' structures, if every layer has its own.
-    `refuses` is the end of the error for models that attend or take an edge_index; None: they can use these edges.
+    An operator's entry is the whole graph's times the edge's `weight` [nnz]; with one over the
+    edge's chance, Ā H is unbiased. `Degrees.row_sums` scale every row to the whole graph's sum
+    (LADIES, section 3.2): biased, less variance. The output nodes are the first input nodes.
+    `above` are the higher layers' structures, if every layer has its own. `refuses` is the end of
+    the error for models that attend or take an edge_index; None: they can use these edges.
     """
 
     def __init__(
@@ -53,8 +62,11 @@ class SampledAdjacency(Adjacency):
         above: "Sequence[SampledAdjacency]" = (),
         refuses: str | None = None,
     ) -> None:
-        self.pattern, self.degrees = pattern, degrees
-        self.dtype, self.above, self._refuses = degrees.looped.dtype, tuple(above), refuses
+        self.pattern = pattern
+        self.degrees = degrees
+        self.dtype = degrees.looped.dtype
+        self.above = tuple(above)
+        self._refuses = refuses
         self.weight = weight.to(self.dtype)  # a sampler's are float32
         self.layers = len(above) + 1 if above else None  # None: all layers share the edges
         self.cache_products(None)
@@ -88,7 +100,9 @@ class SampledAdjacency(Adjacency):
     def mean(self) -> SparseMatrix:
         scale = self.degrees.plain[: self.pattern.shape[0]].reciprocal()
         sums = None if self.degrees.row_sums is None else torch.ones_like(scale)
-        return _scaled(self.pattern, scale.index_select(0, self.pattern.row).mul_(self.weight), sums)
+        return _scaled(
+            self.pattern, scale.index_select(0, self.pattern.row).mul_(self.weight), sums
+        )
 
     @cached_property
     def sum(self) -> SparseMatrix:
@@ -99,14 +113,18 @@ class SampledAdjacency(Adjacency):
 
     @cached_property
     def attention(self) -> CSR:
-        """The entries that attention runs over: the edges, and every output node with itself once."""
+        """The entries that attention runs over: the edges, and every output node with itself
+        once.
+        """
         self._check("attends")
         return self._with_loops[0]
 
     @cached_property
     def _with_loops(self) -> tuple[CSR, Tensor]:
         loops = self.degrees.loops
-        return looped(self.pattern, self.weight, None if loops is None else loops[: self.pattern.shape[0]])
+        return looped(
+            self.pattern, self.weight, None if loops is None else loops[: self.pattern.shape[0]]
+        )
 
     def _check(self, does: str) -> None:
         if self._refuses:
@@ -116,14 +134,21 @@ class SampledAdjacency(Adjacency):
         device = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs).device
         if device == self.device:
             return self
-        pattern, degrees = self.pattern.to(device), self.degrees.to(device)
+        pattern = self.pattern.to(device)
+        degrees = self.degrees.to(device)
         above = [layer.to(device) for layer in self.above]
-        return SampledAdjacency(pattern, degrees, to_device(self.weight, device), above=above, refuses=self._refuses)
+        return SampledAdjacency(
+            pattern, degrees, to_device(self.weight, device), above=above, refuses=self._refuses
+        )
 
 
 def _scaled(pattern: CSR, value: Tensor, sums: Tensor | None) -> SparseMatrix:
-    """Return a matrix with every row scaled to its sum in ``sums``: at least [R]; None: as it is."""
+    """Return a matrix with every row scaled to its sum in ``sums``: at least [R]; None: as it
+    is.
+    """
     if sums is not None:
         sampled = row_sums(pattern, value)
-        value = value * torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0).index_select(0, pattern.row)
+        value = value * torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0).index_select(
+            0, pattern.row
+        )
     return SparseMatrix.from_pattern(pattern, value)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.graphs.standardise import MEAN, STD, Standardisation
 
-STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, wherever they stand
+# arguments that get the structure, wherever they stand
+STRUCTURES = ("edge_index", "adj", "adj_t", "edges")
 
 
 class FeatureScaling(nn.Module):
@@ -32,12 +33,13 @@ class FeatureScaling(nn.Module):
 
 
 class ScaledModel(nn.Module):
-    """A model whose features are scaled first: it is called with the features as the graph has them.
+    """A model whose features are scaled first: it is called with the features as the graph has
+    them.
 
     Args:
         scaling: the first layer.
-        model: the model that was trained on scaled features. Its own methods, such as an ``encode``, take these:
-            ``model.model.encode(model.scaling(x), edge_index)``.
+        model: the model that was trained on scaled features. Its own methods, such as an
+            ``encode``, take these: ``model.model.encode(model.scaling(x), edge_index)``.
     """
 
     scaling: FeatureScaling
@@ -50,7 +52,8 @@ class ScaledModel(nn.Module):
         self.train(model.training)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the model's output; arguments: those of the model, with features that are not scaled.
+        """Return the model's output; arguments: those of the model, with features that are not
+        scaled.
 
         Raises:
             InputError: x has another number of features.
@@ -61,7 +64,9 @@ class ScaledModel(nn.Module):
         return self.model(self.scale(args[0]), *args[1:], **kwargs)
 
     def scale(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
-        """Return features, or the given columns of them, scaled: [N, F]; another number of them is an InputError."""
+        """Return features, or the given columns of them, scaled: [N, F]; another number of them is
+        an InputError.
+        """
         return Standardisation(self.scaling.mean[columns], self.scaling.std[columns]).features(x)
 
     def __getattr__(self, name: str) -> Any:
@@ -72,7 +77,8 @@ class ScaledModel(nn.Module):
             if name.startswith("_") or inner is None or not hasattr(inner, name):
                 raise
             raise AttributeError(
-                f"'{name}' belongs to the model behind the scaling of the features: use model.model.{name}, "
+                f"'{name}' belongs to the model behind the scaling of the features: use "
+                f"model.model.{name}, "
                 "and give it model.scaling(x) in place of x"
             ) from error
 
@@ -80,7 +86,8 @@ class ScaledModel(nn.Module):
 def features_argument(parameters: Mapping[str, inspect.Parameter]) -> str | None:
     """Return the name of the argument for the features; None if there is none.
 
-    It is the first one that needs a value and is not for edges; or else the first that is not for edges.
+    It is the first one that needs a value and is not for edges; or else the first that is not for
+    edges.
     """
     others = [name for name in parameters if name not in (*STRUCTURES, *EDGE_DATA)]
     others = [name for name in others if parameters[name].kind is not inspect.Parameter.VAR_KEYWORD]
@@ -110,7 +117,9 @@ def scales_input(model: nn.Module) -> bool:
 
 
 def scaled(model: nn.Module, x: Tensor, columns: slice = slice(None)) -> Tensor:
-    """Scale features, or the given columns of them, as the model does; a model that does not scale leaves them."""
+    """Scale features, or the given columns of them, as the model does; a model that does not scale
+    leaves them.
+    """
     model = getattr(model, "_orig_mod", model)
     return model.scale(x, columns) if isinstance(model, ScaledModel) else x
 
@@ -126,13 +135,20 @@ def saved_state(model: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
     if isinstance(model, nn.Module) and not isinstance(model, ScaledModel):
         return model.state_dict()
     state: Mapping[str, Tensor] = model.state_dict() if isinstance(model, nn.Module) else model
-    if not all(name in _PARTS or name.startswith("model.") for name in state) or not _PARTS.keys() <= state.keys():
+    if (
+        not all(name in _PARTS or name.startswith("model.") for name in state)
+        or not _PARTS.keys() <= state.keys()
+    ):
         return dict(state)
     return {_PARTS.get(name) or name.removeprefix("model."): value for name, value in state.items()}
 
 
-def split_scaling(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Standardisation | None]:
-    """Return the tensors of a model without those of the scaling, and the scaling; None: there is none."""
+def split_scaling(
+    tensors: Mapping[str, Tensor],
+) -> tuple[dict[str, Tensor], Standardisation | None]:
+    """Return the tensors of a model without those of the scaling, and the scaling; None: there is
+    none.
+    """
     rest = {name: value for name, value in tensors.items() if name not in (MEAN, STD)}
     if MEAN not in tensors:
         return rest, None

@@ -21,7 +21,9 @@ class _ByPosition(Signature):
 
 
 class Function(torch.autograd.Function):
-    """torch's `Function`, without binding arguments to ``forward``'s signature, which takes longer than a product."""
+    """torch's `Function`, without binding arguments to ``forward``'s signature, which takes longer
+    than a product.
+    """
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -47,14 +49,16 @@ class AtVersion:
 
 
 def _version_of(tensor: Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version  # torch does not count for inference tensors
+    # torch does not count for inference tensors
+    return 0 if tensor.is_inference() else tensor._version
 
 
 class SparseMatrix:
     """A constant CSR matrix A: [R, C] for products A @ h with dense h: [C, d].
 
-    The forward pass is one CSR product. The backward pass is one product with the transpose, which is prepared at the
-    first backward pass and kept. The product is differentiable in h to any order, but not in the values.
+    The forward pass is one CSR product. The backward pass is one product with the transpose, which
+    is prepared at the first backward pass and kept. The product is differentiable in h to any
+    order, but not in the values.
 
     Args:
         row: [nnz], row of every entry, in any order.
@@ -66,15 +70,21 @@ class SparseMatrix:
     def __init__(self, row: Tensor, col: Tensor, value: Tensor, shape: tuple[int, int]) -> None:
         if value.shape != row.shape or not value.is_floating_point():
             kind = f"{value.dtype} of shape {list(value.shape)}"
-            raise InputError(f"values are {kind}: give one floating-point value for each of the {row.numel()} entries")
+            raise InputError(
+                f"values are {kind}: give one floating-point value for each of the {row.numel()} "
+                "entries"
+            )
         self.pattern, order = CSR.from_entries(row, col, shape)
         self.value = value.detach() if order is None else value.detach().index_select(0, order)
 
     @classmethod
     def from_pattern(cls, pattern: CSR, value: Tensor) -> "SparseMatrix":
-        """Return the matrix of ``pattern`` and ``value``: [nnz] in the pattern's order, without a copy."""
+        """Return the matrix of ``pattern`` and ``value``: [nnz] in the pattern's order, without a
+        copy.
+        """
         matrix = cls.__new__(cls)
-        matrix.pattern, matrix.value = pattern, value
+        matrix.pattern = pattern
+        matrix.value = value
         return matrix
 
     @classmethod
@@ -116,16 +126,28 @@ class SparseMatrix:
         return self._transposed
 
     def to(self, *args: Any, **kwargs: Any) -> "SparseMatrix":
-        """Return the matrix on another device or with another dtype; arguments as for ``Tensor.to``."""
+        """Return the matrix on another device or with another dtype; arguments as for
+        ``Tensor.to``.
+        """
         value = self.value.to(*args, **kwargs)
-        return self if value is self.value else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
+        return (
+            self
+            if value is self.value
+            else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
+        )
 
     def rows(self, nodes: slice | Tensor) -> "SparseMatrix":
-        """Return some rows: consecutive ones, [n, C], as a view; or [k], in any order and possibly repeated."""
+        """Return some rows: consecutive ones, [n, C], as a view; or [k], in any order and possibly
+        repeated.
+        """
         if isinstance(nodes, slice) and nodes == slice(0, self.shape[0]):
             return self
         pattern, entries = self.pattern.rows(nodes)
-        value = self.value[entries] if isinstance(entries, slice) else self.value.index_select(0, entries)
+        value = (
+            self.value[entries]
+            if isinstance(entries, slice)
+            else self.value.index_select(0, entries)
+        )
         return SparseMatrix.from_pattern(pattern, value)
 
     def select_columns(self, index: Tensor) -> "SparseMatrix":
@@ -141,7 +163,9 @@ class SparseMatrix:
 
     def to_dense(self) -> Tensor:
         dense = self.value.new_zeros(self.shape)
-        return dense.index_put_((self.pattern.row.long(), self.pattern.col.long()), self.value, accumulate=True)
+        return dense.index_put_(
+            (self.pattern.row.long(), self.pattern.col.long()), self.value, accumulate=True
+        )
 
     def __matmul__(self, h: Tensor) -> Tensor:
         if h.dim() != 2 or h.shape[0] != self.shape[1]:
@@ -150,14 +174,19 @@ class SparseMatrix:
         if h.dtype == torch.bfloat16:  # from autocast; the CPU has no sparse product in bfloat16
             h = h.to(self.dtype)
         if h.dtype != self.dtype:
-            raise InputError(f"product of {self.dtype} with {h.dtype}: convert one of them by .to(dtype)")
+            raise InputError(
+                f"product of {self.dtype} with {h.dtype}: convert one of them by .to(dtype)"
+            )
         return Product.apply(self, h)
 
 
 def add_product(matrix: SparseMatrix, h: Tensor, out: Tensor, *, beta: int) -> None:
-    """Write A @ h to ``out``, or with a ``beta`` of 1 add it; without a gradient. ``h``: [C, d] or [m, C, d]."""
+    """Write A @ h to ``out``, or with a ``beta`` of 1 add it; without a gradient. ``h``: [C, d] or
+    [m, C, d].
+    """
     if h.dim() == 3 and h.device.type == "cuda":
-        # One product of the matrices side by side: on a GPU, starting m products takes longer than moving the features.
+        # One product of the matrices side by side: on a GPU, starting m products takes longer than
+        # moving the features.
         m, columns, d = h.shape
         side_by_side = matrix.csr @ h.transpose(0, 1).reshape(columns, m * d)
         product = side_by_side.view(-1, m, d).transpose(0, 1)
@@ -189,22 +218,30 @@ class Product(Function):
         return None, Product.apply(ctx.matrix.t(), grad)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[None, int], matrix: SparseMatrix, h: Tensor) -> tuple[Tensor, int]:
+    def vmap(
+        info: Any, in_dims: tuple[None, int], matrix: SparseMatrix, h: Tensor
+    ) -> tuple[Tensor, int]:
         return Product.apply(matrix, h.movedim(in_dims[1], 0)), 0
 
 
-# Weights of edges, as in PyG's GCNConv: a missing self-loop has weight 1. Below, ``own`` is as for `CSR.looped`.
+# Weights of edges, as in PyG's GCNConv: a missing self-loop has weight 1. Below, ``own`` is as for
+# `CSR.looped`.
 
 
 def check_weights(weight: Tensor) -> None:
     """Raise InputError if a weight is negative."""
     if weight.numel() and (least := float(weight.min())) < 0:
-        raise InputError(f"edge_weight holds {least:g}; expected 0 or more: models of gistgnn.nn divide by its sums")
+        raise InputError(
+            f"edge_weight holds {least:g}; expected 0 or more: models of gistgnn.nn divide by its "
+            "sums"
+        )
 
 
 def row_sums(pattern: CSR, value: Tensor) -> Tensor:
     """Return the sum of every row's values: [R], for ``value``: [nnz]."""
-    return (SparseMatrix.from_pattern(pattern, value) @ value.new_ones(pattern.shape[1], 1)).squeeze(1)
+    return (
+        SparseMatrix.from_pattern(pattern, value) @ value.new_ones(pattern.shape[1], 1)
+    ).squeeze(1)
 
 
 def without_zeros(degree: Tensor) -> Tensor:
@@ -219,13 +256,18 @@ def self_loops(pattern: CSR, own: Tensor | None = None) -> Tensor:
 
 def loop_weights(pattern: CSR, weight: Tensor, own: Tensor | None = None) -> Tensor:
     """Return the weight of every row's self-loop: [R]; 1 where there is none."""
-    loops, given = weight.new_ones(pattern.shape[0]), self_loops(pattern, own)
+    loops = weight.new_ones(pattern.shape[0])
+    given = self_loops(pattern, own)
     loops[pattern.row[given].long()] = weight[given]
     return loops
 
 
-def looped(pattern: CSR, weight: Tensor, loops: Tensor | None = None, own: Tensor | None = None) -> tuple[CSR, Tensor]:
-    """Return the entries with one self-loop in every row, and their weights; ``loops``: [R], the self-loops'."""
+def looped(
+    pattern: CSR, weight: Tensor, loops: Tensor | None = None, own: Tensor | None = None
+) -> tuple[CSR, Tensor]:
+    """Return the entries with one self-loop in every row, and their weights; ``loops``: [R], the
+    self-loops'.
+    """
     with_loops, keep, place = pattern.looped(own)
     value = weight.new_ones(with_loops.num_edges)
     value[place] = weight[keep]
@@ -234,9 +276,17 @@ def looped(pattern: CSR, weight: Tensor, loops: Tensor | None = None, own: Tenso
     return with_loops, value
 
 
-def with_self(pattern: CSR, weight: Tensor | None, dtype: torch.dtype, own: Tensor | None = None) -> SparseMatrix:
-    """Return A + I: [R, C] for A's entries and their ``weight``: [nnz]; a given self-loop counts beside the 1 of I."""
-    weight = torch.ones(pattern.num_edges, dtype=dtype, device=pattern.col.device) if weight is None else weight
+def with_self(
+    pattern: CSR, weight: Tensor | None, dtype: torch.dtype, own: Tensor | None = None
+) -> SparseMatrix:
+    """Return A + I: [R, C] for A's entries and their ``weight``: [nnz]; a given self-loop counts
+    beside the 1 of I.
+    """
+    weight = (
+        torch.ones(pattern.num_edges, dtype=dtype, device=pattern.col.device)
+        if weight is None
+        else weight
+    )
     given = torch.where(self_loops(pattern, own), weight, 0)
     loops = weight.new_ones(pattern.shape[0]).index_add_(0, pattern.row, given)
     return SparseMatrix.from_pattern(*looped(pattern, weight, loops, own))

@@ -1,4 +1,6 @@
-"""Tables 6 and 7 (appendix B): GIST against local SGD, and against ensembles of sub-GCNs, on batches of one kind."""
+"""Tables 6 and 7 (appendix B): GIST against local SGD, and against ensembles of sub-GCNs, on
+batches of one kind.
+"""
 
 import statistics
 import time
@@ -27,14 +29,17 @@ PASSES = 5  # of each model, for the median
 
 @dataclass(frozen=True)
 class AppendixB(ComparisonOfRuns):
-    """GIST against the `rival` method on batches of the same kind; see `Experiment`. Workers share the epochs."""
+    """GIST against the `rival` method on batches of the same kind; see `Experiment`. Workers share
+    the epochs.
+    """
 
     local_steps: int = 100
     clusters: int | None = None
     clusters_per_batch: int = large.IN_BATCH
 
     rival: ClassVar[str]
-    paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]]  # F1 in percent and seconds, for each of WORKERS
+    # F1 in percent and seconds, for each of WORKERS
+    paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]]
     paper_seconds: ClassVar[str]
     explained: ClassVar[str]  # what the columns mean, for the note
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -53,9 +58,13 @@ class AppendixB(ComparisonOfRuns):
         for dataset in self.datasets:
             sampler = large.cluster_sampling(dataset, self.clusters, self.clusters_per_batch)
             runs = []
-            for method, m in [("gist", 1), *((method, m) for m in WORKERS for method in (self.rival, "gist"))]:
+            for method, m in [
+                ("gist", 1),
+                *((method, m) for m in WORKERS for method in (self.rival, "gist")),
+            ]:
                 run = large.large_run(dataset, model, m, training, sampler)
-                # In turn, because workers of the other methods draw different batches and cannot be fused.
+                # In turn, because workers of the other methods draw different batches and cannot be
+                # fused.
                 runs.append(replace(run, method=method, runner="in-turn", device=self.device))
             groups[dataset,] = runs
         return groups
@@ -73,21 +82,34 @@ class AppendixB(ComparisonOfRuns):
 
     def chart(self, key: GroupKey, group: Sequence[TrainedRun]) -> Chart:
         """Return the first seed's test scores by epoch."""
-        # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
+        # The report colours dashed and solid lines each in their order: the baseline comes last, so
+        # that pairs match.
         baseline, *others = group
         series = [
-            scores_of(trained.row.label, trained.records[0], "epoch", dashed=trained.config.method != "gist")
+            scores_of(
+                trained.row.label,
+                trained.records[0],
+                "epoch",
+                dashed=trained.config.method != "gist",
+            )
             for trained in (*others, baseline)
         ]
         return Chart(f"F1 by epoch, {key[0]}", "epoch", "test F1 (%)", series)
 
     def note(self) -> str:
-        paper = "" if self.scale == "full" else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
+        paper = (
+            ""
+            if self.scale == "full"
+            else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
+        )
         clusters = large.describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)
         return (
-            "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the best validation "
-            f"score, {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; "
-            f"{self.seeds} seed(s). {clusters}. On one machine, workers train one after another. {paper}"
+            "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the "
+            "best validation "
+            f"score, {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at "
+            "0.01, dropout 0.2; "
+            f"{self.seeds} seed(s). {clusters}. On one machine, workers train one after another. "
+            f"{paper}"
             f"{self.explained}"
         )
 
@@ -111,8 +133,10 @@ class LocalSgdTable(AppendixB):
         "time",
     )
     explained = (
-        "Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in the authors' code. What "
-        "a worker sends is computed by formula. The paper's times are on as many GPUs as workers, with the network."
+        "Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in the "
+        "authors' code. What "
+        "a worker sends is computed by formula. The paper's times are on as many GPUs as workers, "
+        "with the network."
     )
 
     def times(self, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
@@ -133,12 +157,25 @@ class EnsembleTable(AppendixB):
     paper_seconds = "{:.2f} s"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": AppendixB.defaults["small"],
-        "full": {**AppendixB.defaults["full"], "local_steps": 500},  # Table 7 repeats Table 2's F1, with its ζ
+        # Table 7 repeats Table 2's F1, with its ζ
+        "full": {**AppendixB.defaults["full"], "local_steps": 500},
     }
-    columns = ("data set", "m", "method", "F1", "time", "inference", "each model alone", "paper: F1", "inference")
+    columns = (
+        "data set",
+        "m",
+        "method",
+        "F1",
+        "time",
+        "inference",
+        "each model alone",
+        "paper: F1",
+        "inference",
+    )
     explained = (
-        "Each member of an ensemble counts as it was at its best validation score; logits are averaged. Inference is "
-        "one pass over the whole graph, the median of the passes during training: members share the first sum over "
+        "Each member of an ensemble counts as it was at its best validation score; logits are "
+        "averaged. Inference is "
+        "one pass over the whole graph, the median of the passes during training: members share "
+        "the first sum over "
         'neighbours. "Each model alone" computes everything again for every model '
         f"(median of {PASSES} passes)."
     )
@@ -154,13 +191,19 @@ class EnsembleTable(AppendixB):
 
 
 def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:
-    """Return the seconds that the models of each run take for a graph if they share nothing (median of passes)."""
+    """Return the seconds that the models of each run take for a graph if they share nothing (median
+    of passes).
+    """
     # Models have new weights: times do not depend on the weights.
     trainers = [run.trainer(graph.num_features, graph.num_classes) for run in runs]
-    models = [[member.to(graph.x.device) for member in members_of(trainer.model())] for trainer in trainers]
+    models = [
+        [member.to(graph.x.device) for member in members_of(trainer.model())]
+        for trainer in trainers
+    ]
     seconds: list[list[float]] = [[] for _ in models]
     for _ in range(PASSES):
-        for times, members in zip(seconds, models, strict=True):  # in turns, so that other load slows all alike
+        # in turns, so that other load slows all alike
+        for times, members in zip(seconds, models, strict=True):
             start = time.perf_counter()
             for member in members:
                 with evaluation_mode(member):

@@ -1,4 +1,6 @@
-"""What the paper's experiments share: settings for two scales, the tables that they return, and what they write."""
+"""What the paper's experiments share: settings for two scales, the tables that they return, and
+what they write.
+"""
 
 import json
 from abc import ABC, abstractmethod
@@ -33,7 +35,9 @@ class Table:
 class Experiment(ABC):
     """A table or figure of the paper. A new one is a subclass and an entry in `registry.py`."""
 
-    scale: str  # "small": within 20 minutes on an ordinary machine; "full": as in the paper (docs: provenance.md)
+    # "small": within 20 minutes on an ordinary machine; "full": as in the paper (docs:
+    # provenance.md)
+    scale: str
     datasets: tuple[str, ...]
     seeds: int  # runs of each row
     epochs: int  # of a run, split over the sub-GCNs
@@ -44,7 +48,11 @@ class Experiment(ABC):
     @property
     def name(self) -> str:
         """Its name on the command line, by which the registry lists it."""
-        return next(name for name, entry in EXPERIMENTS.items() if entry.home.endswith(f":{type(self).__name__}"))
+        return next(
+            name
+            for name, entry in EXPERIMENTS.items()
+            if entry.home.endswith(f":{type(self).__name__}")
+        )
 
     @property
     def title(self) -> str:
@@ -64,13 +72,21 @@ class Experiment(ABC):
         """Return the runs that ranks train together; all ranks call this."""
         return []
 
-    def train_on_ranks(self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]) -> bool:
-        """Train what is missing of baselines and runs on ranks; all ranks call this. False if `stop` ended it."""
+    def train_on_ranks(
+        self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]
+    ) -> bool:
+        """Train what is missing of baselines and runs on ranks; all ranks call this. False if
+        `stop` ended it.
+        """
         store = RunStore(out / RUNS, data_root)
-        return train_on_ranks(store, self.runs_on_ranks(ranks, store), self.seeds, ranks, stop, self.name)
+        return train_on_ranks(
+            store, self.runs_on_ranks(ranks, store), self.seeds, ranks, stop, self.name
+        )
 
     def reproduce(self, out: Path, store: RunStore, command: str) -> list[Table]:
-        """Run the experiment; write its tables (Markdown), its record (JSON) and its report into a directory."""
+        """Run the experiment; write its tables (Markdown), its record (JSON) and its report into a
+        directory.
+        """
         tables = self.run(store)
         machine = tables[0].machine or describe_machine(self.device)
         record = {
@@ -91,6 +107,8 @@ class Experiment(ABC):
 
 
 def scores_of(label: str, record: Record, against: str, *, dashed: bool = False) -> Series:
-    """Return a run's test scores, in percent, against another number of its history, such as "epoch"."""
+    """Return a run's test scores, in percent, against another number of its history, such as
+    "epoch".
+    """
     x = [entry[against] for entry in record["history"]]
     return Series(label, x, [100 * entry["test"] for entry in record["history"]], dashed=dashed)

@@ -1,4 +1,6 @@
-"""Experiments on large graphs (appendix A.4): groups of runs on one device, and on ranks, as the paper timed them."""
+"""Experiments on large graphs (appendix A.4): groups of runs on one device, and on ranks, as the
+paper timed them.
+"""
 
 import statistics
 from abc import abstractmethod
@@ -21,13 +23,16 @@ CLUSTERS = 15_000  # the paper's c
 NODES = {"reddit": 232_965, "amazon2m": 2_449_029}  # of the paper's graphs
 EVALUATIONS = 30  # of a run
 
-PLAIN: dict[str, Any] = {"schedule": "constant", "optimizer_state": "reset"}  # as in the authors' code
+# as in the authors' code
+PLAIN: dict[str, Any] = {"schedule": "constant", "optimizer_state": "reset"}
 
 NONE = "–"  # there was no such run, or it has no such number
 COLUMNS = ("ranks", "on ranks: F1", "time of a worker", "of it exchange", "speed-up")
 NOTE_ON_WORKERS = (
-    'Rows with a number under "ranks" were also trained by W processes at the same time, sub-GCN i on rank i mod W. '
-    "The time of a worker is the training time of the slowest rank, without evaluation, with the exchange and the "
+    'Rows with a number under "ranks" were also trained by W processes at the same time, sub-GCN i '
+    "on rank i mod W. "
+    "The time of a worker is the training time of the slowest rank, without evaluation, with the "
+    "exchange and the "
     "waiting for other ranks. With as many ranks as sub-GCNs it is what the paper measures."
 )
 
@@ -36,11 +41,14 @@ GroupKey = tuple[Any, ...]  # what the runs of a group share: the data set, and 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """The runs of one row of a table, by seed, on one device and on ranks. Empty: it was not trained so."""
+    """The runs of one row of a table, by seed, on one device and on ranks. Empty: it was not
+    trained so.
+    """
 
     config: RunConfig
     alone: Sequence[Record]  # on one device
-    on_ranks: Sequence[Record]  # with the times of the slowest rank, and those of every rank in "workers"
+    # with the times of the slowest rank, and those of every rank in "workers"
+    on_ranks: Sequence[Record]
 
     @property
     def records(self) -> Sequence[Record]:
@@ -52,7 +60,9 @@ class TrainedRun:
         return rows_of([self.records])[0]
 
 
-def trained_runs(runs: Sequence[RunConfig], seeds: int, store: RunStore, label: str) -> list[TrainedRun]:
+def trained_runs(
+    runs: Sequence[RunConfig], seeds: int, store: RunStore, label: str
+) -> list[TrainedRun]:
     """Train the runs that one device has not trained; return those that it or ranks have trained.
 
     Args:
@@ -71,7 +81,9 @@ def trained_runs(runs: Sequence[RunConfig], seeds: int, store: RunStore, label: 
 
 
 class ComparisonOfRuns(Experiment):
-    """A table of groups of runs, such as a model's baseline and GIST with every m. A subclass is a dataclass."""
+    """A table of groups of runs, such as a model's baseline and GIST with every m. A subclass is a
+    dataclass.
+    """
 
     columns: ClassVar[Sequence[str]]
 
@@ -95,7 +107,10 @@ class ComparisonOfRuns(Experiment):
         return [run for group in self.groups().values() for run in group]
 
     def run(self, store: RunStore) -> list[Table]:
-        groups = {key: trained_runs(runs, self.seeds, store, self.name) for key, runs in self.groups().items()}
+        groups = {
+            key: trained_runs(runs, self.seeds, store, self.name)
+            for key, runs in self.groups().items()
+        }
         every = [trained for group in groups.values() for trained in group]
         any_on_ranks = any(trained.on_ranks for trained in every)
         columns = list(self.columns)
@@ -134,7 +149,13 @@ def _worker_cells(trained: TrainedRun, baseline: Row) -> list[str]:
     workers = [record["workers"] for record in trained.on_ranks]
     exchange = statistics.fmean(max(times["exchange_seconds"]) for times in workers)
     exchange_cell = duration(exchange) if exchange else NONE
-    return [str(workers[0]["ranks"]), mean_sd(row.score), duration(row.time), exchange_cell, speedup(row, baseline)]
+    return [
+        str(workers[0]["ranks"]),
+        mean_sd(row.score),
+        duration(row.time),
+        exchange_cell,
+        speedup(row, baseline),
+    ]
 
 
 def _machines(every: Iterable[TrainedRun]) -> str:
@@ -142,34 +163,50 @@ def _machines(every: Iterable[TrainedRun]) -> str:
     alone = {record["machine"] for trained in every for record in trained.alone}
     on_ranks = {record["machine"] for trained in every for record in trained.on_ranks}
     places = {"one device": alone, "each rank": on_ranks}
-    return "; ".join(f"{place}: {', '.join(sorted(machines))}" for place, machines in places.items() if machines)
+    return "; ".join(
+        f"{place}: {', '.join(sorted(machines))}" for place, machines in places.items() if machines
+    )
 
 
 def graphsage(width: int, layers: int) -> ModelConfig:
-    """Return GraphSAGE with `layers` hidden layers; norm and dropout are those of the authors' code."""
+    """Return GraphSAGE with `layers` hidden layers; norm and dropout are those of the authors'
+    code.
+    """
     return ModelConfig("graphsage", (width,) * layers, dropout=0.2, norm="layer")
 
 
 def default_clusters(dataset: str) -> int:
-    """Return the number of clusters that gives batches as large as the paper's; unknown graphs get 40."""
+    """Return the number of clusters that gives batches as large as the paper's; unknown graphs get
+    40.
+    """
     shape = "amazon2m" if "amazon2m" in dataset or "products" in dataset else "reddit"
     info = find(dataset)
     return max(40, round(CLUSTERS * info.nodes / NODES[shape])) if info else 40
 
 
-def cluster_sampling(dataset: str, clusters: int | None = None, in_batch: int = IN_BATCH) -> ClusterSampling:
+def cluster_sampling(
+    dataset: str, clusters: int | None = None, in_batch: int = IN_BATCH
+) -> ClusterSampling:
     """Return batches of clusters; `clusters` defaults to as many as `default_clusters` gives."""
     return ClusterSampling(clusters or default_clusters(dataset), in_batch)
 
 
-def describe_clusters(datasets: Iterable[str], clusters: int | None = None, in_batch: int = IN_BATCH) -> str:
-    """Say how many clusters each data set has, and each batch; for the arguments see `cluster_sampling`."""
-    counts = ", ".join(f"{clusters or default_clusters(dataset)} of {dataset}" for dataset in datasets)
+def describe_clusters(
+    datasets: Iterable[str], clusters: int | None = None, in_batch: int = IN_BATCH
+) -> str:
+    """Say how many clusters each data set has, and each batch; for the arguments see
+    `cluster_sampling`.
+    """
+    counts = ", ".join(
+        f"{clusters or default_clusters(dataset)} of {dataset}" for dataset in datasets
+    )
     return f"Clusters: {counts}, {in_batch} in a batch"
 
 
 def large_training(epochs: int, local_steps: int, lr: float = 0.01) -> Training:
-    """Return how models on large graphs are trained: Adam whose state is new in every round, at a constant rate."""
+    """Return how models on large graphs are trained: Adam whose state is new in every round, at a
+    constant rate.
+    """
     return Training(epochs, local_steps, lr=lr, **PLAIN)
 
 
@@ -181,7 +218,9 @@ def large_run(
     sampler: ClusterSampling,
     evaluations: int = EVALUATIONS,
 ) -> RunConfig:
-    """The run of one model on a large graph; the epochs are split over m, and it is scored so many times."""
+    """The run of one model on a large graph; the epochs are split over m, and it is scored so many
+    times.
+    """
     assert training.epochs
     assert training.local_steps
     assert sampler.clusters

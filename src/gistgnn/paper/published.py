@@ -1,4 +1,6 @@
-"""The numbers of the paper's tables. Scores are test accuracies, or micro-F1 on the test nodes, in percent."""
+"""The numbers of the paper's tables. Scores are test accuracies, or micro-F1 on the test nodes, in
+percent.
+"""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -28,11 +30,17 @@ def published_cells(rows: Rows | None, m: int) -> list[str]:
     if not rows or m not in SUB_GCNS:
         return ["–", "–", "–"]
     row = rows[SUB_GCNS.index(m)]
-    return [f"{row.f1:.2f}{COMMENTED * row.commented}", f"{row.time:.2f} {row.unit}", f"{row.speedup:.2f}x"]
+    return [
+        f"{row.f1:.2f}{COMMENTED * row.commented}",
+        f"{row.time:.2f} {row.unit}",
+        f"{row.speedup:.2f}x",
+    ]
 
 
 def paper_cells(numbers: tuple[float, float] | None, second: str) -> list[str]:
-    """Return the cells for two of the paper's numbers: a score, and another one in the format `second`."""
+    """Return the cells for two of the paper's numbers: a score, and another one in the format
+    `second`.
+    """
     return [f"{numbers[0]:.2f}", second.format(numbers[1])] if numbers else ["–", "–"]
 
 
@@ -42,7 +50,8 @@ def _rows(unit: str, *numbers: float) -> Rows:
     return tuple(Published(f1, time, speedup, unit) for f1, time, speedup in triples)
 
 
-# Table 1: accuracy by data set, in the order of TABLE1_ROWS: m, and the dimensions d_l that are partitioned.
+# Table 1: accuracy by data set, in the order of TABLE1_ROWS: m, and the dimensions d_l that are
+# partitioned.
 TABLE1_ROWS: tuple[tuple[int, tuple[int, ...]], ...] = (
     (1, ()),
     *itertools.product(WORKERS, ((0, 1, 2), (0, 1), (1, 2))),
@@ -53,7 +62,8 @@ TABLE1: dict[str, tuple[float, ...]] = {
     "pubmed": (75.90, 76.68, 75.78, 78.02, 65.67, 68.44, 76.99, 54.29, 51.44, 76.99),
     "ogbn-arxiv": (70.85, 65.65, 65.33, 70.10, 54.21, 52.64, 68.69, 40.26, 26.84, 65.81),
 }
-# Its ± in points. The table prints those of ogbn-arxiv so, and the others as fractions: 0.005 for Cora's baseline.
+# Its ± in points. The table prints those of ogbn-arxiv so, and the others as fractions: 0.005 for
+# Cora's baseline.
 TABLE1_SD: dict[str, tuple[float, ...]] = {
     "cora": (0.5, 1.0, 1.1, 1.0, 1.7, 6.1, 0.7, 8.7, 2.0, 0.6),
     "citeseer": (1.8, 0.7, 1.8, 0.8, 1.1, 1.8, 1.7, 9.2, 3.0, 1.6),
@@ -63,20 +73,44 @@ TABLE1_SD: dict[str, tuple[float, ...]] = {
 
 # Table 2: by model, width and L, the number of hidden layers.
 TABLE2_REDDIT = {
-    ("graphsage", 256, 2): _rows("s", 96.09, 105.78, 1.00, 96.40, 70.29, 1.50, 96.16, 68.88, 1.54, 95.46, 76.68, 1.38),
-    ("graphsage", 256, 3): _rows("s", 96.32, 118.37, 1.00, 96.36, 80.46, 1.47, 95.76, 78.74, 1.50, 94.39, 88.54, 1.34),
-    ("graphsage", 256, 4): _rows("s", 96.32, 120.74, 1.00, 96.01, 91.75, 1.32, 95.21, 78.74, 1.53, 92.75, 88.71, 1.36),
-    ("gat", 256, 2): _rows("h", 89.57, 1.19, 1.00, 90.28, 0.58, 2.05, 90.02, 0.31, 3.86, 89.01, 0.18, 6.70),
-    ("gat", 256, 3): _rows("h", 89.25, 2.01, 1.00, 89.63, 0.95, 2.11, 88.82, 0.48, 4.19, 70.38, 0.26, 7.67),
-    ("gat", 256, 4): _rows("h", 88.36, 2.77, 1.00, 87.97, 1.31, 2.11, 78.42, 0.66, 4.21, 66.30, 0.35, 7.90),
+    ("graphsage", 256, 2): _rows(
+        "s", 96.09, 105.78, 1.00, 96.40, 70.29, 1.50, 96.16, 68.88, 1.54, 95.46, 76.68, 1.38
+    ),
+    ("graphsage", 256, 3): _rows(
+        "s", 96.32, 118.37, 1.00, 96.36, 80.46, 1.47, 95.76, 78.74, 1.50, 94.39, 88.54, 1.34
+    ),
+    ("graphsage", 256, 4): _rows(
+        "s", 96.32, 120.74, 1.00, 96.01, 91.75, 1.32, 95.21, 78.74, 1.53, 92.75, 88.71, 1.36
+    ),
+    ("gat", 256, 2): _rows(
+        "h", 89.57, 1.19, 1.00, 90.28, 0.58, 2.05, 90.02, 0.31, 3.86, 89.01, 0.18, 6.70
+    ),
+    ("gat", 256, 3): _rows(
+        "h", 89.25, 2.01, 1.00, 89.63, 0.95, 2.11, 88.82, 0.48, 4.19, 70.38, 0.26, 7.67
+    ),
+    ("gat", 256, 4): _rows(
+        "h", 88.36, 2.77, 1.00, 87.97, 1.31, 2.11, 78.42, 0.66, 4.21, 66.30, 0.35, 7.90
+    ),
 }
 TABLE2_AMAZON2M = {
-    ("graphsage", 400, 2): _rows("h", 89.90, 1.81, 1.00, 88.36, 1.25, 1.45, 86.33, 1.11, 1.63, 84.73, 1.13, 1.61),
-    ("graphsage", 400, 3): _rows("h", 90.36, 2.32, 1.00, 88.59, 1.56, 1.49, 86.46, 1.37, 1.70, 84.76, 1.37, 1.69),
-    ("graphsage", 400, 4): _rows("h", 90.40, 3.00, 1.00, 88.56, 1.79, 1.68, 87.53, 1.58, 1.90, 85.32, 1.56, 1.93),
-    ("graphsage", 4096, 2): _rows("h", 91.25, 5.17, 1.00, 90.70, 1.70, 3.05, 89.49, 1.13, 4.57, 88.86, 1.11, 4.65),
-    ("graphsage", 4096, 3): _rows("h", 91.51, 9.52, 1.00, 91.12, 2.12, 4.49, 89.21, 1.42, 6.72, 86.97, 1.34, 7.12),
-    ("graphsage", 4096, 4): _rows("h", 91.61, 14.20, 1.00, 91.02, 2.77, 5.13, 89.07, 1.65, 8.58, 87.53, 1.55, 9.13),
+    ("graphsage", 400, 2): _rows(
+        "h", 89.90, 1.81, 1.00, 88.36, 1.25, 1.45, 86.33, 1.11, 1.63, 84.73, 1.13, 1.61
+    ),
+    ("graphsage", 400, 3): _rows(
+        "h", 90.36, 2.32, 1.00, 88.59, 1.56, 1.49, 86.46, 1.37, 1.70, 84.76, 1.37, 1.69
+    ),
+    ("graphsage", 400, 4): _rows(
+        "h", 90.40, 3.00, 1.00, 88.56, 1.79, 1.68, 87.53, 1.58, 1.90, 85.32, 1.56, 1.93
+    ),
+    ("graphsage", 4096, 2): _rows(
+        "h", 91.25, 5.17, 1.00, 90.70, 1.70, 3.05, 89.49, 1.13, 4.57, 88.86, 1.11, 4.65
+    ),
+    ("graphsage", 4096, 3): _rows(
+        "h", 91.51, 9.52, 1.00, 91.12, 2.12, 4.49, 89.21, 1.42, 6.72, 86.97, 1.34, 7.12
+    ),
+    ("graphsage", 4096, 4): _rows(
+        "h", 91.61, 14.20, 1.00, 91.02, 2.77, 5.13, 89.07, 1.65, 8.58, 87.53, 1.55, 9.13
+    ),
 }
 
 # Table 3: F1 and hours by L and m, for each of TABLE3_WIDTHS; None: out of memory.
@@ -98,13 +132,21 @@ TABLE3: dict[tuple[int, int], tuple[tuple[float, float] | None, ...]] = {
 
 # Table 4: by L. The rows with m = 8 and with L = 4 are commented out in the paper's source.
 _PRINTED = {
-    2: _rows("s", 89.73, 3359.91, 1.00, 89.29, 1834.59, 1.83, 88.42, 1158.51, 2.90, 84.70, 792.58, 4.24),
-    3: _rows("s", 89.57, 4803.88, 1.00, 86.52, 2635.18, 1.82, 86.72, 1605.32, 3.00, 80.57, 1060.74, 4.53),
+    2: _rows(
+        "s", 89.73, 3359.91, 1.00, 89.29, 1834.59, 1.83, 88.42, 1158.51, 2.90, 84.70, 792.58, 4.24
+    ),
+    3: _rows(
+        "s", 89.57, 4803.88, 1.00, 86.52, 2635.18, 1.82, 86.72, 1605.32, 3.00, 80.57, 1060.74, 4.53
+    ),
     # 3.67x at m = 4 is the source's; its own times give 3.07x.
-    4: _rows("s", 89.89, 6286.57, 1.00, 82.23, 3399.79, 1.85, 83.44, 2050.01, 3.67, 76.76, 1307.36, 4.81),
+    4: _rows(
+        "s", 89.89, 6286.57, 1.00, 82.23, 3399.79, 1.85, 83.44, 2050.01, 3.67, 76.76, 1307.36, 4.81
+    ),
 }
 TABLE4: dict[int, Rows] = {
-    layers: tuple(replace(row, commented=layers == 4 or m == 8) for m, row in zip(SUB_GCNS, rows, strict=True))
+    layers: tuple(
+        replace(row, commented=layers == 4 or m == 8) for m, row in zip(SUB_GCNS, rows, strict=True)
+    )
     for layers, rows in _PRINTED.items()
 }
 

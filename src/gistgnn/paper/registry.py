@@ -1,4 +1,6 @@
-"""The experiments of the paper. A new one is a file in this folder and an entry here. Imports no torch."""
+"""The experiments of the paper. A new one is a file in this folder and an entry here. Imports no
+torch.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +9,9 @@ SCALES = ("small", "full")
 
 @dataclass(frozen=True)
 class Entry:
-    """An experiment, "module:Class" in `gistgnn.paper`; its title; its options, "+": of several values."""
+    """An experiment, "module:Class" in `gistgnn.paper`; its title; its options, "+": of several
+    values.
+    """
 
     home: str
     help: str
@@ -20,10 +24,12 @@ BATCHES = ("local_steps", "clusters", "clusters_per_batch")
 
 # fmt: off
 EXPERIMENTS = {
-    "table1": Entry("table1:Table1", "Table 1: which dimensions to partition, GCN 256-256 on small graphs"),
+    "table1": Entry("table1:Table1", "Table 1: which dimensions to partition, GCN 256-256 on small "
+                                     "graphs"),
     "depth-width": Entry("small_graphs:DepthWidth", "Figure 4: depth and width on one device",
         ("layers+", "widths+")),
-    "local-iterations": Entry("small_graphs:LocalIterations", "Figure 5: how often sub-GCNs are merged",
+    "local-iterations": Entry("small_graphs:LocalIterations", "Figure 5: how often sub-GCNs are "
+                                                              "merged",
         ("local_steps+", "sub_gcns+")),
     "reddit": Entry("table2:Reddit", "Table 2: GraphSAGE and GAT on Reddit",
         ("layers+", "widths+", *BATCHES, "models+"), ranks=True),
@@ -32,10 +38,14 @@ EXPERIMENTS = {
     "ultrawide": Entry("table3:UltraWide", "Table 3: widths that do not fit on one device",
         ("layers+", "widths+", "sub_gcns+", "local_steps", "clusters", "store", "device_memory"),
         ranks=True),
-    "ladies": Entry("table4:Ladies", "Table 4: GIST with layer sampling", ("layers+", "local_steps"), ranks=True),
-    "local-sgd": Entry("appendix_b:LocalSgdTable", "Table 6: GIST against local SGD", BATCHES, ranks=True),
-    "ensemble": Entry("appendix_b:EnsembleTable", "Table 7: GIST against ensembles of sub-GCNs", BATCHES, ranks=True),
-    "theory": Entry("theory_bounds:Theory", "Section 4: training against the bounds, in float64 on the CPU",
+    "ladies": Entry("table4:Ladies", "Table 4: GIST with layer sampling",
+    ("layers+", "local_steps"), ranks=True),
+    "local-sgd": Entry("appendix_b:LocalSgdTable", "Table 6: GIST against local SGD", BATCHES,
+    ranks=True),
+    "ensemble": Entry("appendix_b:EnsembleTable", "Table 7: GIST against ensembles of sub-GCNs",
+    BATCHES, ranks=True),
+    "theory": Entry("theory_bounds:Theory", "Section 4: training against the bounds, in float64 on "
+                                            "the CPU",
         ("widths+", "sub_gcns+", "local_steps+", "nodes"), devices=False),
 }
 # fmt: on

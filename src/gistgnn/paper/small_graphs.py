@@ -1,6 +1,8 @@
-"""Figures 4 and 5 (appendix A.3), and what they share with Table 1: full-batch GCNs on small graphs.
+"""Figures 4 and 5 (appendix A.3), and what they share with Table 1: full-batch GCNs on small
+graphs.
 
-The paper gives no learning rates. Every cell trains with several, and shows the best one by validation accuracy.
+The paper gives no learning rates. Every cell trains with several, and shows the best one by
+validation accuracy.
 """
 
 import statistics
@@ -19,7 +21,8 @@ from gistgnn.utils import mean_sd, plural
 
 DROPOUT = 0.5
 WEIGHT_DECAY = 5e-4  # of the authors' sweeps
-RATES = {"small": (0.01, 0.05, 0.1), "full": (0.005, 0.01, 0.05, 0.1)}  # "full": the authors' sweeps
+# "full": the authors' sweeps
+RATES = {"small": (0.01, 0.05, 0.1), "full": (0.005, 0.01, 0.05, 0.1)}
 DATASETS = ("cora", "citeseer", "pubmed", "ogbn-arxiv")
 STEPS_BETWEEN_SCORES = 20  # of Figure 4
 
@@ -27,8 +30,12 @@ Key = TypeVar("Key", bound=Hashable)
 Candidate = TypeVar("Candidate")
 
 
-def small_training(epochs: int, local_steps: int, lr: float, weight_decay: float = WEIGHT_DECAY) -> Training:
-    """Return how models on small graphs are trained: scored after every round, the epochs split (section 2.2)."""
+def small_training(
+    epochs: int, local_steps: int, lr: float, weight_decay: float = WEIGHT_DECAY
+) -> Training:
+    """Return how models on small graphs are trained: scored after every round, the epochs split
+    (section 2.2).
+    """
     return Training(
         epochs,
         local_steps,
@@ -41,7 +48,9 @@ def small_training(epochs: int, local_steps: int, lr: float, weight_decay: float
     )
 
 
-def small_run(dataset: str, hidden: tuple[int, ...], sub_gcns: int, training: Training, device: str) -> RunConfig:
+def small_run(
+    dataset: str, hidden: tuple[int, ...], sub_gcns: int, training: Training, device: str
+) -> RunConfig:
     """Return a run of a GCN on a small graph."""
     model = ModelConfig("gcn", hidden, dropout=DROPOUT)
     plain: dict[str, Any] = {"standardise": False, "width_scaling": "none"}
@@ -53,7 +62,9 @@ def train_all(
 ) -> dict[Key, list[Record]]:
     """Train every run with every seed, and return its records by seed."""
     seeds = list(seeds)
-    records = store.run_all([replace(run, seed=seed) for run in runs.values() for seed in seeds], label)
+    records = store.run_all(
+        [replace(run, seed=seed) for run in runs.values() for seed in seeds], label
+    )
     return dict(zip(runs, by_seeds(records, len(seeds)), strict=True))
 
 
@@ -67,8 +78,12 @@ def ranked(trained: Mapping[tuple[Key, Candidate], Sequence[Record]]) -> dict[Ke
 
 
 def validation_of(records: Sequence[Record]) -> float:
-    """Return the mean of the best validation accuracies; a run that diverged before its first score counts as 0."""
-    return statistics.fmean(record["validation"]["accuracy"] if record["validation"] else 0.0 for record in records)
+    """Return the mean of the best validation accuracies; a run that diverged before its first score
+    counts as 0.
+    """
+    return statistics.fmean(
+        record["validation"]["accuracy"] if record["validation"] else 0.0 for record in records
+    )
 
 
 def listed(values: Iterable[float]) -> str:
@@ -77,10 +92,13 @@ def listed(values: Iterable[float]) -> str:
 
 
 class GridFigure(Experiment):
-    """A figure of scores over one setting, a line for every value of another; every rate of `RATES` is tried."""
+    """A figure of scores over one setting, a line for every value of another; every rate of `RATES`
+    is tried.
+    """
 
     axes: ClassVar[tuple[str, str]]  # the settings of the lines, and of the points of a line
-    line: ClassVar[tuple[str, str]]  # names of the lines' setting in the table and, as a format, in the chart
+    # names of the lines' setting in the table and, as a format, in the chart
+    line: ClassVar[tuple[str, str]]
     point: ClassVar[str]  # format of a column of the table
     chart: ClassVar[tuple[str, str]]  # title and label of the horizontal axis
     settings: ClassVar[str]  # of the note: how the models were trained, with {epochs}
@@ -97,7 +115,9 @@ class GridFigure(Experiment):
         runs = {(cell, lr): self.config(*cell, lr) for cell in cells for lr in rates}
         trained = train_all(store, runs, range(self.seeds), self.name)
         best = {cell: lr for cell, (lr, *_) in ranked(trained).items()}
-        scores = {cell: [score_of(record) for record in trained[cell, best[cell]]] for cell in cells}
+        scores = {
+            cell: [score_of(record) for record in trained[cell, best[cell]]] for cell in cells
+        }
         rows = []
         charts = []
         title, xlabel = self.chart
@@ -109,23 +129,30 @@ class GridFigure(Experiment):
                 rows.append([dataset, str(line), *shown])
                 means = [statistics.fmean(scores[cell]) for cell in of_line]
                 series.append(Series(self.line[1].format(line), points, means))
-            charts.append(Chart(f"{title}, {dataset}", xlabel, "test accuracy (%)", series, log_x=True))
+            charts.append(
+                Chart(f"{title}, {dataset}", xlabel, "test accuracy (%)", series, log_x=True)
+            )
         columns = ["data set", self.line[0], *map(self.point.format, points)]
         return [Table(columns, rows, self._note(), charts)]
 
     def _note(self) -> str:
         return (
             "Test accuracy in percent at the best validation score, mean ± standard deviation over "
-            f"{plural(self.seeds, 'seed')}. {self.settings.format(epochs=self.epochs)} Each cell chooses its learning "
-            f"rate, in brackets, from {listed(RATES[self.scale])} by the mean validation accuracy of these seeds. Adam "
-            f"with weight decay {WEIGHT_DECAY:g}, a step schedule, dropout {DROPOUT:g}. The paper shows curves; its "
+            f"{plural(self.seeds, 'seed')}. {self.settings.format(epochs=self.epochs)} Each cell "
+            "chooses its learning "
+            f"rate, in brackets, from {listed(RATES[self.scale])} by the mean validation accuracy "
+            "of these seeds. Adam "
+            f"with weight decay {WEIGHT_DECAY:g}, a step schedule, dropout {DROPOUT:g}. The paper "
+            "shows curves; its "
             "text gives neither learning rates nor dropout."
         )
 
 
 @dataclass(frozen=True)
 class DepthWidth(GridFigure):
-    """Figure 4: models of several depths and widths, trained on one device. The output layer counts in `layers`."""
+    """Figure 4: models of several depths and widths, trained on one device. The output layer counts
+    in `layers`.
+    """
 
     layers: tuple[int, ...] = (2, 3, 4, 5, 7, 9)
     widths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024)
@@ -136,7 +163,13 @@ class DepthWidth(GridFigure):
     chart = ("Accuracy by width", "hidden width")
     settings = "GCNs trained on one device for {epochs} epochs. Layers include the output layer."
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("cora",), "seeds": 2, "epochs": 200, "layers": (2, 3, 4), "widths": (16, 64, 256)},
+        "small": {
+            "datasets": ("cora",),
+            "seeds": 2,
+            "epochs": 200,
+            "layers": (2, 3, 4),
+            "widths": (16, 64, 256),
+        },
         "full": {"datasets": DATASETS, "seeds": 5, "epochs": 400},
     }
 
@@ -149,7 +182,8 @@ class DepthWidth(GridFigure):
 class LocalIterations(GridFigure):
     """Figure 5: how often sub-GCNs are merged: a GCN 256-256, with every ζ and m."""
 
-    local_steps: tuple[int, ...] = (1, 5, 10, 20, 35, 50, 100)  # the authors' sweep, and 100, which A.3 chooses
+    # the authors' sweep, and 100, which A.3 chooses
+    local_steps: tuple[int, ...] = (1, 5, 10, 20, 35, 50, 100)
     sub_gcns: tuple[int, ...] = (2, 4, 8)
 
     axes = ("sub_gcns", "local_steps")
@@ -157,7 +191,8 @@ class LocalIterations(GridFigure):
     point = "ζ = {}"
     chart = ("Accuracy by ζ", "ζ, local steps")
     settings = (
-        "A GCN with hidden layers of 256 and 256, {epochs} epochs, split over the sub-GCNs (section 2.2). Scores are "
+        "A GCN with hidden layers of 256 and 256, {epochs} epochs, split over the sub-GCNs "
+        "(section 2.2). Scores are "
         "taken after every round, so a small ζ has more scores to choose from."
     )
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -166,4 +201,6 @@ class LocalIterations(GridFigure):
     }
 
     def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
-        return small_run(dataset, (256, 256), line, small_training(self.epochs, point, lr), self.device)
+        return small_run(
+            dataset, (256, 256), line, small_training(self.epochs, point, lr), self.device
+        )

@@ -1,8 +1,10 @@
-"""Table 1: which feature dimensions to partition, for a three-layer GCN (256, 256) on small graphs (appendix A.3).
+"""Table 1: which feature dimensions to partition, for a three-layer GCN (256, 256) on small graphs
+(appendix A.3).
 
-The paper does not give learning rate and weight decay. Each row chooses them by validation accuracy, on seeds that the
-table does not use: every candidate trains once, and at full scale the best three train twice more. Rows that partition
-hidden layers alone are trained a second time with the norm of the authors' code, which the text does not mention.
+The paper does not give learning rate and weight decay. Each row chooses them by validation
+accuracy, on seeds that the table does not use: every candidate trains once, and at full scale the
+best three train twice more. Rows that partition hidden layers alone are trained a second time with
+the norm of the authors' code, which the text does not mention.
 """
 
 import itertools
@@ -24,12 +26,25 @@ Cell = tuple[str, int, str]  # a data set, a place in ROWS and a norm
 Candidate = tuple[float, float]  # learning rate, weight decay
 
 CANDIDATES: dict[str, tuple[Candidate, ...]] = {
-    "full": tuple(itertools.product((0.005, 0.01, 0.025, 0.05, 0.1), (0.0, 5e-4, 5e-3))),  # provenance.md has reasons
+    # provenance.md has reasons
+    "full": tuple(itertools.product((0.005, 0.01, 0.025, 0.05, 0.1), (0.0, 5e-4, 5e-3))),
     "small": ((0.01, 5e-4), (0.05, 5e-4), (0.05, 0.0), (0.1, 0.0)),
 }
 SEARCH_SEEDS = (1000, 1001, 1002)  # every candidate trains with the first, finalists with all
 FINALISTS = {"full": 3, "small": 1}
-COLUMNS = ("data set", "m", "d_0", "d_1", "d_2", "norm", "accuracy", "best over rounds", "paper", "lr", "decay")
+COLUMNS = (
+    "data set",
+    "m",
+    "d_0",
+    "d_1",
+    "d_2",
+    "norm",
+    "accuracy",
+    "best over rounds",
+    "paper",
+    "lr",
+    "decay",
+)
 
 TEXT = "none"  # the norm of the text
 PUBLIC = "whole"  # the norm of the authors' code
@@ -62,33 +77,51 @@ class Table1(Experiment):
     def config(self, cell: Cell, lr: float, weight_decay: float, seed: int = 0) -> RunConfig:
         dataset, index, norm = cell
         m, partitioned = ROWS[index]
-        training = small_training(self.epochs, 100 if dataset == "ogbn-arxiv" else 20, lr, weight_decay)
+        training = small_training(
+            self.epochs, 100 if dataset == "ogbn-arxiv" else 20, lr, weight_decay
+        )
         run = small_run(dataset, (256, 256), m, training, self.device)
         return replace(run, model=replace(run.model, norm=norm), partitioned=partitioned, seed=seed)
 
     def _choose(self, store: RunStore, cells: Sequence[Cell]) -> dict[Cell, Candidate]:
         """Return the candidate of every row with the best validation accuracy."""
         best = {cell: list(CANDIDATES[self.scale]) for cell in cells}
-        for count, seeds in ((len(CANDIDATES[self.scale]), SEARCH_SEEDS[:1]), (FINALISTS[self.scale], SEARCH_SEEDS)):
+        for count, seeds in (
+            (len(CANDIDATES[self.scale]), SEARCH_SEEDS[:1]),
+            (FINALISTS[self.scale], SEARCH_SEEDS),
+        ):
             if count > 1:
                 pairs = [(cell, candidate) for cell in cells for candidate in best[cell][:count]]
-                runs = {(cell, candidate): self.config(cell, *candidate) for cell, candidate in pairs}
-                best = ranked(train_all(store, runs, seeds, f"choosing among {count} learning rates"))
+                runs = {
+                    (cell, candidate): self.config(cell, *candidate) for cell, candidate in pairs
+                }
+                best = ranked(
+                    train_all(store, runs, seeds, f"choosing among {count} learning rates")
+                )
         return {cell: candidates[0] for cell, candidates in best.items()}
 
     def _note(self) -> str:
         searched = f"one run of each (seed {SEARCH_SEEDS[0]})"
         if (finalists := FINALISTS[self.scale]) > 1:
-            searched += f", two more of the best {finalists} (seeds {SEARCH_SEEDS[1]} and {SEARCH_SEEDS[2]})"
+            searched += (
+                f", two more of the best {finalists} (seeds {SEARCH_SEEDS[1]} and "
+                f"{SEARCH_SEEDS[2]})"
+            )
         rates, decays = map(listed, zip(*CANDIDATES[self.scale], strict=True))
         return (
-            f"Test accuracy in percent of a three-layer GCN (256, 256), {self.epochs} epochs split over the sub-GCNs, "
-            f"dropout {DROPOUT:g} on hidden features (the paper does not give it), mean ± standard deviation over "
-            f'{self.seeds} seeds. A tick marks a partitioned dimension. "whole" is the norm of the authors\' code, one '
-            "mean and deviation over all nodes and features; the text does not mention it. The paper's ± are in points "
+            f"Test accuracy in percent of a three-layer GCN (256, 256), {self.epochs} epochs split "
+            "over the sub-GCNs, "
+            f"dropout {DROPOUT:g} on hidden features (the paper does not give it), mean ± standard "
+            "deviation over "
+            f'{self.seeds} seeds. A tick marks a partitioned dimension. "whole" is the norm of the '
+            "authors' code, one "
+            "mean and deviation over all nodes and features; the text does not mention it. The "
+            "paper's ± are in points "
             "here: it prints ogbn-arxiv's so, and the others' as fractions. "
-            '"accuracy" is taken at the best validation score; "best over rounds" is the best test score, which the '
-            f"authors' scripts print. Each row chooses learning rate and weight decay from {rates} and {decays} by "
+            '"accuracy" is taken at the best validation score; "best over rounds" is the best test '
+            "score, which the "
+            f"authors' scripts print. Each row chooses learning rate and weight decay from {rates} "
+            f"and {decays} by "
             f"validation accuracy: {searched}."
         )
 
@@ -98,8 +131,17 @@ def _row(cell: Cell, chosen: Candidate, records: Sequence[Record]) -> list[str]:
     dataset, index, norm = cell
     m, partitioned = ROWS[index]
     accuracy = [score_of(record) for record in records]
-    best = [100 * max((entry["test"] for entry in record["history"]), default=0.0) for record in records]
+    best = [
+        100 * max((entry["test"] for entry in record["history"]), default=0.0) for record in records
+    ]
     ticks = ["✓" if dim in partitioned else "" for dim in (0, 1, 2)]
     paper = f"{PAPER[dataset][index]:.2f} ± {SD[dataset][index]:.2f}"
     scores = [mean_sd(accuracy), mean_sd(best), paper]
-    return [dataset, "baseline" if m == 1 else str(m), *ticks, norm, *scores, *(f"{value:g}" for value in chosen)]
+    return [
+        dataset,
+        "baseline" if m == 1 else str(m),
+        *ticks,
+        norm,
+        *scores,
+        *(f"{value:g}" for value in chosen),
+    ]

@@ -1,4 +1,5 @@
-"""Table 2: GIST on large graphs, Reddit and Amazon2M, against one device (section 5.2, appendix A.4).
+"""Table 2: GIST on large graphs, Reddit and Amazon2M, against one device (section 5.2, appendix
+A.4).
 
 A smaller graph than the paper's has proportionally fewer clusters, so that batches are as large.
 docs/explanation/provenance.md says where each setting comes from.
@@ -18,14 +19,17 @@ from gistgnn.paper.published import SUB_GCNS, TABLE2_AMAZON2M, TABLE2_REDDIT, Ro
 from gistgnn.report import Chart
 from gistgnn.runs import ModelConfig, RunConfig
 
-GAT_FACTOR = 4  # at the small scale GAT gets this many times GraphSAGE's epochs, and a ζ that many times smaller
+# at the small scale GAT gets this many times GraphSAGE's epochs, and a ζ that many times smaller
+GAT_FACTOR = 4
 HEADS = 4  # of GAT
 OF_GAT = f"GAT has {HEADS} heads, which share its features"
 
 
 @dataclass(frozen=True)
 class LargeGraphs(ComparisonOfRuns):
-    """One half of Table 2; see `Experiment`. `layers` are every L; `differences` from the paper are listed by scale."""
+    """One half of Table 2; see `Experiment`. `layers` are every L; `differences` from the paper are
+    listed by scale.
+    """
 
     layers: tuple[int, ...] = (2,)
     local_steps: int = 500
@@ -34,7 +38,19 @@ class LargeGraphs(ComparisonOfRuns):
 
     paper: ClassVar[Mapping[tuple[str, int, int], Rows]]
     differences: ClassVar[Mapping[str, str]]
-    columns = ("data set", "model", "d", "L", "m", "F1", "time", "speed-up", "paper: F1", "time", "speed-up")
+    columns = (
+        "data set",
+        "model",
+        "d",
+        "L",
+        "m",
+        "F1",
+        "time",
+        "speed-up",
+        "paper: F1",
+        "time",
+        "speed-up",
+    )
 
     @abstractmethod
     def models_and_widths(self) -> list[tuple[str, int]]:
@@ -64,7 +80,12 @@ class LargeGraphs(ComparisonOfRuns):
     def chart(self, key: GroupKey, group: Sequence[TrainedRun]) -> Chart:
         """Return the first seed's test scores by training time."""
         series = [
-            scores_of(trained.row.label, trained.records[0], "train_seconds", dashed=trained.config.sub_gcns == 1)
+            scores_of(
+                trained.row.label,
+                trained.records[0],
+                "train_seconds",
+                dashed=trained.config.sub_gcns == 1,
+            )
             for trained in group
         ]
         title = "{1} {2}, L = {3}, {0}".format(*key)
@@ -73,20 +94,28 @@ class LargeGraphs(ComparisonOfRuns):
     def note(self) -> str:
         clusters = large.describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)
         return (
-            f"Micro-F1 on the test nodes in percent at the best validation score, {self.epochs} epochs split over the "
-            f"sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). A speed-up in "
-            "parentheses costs more than 1 point. Times are of training on one machine, sub-GCNs fused; the paper has "
-            f"8 V100. {clusters} (the paper: 15,000 of the whole graph, 10 in a batch). {self.differences[self.scale]}"
+            f"Micro-F1 on the test nodes in percent at the best validation score, {self.epochs} "
+            "epochs split over the "
+            f"sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). A "
+            "speed-up in "
+            "parentheses costs more than 1 point. Times are of training on one machine, sub-GCNs "
+            "fused; the paper has "
+            f"8 V100. {clusters} (the paper: 15,000 of the whole graph, 10 in a batch). "
+            f"{self.differences[self.scale]}"
         )
 
 
 def _gat(width: int, layers: int, norm: str = "none") -> ModelConfig:
-    return ModelConfig("gat", (width // HEADS,) * layers, dropout=0.2, norm=norm, heads=HEADS, activation="elu")
+    return ModelConfig(
+        "gat", (width // HEADS,) * layers, dropout=0.2, norm=norm, heads=HEADS, activation="elu"
+    )
 
 
 @dataclass(frozen=True)
 class Reddit(LargeGraphs):
-    """The half on Reddit: GraphSAGE and GAT; `models` are the models' names. A width of GAT is that of all heads."""
+    """The half on Reddit: GraphSAGE and GAT; `models` are the models' names. A width of GAT is that
+    of all heads.
+    """
 
     models: tuple[str, ...] = ("graphsage", "gat")
     widths: tuple[int, ...] = (256,)
@@ -94,17 +123,33 @@ class Reddit(LargeGraphs):
     def __post_init__(self) -> None:
         odd = [width for width in self.widths if width % HEADS]
         if odd and "gat" in self.models:
-            raise InputError(f"width is {odd[0]}, expected a multiple of {HEADS}, the number of GAT's heads")
+            raise InputError(
+                f"width is {odd[0]}, expected a multiple of {HEADS}, the number of GAT's heads"
+            )
 
     paper = TABLE2_REDDIT
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("synthetic:reddit@0.1",), "seeds": 1, "epochs": 24, "local_steps": 50, "layers": (2,)},
-        "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80, "local_steps": 500, "layers": (2, 3, 4)},
+        "small": {
+            "datasets": ("synthetic:reddit@0.1",),
+            "seeds": 1,
+            "epochs": 24,
+            "local_steps": 50,
+            "layers": (2,),
+        },
+        "full": {
+            "datasets": ("reddit",),
+            "seeds": 1,
+            "epochs": 80,
+            "local_steps": 500,
+            "layers": (2, 3, 4),
+        },
     }
     differences: ClassVar[dict[str, str]] = {
-        "small": "The paper's numbers are for Reddit itself, 80 epochs, ζ = 500; the synthetic graph has Reddit's "
+        "small": "The paper's numbers are for Reddit itself, 80 epochs, ζ = 500; the synthetic "
+        "graph has Reddit's "
         "shape and a fifth of its edges, and these runs see 20 to 30 times fewer nodes. "
-        f"{OF_GAT}, layer norms, batches ten times as large, {GAT_FACTOR} times as many epochs, a ζ {GAT_FACTOR} times "
+        f"{OF_GAT}, layer norms, batches ten times as large, {GAT_FACTOR} times as many epochs, a "
+        f"ζ {GAT_FACTOR} times "
         "smaller, and a learning rate of 0.001.",
         "full": f"{OF_GAT}.",
     }
@@ -132,13 +177,26 @@ class Amazon2M(LargeGraphs):
 
     paper = TABLE2_AMAZON2M
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("synthetic:amazon2m@0.02",), "seeds": 1, "epochs": 20, "local_steps": 50}
+        "small": {
+            "datasets": ("synthetic:amazon2m@0.02",),
+            "seeds": 1,
+            "epochs": 20,
+            "local_steps": 50,
+        }
         | {"layers": (2,), "widths": (400, 1024), "clusters": 1500},
-        "full": {"datasets": ("amazon2m",), "seeds": 1, "epochs": 400, "local_steps": 5000, "layers": (2, 3, 4)},
+        "full": {
+            "datasets": ("amazon2m",),
+            "seeds": 1,
+            "epochs": 400,
+            "local_steps": 5000,
+            "layers": (2, 3, 4),
+        },
     }
     differences: ClassVar[dict[str, str]] = {
-        "small": "The paper's numbers are for Amazon2M itself, 400 epochs, ζ = 5000, and for 400 and 4096 features; "
-        "the synthetic graph has Amazon2M's shape. Its batches are a fifth of the paper's, for enough rounds.",
+        "small": "The paper's numbers are for Amazon2M itself, 400 epochs, ζ = 5000, and for 400 "
+        "and 4096 features; "
+        "the synthetic graph has Amazon2M's shape. Its batches are a fifth of the paper's, for "
+        "enough rounds.",
         "full": "",
     }
 

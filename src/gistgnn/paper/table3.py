@@ -1,8 +1,9 @@
 """Table 3: models of any width on Amazon2M, up to 32,768, where one device runs out of memory.
 
-GraphSAGE with the settings of Table 2. Every model is scored by parts, and their F1 is averaged (appendix A.5), the
-narrow ones too: the paper's F1 of these differs from Table 2. `gistgnn plan` decides whether a run fits in the memory
-of the paper's devices: one that does not counts as "OOM" and is not started.
+GraphSAGE with the settings of Table 2. Every model is scored by parts, and their F1 is averaged
+(appendix A.5), the narrow ones too: the paper's F1 of these differs from Table 2. `gistgnn plan`
+decides whether a run fits in the memory of the paper's devices: one that does not counts as "OOM"
+and is not started.
 """
 
 import itertools
@@ -38,12 +39,14 @@ NOT_RUN = "not run"  # it fits there, but not on this machine
 Size = tuple[int, int]  # m and d
 
 
-# `layers` are every L, the number of hidden layers. A run may take `device_memory` bytes of the device.
+# `layers` are every L, the number of hidden layers. A run may take `device_memory` bytes of the
+# device.
 @dataclass(frozen=True)
 class UltraWide(Experiment):
     """Table 3; see `Experiment`. Epochs are split over the sub-GCNs.
 
-    Θ lies in `store`. It defaults to the host's memory, as the authors have it; with one device to the device's.
+    Θ lies in `store`. It defaults to the host's memory, as the authors have it; with one device to
+    the device's.
     """
 
     layers: tuple[int, ...] = (2,)
@@ -55,8 +58,18 @@ class UltraWide(Experiment):
     device_memory: int = DEVICE_MEMORY
 
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("synthetic:amazon2m@0.02",), "seeds": 1, "epochs": 12, "local_steps": 25}
-        | {"clusters": 1500, "widths": (400, 1024, 4096), "sub_gcns": (1, 4, 8), "device_memory": 7 * 2**28},
+        "small": {
+            "datasets": ("synthetic:amazon2m@0.02",),
+            "seeds": 1,
+            "epochs": 12,
+            "local_steps": 25,
+        }
+        | {
+            "clusters": 1500,
+            "widths": (400, 1024, 4096),
+            "sub_gcns": (1, 4, 8),
+            "device_memory": 7 * 2**28,
+        },
         "full": {"datasets": ("amazon2m",), "seeds": 1, "epochs": 400, "layers": (2, 3, 4)},
     }
 
@@ -78,7 +91,9 @@ class UltraWide(Experiment):
     def config(self, dataset: str, layers: int, width: int, m: int) -> RunConfig:
         training = large.large_training(self.epochs, self.local_steps)
         sampler = large.cluster_sampling(dataset, self.clusters)
-        run = large.large_run(dataset, large.graphsage(width, layers), m, training, sampler, EVALUATIONS)
+        run = large.large_run(
+            dataset, large.graphsage(width, layers), m, training, sampler, EVALUATIONS
+        )
         return replace(
             run,
             runner="in-turn",
@@ -88,11 +103,16 @@ class UltraWide(Experiment):
         )
 
     def plans(self, dataset: str, layers: int, store: RunStore) -> dict[Size, tuple[str, str]]:
-        """Return by m and width what a run takes of the device, and why it is not trained: "" if it is."""
+        """Return by m and width what a run takes of the device, and why it is not trained: "" if it
+        is.
+        """
         info = find(dataset)
         sizes = GraphSizes.of_dataset(info) if info else GraphSizes.of_graph(store.graph(dataset))
         sizes_of_runs = itertools.product(sorted(self.sub_gcns), self.widths)
-        return {(m, d): self._plan(self.config(dataset, layers, d, m), sizes, store) for m, d in sizes_of_runs}
+        return {
+            (m, d): self._plan(self.config(dataset, layers, d, m), sizes, store)
+            for m, d in sizes_of_runs
+        }
 
     def runs_on_ranks(self, ranks: World, store: RunStore) -> list[RunConfig]:
         """Return the runs that fit; each rank holds 1/W of the rows of Θ. Rank 0 plans them."""
@@ -101,20 +121,28 @@ class UltraWide(Experiment):
             settings: list[tuple[Any, ...]] = []
             for dataset, layers in itertools.product(self.datasets, self.layers):
                 plans = self.plans(dataset, layers, store)
-                settings += [(dataset, layers, width, m) for (m, width), (_, reason) in plans.items() if not reason]
+                settings += [
+                    (dataset, layers, width, m)
+                    for (m, width), (_, reason) in plans.items()
+                    if not reason
+                ]
             return settings
 
         runs = [self.config(*settings) for settings in ranks.lead(fitting)]
         return [replace(run, share="rows" if run.sub_gcns > 1 else "whole") for run in runs]
 
     def _plan(self, config: RunConfig, sizes: GraphSizes, store: RunStore) -> tuple[str, str]:
-        """Plan a run within the paper's device, or at the small scale within this one; and within this machine."""
+        """Plan a run within the paper's device, or at the small scale within this one; and within
+        this machine.
+        """
         here = Resources.here(self.device, store.directory, None)
         theirs = Resources.here(self.device, store.directory, self.device_memory)
         if self.scale == "full":
             theirs = replace(theirs, host=HOST_MEMORY, gpu=self.device_memory)
         on_theirs, on_ours = (
-            make_plan(config, sizes, resources, [config.sub_gcns], [config.store], timed=False).options[0]
+            make_plan(
+                config, sizes, resources, [config.sub_gcns], [config.store], timed=False
+            ).options[0]
             for resources in (theirs, here)
         )
         needed = size(on_theirs.memory.peaks[theirs.device])
@@ -128,7 +156,9 @@ class UltraWide(Experiment):
     def _train(
         self, dataset: str, layers: int, plans: Mapping[Size, tuple[str, str]], store: RunStore
     ) -> dict[Size, TrainedRun]:
-        """Train the runs that fit and that neither one device nor ranks have trained; return all by m and width."""
+        """Train the runs that fit and that neither one device nor ranks have trained; return all by
+        m and width.
+        """
         by_size: dict[Size, TrainedRun] = {}
         for width in self.widths:
             every_m = [m for m in sorted(self.sub_gcns) if not plans[m, width][1]]
@@ -149,20 +179,33 @@ class UltraWide(Experiment):
         for m in self.sub_gcns:
             widths = [d for d in sorted(self.widths) if (m, d) in trained]
             scores = [statistics.fmean(_scores_by_parts(trained[m, d])) for d in widths]
-            series.append(Series("one device" if m == 1 else f"m = {m}", widths, scores, dashed=m == 1))
-        return Chart(f"F1 by width, L = {layers}, {dataset}", "d", "test F1 (%)", series, log_x=True)
+            series.append(
+                Series("one device" if m == 1 else f"m = {m}", widths, scores, dashed=m == 1)
+            )
+        return Chart(
+            f"F1 by width, L = {layers}, {dataset}", "d", "test F1 (%)", series, log_x=True
+        )
 
     def _note(self) -> str:
         room = size(self.device_memory)
         parts = ", ".join(f"{parts_of(name)} of {name}" for name in self.datasets)
         where = f"--store {self.store}" if self.store else "with m = 1 on the device"
-        paper = "" if self.scale == "full" else " The paper's numbers are for Amazon2M itself, 400 epochs, ζ = 5000."
+        paper = (
+            ""
+            if self.scale == "full"
+            else " The paper's numbers are for Amazon2M itself, 400 epochs, ζ = 5000."
+        )
         return (
-            f"GraphSAGE, {self.epochs} epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout "
-            f"0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on test nodes in percent, at the best "
-            f"validation score, the micro-F1 of all validation nodes together (parts: {parts}). OOM: by the plan, the "
-            f"run takes more than {room} of the device, or {size(HOST_MEMORY)} of its host's memory, where the "
-            f"parameters are ({where}). not run: it does not fit on this machine. Ranks trained at the same time; the "
+            f"GraphSAGE, {self.epochs} epochs split over the sub-GCNs, ζ = {self.local_steps}, "
+            "Adam at 0.01, dropout "
+            f"0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on test nodes in "
+            "percent, at the best "
+            f"validation score, the micro-F1 of all validation nodes together (parts: {parts}). "
+            "OOM: by the plan, the "
+            f"run takes more than {room} of the device, or {size(HOST_MEMORY)} of its host's "
+            "memory, where the "
+            f"parameters are ({where}). not run: it does not fit on this machine. Ranks trained at "
+            "the same time; the "
             "time is that of the slowest. "
             f"{large.describe_clusters(self.datasets, self.clusters)}. Times are of "
             f"training on one machine; the paper has 8 V100.{paper}"
@@ -170,9 +213,15 @@ class UltraWide(Experiment):
 
 
 def parts_of(dataset: str) -> int:
-    """Return the number of parts that are as large as the paper's; unknown graphs get `FEWEST_PARTS`."""
+    """Return the number of parts that are as large as the paper's; unknown graphs get
+    `FEWEST_PARTS`.
+    """
     info = find(dataset)
-    return max(FEWEST_PARTS, round(PARTS * info.nodes / large.NODES["amazon2m"])) if info else FEWEST_PARTS
+    return (
+        max(FEWEST_PARTS, round(PARTS * info.nodes / large.NODES["amazon2m"]))
+        if info
+        else FEWEST_PARTS
+    )
 
 
 def cells_of_paper(layers: int, m: int, width: int) -> list[str]:

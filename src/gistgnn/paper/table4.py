@@ -1,7 +1,9 @@
-"""Table 4: GIST with layer sampling: a GCN 256 wide, with two to four hidden layers, trained by LADIES (appendix A.6).
+"""Table 4: GIST with layer sampling: a GCN 256 wide, with two to four hidden layers, trained by
+LADIES (appendix A.6).
 
-On graphs of Reddit's shape the learning rate is 0.001, as LADIES' authors have it, because scores keep falling back at
-0.01; there, features are standardised and training is inductive, as in the GIST authors' code for clusters.
+On graphs of Reddit's shape the learning rate is 0.001, as LADIES' authors have it, because scores
+keep falling back at 0.01; there, features are standardised and training is inductive, as in the
+GIST authors' code for clusters.
 """
 
 import itertools
@@ -25,14 +27,33 @@ CLUSTERS = "clusters"
 # No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
 @dataclass(frozen=True)
 class Ladies(ComparisonOfRuns):
-    """Table 4; see `Experiment`. GraphSAGE on clusters, as in Table 2, trains beside it, to compare speed-ups."""
+    """Table 4; see `Experiment`. GraphSAGE on clusters, as in Table 2, trains beside it, to compare
+    speed-ups.
+    """
 
     layers: tuple[int, ...] = (2, 3, 4)
     local_steps: int | None = None
 
-    columns = ("data set", "batches", "L", "m", "F1", "time", "speed-up", "paper: F1", "time", "speed-up")
+    columns = (
+        "data set",
+        "batches",
+        "L",
+        "m",
+        "F1",
+        "time",
+        "speed-up",
+        "paper: F1",
+        "time",
+        "speed-up",
+    )
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 30, "layers": (2,), "local_steps": 50},
+        "small": {
+            "datasets": ("synthetic:reddit@0.2",),
+            "seeds": 1,
+            "epochs": 30,
+            "layers": (2,),
+            "local_steps": 50,
+        },
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
     }
 
@@ -47,7 +68,9 @@ class Ladies(ComparisonOfRuns):
         if batches == CLUSTERS:
             training = large.large_training(self.epochs, local_steps)
             model = large.graphsage(WIDTH, layers)
-            run = large.large_run(dataset, model, sub_gcns, training, large.cluster_sampling(dataset))
+            run = large.large_run(
+                dataset, model, sub_gcns, training, large.cluster_sampling(dataset)
+            )
             return replace(run, device=self.device)
         training = large.large_training(self.epochs, local_steps, lr=0.001 if of_reddit else 0.01)
         return RunConfig(
@@ -65,23 +88,38 @@ class Ladies(ComparisonOfRuns):
 
     def rows(self, key: GroupKey, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
         dataset, layers, batches = key
-        paper = TABLE4.get(layers) if batches == LADIES else TABLE2_REDDIT.get(("graphsage", WIDTH, layers))
+        paper = (
+            TABLE4.get(layers)
+            if batches == LADIES
+            else TABLE2_REDDIT.get(("graphsage", WIDTH, layers))
+        )
         baseline = group[0].row
         rows = []
         for trained in group:
             m = trained.config.sub_gcns
             settings = [dataset, batches, str(layers), "baseline" if m == 1 else str(m)]
-            rows.append([*settings, *large.cells_of_one_device(trained, baseline), *published_cells(paper, m)])
+            rows.append(
+                [
+                    *settings,
+                    *large.cells_of_one_device(trained, baseline),
+                    *published_cells(paper, m),
+                ]
+            )
         return rows
 
     def note(self) -> str:
         local_steps = self.local_steps or "500 on Reddit's shape, 50 elsewhere"
         return (
-            f"Micro-F1 on the test nodes in percent at the best validation score, of a GCN with {WIDTH} features, "
-            f"{self.epochs} epochs split over the sub-GCNs, on batches of LADIES: 512 output nodes, 512 nodes for each "
+            "Micro-F1 on the test nodes in percent at the best validation score, of a GCN with "
+            f"{WIDTH} features, "
+            f"{self.epochs} epochs split over the sub-GCNs, on batches of LADIES: 512 output "
+            "nodes, 512 nodes for each "
             "of the L + 1 graph layers, rows normalised. Adam at 0.01 (0.001 on Reddit's shape), "
-            f"scored after every round, ζ = {local_steps}, dropout {DROPOUT:g}; {self.seeds} seed(s). The rows on "
-            "clusters are Table 2's GraphSAGE. Times are of training, sub-GCNs fused. A speed-up in parentheses costs "
-            f"more than 1 point. The paper's numbers are on Reddit, with as many GPUs as sub-GCNs. {COMMENTED_NOTE} "
+            f"scored after every round, ζ = {local_steps}, dropout {DROPOUT:g}; {self.seeds} "
+            "seed(s). The rows on "
+            "clusters are Table 2's GraphSAGE. Times are of training, sub-GCNs fused. A speed-up "
+            "in parentheses costs "
+            "more than 1 point. The paper's numbers are on Reddit, with as many GPUs as sub-GCNs. "
+            f"{COMMENTED_NOTE} "
             "Its 3.67x at L = 4, m = 4 is a slip: its times give 3.07x."
         )

@@ -1,4 +1,6 @@
-"""Section 4 and appendix C: the GCN of the analysis, trained by GIST, beside the bounds and predictions."""
+"""Section 4 and appendix C: the GCN of the analysis, trained by GIST, beside the bounds and
+predictions.
+"""
 
 import hashlib
 import math
@@ -34,11 +36,14 @@ class Cell:
     zeta: int
 
 
-# Data sets are `load_problem`'s names; `nodes` are taken of one from outside. `epochs` are the local steps of every
-# sub-GCN. The first of `widths` (d_1), m and ζ are the base, from which one at a time is varied.
+# Data sets are `load_problem`'s names; `nodes` are taken of one from outside. `epochs` are the
+# local steps of every sub-GCN. The first of `widths` (d_1), m and ζ are the base, from which one at
+# a time is varied.
 @dataclass(frozen=True)
 class Theory(Experiment):
-    """Compares the training error with the bounds, and measures how it depends on d_1, m and ζ; see `Experiment`."""
+    """Compares the training error with the bounds, and measures how it depends on d_1, m and ζ; see
+    `Experiment`.
+    """
 
     widths: tuple[int, ...] = (16384, 4096, 65536)
     sub_gcns: tuple[int, ...] = (2, 1, 4)
@@ -47,7 +52,11 @@ class Theory(Experiment):
 
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("complete:6", "karate"), "seeds": 4, "epochs": 96},
-        "full": {"datasets": ("complete:6", "ring:16", "karate", "cora"), "seeds": 10, "epochs": 480}
+        "full": {
+            "datasets": ("complete:6", "ring:16", "karate", "cora"),
+            "seeds": 10,
+            "epochs": 480,
+        }
         | {"sub_gcns": (2, 1, 4, 8), "local_steps": (1, 4, 16, 64)},
     }
 
@@ -57,17 +66,25 @@ class Theory(Experiment):
         if min(self.widths) < max(*self.sub_gcns, *SPLITS):
             most = max(*self.sub_gcns, *SPLITS)
             raise InputError(
-                f"widths are {', '.join(map(str, self.widths))}, expected at least {most}, a neuron for each sub-GCN: "
-                f"m goes up to {max(self.sub_gcns)} in training, and to {max(SPLITS)} in other measurements"
+                f"widths are {', '.join(map(str, self.widths))}, expected at least {most}, a "
+                "neuron for each sub-GCN: "
+                f"m goes up to {max(self.sub_gcns)} in training, and to {max(SPLITS)} in other "
+                "measurements"
             )
-        cells = list(dict.fromkeys(cell for name in self.datasets for line in self._lines(name) for cell in line))
+        cells = list(
+            dict.fromkeys(
+                cell for name in self.datasets for line in self._lines(name) for cell in line
+            )
+        )
         first = self.datasets[0]
         laws = Laws(problems[first], tuple(sorted(set(self.widths))), self.seeds)
         measurements = laws.measurements()
         with TaskProgress(self.name, len(cells) + sum(map(len, measurements.values()))) as progress:
 
             def result(measure: partial[Any]) -> Any:
-                found = store.measured(measure.func.__name__.strip("_"), settings_of(measure), measure)
+                found = store.measured(
+                    measure.func.__name__.strip("_"), settings_of(measure), measure
+                )
                 progress.advance()
                 return found
 
@@ -75,11 +92,15 @@ class Theory(Experiment):
             for cell in cells:
                 settings = (cell.d_1, cell.m, cell.zeta, self.epochs, self.seeds)
                 by_cell[cell] = result(partial(train_cell, problems[cell.dataset], *settings))
-            found = {name: [result(measure) for measure in line] for name, line in measurements.items()}
+            found = {
+                name: [result(measure) for measure in line] for name, line in measurements.items()
+            }
         charts = [chart for name in self.datasets for chart in self._charts(name, by_cell)]
         rows = [_row(cell, measured) for cell, measured in by_cell.items()]
         rows_of_laws = [
-            row for name, problem in problems.items() for row in self.rows_on_bounds(name, problem, by_cell)
+            row
+            for name, problem in problems.items()
+            for row in self.rows_on_bounds(name, problem, by_cell)
         ]
         rows_of_laws += [[first, *row] for row in laws.rows(found)]
         return [
@@ -92,11 +113,15 @@ class Theory(Experiment):
         problem = theory.load_problem(name, store.data_root, nodes=nodes, scaled=True)
         if not least_eigenvalue(problem, 1) > 0:
             failing = ", ".join(_failing(problem))
-            raise InputError(f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): give another --nodes")
+            raise InputError(
+                f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): give another --nodes"
+            )
         return theory.in_basis_of_rows(problem)
 
     def _lines(self, name: str) -> list[list[Cell]]:
-        """Return the cells that differ from the base in d_1, in m and in ζ, each line with the base."""
+        """Return the cells that differ from the base in d_1, in m and in ζ, each line with the
+        base.
+        """
         base = Cell(name, self.widths[0], self.sub_gcns[0], self.local_steps[0])
         return [
             [replace(base, d_1=d_1) for d_1 in self.widths],
@@ -104,8 +129,12 @@ class Theory(Experiment):
             [replace(base, zeta=zeta) for zeta in self.local_steps],
         ]
 
-    def rows_on_bounds(self, name: str, problem: Problem, by_cell: Mapping[Cell, Measured]) -> list[list[str]]:
-        """Return rows on the bounds: in how many settings the mean error, and in how many runs the error, is below."""
+    def rows_on_bounds(
+        self, name: str, problem: Problem, by_cell: Mapping[Cell, Measured]
+    ) -> list[list[str]]:
+        """Return rows on the bounds: in how many settings the mean error, and in how many runs the
+        error, is below.
+        """
         results = [result for cell, result in by_cell.items() if cell.dataset == name]
         below = [is_below(result["error"], result["printed"]) for result in results]
         judged = sum(result["proved_runs"] for result in results)
@@ -130,43 +159,68 @@ class Theory(Experiment):
 
     def _charts(self, name: str, by_cell: Mapping[Cell, Measured]) -> list[Chart]:
         lines = self._lines(name)
-        settings = [f"d_1 = {self.widths[0]:,}", f"m = {self.sub_gcns[0]}", f"ζ = {self.local_steps[0]}"]
+        settings = [
+            f"d_1 = {self.widths[0]:,}",
+            f"m = {self.sub_gcns[0]}",
+            f"ζ = {self.local_steps[0]}",
+        ]
         charts = []
         for i, (symbol, attribute) in enumerate((("d_1", "d_1"), ("m", "m"), ("ζ", "zeta"))):
             others = ", ".join(settings[:i] + settings[i + 1 :])
             key = "printed" if symbol == "d_1" else "predicted"
             against = "the theorem's bound" if symbol == "d_1" else "the prediction"
-            results = {f"{symbol} = {getattr(cell, attribute):,}": by_cell[cell] for cell in sorted(lines[i])}
+            results = {
+                f"{symbol} = {getattr(cell, attribute):,}": by_cell[cell]
+                for cell in sorted(lines[i])
+            }
             series = [Series(label, run["steps"], run["error"]) for label, run in results.items()]
             bound = "bound" if key == "printed" else key
-            series += [Series(f"{bound}, {x}", run["steps"], run[key], dashed=True) for x, run in results.items()]
+            series += [
+                Series(f"{bound}, {x}", run["steps"], run[key], dashed=True)
+                for x, run in results.items()
+            ]
             title = f"{name}: the error by {symbol} ({others}), and {against}"
             charts.append(Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, log_y=True))
         return charts
 
     def _note(self, problems: dict[str, Problem]) -> str:
-        sizes = ", ".join(f"{name} ({problem.n} nodes, {problem.d} features)" for name, problem in problems.items())
+        sizes = ", ".join(
+            f"{name} ({problem.n} nodes, {problem.d} features)"
+            for name, problem in problems.items()
+        )
         return (
-            "GIST trains the one-hidden-layer GCN of the analysis with gradient descent, in float64 with categorical "
-            f"masks: {self.epochs} local steps of every sub-GCN, η = 1/(λ_max(G^∞) + λ_0/2), means over {self.seeds} "
-            f"seeds. Graphs: {sizes}; the longest row of X is (1 − ε)/2, and X is in a basis of its rows where it has "
-            f"more features than nodes.\n\nRounds to {SHARE:.0%} of the initial error: measured; by the rate of the "
-            "theorem, without its error term; predicted: the error at infinite width plus what GIST adds to leading "
-            "order in 1/d_1 (heuristic, for rounds far below d_1). Error left at the end: measured; predicted; the "
-            "theorem's bound with its constants as printed, and corrected (docs/explanation/theory.md); the proved "
+            "GIST trains the one-hidden-layer GCN of the analysis with gradient descent, in "
+            "float64 with categorical "
+            f"masks: {self.epochs} local steps of every sub-GCN, η = 1/(λ_max(G^∞) + λ_0/2), means "
+            f"over {self.seeds} "
+            f"seeds. Graphs: {sizes}; the longest row of X is (1 − ε)/2, and X is in a basis of "
+            "its rows where it has "
+            f"more features than nodes.\n\nRounds to {SHARE:.0%} of the initial error: measured; "
+            "by the rate of the "
+            "theorem, without its error term; predicted: the error at infinite width plus what "
+            "GIST adds to leading "
+            "order in 1/d_1 (heuristic, for rounds far below d_1). Error left at the end: "
+            "measured; predicted; the "
+            "theorem's bound with its constants as printed, and corrected "
+            "(docs/explanation/theory.md); the proved "
             "bound, as a mean over the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0. γ = 1/2."
         )
 
     def _note_on_laws(self, dataset: str) -> str:
         return (
-            f"The laws are measured on {dataset}. The plateau is the error that remains, and is settled where the "
-            "initial error is gone. Several numbers in one row are ratios to the first setting, unless the row says "
-            'otherwise; "to leading order" is what 1/d_1 predicts (heuristic); "the analysis" is what section 4 and '
+            f"The laws are measured on {dataset}. The plateau is the error that remains, and is "
+            "settled where the "
+            "initial error is gone. Several numbers in one row are ratios to the first setting, "
+            "unless the row says "
+            'otherwise; "to leading order" is what 1/d_1 predicts (heuristic); "the analysis" is '
+            "what section 4 and "
             "appendix C say or imply."
         )
 
 
-def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epochs: int, seeds: int) -> Measured:
+def train_cell(
+    problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epochs: int, seeds: int
+) -> Measured:
     """Train from several seeds at one width, m and ζ, and compute the bounds of every round."""
     m = sub_gcns
     zeta = local_steps
@@ -176,7 +230,9 @@ def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epoc
     errors, drift, proved = theory.measure_convergence(problem, d_1, m, zeta, eta, rounds, seeds)
     error = errors.mean(dim=0).tolist()
     initial = theory.expected_initial_error(problem, m)
-    printed, corrected = (theory.Bound(problem, m, zeta, eta, d_1, printed=flag) for flag in (True, False))
+    printed, corrected = (
+        theory.Bound(problem, m, zeta, eta, d_1, printed=flag) for flag in (True, False)
+    )
     bounded = ~proved.isnan().any(dim=1)
     return {
         "eta": eta,
@@ -185,7 +241,9 @@ def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epoc
         # Every seed draws its own Θ_0, so the mean initial error is not its expectation.
         "printed": [printed.at(t, max(initial, error[0])) for t in range(rounds + 1)],
         "corrected_end": corrected.at(rounds, initial),
-        "predicted": theory.predicted_error(problem, d_1, m, zeta, eta, rounds, samples=SAMPLES).tolist(),
+        "predicted": theory.predicted_error(
+            problem, d_1, m, zeta, eta, rounds, samples=SAMPLES
+        ).tolist(),
         "proved_end": float(proved[bounded, -1].mean()) if bounded.any() else None,
         "proved_runs": int(bounded.sum()),
         "proved_held": int((errors[bounded] <= proved[bounded] * (1 + 1e-12)).all(dim=1).sum()),
@@ -195,7 +253,9 @@ def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epoc
 
 
 def settings_of(measure: partial[Any]) -> list[Any]:
-    """Everything that a measurement depends on: digests of X, the edges and y, and the numbers it is called with."""
+    """Everything that a measurement depends on: digests of X, the edges and y, and the numbers it
+    is called with.
+    """
     problem, *numbers = measure.args
     tensors = (problem.x, problem.edge_index, problem.y)
     digests = [hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for tensor in tensors]

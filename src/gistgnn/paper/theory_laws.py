@@ -1,4 +1,6 @@
-"""How the kernels, and the error that GIST adds, depend on d_1, m and ζ: measured beside what the analysis says."""
+"""How the kernels, and the error that GIST adds, depend on d_1, m and ζ: measured beside what the
+analysis says.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,18 +19,22 @@ STEPS = (1, 2, 4, 8, 16, 32)  # ζ of the error that a round adds
 GENTLE = 16  # the small steps are the recommended η for m = 2, divided by these
 OWN = 4
 SHORT = 400
-OWN_ENOUGH = 25  # times m² rounds: with η ∝ 1/m, as the theorem's step, ηλ_0 is proportional to 1/m²
+# times m² rounds: with η ∝ 1/m, as the theorem's step, ηλ_0 is proportional to 1/m²
+OWN_ENOUGH = 25
 ENOUGH = 120  # rounds; the error has settled after half of them
 GENTLE_ENOUGH = 400  # local steps if steps are small; likewise
 SAMPLES = 5000  # of θ, for the leading order
 SHARE = 0.05  # convergence is compared by when the error reaches this share of the initial error
-TRANSIENT = 0.1  # the largest share that the initial error may have in what is measured as the remaining error
+# the largest share that the initial error may have in what is measured as the remaining error
+TRANSIENT = 0.1
 
 NONE = "–"
-Measured = Mapping[str, float]  # "measured", "leading" (to leading order), "transient" (the rest of the initial error)
+# "measured", "leading" (to leading order), "transient" (the rest of the initial error)
+Measured = Mapping[str, float]
 
 
-# `widths` are every d_1, ascending; what a round adds is measured at the middle one. Cheap ones take more `seeds`.
+# `widths` are every d_1, ascending; what a round adds is measured at the middle one. Cheap ones
+# take more `seeds`.
 @dataclass(frozen=True)
 class Laws:
     """Measurements at the m and ζ above on one problem, on which all assumptions hold."""
@@ -50,8 +56,16 @@ class Laws:
         eta = recommended_step(problem, 2)
         draws = min(25, 6 * seeds + 1)
 
-        def of(measure: Callable[..., Any], m: int, zeta: int, step_size: float, **more: Any) -> partial[Any]:
-            settings = {"d_1": self.middle, "sub_gcns": m, "local_steps": zeta, "step_size": step_size, **more}
+        def of(
+            measure: Callable[..., Any], m: int, zeta: int, step_size: float, **more: Any
+        ) -> partial[Any]:
+            settings = {
+                "d_1": self.middle,
+                "sub_gcns": m,
+                "local_steps": zeta,
+                "step_size": step_size,
+                **more,
+            }
             return partial(measure, problem, **settings)
 
         def remaining(m: int, zeta: int, d_1: int) -> partial[Any]:
@@ -69,11 +83,22 @@ class Laws:
 
         kernel = partial(theory.measure_kernel_distance, problem, draws=15 * seeds)
         return {
-            **{f"kernel {m}": [partial(kernel, d_1, m) for d_1 in KERNEL_WIDTHS] for m in KERNEL_SPLITS},
-            **{f"remaining {m} {zeta}": [remaining(m, zeta, d_1) for d_1 in widths] for m, zeta in REMAINING},
-            "gentle ζ": [settled(2, zeta, eta / GENTLE, 3 * seeds, GENTLE_ENOUGH // zeta) for zeta in GENTLE_STEPS],
+            **{
+                f"kernel {m}": [partial(kernel, d_1, m) for d_1 in KERNEL_WIDTHS]
+                for m in KERNEL_SPLITS
+            },
+            **{
+                f"remaining {m} {zeta}": [remaining(m, zeta, d_1) for d_1 in widths]
+                for m, zeta in REMAINING
+            },
+            "gentle ζ": [
+                settled(2, zeta, eta / GENTLE, 3 * seeds, GENTLE_ENOUGH // zeta)
+                for zeta in GENTLE_STEPS
+            ],
             "gentle m": [settled(m, 1, eta / GENTLE, 3 * seeds, GENTLE_ENOUGH) for m in SPLITS],
-            "own m": [settled(m, 1, eta / OWN * 2 / m, 12 * seeds // m, OWN_ENOUGH * m**2) for m in SPLITS],
+            "own m": [
+                settled(m, 1, eta / OWN * 2 / m, 12 * seeds // m, OWN_ENOUGH * m**2) for m in SPLITS
+            ],
             "added long": [added(2, zeta, eta) for zeta in STEPS],
             "added short": [added(2, zeta, eta / SHORT) for zeta in STEPS],
             "added m": [added(m, 1, eta / SHORT) for m in SPLITS],
@@ -88,9 +113,13 @@ class Laws:
     def rows(self, found: Mapping[str, list[Any]]) -> Iterator[list[str]]:
         """Yield rows of four cells from the results of `measurements`.
 
-        They are what is measured, the measurement, its value to leading order in 1/d_1, and what the analysis says.
+        They are what is measured, the measurement, its value to leading order in 1/d_1, and what
+        the analysis says.
         """
-        slopes = [f"{exponent(KERNEL_WIDTHS, found[f'kernel {m}']):.3f} for m = {m}" for m in KERNEL_SPLITS]
+        slopes = [
+            f"{exponent(KERNEL_WIDTHS, found[f'kernel {m}']):.3f} for m = {m}"
+            for m in KERNEL_SPLITS
+        ]
         yield ["‖Ĝ − G^∞‖: exponent of d_1", ", ".join(slopes), NONE, "−1/2"]
         yield from _lemmas(found)
         steps = {
@@ -100,7 +129,12 @@ class Laws:
         }
         for name, step in steps.items():
             rounds = _rounds_cell("m", SPLITS, found[name])
-            yield [f"rounds to {SHARE:.0%}, by m ({step})", rounds, NONE, "fewer with more sub-GCNs"]
+            yield [
+                f"rounds to {SHARE:.0%}, by m ({step})",
+                rounds,
+                NONE,
+                "fewer with more sub-GCNs",
+            ]
         rounds = _rounds_cell("d_1", self.widths, found["rate d_1"])
         yield [f"rounds to {SHARE:.0%}, by d_1 (m = 2)", rounds, NONE, "fewer with wider models"]
         yield from self._plateau(found)
@@ -124,14 +158,22 @@ class Laws:
         yield [f"plateau: ζ = 2, 4 (η/{GENTLE})", *_ratios(GENTLE_STEPS, found["gentle ζ"], float)]
         yield ["plateau: ζ = 4 (η as recommended)", *_if(settled, *by_zeta[:2]), by_zeta[2]]
         yield [f"plateau: m = 4, 8 (η/{GENTLE})", *_ratios(SPLITS, found["gentle m"], _claimed)]
-        yield ["plateau: m = 4 (η as recommended, which grows with m)", *_if(settled, *by_m[:2]), by_m[2]]
+        yield [
+            "plateau: m = 4 (η as recommended, which grows with m)",
+            *_if(settled, *by_m[:2]),
+            by_m[2],
+        ]
         own = f"η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN}"
         yield [f"plateau: m = 4, 8 ({own})", *_ratios(SPLITS, found["own m"], _claimed)]
         small = found["gentle ζ"][0]
         large = found["remaining 2 1"][self.widths.index(self.middle)]
         ratios = [f"{small[kind] / large[kind]:.3g}" for kind in ("measured", "leading")]
         setting = f"d_1 = {self.middle:,}, m = 2, ζ = 1"
-        yield [f"plateau: η/{GENTLE} beside η as recommended ({setting})", *_if(_settled(large), *ratios), "1"]
+        yield [
+            f"plateau: η/{GENTLE} beside η as recommended ({setting})",
+            *_if(_settled(large), *ratios),
+            "1",
+        ]
 
 
 def _lemmas(found: Mapping[str, list[Any]]) -> Iterator[list[str]]:
@@ -155,11 +197,18 @@ def _lemmas(found: Mapping[str, list[Any]]) -> Iterator[list[str]]:
 
 def _added_in_a_round(found: Mapping[str, list[Measured]]) -> Iterator[list[str]]:
     short = found["added short"][:3]
-    slopes = [f"{exponent(STEPS[:3], _numbers(short, kind)):.3f}" for kind in ("measured", "leading")]
+    slopes = [
+        f"{exponent(STEPS[:3], _numbers(short, kind)):.3f}" for kind in ("measured", "leading")
+    ]
     yield [f"what a round adds: exponent of ζ, 1 to 4 (η/{SHORT})", *slopes, "1"]
     yield [f"what a round adds: m = 4, 8 (η/{SHORT})", *_ratios(SPLITS, found["added m"], _claimed)]
     widest = [found[f"remaining {m} {zeta}"][-1] for m, zeta in REMAINING]
-    compared = [*filter(_settled, widest), *found["gentle ζ"], *found["gentle m"][1:], *found["own m"]]
+    compared = [
+        *filter(_settled, widest),
+        *found["gentle ζ"],
+        *found["gentle m"][1:],
+        *found["own m"],
+    ]
     for name in ("added short", "added long", "added m"):
         compared += found[name]
     ratios = [result["measured"] / result["leading"] for result in compared]
@@ -167,23 +216,42 @@ def _added_in_a_round(found: Mapping[str, list[Measured]]) -> Iterator[list[str]
     yield [f"all {len(ratios)} measurements beside the leading order", text, "1", NONE]
 
 
-def _remaining(problem: Problem, rounds: int, seeds: int, from_zero: bool = False, **settings: Any) -> dict[str, float]:
-    measured = theory.measure_remaining_error(problem, rounds=rounds, seeds=seeds, from_zero=from_zero, **settings)
+def _remaining(
+    problem: Problem, rounds: int, seeds: int, from_zero: bool = False, **settings: Any
+) -> dict[str, float]:
+    measured = theory.measure_remaining_error(
+        problem, rounds=rounds, seeds=seeds, from_zero=from_zero, **settings
+    )
     added = LeadingOrder.of(problem, samples=SAMPLES, **settings).after(rounds)
     m = settings["sub_gcns"]
     zeta = settings["local_steps"]
     eta = settings["step_size"]
-    transient = 0.0 if from_zero else theory.mean_of_second_half(theory.limit_error(problem, m, zeta, eta, rounds))
-    return {"measured": measured, "leading": theory.mean_of_second_half(added), "transient": transient}
+    transient = (
+        0.0
+        if from_zero
+        else theory.mean_of_second_half(theory.limit_error(problem, m, zeta, eta, rounds))
+    )
+    return {
+        "measured": measured,
+        "leading": theory.mean_of_second_half(added),
+        "transient": transient,
+    }
 
 
 def _added(problem: Problem, draws: int, seeds: int, **settings: Any) -> dict[str, float]:
     measured = theory.measure_added_error(problem, draws=draws, seeds=seeds, **settings)
-    return {"measured": measured, "leading": LeadingOrder.of(problem, samples=SAMPLES, **settings).added}
+    return {
+        "measured": measured,
+        "leading": LeadingOrder.of(problem, samples=SAMPLES, **settings).added,
+    }
 
 
-def _rounds(problem: Problem, d_1: int, sub_gcns: int, rounds: int, seeds: int, **settings: Any) -> list[int | None]:
-    """Return after how many rounds the mean error is `SHARE` of the first, or None; and how many were trained."""
+def _rounds(
+    problem: Problem, d_1: int, sub_gcns: int, rounds: int, seeds: int, **settings: Any
+) -> list[int | None]:
+    """Return after how many rounds the mean error is `SHARE` of the first, or None; and how many
+    were trained.
+    """
     gists = [theory.make_gist(problem, d_1, sub_gcns, seed) for seed in range(seeds)]
     total: Any = sum(theory.train(gist, problem, rounds, **settings) for gist in gists)
     errors = total.tolist()
@@ -219,7 +287,9 @@ def _claimed(m: float) -> float:
     return (m - 1.0) ** 2 / m**2
 
 
-def _ratios(values: Sequence[int], line: Sequence[Measured], claim: Callable[[float], float]) -> list[str]:
+def _ratios(
+    values: Sequence[int], line: Sequence[Measured], claim: Callable[[float], float]
+) -> list[str]:
     """Return the ratios of all results to the first: measured, to leading order, and claimed."""
     kinds = [_numbers(line), _numbers(line, "leading"), [claim(value) for value in values]]
     return [", ".join(f"{number / kind[0]:.3g}" for number in kind[1:]) for kind in kinds]

@@ -1,7 +1,7 @@
 """Reports: report.html of a run, a comparison or a reproduction, from its JSON record.
 
-A report is one file without scripts, and it loads nothing. The modules that return its HTML import matplotlib, which is
-slow: import them where a report is written.
+A report is one file without scripts, and it loads nothing. The modules that return its HTML import
+matplotlib, which is slow: import them where a report is written.
 """
 
 import json
@@ -39,17 +39,23 @@ def write_report(path: Path, html: str) -> None:
 
 
 def render(template: str, **context: Any) -> str:
-    """Return the HTML of a page, from a file of the folder `templates`, which escapes all text, and its variables."""
+    """Return the HTML of a page, from a file of the folder `templates`, which escapes all text, and
+    its variables.
+    """
     return _environment().get_template(template).render(context)
 
 
 @cache
 def _environment() -> Environment:
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, **blocks)
+    environment = Environment(
+        loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, **blocks
+    )
     for name in ("duration", "mean_sd", "percent", "plural", "size", "times"):
         environment.filters[name] = getattr(formats, name)
-    environment.filters["share"] = lambda part: f"< 1{formats.NBSP}%" if part < 0.005 else formats.percent(part, 0)
+    environment.filters["share"] = lambda part: (
+        f"< 1{formats.NBSP}%" if part < 0.005 else formats.percent(part, 0)
+    )
     environment.filters["count"] = "{:,}".format
     environment.filters["json"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     return environment

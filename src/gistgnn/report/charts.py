@@ -32,10 +32,13 @@ _STYLE: Any = {  # every matplotlib release types it differently
     "grid.color": "#dcdcd8",
     "text.parse_math": False,
     "font.size": 11,
-    "font.sans-serif": "DejaVu Sans",  # matplotlib measures text by it; an image has text, not outlines of letters
+    # matplotlib measures text by it; an image has text, not outlines of letters
+    "font.sans-serif": "DejaVu Sans",
     "svg.fonttype": "none",
     "svg.hashsalt": "gistgnn",  # the same chart is the same file
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _GREY),
+    **dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _GREY
+    ),
 }
 
 
@@ -50,7 +53,9 @@ class Series:
     dashed: bool = False
 
     def points(self, most: int) -> list[tuple[float, float]]:
-        """Return at most so many of the points, evenly spaced, with the first and the last, and nan for gaps."""
+        """Return at most so many of the points, evenly spaced, with the first and the last, and nan
+        for gaps.
+        """
         points = [(finite_or_nan(x), finite_or_nan(y)) for x, y in zip(self.x, self.y, strict=True)]
         if len(points) <= most:
             return points
@@ -70,7 +75,9 @@ class Chart:
     mark: float | None = None
 
     def image(self) -> str:
-        """Draw the chart, without its title, and return it as the address of an image, with all of its data."""
+        """Draw the chart, without its title, and return it as the address of an image, with all of
+        its data.
+        """
         columns = max(1, _LEGEND // (6 + max((len(line.label) for line in self.series), default=0)))
         legend = math.ceil(len(self.series) / columns) if len(self.series) > 1 else 0
         with matplotlib.rc_context(_STYLE):
@@ -86,7 +93,9 @@ class Chart:
         """Return columns and rows of its numbers: some points of every line."""
         most = max(2, _NUMBERS // len(self.series))
         points = [(line.label, point) for line in self.series for point in line.points(most)]
-        return ["", self.xlabel, self.ylabel], [[label, *map(number, point)] for label, point in points]
+        return ["", self.xlabel, self.ylabel], [
+            [label, *map(number, point)] for label, point in points
+        ]
 
 
 def draw_charts(charts: Sequence[Chart], title: str) -> Figure:
@@ -94,7 +103,9 @@ def draw_charts(charts: Sequence[Chart], title: str) -> Figure:
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(5 * len(charts), 4), layout="constrained")
         FigureCanvasAgg(figure)  # for a notebook
-        for axes, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):
+        for axes, chart in zip(
+            figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True
+        ):
             _draw(axes, chart)
             axes.set_title(chart.title)
             axes.legend()
@@ -108,7 +119,9 @@ def _draw(axes: Axes, chart: Chart) -> None:
         style: dict[str, Any] = {"color": PALETTE[line.colour % len(PALETTE)], "label": line.label}
         x, y = zip(*points, strict=True) if points else ((), ())
         marker = "o" if len(points) <= _MARKED else None
-        axes.plot(x, y, linestyle="--" if line.dashed else "-", marker=marker, markersize=3.5, **style)
+        axes.plot(
+            x, y, linestyle="--" if line.dashed else "-", marker=marker, markersize=3.5, **style
+        )
     if chart.mark is not None:
         axes.axvline(chart.mark, color=_GREY, linestyle=":", linewidth=1.2)
     axes.set(xlabel=chart.xlabel, ylabel=chart.ylabel)
@@ -122,7 +135,9 @@ def _set_ticks(axes: Axes, chart: Chart) -> None:
     y = [y for _, y in points if y > 0]
     if chart.log_y and y:
         axes.set_yscale("log", nonpositive="mask")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1,) if max(y) > 100 * min(y) else (1, 2, 5), numticks=7))
+        axes.yaxis.set_major_locator(
+            LogLocator(subs=(1,) if max(y) > 100 * min(y) else (1, 2, 5), numticks=7)
+        )
     if chart.log_x and x and x[0] > 0:
         axes.set_xscale("log")
         apart = len(x) <= 8 and all(high >= 1.3 * low for low, high in itertools.pairwise(x))

@@ -1,4 +1,6 @@
-"""What reports and tables call things; a run in a few words, from its record, for the terminal and for notebooks."""
+"""What reports and tables call things; a run in a few words, from its record, for the terminal and
+for notebooks.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,29 +8,40 @@ from typing import Any
 from gistgnn.utils.formats import duration, percent, plural, size
 
 _METHODS = {
-    "gist": "GIST", "budget": "a budget", "parts": "parts", "data-parallel": "data parallel", "local-sgd": "local SGD",
+    "gist": "GIST", "budget": "a budget", "parts": "parts", "data-parallel": "data parallel",
+    "local-sgd": "local SGD",
     "ensemble": "ensemble",
 }  # fmt: skip
 ONE_DEVICE = "one device"
 _MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT", "gatv2": "GATv2", "gin": "GIN"}
 _SHARES = {
-    "accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 of parts",
-    "balanced_accuracy": "balanced accuracy", "roc_auc": "ROC AUC", "average_precision": "average precision",
+    "accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 "
+                                                                                        "of parts",
+    "balanced_accuracy": "balanced accuracy", "roc_auc": "ROC AUC", "average_precision": "average "
+                                                                                         "precision",
 }  # fmt: skip
 _NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square error"}
-COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
+# points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
+COSTLY = 1.0
 
 
 def model_title(config: dict[str, Any]) -> str:
-    """Return a model with the widths of its hidden layers, such as "GraphSAGE 256-256", from a run's configuration."""
+    """Return a model with the widths of its hidden layers, such as "GraphSAGE 256-256", from a
+    run's configuration.
+    """
     name = config["model"]["name"]  # the user's own is called as its function
-    return f"{_MODELS.get(name, name.rpartition(':')[2])} {'-'.join(map(str, config['model']['hidden']))}"
+    return (
+        f"{_MODELS.get(name, name.rpartition(':')[2])} "
+        f"{'-'.join(map(str, config['model']['hidden']))}"
+    )
 
 
 def score_keys(rows: Iterable[Mapping[str, float | None]]) -> list[str]:
-    """Return the keys of some scores. Micro F1 is left out where it is the accuracy: with one label per node.
+    """Return the keys of some scores. Micro F1 is left out where it is the accuracy: with one label
+    per node.
 
-    With several labels, the accuracy is the share of nodes whose labels are all right, and comes last.
+    With several labels, the accuracy is the share of nodes whose labels are all right, and comes
+    last.
     """
     rows = list(rows)
     keys = list(dict.fromkeys(key for row in rows for key in row))
@@ -39,7 +52,9 @@ def score_keys(rows: Iterable[Mapping[str, float | None]]) -> list[str]:
 
 
 def method_name(method: str, m: int) -> str:
-    """Return the name of a training method; with one sub-GCN, worker or member it is ordinary training."""
+    """Return the name of a training method; with one sub-GCN, worker or member it is ordinary
+    training.
+    """
     return ONE_DEVICE if m == 1 and method != "budget" else _METHODS.get(method, method)
 
 
@@ -56,14 +71,22 @@ def sub_gcns_of(record: dict[str, Any]) -> int:
 
 
 def settings_used(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a run with the settings that were used, also where they were chosen."""
-    config, sampler = record["config"], record["config"].get("sampler")
+    """Return the configuration of a run with the settings that were used, also where they were
+    chosen.
+    """
+    config = record["config"]
+    sampler = record["config"].get("sampler")
     if sampler and sampler["name"] == "auto":
         batches = record.get("batches") or {}
-        counts = {name: batches[name] for name in ("clusters", "clusters_per_batch") if name in batches}
+        counts = {
+            name: batches[name] for name in ("clusters", "clusters_per_batch") if name in batches
+        }
         sampler = {**sampler, "name": "clusters" if counts else "full", **counts}
     training = {**config["training"], "local_steps": local_steps_of(record)}
-    used = {"sampler": sampler, "standardise": record.get("standardised", config.get("standardise"))}
+    used = {
+        "sampler": sampler,
+        "standardise": record.get("standardised", config.get("standardise")),
+    }
     return {**config, "sub_gcns": sub_gcns_of(record), "training": training, **used}
 
 
@@ -99,12 +122,20 @@ def main_score(record: dict[str, Any]) -> str:
 
 
 def scored_split(*records: dict[str, Any]) -> str:
-    """Return the split that runs are judged by: "validation" if one of them has no test set, else "test"."""
-    return "validation" if any(not record["test"] and record["validation"] for record in records) else "test"
+    """Return the split that runs are judged by: "validation" if one of them has no test set, else
+    "test".
+    """
+    return (
+        "validation"
+        if any(not record["test"] and record["validation"] for record in records)
+        else "test"
+    )
 
 
 def score_name(key: str) -> str:
-    """Return what a page calls a score; the user's own scores have the names that they have given them."""
+    """Return what a page calls a score; the user's own scores have the names that they have given
+    them.
+    """
     return {**_SHARES, **_NUMBERS}.get(key, key)
 
 
@@ -122,9 +153,13 @@ def score_text(record: dict[str, Any], key: str, value: float | None) -> str:
 
 
 def bytes_sent(record: dict[str, Any], rounds: int, steps: int) -> float:
-    """Return the bytes that one worker of a run sends in these rounds and steps; 0 where the record does not say."""
+    """Return the bytes that one worker of a run sends in these rounds and steps; 0 where the record
+    does not say.
+    """
     traffic = record.get("traffic") or {}
-    return float(traffic.get("bytes_per_round", 0.0) * rounds + traffic.get("bytes_per_step", 0.0) * steps)
+    return float(
+        traffic.get("bytes_per_round", 0.0) * rounds + traffic.get("bytes_per_step", 0.0) * steps
+    )
 
 
 def method_label(record: dict[str, Any]) -> str:
@@ -155,17 +190,30 @@ def one_line(record: dict[str, Any]) -> str:
 
 
 def with_times(record: dict[str, Any]) -> str:
-    """Return the time of training and, with preparing, evaluating and saving, that of the whole run."""
-    training, whole = record["train_seconds"], sum(record["seconds"].values())
-    return f"{duration(training)} of training" + (f", {duration(whole)} in all" if whole > training else "")
+    """Return the time of training and, with preparing, evaluating and saving, that of the whole
+    run.
+    """
+    training = record["train_seconds"]
+    whole = sum(record["seconds"].values())
+    return f"{duration(training)} of training" + (
+        f", {duration(whole)} in all" if whole > training else ""
+    )
 
 
 def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what a run was and what came of it, as names and values."""
-    found = [("run", f"{record['graph']['name']}, {model_title(record['config'])}, {method_label(record)}")]
+    found = [
+        (
+            "run",
+            f"{record['graph']['name']}, {model_title(record['config'])}, {method_label(record)}",
+        )
+    ]
     for split in ("test", "validation"):
         if scores := record[split]:
-            texts = (f"{score_name(key)} {score_text(record, key, scores[key])}" for key in score_keys([scores]))
+            texts = (
+                f"{score_name(key)} {score_text(record, key, scores[key])}"
+                for key in score_keys([scores])
+            )
             found.append((split, ", ".join(texts)))
     if record["validation"]:
         found.append(("best", f"round {record['best_round']} of {record['rounds']}"))

@@ -1,4 +1,6 @@
-"""The pages of a run, a comparison and a reproduction, and the curves of a run, from their JSON records."""
+"""The pages of a run, a comparison and a reproduction, and the curves of a run, from their JSON
+records.
+"""
 
 import itertools
 import statistics
@@ -9,12 +11,23 @@ from matplotlib.figure import Figure
 from gistgnn.report import names, render
 from gistgnn.report.charts import Chart, Series, draw_charts
 from gistgnn.report.names import COSTLY, score_name
-from gistgnn.utils.formats import NBSP, duration, finite_values, mean_sd, percent, size, time_unit, times
+from gistgnn.utils.formats import (
+    NBSP,
+    duration,
+    finite_values,
+    mean_sd,
+    percent,
+    size,
+    time_unit,
+    times,
+)
 
 
 def run_page(record: dict[str, Any]) -> str:
     """Return the page of a run, from the content of result.json."""
-    graph, config, score = record["graph"], record["config"], names.main_score(record)
+    graph = record["graph"]
+    config = record["config"]
+    score = names.main_score(record)
     about = f"{graph['nodes']:,} nodes, {graph['edges']:,} edges, {graph['features']:,} features"
     scored = [split for split in ("test", "validation") if record[split]]
     return render(
@@ -32,7 +45,10 @@ def run_page(record: dict[str, Any]) -> str:
 def curves(record: dict[str, Any]) -> Figure:
     """Draw loss and scores against epochs, from the content of result.json."""
     key = names.main_score(record)
-    title = f"{record['graph']['name']}, {names.model_title(record['config'])}, m = {names.sub_gcns_of(record)}"
+    title = (
+        f"{record['graph']['name']}, {names.model_title(record['config'])}, m = "
+        f"{names.sub_gcns_of(record)}"
+    )
     if scores := record[split := names.scored_split(record)]:
         title += f": {split} {names.score_text(record, key, scores[key])}"
     return draw_charts(_charts(record)[:2], title)
@@ -47,7 +63,10 @@ def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         if scores.get(split)
     }
     keys = names.score_keys(tables.values())
-    cells = [[name, *(names.score_text(record, key, table[key]) for key in keys)] for name, table in tables.items()]
+    cells = [
+        [name, *(names.score_text(record, key, table[key]) for key in keys)]
+        for name, table in tables.items()
+    ]
     return ["", *map(names.score_name, keys)], cells
 
 
@@ -62,16 +81,21 @@ def _classes(record: dict[str, Any]) -> list[list[str]]:
 
 def _charts(record: dict[str, Any]) -> list[Chart]:
     """Return loss and score against epochs, and against time."""
-    history, key = record["history"], names.main_score(record)
-    score, scale = names.score_name(key), 100 if names.is_share(record, key) else 1
-    kept = next((i for i, entry in enumerate(history) if entry["round"] == record["best_round"]), None)
+    history = record["history"]
+    key = names.main_score(record)
+    score = names.score_name(key)
+    scale = 100 if names.is_share(record, key) else 1
+    kept = next(
+        (i for i, entry in enumerate(history) if entry["round"] == record["best_round"]), None
+    )
     seconds = [entry["train_seconds"] for entry in history]
     second, time_name = time_unit(max(seconds, default=0.0))
     across = [
         ("epoch", "epoch", [entry["epoch"] for entry in history]),
         ("time", f"{time_name} of training", [value / second for value in seconds]),
     ]
-    rounds = record.get("per_round") or history  # older records have the loss where the model was scored
+    # older records have the loss where the model was scored
+    rounds = record.get("per_round") or history
     at_rounds = {
         "epoch": [entry["epoch"] for entry in rounds],
         "time": [entry["train_seconds"] / second for entry in rounds],
@@ -87,7 +111,9 @@ def _charts(record: dict[str, Any]) -> list[Chart]:
         ]
         ylabel = f"{score} (%)" if scale == 100 else score
         charts.append(Chart(f"Loss by {by}", xlabel, "loss", [loss], mark=mark))
-        charts.append(Chart(f"{score[:1].upper()}{score[1:]} by {by}", xlabel, ylabel, lines, mark=mark))
+        charts.append(
+            Chart(f"{score[:1].upper()}{score[1:]} by {by}", xlabel, ylabel, lines, mark=mark)
+        )
     return charts
 
 
@@ -96,7 +122,9 @@ def _scaled(score: float | None, scale: float) -> float | None:
 
 
 def _coverage(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page shows of the coverage; weights that are zero between blocks are not called untrained."""
+    """Return what the page shows of the coverage; weights that are zero between blocks are not
+    called untrained.
+    """
     never = names.never_trained(record)
     return {
         "all": never == 0,
@@ -108,30 +136,47 @@ def _coverage(record: dict[str, Any]) -> dict[str, Any]:
 
 def comparison_page(record: dict[str, Any]) -> str:
     """Return the page of a comparison, from the content of comparison.json."""
-    rows, graph, score = record["rows"], record["graph"], f"{record['split']} {score_name(record['score'])}"
+    rows = record["rows"]
+    graph = record["graph"]
+    score = f"{record['split']} {score_name(record['score'])}"
     fast = [row for row in rows[1:] if row["speedup"] and not row["costly"]]
     return render(
         "comparison.html",
         title=record["title"],
-        subtitle=f"{record['dataset']} · {graph['nodes']:,} nodes, {graph['edges']:,} edges · {record['machine']}",
-        record=record, score=score, baseline=rows[0], best=max(rows, key=lambda row: float(row["mean"])),
+        subtitle=f"{record['dataset']} · {graph['nodes']:,} nodes, {graph['edges']:,} edges · "
+                 f"{record['machine']}",
+        record=record, score=score, baseline=rows[0],
+        best=max(rows, key=lambda row: float(row["mean"])),
         fastest=max(fast, key=lambda row: float(row["speedup"]), default=None),
         table=comparison_table(record), costly=f"{COSTLY:g}", below=f"{record['below']:g}",
-        charts=_comparison_charts(record, f"{score} (%)"), several=any(len(row["score"]) > 1 for row in rows),
+        charts=_comparison_charts(record, f"{score} (%)"),
+        several=any(len(row["score"]) > 1 for row in rows),
     )  # fmt: skip
 
 
 def comparison_table(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the columns and the cells of a comparison's table."""
     score = f"{record['split']} {score_name(record['score'])} (%)"
-    columns = ["method", score, "training (s)", "speed-up", "to the goal (s)", "speed-up", "sent by a worker"]
+    columns = [
+        "method",
+        score,
+        "training (s)",
+        "speed-up",
+        "to the goal (s)",
+        "speed-up",
+        "sent by a worker",
+    ]
     return [*columns, "inference", "peak memory"], [*map(_cells, record["rows"])]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    speedup, speedup_to = ("–" if row[key] is None else times(row[key]) for key in ("speedup", "speedup_to"))
+    speedup, speedup_to = (
+        "–" if row[key] is None else times(row[key]) for key in ("speedup", "speedup_to")
+    )
     reached = len(finite_values(row["seconds_to"]))
-    some = f" ({reached} of {len(row['seconds_to'])})" if 0 < reached < len(row["seconds_to"]) else ""
+    some = (
+        f" ({reached} of {len(row['seconds_to'])})" if 0 < reached < len(row["seconds_to"]) else ""
+    )
     return [
         row["name"],
         mean_sd(row["score"]),
@@ -153,16 +198,26 @@ def _comparison_charts(record: dict[str, Any], ylabel: str) -> list[Chart]:
             Series(curve["label"], [x / per for x in curve[key]], curve["score"], colour)
             for colour, curve in enumerate(record["curves"])
         ]
-        charts.append(Chart(f"Score by {'time' if key == 'seconds' else key}", xlabel, ylabel, lines))
+        charts.append(
+            Chart(f"Score by {'time' if key == 'seconds' else key}", xlabel, ylabel, lines)
+        )
     return charts
 
 
 def experiment_page(record: dict[str, Any]) -> str:
-    """Return the page of a reproduction, from the content of experiment.json: tables, notes and charts."""
+    """Return the page of a reproduction, from the content of experiment.json: tables, notes and
+    charts.
+    """
     charts = []
     for chart in (chart for table in record["tables"] for chart in table["charts"]):
-        colours = itertools.count(), itertools.count()  # the n-th solid and the n-th dashed line have the same one
-        lines = [Series(**{**line, "colour": next(colours[line["dashed"]])}) for line in chart["series"]]
+        # the n-th solid and the n-th dashed line have the same one
+        colours = itertools.count(), itertools.count()
+        lines = [
+            Series(**{**line, "colour": next(colours[line["dashed"]])}) for line in chart["series"]
+        ]
         charts.append(Chart(**{**chart, "series": lines}))
-    facts = {"title": record["title"], "subtitle": f"scale: {record['scale']} · {record['machine']}"}
+    facts = {
+        "title": record["title"],
+        "subtitle": f"scale: {record['scale']} · {record['machine']}",
+    }
     return render("experiment.html", **facts, record=record, charts=charts)

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 NO_BATCH = "the round has no batch to train on"  # so the next one is tried
 
 
-# Without dropout Θ is the in-turn runner's up to rounding, with dropout equal in distribution. It holds all sub-GCNs'
-# activations at once. The first round sets `together`.
+# Without dropout Θ is the in-turn runner's up to rounding, with dropout equal in distribution. It
+# holds all sub-GCNs' activations at once. The first round sets `together`.
 class Fused:
     """Trains all sub-GCNs of equal widths in one pass over each batch (see `Stack`).
 
@@ -41,9 +41,12 @@ class Fused:
     def __init__(self, otherwise: Runner | None = None) -> None:
         self.together: bool | None = None
         self._otherwise = otherwise
-        self._groups: list[Group] = []  # on a GPU, of the last round: their recorded steps are used again
+        # on a GPU, of the last round: their recorded steps are used again
+        self._groups: list[Group] = []
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
+    def __call__(
+        self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
+    ) -> Numbers:
         """Train the sub-GCNs of a round; see `Runner`."""
         # On a GPU a single sub-GCN gains as well, if its steps can be recorded.
         fewest = 1 if round_.device.type == "cuda" else 2
@@ -57,7 +60,8 @@ class Fused:
             otherwise = self._otherwise or InTurn()
             return otherwise(round_, sampler, training, steps, seed)
         groups = self._groups_of(round_, training)
-        stream = (round_.number, *(i for i in round_.members[:1] if i))  # each rank draws its own dropout
+        # each rank draws its own dropout
+        stream = (round_.number, *(i for i in round_.members[:1] if i))
         losses = MeanLoss()
         with (
             closing(sampler.batches(steps.first, steps.count)) as batches,
@@ -78,16 +82,20 @@ class Fused:
     @staticmethod
     def _trains_on(group: "Group", batch: Batch, training: Training) -> bool:
         """Whether a step is taken on a batch; see `trains_on`."""
-        if group.is_recorded:  # so there is no batch norm, and the modules need not be searched for one
+        # so there is no batch norm, and the modules need not be searched for one
+        if group.is_recorded:
             return batch.loss_nodes.numel() > 0
         return trains_on(group.first, batch, training)
 
     def _groups_of(self, round_: Round, training: Training) -> "list[Group]":
-        """Return the groups of a round's sub-GCNs: those of the last round, with other values, where they fit."""
+        """Return the groups of a round's sub-GCNs: those of the last round, with other values,
+        where they fit.
+        """
         places = by_shape(round_.subs)
         same_number = len(places) == len(self._groups)
         if same_number and all(
-            group.fits(round_, own, training) for group, own in zip(self._groups, places, strict=True)
+            group.fits(round_, own, training)
+            for group, own in zip(self._groups, places, strict=True)
         ):
             for group, own in zip(self._groups, places, strict=True):
                 group.load(round_, own)
@@ -99,12 +107,16 @@ class Fused:
 
 
 class Stack:
-    """Runs k modules of equal shapes in one pass over a batch, on copies of their parameters and buffers."""
+    """Runs k modules of equal shapes in one pass over a batch, on copies of their parameters and
+    buffers.
+    """
 
     def __init__(self, subs: Sequence[nn.Module]) -> None:
         self.subs = subs
         self.parameters = {
-            name: torch.stack([sub.get_parameter(name).detach() for sub in subs]).requires_grad_(first.requires_grad)
+            name: torch.stack([sub.get_parameter(name).detach() for sub in subs]).requires_grad_(
+                first.requires_grad
+            )
             for name, first in subs[0].named_parameters()
         }
         names = [name for name, _ in subs[0].named_buffers()]
@@ -121,12 +133,18 @@ class Stack:
                 stacked.copy_(torch.stack([sub.get_buffer(name) for sub in subs]))
 
     def logits(self, batch: Batch, nodes: Tensor | None = None) -> Tensor:
-        """Return the outputs of all modules, [k, N, C], or those of ``nodes``. Dropout differs between modules."""
-        model, given = self.subs[0], arguments(self.subs[0], batch, nodes=nodes)
+        """Return the outputs of all modules, [k, N, C], or those of ``nodes``. Dropout differs
+        between modules.
+        """
+        model = self.subs[0]
+        given = arguments(self.subs[0], batch, nodes=nodes)
 
-        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        def one(
+            parameters: dict[str, Tensor], buffers: dict[str, Tensor]
+        ) -> tuple[Tensor, dict[str, Tensor]]:
             state = {**parameters, **buffers}
-            out = functional_call(model, state, given.positional, given.by_name)  # leaves changed buffers in `state`
+            # leaves changed buffers in `state`
+            out = functional_call(model, state, given.positional, given.by_name)
             return out, {name: state[name].detach() for name in buffers}
 
         out: Tensor
@@ -136,7 +154,9 @@ class Stack:
 
 
 class Group:
-    """Sub-GCNs of equal widths, at some places in `Round.subs`, with one optimiser for all of them."""
+    """Sub-GCNs of equal widths, at some places in `Round.subs`, with one optimiser for all of
+    them.
+    """
 
     def __init__(self, round_: Round, places: list[int], training: Training) -> None:
         self._training = training
@@ -169,7 +189,9 @@ class Group:
                 round_.carry(i, self._carried)
 
     def _carried_states(self) -> dict[str, dict[str, Tensor]]:
-        """Return the moments that the sub-GCNs have from earlier rounds, stacked, by the parameters' names."""
+        """Return the moments that the sub-GCNs have from earlier rounds, stacked, by the
+        parameters' names.
+        """
         found: dict[str, dict[str, Tensor]] = {}
         carried = self._carried
         if carried is None:
@@ -179,7 +201,9 @@ class Group:
             states = [carried.state[own[name]] for own in parameters]
             # All sub-GCNs have taken the same steps, so one count serves all.
             found[name] = {
-                key: first.clone() if key == "step" else torch.stack([state[key] for state in states])
+                key: first.clone()
+                if key == "step"
+                else torch.stack([state[key] for state in states])
                 for key, first in states[0].items()
             }
         return found
@@ -210,7 +234,9 @@ class Group:
                     self._optimizer.state[parameter][key] = value
 
     def step(self, batch: Batch, steps: StepRange, k: int, sampler: Sampler) -> Tensor:
-        """Take one step of every member on a batch of the sampler, the k-th of some; return their losses, [members]."""
+        """Take one step of every member on a batch of the sampler, the k-th of some; return their
+        losses, [members].
+        """
         if not self._has_begun:
             self._has_begun = True
             own = (self.first, batch, sampler, self._training, self._take_step, self._optimizer)
@@ -225,7 +251,8 @@ class Group:
         with self._training.autocast(batch.x.device):
             losses = loss_of(self._stack.logits(batch, batch.loss_nodes), batch, self._training)
         losses.sum().backward()
-        if self._training.clip_norm is not None:  # of every sub-GCN, as `nn.utils.clip_grad_norm_` does for one
+        # of every sub-GCN, as `nn.utils.clip_grad_norm_` does for one
+        if self._training.clip_norm is not None:
             gradients = [p.grad for p in self._stack.parameters.values() if p.grad is not None]
             squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
             scale = (self._training.clip_norm / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
@@ -235,14 +262,22 @@ class Group:
         return losses.detach()
 
     def finish(self) -> None:
-        """Copy what has been trained, and the carried moments, into the sub-GCNs and their optimisers."""
-        parameters, buffers = self._stack.parameters, self._stack.buffers
+        """Copy what has been trained, and the carried moments, into the sub-GCNs and their
+        optimisers.
+        """
+        parameters = self._stack.parameters
+        buffers = self._stack.buffers
         carried: dict[Tensor, Any] = self._carried.state if self._carried else {}
-        trained = {name: stacked.detach().unbind() for name, stacked in (*parameters.items(), *buffers.items())}
+        trained = {
+            name: stacked.detach().unbind()
+            for name, stacked in (*parameters.items(), *buffers.items())
+        }
         with torch.no_grad():
             for i, sub in enumerate(self._stack.subs):
                 tensors = named_tensors(sub)
-                torch._foreach_copy_([tensors[name] for name in trained], [each[i] for each in trained.values()])
+                torch._foreach_copy_(
+                    [tensors[name] for name in trained], [each[i] for each in trained.values()]
+                )
                 for name, stacked in parameters.items() if self._carried else ():
                     for key, value in self._optimizer.state.get(stacked, {}).items():
                         if isinstance(value, Tensor):
@@ -258,15 +293,25 @@ def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
 
 
 def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Training) -> str | None:
-    """Return the reason why the sub-GCNs cannot be fused, or None. Modules and random numbers stay as they are."""
+    """Return the reason why the sub-GCNs cannot be fused, or None. Modules and random numbers stay
+    as they are.
+    """
     if sampler.for_sub_gcn(0) is not sampler:
         return "their batches are independent"
     if round_.input_columns(0) is not None:
         return "the input features are partitioned"
-    if training.optimizer not in NAMES["optimizer"]:  # what it does to an entry may depend on the others
-        return f"the optimizer is {named_as(training.optimizer)}, not one of {', '.join(NAMES['optimizer'])}"
+    # what it does to an entry may depend on the others
+    if training.optimizer not in NAMES["optimizer"]:
+        return (
+            f"the optimizer is {named_as(training.optimizer)}, not one of "
+            f"{', '.join(NAMES['optimizer'])}"
+        )
     with closing(sampler.batches(steps.first, steps.count)) as batches:
-        if (batch := next((each for each in batches if trains_on(round_.subs[0], each, training)), None)) is None:
+        if (
+            batch := next(
+                (each for each in batches if trains_on(round_.subs[0], each, training)), None
+            )
+        ) is None:
             return NO_BATCH
     device = batch.x.device
     if len(round_.members) == 1 and not can_record(round_.subs[0], batch, training):
@@ -284,7 +329,9 @@ def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Traini
                     fused = Stack([sub.eval() for sub in group]).logits(batch)
                     own = torch.stack([forward(sub, batch) for sub in group])
                 scale = own.abs().max().clamp(min=1e-6)
-                if fused.shape != own.shape or not bool(((fused - own).abs() <= 1e-3 * scale).all()):
+                if fused.shape != own.shape or not bool(
+                    ((fused - own).abs() <= 1e-3 * scale).all()
+                ):
                     return "torch.func.vmap gives this model another output"
             return None
     except Exception as error:  # any error of vmap, or of a user's model inside it

@@ -1,4 +1,6 @@
-"""The runner "in-turn", one sub-GCN after another, and one that gives the same bits but makes each batch once."""
+"""The runner "in-turn", one sub-GCN after another, and one that gives the same bits but makes each
+batch once.
+"""
 
 import math
 from contextlib import closing
@@ -18,7 +20,9 @@ from gistgnn.utils.random_streams import Stream
 class InTurn:
     """Trains the sub-GCNs of a round one after another."""
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
+    def __call__(
+        self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
+    ) -> Numbers:
         numbers: Numbers = {}
         if len(round_.members) > 1:
             sampler = sampler.for_round()
@@ -41,21 +45,27 @@ class InTurn:
         return numbers
 
 
-# Θ is the in-turn runner's, bit for bit, and time is saved where a batch costs as much as a narrow step. All sub-GCNs'
-# gradients and moments are in memory at once, but the activations of one. Where Θ streams, batches are independent or
-# input features are partitioned, they train in turn, and `together` is False.
+# Θ is the in-turn runner's, bit for bit, and time is saved where a batch costs as much as a narrow
+# step. All sub-GCNs' gradients and moments are in memory at once, but the activations of one. Where
+# Θ streams, batches are independent or input features are partitioned, they train in turn, and
+# `together` is False.
 class BatchByBatch:
-    """Trains the sub-GCNs of a round batch by batch: each takes a step on a batch before the next batch is made."""
+    """Trains the sub-GCNs of a round batch by batch: each takes a step on a batch before the next
+    batch is made.
+    """
 
     def __init__(self) -> None:
         self.together = True
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Numbers:
+    def __call__(
+        self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
+    ) -> Numbers:
         whole = not round_.members or round_.input_columns(0) is None
         self.together = not round_.streams and sampler.for_sub_gcn(0) is sampler and whole
         if not self.together or len(round_.members) < 2:
             return InTurn()(round_, sampler, training, steps, seed)
-        subs, optimizers = round_.subs, make_optimizers(round_, training)
+        subs = round_.subs
+        optimizers = make_optimizers(round_, training)
         device = next(subs[0].parameters()).device
         streams = [Stream(seed, "dropout", round_.number, i, device=device) for i in round_.members]
         losses = [MeanLoss() for _ in subs]
@@ -70,13 +80,16 @@ class BatchByBatch:
                     for optimizer in optimizers:
                         optimizer.step()
         for optimizer in optimizers:
-            optimizer.zero_grad(set_to_none=True)  # Θ is merged and evaluated without gradients in memory
+            # Θ is merged and evaluated without gradients in memory
+            optimizer.zero_grad(set_to_none=True)
         means = {i: found.mean for i, found in zip(round_.members, losses, strict=True)}
         return {i: {"loss": float(mean)} for i, mean in means.items() if mean is not None}
 
 
 def make_optimizers(round_: Round, training: Training) -> list[Optimizer]:
-    """One optimiser of all sub-GCNs if it is torch's own, else one of each, with the sub-GCNs' carried moments."""
+    """One optimiser of all sub-GCNs if it is torch's own, else one of each, with the sub-GCNs'
+    carried moments.
+    """
     # Torch's optimisers change every parameter by itself.
     subs = round_.subs
     if training.optimizer in NAMES["optimizer"]:

@@ -1,8 +1,9 @@
 """Steps that are recorded once on a GPU and started as a whole, as a CUDA graph.
 
-A step of narrow sub-GCNs has a hundred small kernels. Starting them one by one takes the host longer than the GPU
-needs to run them. A recorded step is started at once. Its shapes are fixed, so a batch is copied into tensors of a
-fixed size: nodes and edges are added that nothing else is connected with, and their losses do not count.
+A step of narrow sub-GCNs has a hundred small kernels. Starting them one by one takes the host
+longer than the GPU needs to run them. A recorded step is started at once. Its shapes are fixed, so
+a batch is copied into tensors of a fixed size: nodes and edges are added that nothing else is
+connected with, and their losses do not count.
 """
 
 import logging
@@ -29,8 +30,8 @@ STEPS_BEFORE = 3  # a recording: libraries prepare themselves, and optimisers ma
 class FixedBatch:
     """A batch of a fixed size, whose tensors keep their places while batches are copied into them.
 
-    What a smaller batch leaves over are spare nodes: they have no loss, and the spare edges lead from one spare node to
-    another.
+    What a smaller batch leaves over are spare nodes: they have no loss, and the spare edges lead
+    from one spare node to another.
 
     Args:
         batch: the first one.
@@ -38,8 +39,10 @@ class FixedBatch:
     """
 
     def __init__(self, batch: Batch, nodes: int, edges: int) -> None:
-        device, pattern = batch.x.device, batch.adj.pattern
-        self.nodes, self.edges = nodes, edges
+        device = batch.x.device
+        pattern = batch.adj.pattern
+        self.nodes = nodes
+        self.edges = edges
         self._x = batch.x.new_zeros(nodes, batch.x.shape[1])
         self._y = batch.y.new_zeros(nodes, *batch.y.shape[1:])
         self._weights = batch.x.new_zeros(nodes)
@@ -59,7 +62,8 @@ class FixedBatch:
 
     def copy(self, batch: Batch) -> None:
         """Take the values of a batch."""
-        nodes, edges = len(batch.x), batch.adj.num_edges
+        nodes = len(batch.x)
+        edges = batch.adj.num_edges
         self._current = batch
         self._x[:nodes].copy_(batch.x)
         self._y[:nodes].copy_(batch.y)
@@ -71,7 +75,9 @@ class FixedBatch:
         if batch.loss_weights is None:
             self._weights.index_fill_(0, batch.loss_nodes, 1 / len(batch.loss_nodes))
         else:
-            self._weights.index_copy_(0, batch.loss_nodes, batch.loss_weights.to(self._weights.dtype))
+            self._weights.index_copy_(
+                0, batch.loss_nodes, batch.loss_weights.to(self._weights.dtype)
+            )
         for operator in self._products:
             self._take_product(operator)
 
@@ -80,26 +86,39 @@ class FixedBatch:
         assert self._current is not None
         product = self._product if self._current.product is not None else None
         every = torch.arange(self.nodes, device=self._x.device)
-        return Batch(self._x, self._pattern(), self._y, every, product, sparse=False, loss_weights=self._weights)
+        return Batch(
+            self._x,
+            self._pattern(),
+            self._y,
+            every,
+            product,
+            sparse=False,
+            loss_weights=self._weights,
+        )
 
     def _pattern(self) -> CSR:
-        """Return the edges of the batch, and the spare ones: each spare node but the last has its share of them.
+        """Return the edges of the batch, and the spare ones: each spare node but the last has its
+        share of them.
 
         They begin at the spare node after it.
         """
         device = self._col.device
         owners = self.nodes - 1 - self._nodes  # spare nodes that have edges
         spare = self.edges - self._edges
-        places = torch.arange(self.nodes + 1, device=device) - self._nodes  # above 0: after spare nodes
+        # above 0: after spare nodes
+        places = torch.arange(self.nodes + 1, device=device) - self._nodes
         ends = ((places * spare + owners - 1) // owners).minimum(spare) + self._edges
         rowptr = torch.where(places > 0, ends.to(self._rowptr.dtype), self._rowptr)
-        numbers = torch.arange(self.edges, device=device) - self._edges  # 0 and above: of the spare edges
+        # 0 and above: of the spare edges
+        numbers = torch.arange(self.edges, device=device) - self._edges
         sources = numbers * owners // spare.clamp(min=1) + self._nodes + 1
         col = torch.where(numbers >= 0, sources.to(self._col.dtype), self._col)
         return CSR(rowptr, col, (self.nodes, self.nodes), loops=0)
 
     def _product(self, operator: Operator) -> Tensor:
-        """Return the rows of the whole graph's product; what the model asks for in its first step is kept."""
+        """Return the rows of the whole graph's product; what the model asks for in its first step
+        is kept.
+        """
         if operator not in self._products:
             assert self._current is not None
             assert self._current.product is not None
@@ -163,19 +182,25 @@ class Recording:
 class RecordedSteps:
     """The steps of a group of sub-GCNs, recorded once there were a few.
 
-    All of them, also the first ones, are taken on the same `FixedBatch`. So dropout does not depend on which steps were
-    recorded, and a resumed run is the unbroken one.
+    All of them, also the first ones, are taken on the same `FixedBatch`. So dropout does not depend
+    on which steps were recorded, and a resumed run is the unbroken one.
 
     Args:
-        take_step: computes the losses of a batch, [m], and takes a step, without waiting for the GPU.
+        take_step: computes the losses of a batch, [m], and takes a step, without waiting for the
+            GPU.
         optimizer: what takes it. Its learning rates become tensors.
         batches: what the steps are taken on.
     """
 
     def __init__(
-        self, take_step: Callable[[Batch], Tensor], optimizer: Optimizer, batches: FixedBatch | ConstantBatch
+        self,
+        take_step: Callable[[Batch], Tensor],
+        optimizer: Optimizer,
+        batches: FixedBatch | ConstantBatch,
     ) -> None:
-        self._take_step, self._optimizer, self._batches = take_step, optimizer, batches
+        self._take_step = take_step
+        self._optimizer = optimizer
+        self._batches = batches
         self._stream = torch.cuda.Stream()
         self._recording: Recording | None = None
         self._steps = 0
@@ -190,7 +215,9 @@ class RecordedSteps:
         return self._batches.fits(batch)
 
     def step(self, batch: Batch) -> Tensor:
-        """Take a step on a batch that fits; return its losses, [m], which the next step overwrites."""
+        """Take a step on a batch that fits; return its losses, [m], which the next step
+        overwrites.
+        """
         self._batches.copy(batch)
         self._steps += 1
         if self._recording is None and self._steps > STEPS_BEFORE and self.failure is None:
@@ -206,9 +233,12 @@ class RecordedSteps:
         return losses
 
     def _record(self) -> None:
-        self._optimizer.zero_grad(set_to_none=True)  # so that the recording has memory of its own for gradients
+        # so that the recording has memory of its own for gradients
+        self._optimizer.zero_grad(set_to_none=True)
         try:
-            self._recording = Recording(lambda: self._take_step(self._batches.batch()), self._stream)
+            self._recording = Recording(
+                lambda: self._take_step(self._batches.batch()), self._stream
+            )
         except RuntimeError as error:  # such as too little memory
             self.failure = reason(error)
             log.info("steps are not recorded on the GPU: %s", self.failure)
@@ -222,7 +252,9 @@ def recorded_steps(
     take_step: Callable[[Batch], Tensor],
     optimizer: Optimizer,
 ) -> RecordedSteps | None:
-    """Return the recorded steps of a model and a sampler's batches; None: they cannot be recorded."""
+    """Return the recorded steps of a model and a sampler's batches; None: they cannot be
+    recorded.
+    """
     if not can_record(model, batch, training):
         return None
     if isinstance(sampler, FullGraph):
@@ -234,7 +266,9 @@ def recorded_steps(
 
 
 def can_record(model: nn.Module, batch: Batch, training: Training) -> bool:
-    """Whether steps of a model can be recorded: it is one of ours, which computes nothing on the host."""
+    """Whether steps of a model can be recorded: it is one of ours, which computes nothing on the
+    host.
+    """
     gnn = as_gnn(model)
     return (
         batch.x.device.type == "cuda"

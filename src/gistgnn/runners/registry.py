@@ -1,4 +1,5 @@
-"""The runners: how the sub-GCNs of a round train. A new one is a file with a class like `Runner`, and an entry here.
+"""The runners: how the sub-GCNs of a round train. A new one is a file with a class like `Runner`,
+and an entry here.
 
 This module imports nothing slow: the command line reads it.
 """
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from gistgnn.settings import Training
 
 Numbers = dict[int, dict[str, float]]
-"""What each sub-GCN measured in a round, by name: "loss", the mean over its steps. A runner may add other numbers."""
+"""What each sub-GCN measured in a round, by name: "loss", the mean over its steps. A runner may add
+other numbers.
+"""
 RunnerName = Literal["auto", "in-turn", "fused"]
 """The names below, for type checkers; a test compares them."""
 
@@ -24,12 +27,19 @@ class Runner(Protocol):
     """Trains the sub-GCNs of a round."""
 
     def __call__(
-        self, round_: "Round", sampler: "Sampler", training: "Training", steps: "StepRange", seed: int
+        self,
+        round_: "Round",
+        sampler: "Sampler",
+        training: "Training",
+        steps: "StepRange",
+        seed: int,
     ) -> Numbers:
-        """Train the sub-GCNs of a round for some steps, and return the numbers of each that took a step.
+        """Train the sub-GCNs of a round for some steps, and return the numbers of each that took a
+        step.
 
-        All see the same batches, unless the sampler makes them independent; one without training nodes makes no step.
-        Dropout follows from `seed`, the run's. A loss that is not finite may end the round.
+        All see the same batches, unless the sampler makes them independent; one without training
+        nodes makes no step. Dropout follows from `seed`, the run's. A loss that is not finite may
+        end the round.
         """
 
 

@@ -1,6 +1,7 @@
 """A run's configuration: one of our models on one data set, and how it is trained.
 
-Torch and what needs it are imported inside the functions, so that the command line reads the defaults here quickly.
+Torch and what needs it are imported inside the functions, so that the command line reads the
+defaults here quickly.
 """
 
 from collections.abc import Callable
@@ -34,12 +35,20 @@ THETA = "theta"  # the folder, inside the run folder, of a Θ on disk
 
 
 def call_own(
-    name: str, own: Callable[..., Any], features: int, hidden: tuple[int, ...], classes: int, args: dict[str, Any]
+    name: str,
+    own: Callable[..., Any],
+    features: int,
+    hidden: tuple[int, ...],
+    classes: int,
+    args: dict[str, Any],
 ) -> "nn.Module":
     """Return the model of a function of the user's own, as the command line calls it."""
     said = "".join(f", {name}={value!r}" for name, value in args.items())
     called = f"called as {name.rpartition(':')[2]}({features}, {hidden}, {classes}{said})"
-    expected = "it has to build a model from (in_features, hidden, classes), where hidden is a tuple of any widths"
+    expected = (
+        "it has to build a model from (in_features, hidden, classes), where hidden is a "
+        "tuple of any widths"
+    )
     with users_code(f"the model {name}, {called}, fails", expected):
         model: nn.Module = own(features, hidden, classes, **args)
     return model
@@ -47,30 +56,43 @@ def call_own(
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """One of the models of `gistgnn.nn`, or a function of the user's own, which needs `hidden` and `args` alone."""
+    """One of the models of `gistgnn.nn`, or a function of the user's own, which needs `hidden` and
+    `args` alone.
+    """
 
     name: Annotated[
         str,
         Setting(
-            "or package.module:function or path/to/file.py:function, called with (in_features, hidden, classes)",
+            "or package.module:function or path/to/file.py:function, called with (in_features, "
+            "hidden, classes)",
             f"{{{','.join(MODELS)}}}",
         ),
     ] = "gcn"
     hidden: Annotated[
-        tuple[int, ...], Setting("width of each hidden layer (of each head, for gat and gatv2)", "D", most=WIDEST)
+        tuple[int, ...],
+        Setting("width of each hidden layer (of each head, for gat and gatv2)", "D", most=WIDEST),
     ] = (256, 256)
     dropout: Annotated[float, Setting("on hidden features", below=1.0)] = DROPOUT
     norm: Annotated[
-        str, Setting("whole: one mean over all nodes and features", choices=("none", "layer", "batch", "whole"))
+        str,
+        Setting(
+            "whole: one mean over all nodes and features",
+            choices=("none", "layer", "batch", "whole"),
+        ),
     ] = "none"
     heads: Annotated[int, Setting("attention heads of gat and gatv2", most=10_000)] = 4
     activation: Annotated[str, Setting("after hidden layers", choices=("relu", "elu"))] = "relu"
     attention_dropout: Annotated[
-        float | None, Setting("on the attention of gat and gatv2; default: as --dropout", "P", below=1.0)
+        float | None,
+        Setting("on the attention of gat and gatv2; default: as --dropout", "P", below=1.0),
     ] = None
     args: Annotated[
         dict[str, Any],
-        Setting("keywords for a function of --model, such as alpha=0.1 name=x; values are JSON, or else text", "K=V"),
+        Setting(
+            "keywords for a function of --model, such as alpha=0.1 name=x; values are JSON, or "
+            "else text",
+            "K=V",
+        ),
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,8 +109,14 @@ class ModelConfig:
 
     def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> "nn.Module":
         if self.own:
-            return call_own(self.name, find_named("model", self.name), in_features, hidden, classes, self.args)
-        options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm, "activation": self.activation}
+            return call_own(
+                self.name, find_named("model", self.name), in_features, hidden, classes, self.args
+            )
+        options: dict[str, Any] = {
+            "dropout": self.dropout,
+            "norm": self.norm,
+            "activation": self.activation,
+        }
         if self.name in WITH_HEADS:
             options |= {"heads": self.heads, "attention_dropout": self.attention_dropout}
         return MODELS[self.name](in_features, hidden, classes, **options)
@@ -113,29 +141,40 @@ class RunConfig:
     method: Annotated[
         str,
         Setting(
-            "gist; parts: M narrow models that train by themselves, joined at the end; or what these are compared "
-            "with, on M workers: data parallel (gradients averaged at every step), local SGD (full models averaged "
+            "gist; parts: M narrow models that train by themselves, joined at the end; or what "
+            "these are compared "
+            "with, on M workers: data parallel (gradients averaged at every step), local SGD (full "
+            "models averaged "
             "after N steps), an ensemble of M narrow models",
             choices=METHODS,
         ),
     ] = "gist"
     partitioned: Annotated[
         tuple[int, ...] | None,
-        Setting("the dimensions d_L that are split into blocks, 0 for the input features", "L", least=0),
+        Setting(
+            "the dimensions d_L that are split into blocks, 0 for the input features", "L", least=0
+        ),
     ] = None
     partition: str = "balanced"  # or "categorical"
     width_scaling: Annotated[
         str,
         Setting(
-            "mup: every tensor has the learning rate and initial values of its width, so one rate suits all widths; "
+            "mup: every tensor has the learning rate and initial values of its width, so one rate "
+            "suits all widths; "
             "none: all have the same",
             choices=WIDTH_SCALINGS,
         ),
     ] = "mup"
-    base_width: Annotated[int, Setting("the width at which the learning rate was chosen", "N")] = BASE_WIDTH
+    base_width: Annotated[int, Setting("the width at which the learning rate was chosen", "N")] = (
+        BASE_WIDTH
+    )
     init: Annotated[
         str | None,
-        Setting("begin with the best model of this finished run, made wider if its widths are a fraction", "DIR"),
+        Setting(
+            "begin with the best model of this finished run, made wider if its widths are a "
+            "fraction",
+            "DIR",
+        ),
     ] = None
     seed: Annotated[int, Setting(least=0, most=LARGEST_SEED)] = 0
     device: str = "cpu"
@@ -144,30 +183,41 @@ class RunConfig:
     runner: Annotated[
         str,
         Setting(
-            "auto: the sub-GCNs take a step on each batch, one after another; in-turn: each takes all its steps of a "
+            "auto: the sub-GCNs take a step on each batch, one after another; in-turn: each takes "
+            "all its steps of a "
             "round before the next, with the same result; fused: all in one pass over each batch",
             choices=RUNNERS,
         ),
     ] = "auto"
-    inductive: Annotated[bool, Setting("train on the subgraph of the training nodes; scores are of all")] = False
+    inductive: Annotated[
+        bool, Setting("train on the subgraph of the training nodes; scores are of all")
+    ] = False
     # None: unless they are words (`Standardisation.suits`)
-    standardise: Annotated[bool | None, Setting("scale features to mean 0, deviation 1 over training nodes")] = None
-    evaluation: "Evaluation" = field(default_factory=lambda: resolve_name("gistgnn.evaluation:Evaluation")())
+    standardise: Annotated[
+        bool | None, Setting("scale features to mean 0, deviation 1 over training nodes")
+    ] = None
+    evaluation: "Evaluation" = field(
+        default_factory=lambda: resolve_name("gistgnn.evaluation:Evaluation")()
+    )
     store: Annotated[
         str,
         Setting(
-            f"where Θ lies between rounds; {'; '.join(f'{name}: {place.help}' for name, place in STORES.items())}",
+            "where Θ lies between rounds; "
+            f"{'; '.join(f'{name}: {place.help}' for name, place in STORES.items())}",
             choices=(*STORES, SHARDED),
         ),
     ] = "memory"
     share: Annotated[
         str,
         Setting(
-            "what a rank of torchrun holds of Θ: all of it, or 1/W of its rows; --store sharded is memory by rows",
+            "what a rank of torchrun holds of Θ: all of it, or 1/W of its rows; --store sharded is "
+            "memory by rows",
             choices=SHARES,
         ),
     ] = "whole"
-    store_precision: Annotated[str, Setting("type of the numbers in the files of disk", choices=PRECISIONS)] = "float32"
+    store_precision: Annotated[
+        str, Setting("type of the numbers in the files of disk", choices=PRECISIONS)
+    ] = "float32"
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -190,35 +240,55 @@ class RunConfig:
     @property
     def partitioned_dims(self) -> set[int]:
         """The dimensions d_l that are split into blocks."""
-        return set(range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned)
+        return set(
+            range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned
+        )
 
     @property
     def _split_widths(self) -> list[int]:
-        """The widths of the hidden layers that are split into blocks, where learning rates do not follow them."""
+        """The widths of the hidden layers that are split into blocks, where learning rates do not
+        follow them.
+        """
         if self.method in UNSPLIT or self.sub_gcns == 1 or self.width_scaling == "mup":
             return []
-        return [width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims]
+        return [
+            width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims
+        ]
 
-    def trainer(self, features: int, classes: int, out: Path | None = None, ranks: "World | None" = None) -> "GIST":
-        """Return the `GIST` or the baseline that trains this run; a Θ on disk lies in the run folder `out`."""
+    def trainer(
+        self, features: int, classes: int, out: Path | None = None, ranks: "World | None" = None
+    ) -> "GIST":
+        """Return the `GIST` or the baseline that trains this run; a Θ on disk lies in the run
+        folder `out`.
+        """
         from gistgnn.fit.prepare import independent
         from gistgnn.theta.registry import Store
 
         check_choice("method", self.method, METHODS)
         if self.method in UNSPLIT:
-            independent(self.sampler, self.method)  # refuses the whole graph before anything is trained
-        layers, partitioned = len(self.model.hidden), self.partitioned_dims
+            # refuses the whole graph before anything is trained
+            independent(self.sampler, self.method)
+        layers = len(self.model.hidden)
+        partitioned = self.partitioned_dims
         if unknown := sorted(partitioned - set(range(layers + 1))):
-            raise InputError(f"d_{unknown[0]} cannot be partitioned: the model has d_0 (inputs) to d_{layers}")
+            raise InputError(
+                f"d_{unknown[0]} cannot be partitioned: the model has d_0 (inputs) to d_{layers}"
+            )
         first = 0 if 0 in partitioned else 1  # the axes are d_first, d_first+1, ...
 
         def build(widths: tuple[int, ...]) -> "nn.Module":
-            return self.model.build(*((features, widths) if first else (widths[0], widths[1:])), classes)
+            return self.model.build(
+                *((features, widths) if first else (widths[0], widths[1:])), classes
+            )
 
         options: dict[str, Any] = {}
         if self.method not in UNSPLIT:
             whole = [dim - first for dim in range(first, layers + 1) if dim not in partitioned]
-            options = {"input_axis": None if first else 0, "whole": whole, "partition": self.partition}
+            options = {
+                "input_axis": None if first else 0,
+                "whole": whole,
+                "partition": self.partition,
+            }
         trainer: GIST = METHODS[self.method](
             build,
             self.model.hidden if first else (features, *self.model.hidden),
@@ -226,7 +296,9 @@ class RunConfig:
             **options,
             seed=self.seed,
             device=self.device,
-            store=Store.in_run(self.store, out / THETA if out else None, self.store_precision, self.share),
+            store=Store.in_run(
+                self.store, out / THETA if out else None, self.store_precision, self.share
+            ),
             ranks=ranks,
             axis_names=[f"d_{dim}" for dim in range(first, layers + 1)],
             width_scaling=self.width_scaling,
@@ -235,7 +307,9 @@ class RunConfig:
         return trainer
 
     def fit(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Result":
-        """Train with these settings; `hooks` are the arguments of `GIST.fit` that do not change the result."""
+        """Train with these settings; `hooks` are the arguments of `GIST.fit` that do not change the
+        result.
+        """
         return gist.fit(graph, self.training, **{**self._options, **hooks})
 
     def fingerprint(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Fingerprint":
@@ -245,4 +319,7 @@ class RunConfig:
     @property
     def _options(self) -> dict[str, Any]:
         """The arguments of `GIST.fit` that decide the result."""
-        return {name: getattr(self, name) for name in ("sampler", "runner", "inductive", "evaluation", "standardise")}
+        return {
+            name: getattr(self, name)
+            for name in ("sampler", "runner", "inductive", "evaluation", "standardise")
+        }

@@ -1,4 +1,6 @@
-"""The files that `gistgnn predict` writes. Predictions are written as they come: they need not fit in memory."""
+"""The files that `gistgnn predict` writes. Predictions are written as they come: they need not fit
+in memory.
+"""
 
 import csv
 import logging
@@ -39,16 +41,17 @@ def write_predictions(
 ) -> None:
     """Write the predictions of a model for N nodes, which come in pieces that have every node once.
 
-    Where an output is not finite there is no prediction: the class and the probabilities are empty in a `.csv`, -1 and
-    nan in a `.npz`, and a note says how many nodes these are, and the first.
+    Where an output is not finite there is no prediction: the class and the probabilities are empty
+    in a `.csv`, -1 and nan in a `.npz`, and a note says how many nodes these are, and the first.
 
     Raises:
         InputError: no node has a finite output, or the file cannot be written.
     """
-    # A `.csv` has a node's number, class and the class's probability; with several labels a node, every label's. A
-    # `.npz` has `classes` [N] or [N, K], and `probabilities` [N, C]. `numbers` [N] are the nodes' in the file; None:
-    # their own. A `.csv` has the `names` of classes, if there are any, in place of their numbers; and
-    # the nodes' `ids`: [N, L] bytes, in the file's order. Only the first `rows` nodes are written; None: all.
+    # A `.csv` has a node's number, class and the class's probability; with several labels a node,
+    # every label's. A `.npz` has `classes` [N] or [N, K], and `probabilities` [N, C]. `numbers` [N]
+    # are the nodes' in the file; None: their own. A `.csv` has the `names` of classes, if there are
+    # any, in place of their numbers; and the nodes' `ids`: [N, L] bytes, in the file's order. Only
+    # the first `rows` nodes are written; None: all.
     with replacing(path) as temporary:
         classes = probabilities = torch.empty(0)
         for first, (which, logits) in enumerate(outputs):
@@ -60,15 +63,23 @@ def write_predictions(
             scores[_is_empty(labels)] = torch.nan
             if not first:
                 each = {"classes": labels, "probabilities": scores}
-                specs = {name: (torch.Size([nodes, *own.shape[1:]]), own.dtype) for name, own in each.items()}
-                classes, probabilities = map(temporary_tensors(specs, path.parent).__getitem__, each)
+                specs = {
+                    name: (torch.Size([nodes, *own.shape[1:]]), own.dtype)
+                    for name, own in each.items()
+                }
+                classes, probabilities = map(
+                    temporary_tensors(specs, path.parent).__getitem__, each
+                )
             which = which if isinstance(which, slice) else which.cpu()
             where: Any = which if numbers is None else numbers[which]
-            classes[where], probabilities[where] = labels.cpu(), scores.cpu()
-        classes, probabilities = classes[:rows], probabilities[:rows]
+            classes[where] = labels.cpu()
+            probabilities[where] = scores.cpu()
+        classes = classes[:rows]
+        probabilities = probabilities[:rows]
         _note_empty(_is_empty(classes), ids)
         if path.suffix == ".npz":
-            with temporary.open("wb") as file:  # `savez` adds a suffix to a name; it writes large arrays in pieces
+            # `savez` adds a suffix to a name; it writes large arrays in pieces
+            with temporary.open("wb") as file:
                 np.savez(file, classes=classes.numpy(), probabilities=probabilities.numpy())
         else:
             with temporary.open("w", encoding="utf-8", newline="") as text:
@@ -86,10 +97,14 @@ def _note_empty(empty: Tensor, ids: Tensor | None) -> None:
         return
     nodes = empty.nonzero().squeeze(1)
     if len(nodes) == len(empty):
-        raise InputError("the model's output is not finite for any node: there is nothing to write; see its parameters")
+        raise InputError(
+            "the model's output is not finite for any node: there is nothing to write; see its "
+            "parameters"
+        )
     first = int(nodes[0]) if ids is None else _texts(ids[int(nodes[0]) : int(nodes[0]) + 1])[0]
     log.warning(
-        "the model's output is not finite for %s of %s nodes (the first is node %s): their predictions are left empty",
+        "the model's output is not finite for %s of %s nodes (the first is node %s): their "
+        "predictions are left empty",
         f"{len(nodes):,}", f"{len(empty):,}", first,
     )  # fmt: skip
 
@@ -99,18 +114,24 @@ def _texts(ids: Tensor) -> list[str]:
     return [text.decode(errors="replace") for text in texts]
 
 
-def _write_csv(file: TextIO, classes: Array, probabilities: Array, names: Sequence[str], ids: Tensor | None) -> None:
+def _write_csv(
+    file: TextIO, classes: Array, probabilities: Array, names: Sequence[str], ids: Tensor | None
+) -> None:
     several = classes.ndim == 2  # one column of probabilities for each label
-    columns = [f"label_{k}" for k in range(classes.shape[1])] if several else ["class", "probability"]
+    columns = (
+        [f"label_{k}" for k in range(classes.shape[1])] if several else ["class", "probability"]
+    )
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["node", *columns])
     for start in range(0, len(classes), _ROWS):
-        labels, scores = classes[start : start + _ROWS].tolist(), probabilities[start : start + _ROWS]
+        labels = classes[start : start + _ROWS].tolist()
+        scores = probabilities[start : start + _ROWS]
         shown = [] if several else [["" if k < 0 else names[k] if names else k for k in labels]]
         nodes: Iterable[Any] = range(start, start + len(labels))
         if ids is not None:
             nodes = _texts(ids[start : start + _ROWS])
         columns_of_scores = [
-            ["" if math.isnan(score) else f"{score:.6f}" for score in column] for column in scores.T.tolist()
+            ["" if math.isnan(score) else f"{score:.6f}" for score in column]
+            for column in scores.T.tolist()
         ]
         writer.writerows(zip(nodes, *shown, *columns_of_scores, strict=True))

@@ -1,7 +1,8 @@
 """The run folder: what a run leaves on disk, written and read.
 
-DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score) and
-report.html; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
+DIR holds result.json (settings, scores, history), model.safetensors (the model at its best
+validation score) and report.html; and, until the run is finished, checkpoints/ and, if Θ is on
+disk, theta/.
 """
 
 import logging
@@ -33,19 +34,26 @@ from gistgnn.utils.formats import plural
 from gistgnn.utils.machine import provenance, usable_device
 
 CHECKPOINTS = "checkpoints"
-_GONE = ("phases", "redraw_every", "cross_weights")  # settings of training that runs had before version 0.1.0
+# settings of training that runs had before version 0.1.0
+_GONE = ("phases", "redraw_every", "cross_weights")
 
 log = logging.getLogger(__name__)
 
 
 def result_json(config: RunConfig, result: Result, data_root: str) -> dict[str, Any]:
     """Return what result.json holds of a run of the command line."""
-    own = {"config": config.as_dict(), "data_root": data_root, "provenance": provenance(config.device)}
+    own = {
+        "config": config.as_dict(),
+        "data_root": data_root,
+        "provenance": provenance(config.device),
+    }
     return {**own, **result.as_dict(), **own}
 
 
 def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """Write a run into its folder, result.json last; return its record. An interrupted run keeps its checkpoints."""
+    """Write a run into its folder, result.json last; return its record. An interrupted run keeps
+    its checkpoints.
+    """
     record = write_result(out, record, model)
     if not record.get("interrupted"):
         Checkpoints(out / CHECKPOINTS).remove()
@@ -55,18 +63,26 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> dict[str, 
 
 
 def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
-    """Prepare a folder for a run: remove what `overwrite` replaces; refuse a run that is not replaced or resumed."""
+    """Prepare a folder for a run: remove what `overwrite` replaces; refuse a run that is not
+    replaced or resumed.
+    """
     for own in (out / CHECKPOINTS, out / THETA):
         if own.is_symlink():
-            raise InputError(f"{own} is a link, and a run removes files there: take it away, or choose another --out")
+            raise InputError(
+                f"{own} is a link, and a run removes files there: take it away, or choose another "
+                "--out"
+            )
     checkpoints = Checkpoints(out / CHECKPOINTS)
     if overwrite:
         checkpoints.remove()
     elif checkpoints.newest() and not resume:
-        raise InputError(f"{out} holds an unfinished run: add --resume to go on with it, or --overwrite")
+        raise InputError(
+            f"{out} holds an unfinished run: add --resume to go on with it, or --overwrite"
+        )
     elif (out / RESULT).exists() and not resume:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
-    if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
+    # Θ of a run that is replaced, or that was killed before its first checkpoint
+    if not checkpoints.newest():
         for folder in every_folder(out / THETA):
             remove(folder)
     if not resume:
@@ -79,7 +95,9 @@ def is_finished(out: Path) -> bool:
 
 
 def finished_run(out: Path, fingerprint: Fingerprint) -> dict[str, Any]:
-    """Return the result.json of a finished run, or refuse the run in the folder if it is another one."""
+    """Return the result.json of a finished run, or refuse the run in the folder if it is another
+    one.
+    """
     record = read_record(out)
     if not record.get("fingerprint"):
         why = "was made by an older gistgnn, which did not record its model and its graph"
@@ -87,7 +105,10 @@ def finished_run(out: Path, fingerprint: Fingerprint) -> dict[str, Any]:
     advice = f"to train the model of this run on, give --init {out} and another --out"
     require_same_run(out / RESULT, record["fingerprint"], fingerprint, advice)
     if record.get("interrupted"):
-        raise InputError(f"{out} holds an interrupted run, but no checkpoint to resume from: add --overwrite instead")
+        raise InputError(
+            f"{out} holds an interrupted run, but no checkpoint to resume from: add --overwrite "
+            "instead"
+        )
     if "diverged" in record:
         raise InputError(record["diverged"])
     check_files(out, record)
@@ -95,7 +116,9 @@ def finished_run(out: Path, fingerprint: Fingerprint) -> dict[str, Any]:
 
 
 def note_on(record: dict[str, Any]) -> str | None:
-    """Return what has to be known of a run's model if the run did not end as it should; None: it did."""
+    """Return what has to be known of a run's model if the run did not end as it should; None: it
+    did.
+    """
     if found := record.get("diverged"):
         why = str(found).partition(";")[0]
         if record.get("rounds") == 0:
@@ -114,7 +137,10 @@ def read_record(out: Path) -> dict[str, Any]:
     if not (out / RESULT).exists():
         advice = "give the directory of a `gistgnn train` run"
         if Checkpoints(out / CHECKPOINTS).newest():
-            advice = "it holds a run that trains or was killed: end it by Ctrl-C, or resume it by --resume"
+            advice = (
+                "it holds a run that trains or was killed: end it by Ctrl-C, or resume it by "
+                "--resume"
+            )
         raise InputError(f"{out} holds no {RESULT}: {advice}")
     record = read_json(out / RESULT, dict[str, Any], _advice(out))
     with reading(out / RESULT, _advice(out)):
@@ -124,7 +150,9 @@ def read_record(out: Path) -> dict[str, Any]:
 
 
 def trained_tensors(out: Path) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a finished run's best model, with which another run begins."""
+    """Return the parameters and buffers of a finished run's best model, with which another run
+    begins.
+    """
     check_files(out, read_record(out))
     return read_tensors(out / MODEL, _advice(out))
 
@@ -163,30 +191,43 @@ def config_of(record: dict[str, Any]) -> RunConfig:
 
 
 def training_of(values: dict[str, Any]) -> Training:
-    """Return the settings of training in a result.json; those of earlier versions that are gone are left out."""
+    """Return the settings of training in a result.json; those of earlier versions that are gone are
+    left out.
+    """
     return Training(**{name: value for name, value in values.items() if name not in _GONE})
 
 
-def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
-    """Return a finished run's configuration, result.json, and model in evaluation mode, large weights mapped."""
-    # `build` makes a model of the user's own, and was given to `GIST`, or to --model. Without it such a model is
-    # refused: the code that result.json names does not run unasked.
+def open_run(
+    out: Path, build: Callable[..., Any] | None = None
+) -> tuple[RunConfig, dict[str, Any], nn.Module]:
+    """Return a finished run's configuration, result.json, and model in evaluation mode, large
+    weights mapped.
+    """
+    # `build` makes a model of the user's own, and was given to `GIST`, or to --model. Without it
+    # such a model is refused: the code that result.json names does not run unasked.
     record = read_record(out)
     check_files(out, record)
-    config, model = config_of(record), record["config"]["model"]
+    config = config_of(record)
+    model = record["config"]["model"]
     own = model.get("own") or config.model.own
     if own and build is None:
         command = config.model.name if config.model.own else "package.module:function"
-        said = f"the model of {out} is a {model['name']} of your own: give the function that builds it (--model"
+        said = (
+            f"the model of {out} is a {model['name']} of your own: give the function that "
+            "builds it (--model"
+        )
         raise InputError(f"{said} {command}, or load_run(folder, build))")
     try:
-        features, classes = record["graph"]["features"], record["graph"]["classes"]
+        features = record["graph"]["features"]
+        classes = record["graph"]["classes"]
 
         def make(widths: Any) -> Any:
             if build is None or not own:
                 return config.model.build(features, widths, classes)
             if config.model.own:
-                return call_own(config.model.name, build, features, widths, classes, config.model.args)
+                return call_own(
+                    config.model.name, build, features, widths, classes, config.model.args
+                )
             with users_code(f"build({widths}) failed", "give the function that was given to GIST"):
                 return build(widths)
 
@@ -196,7 +237,9 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
             with torch.device("meta"):
                 found = construct(make, config.model.hidden, shared=model.get("shared", False))
     except (KeyError, TypeError) as error:
-        raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
+        raise InputError(
+            f"{out / RESULT} does not describe a model ({reason(error)}): train the run again"
+        ) from error
     if config.method != "ensemble":
         check_model(out, record.get("fingerprint", {}).get("model", {}), found)
     tensors, scaling = split_scaling(read_tensors(out / MODEL, _advice(out)))
@@ -207,17 +250,21 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
 
 
 def check_model(out: Path, trained: dict[str, Any], model: nn.Module) -> None:
-    """Refuse a model with other layers than the one that was trained; where only an attribute differs, note it.
+    """Refuse a model with other layers than the one that was trained; where only an attribute
+    differs, note it.
 
-    Its tensors may fit all the same: a norm or an activation need not have any. `trained` is what the fingerprint says
-    of the model, empty in an older result.
+    Its tensors may fit all the same: a norm or an activation need not have any. `trained` is what
+    the fingerprint says of the model, empty in an older result.
     """
     built = plain(module_facts(model))
     for name in dict.fromkeys((*built, *trained)) if trained else ():
-        before, now = trained.get(name), built.get(name)
+        before = trained.get(name)
+        now = built.get(name)
         if before == now:
             continue
-        difference = f"the model that is built is not the one of {out}: {name} was {before!r}, now {now!r}"
+        difference = (
+            f"the model that is built is not the one of {out}: {name} was {before!r}, now {now!r}"
+        )
         if name.startswith("class of "):
             raise InputError(f"{difference}; give the function that was given to GIST")
         if isinstance(before, (int, float, str)) and isinstance(now, (int, float, str)):
@@ -233,7 +280,8 @@ def choose_device(name: str) -> str:
 
 
 def load_run(folder: str | Path, build: Build | None = None) -> Result:
-    """Return the result of a finished run: of `gistgnn train`, or one that `Result.save` has written.
+    """Return the result of a finished run: of `gistgnn train`, or one that `Result.save` has
+    written.
 
     Example:
         >>> result = load_run("runs/mine", build)
@@ -250,7 +298,10 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
         record["config"]["standardise"] = record["standardised"]
     best = {split: record[split] for split in ("validation", "test") if record.get(split)}
     score = best.get("validation", {}).get(record.get("metric", {}).get("name")) if best else None
-    known = {kind: {f.name: record[f.name] for f in fields(kind) if f.name in record} for kind in (Progress, Result)}
+    known = {
+        kind: {f.name: record[f.name] for f in fields(kind) if f.name in record}
+        for kind in (Progress, Result)
+    }
     scores = Scores(
         best_round=record["best_round"],
         best_score=score,

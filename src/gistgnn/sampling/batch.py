@@ -36,22 +36,29 @@ class Batch:
 
     Args:
         x: node features, [N, F]; a CSR tensor where they are a sparse matrix.
-        edges: a CSR [N, N] of entries (target, source), or sampled edges. An edge_index [2, E] becomes a CSR.
-        y: labels, [N] class indices or [N, K] multi-label targets; only of the output nodes, which come first, where a
-            batch is sampled by layers.
+        edges: a CSR [N, N] of entries (target, source), or sampled edges. An edge_index [2, E]
+            becomes a CSR.
+        y: labels, [N] class indices or [N, K] multi-label targets; only of the output nodes, which
+            come first, where a batch is sampled by layers.
         loss_nodes: indices of the nodes whose loss counts.
-        product: returns the product of an operator with x; None: it is computed with these edges (see
-            `Adjacency.cache_products`).
-        sparse: whether `features` is a sparse matrix; None: x decides. Parts follow the whole graph.
-        splits: the nodes whose predictions are scored, as masks [N] by the names of the splits; None: not known.
-        loss_weights: a weight for every loss node's loss; the batch's loss is then the weighted sum. None: the mean.
-        edge_data: the edges' weights, features and types, by name (see `Graph`), in the order of the edges.
-        cluster_ptr: [c + 1], where each cluster begins, if the nodes are in the order of clusters; None: they are not.
-        folder: of a graph in a folder of clusters. Then x and edges are mapped from files on the host, wherever y is,
-            and may be larger than memory. None: they are in memory.
+        product: returns the product of an operator with x; None: it is computed with these edges
+            (see `Adjacency.cache_products`).
+        sparse: whether `features` is a sparse matrix; None: x decides. Parts follow the whole
+            graph.
+        splits: the nodes whose predictions are scored, as masks [N] by the names of the splits;
+            None: not known.
+        loss_weights: a weight for every loss node's loss; the batch's loss is then the weighted
+            sum. None: the mean.
+        edge_data: the edges' weights, features and types, by name (see `Graph`), in the order of
+            the edges.
+        cluster_ptr: [c + 1], where each cluster begins, if the nodes are in the order of clusters;
+            None: they are not.
+        folder: of a graph in a folder of clusters. Then x and edges are mapped from files on the
+            host, wherever y is, and may be larger than memory. None: they are in memory.
 
     Attributes:
-        adj: the structure with its normalised operators and their products with x, computed once for all models.
+        adj: the structure with its normalised operators and their products with x, computed once
+            for all models.
     """
 
     x: Tensor
@@ -68,9 +75,12 @@ class Batch:
     adj: Adjacency = field(init=False)
 
     def __post_init__(self) -> None:
-        edges, data = self.edges, self.edge_data
+        edges = self.edges
+        data = self.edge_data
         if isinstance(edges, Tensor):
-            edges, order = CSR.from_entries(edges[1], edges[0], (len(self.x), len(self.x)), ("target", "source"))
+            edges, order = CSR.from_entries(
+                edges[1], edges[0], (len(self.x), len(self.x)), ("target", "source")
+            )
             data = {k: v if order is None else v.index_select(0, order) for k, v in data.items()}
         weight = data.get("edge_weight")
         adj = Adjacency.from_csr(edges, self.dtype, weight) if isinstance(edges, CSR) else edges
@@ -80,7 +90,9 @@ class Batch:
 
     @property
     def is_stored(self) -> bool:
-        """Whether features and edges are mapped from a folder of clusters, and may be larger than memory."""
+        """Whether features and edges are mapped from a folder of clusters, and may be larger than
+        memory.
+        """
         return self.folder is not None
 
     @property
@@ -92,22 +104,33 @@ class Batch:
         return self.x.dtype
 
     def in_memory(self) -> "Batch":
-        """Return the batch with features and edges as many operations may read them, on the models' device."""
+        """Return the batch with features and edges as many operations may read them, on the models'
+        device.
+        """
         # An InputError says that they have to be copied, and do not fit in memory.
         if not self.is_stored:
             return self
-        x, data = self.x.to(self.device), {k: v.to(self.device) for k, v in self.edge_data.items()}
+        x = self.x.to(self.device)
+        data = {k: v.to(self.device) for k, v in self.edge_data.items()}
         edges = self.csr.to(self.device)
-        return replace(self, x=x, edges=edges, edge_data=data, product=None, sparse=self.is_sparse, folder=None)
+        return replace(
+            self, x=x, edges=edges, edge_data=data, product=None, sparse=self.is_sparse, folder=None
+        )
 
     @cached_property
     def edge_index(self) -> Tensor:
         """The edges as PyG's layers take them: [2, E] int64, sources over targets."""
-        return self.edges.edge_index if isinstance(self.edges, SampledAdjacency) else self.adj.pattern.edge_index()
+        return (
+            self.edges.edge_index
+            if isinstance(self.edges, SampledAdjacency)
+            else self.adj.pattern.edge_index()
+        )
 
     @property
     def csr(self) -> CSR:
-        """The entries (target, source) on the host, in memory or mapped; see `in_memory` for errors."""
+        """The entries (target, source) on the host, in memory or mapped; see `in_memory` for
+        errors.
+        """
         if not self.is_stored:
             return self.adj.pattern.to("cpu")
         if (count := self.adj.num_edges) >= 2**31:  # torch wants int64 for the sources then
@@ -120,7 +143,9 @@ class Batch:
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
-        """`x`, as a sparse matrix where few entries are non-zero and this is faster (bags of words)."""
+        """`x`, as a sparse matrix where few entries are non-zero and this is faster (bags of
+        words).
+        """
         if self.is_csr:
             return SparseMatrix.from_csr(self.x)
         return SparseMatrix.from_dense(self.x) if self.is_sparse and not self.is_stored else self.x
@@ -146,7 +171,9 @@ class Batch:
         return rows_of(self.x, nodes)
 
     def select_columns(self, columns: Tensor) -> "Batch":
-        """Return the batch with the input features `columns` alone; the prepared structure is shared."""
+        """Return the batch with the input features `columns` alone; the prepared structure is
+        shared.
+        """
         if self.is_csr:
             return replace(self, x=SparseMatrix.from_csr(self.x).select_columns(columns).csr)
         columns = columns.to(self.x.device)
@@ -169,7 +196,8 @@ def whole_graph(graph: Graph) -> Batch:
     splits = {"train": graph.train, "validation": graph.val, "test": graph.test}
     edges = _checked(graph.edges) if graph.folder is None else graph.edges
     batch = Batch(
-        graph.x, edges, graph.y, graph.train.nonzero().squeeze(1), splits=splits, edge_data=graph.edge_data,
+        graph.x, edges, graph.y, graph.train.nonzero().squeeze(1), splits=splits,
+        edge_data=graph.edge_data,
         cluster_ptr=graph.cluster_ptr, folder=graph.folder,
     )  # fmt: skip
     if graph.folder is None or graph.cluster_ptr is None:
@@ -179,20 +207,26 @@ def whole_graph(graph: Graph) -> Batch:
 
 
 def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Operator) -> Tensor:
-    """Return Ā x: [N, F] float32, mapped from the graph's folder, where it is computed if it is missing.
+    """Return Ā x: [N, F] float32, mapped from the graph's folder, where it is computed if it is
+    missing.
 
-    `adj` are the graph's edges as they are multiplied. What is in the folder is found by the digests of all that the
-    product depends on: the features, the edges and their weights.
+    `adj` are the graph's edges as they are multiplied. What is in the folder is found by the
+    digests of all that the product depends on: the features, the edges and their weights.
     """
     x = graph.x
     nodes, features = x.shape
 
     def fill(out: npt.NDArray[np.float32]) -> None:
-        blocks = column_blocks(features, max(available_bytes(torch.device("cpu")) // 2 // (4 * nodes), 1))
+        blocks = column_blocks(
+            features, max(available_bytes(torch.device("cpu")) // 2 // (4 * nodes), 1)
+        )
         kept = f"{size(out.nbytes)} in {folder}"
         log.info(f"the product of the edges with the features is computed once and kept: {kept}")
-        log.info(f"for it the features are read {'once' if len(blocks) == 1 else f'{len(blocks)} times'}")
-        parts: list[npt.NDArray[np.float32]] = []  # in files of their own: a page of the whole has all columns
+        log.info(
+            f"for it the features are read {'once' if len(blocks) == 1 else f'{len(blocks)} times'}"
+        )
+        # in files of their own: a page of the whole has all columns
+        parts: list[npt.NDArray[np.float32]] = []
         for columns in blocks:
             block = copied(x[:, columns], torch.device("cpu"), torch.float32)
             width = block.shape[1]
@@ -211,23 +245,36 @@ def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Oper
 
 
 def training_subgraph(graph: Graph) -> Batch:
-    """Return the training nodes and the edges between them as one batch: what inductive training sees."""
-    edges, train, device = _checked(graph.edges), graph.train.to(graph.x.device), graph.y.device
-    number = train.cumsum(0) - 1  # of a training node in the subgraph; a folder's nodes stay on the host
-    cols, insides, degrees = [], [], number.new_zeros(len(train))
-    for piece, _ in edges.pieces(_PIECE):  # all of them at once would take several times the memory of the result
+    """Return the training nodes and the edges between them as one batch: what inductive training
+    sees.
+    """
+    edges = _checked(graph.edges)
+    train = graph.train.to(graph.x.device)
+    device = graph.y.device
+    # of a training node in the subgraph; a folder's nodes stay on the host
+    number = train.cumsum(0) - 1
+    cols = []
+    insides = []
+    degrees = number.new_zeros(len(train))
+    # all of them at once would take several times the memory of the result
+    for piece, _ in edges.pieces(_PIECE):
         inside = train[piece.col] & train[piece.row]
         insides.append(inside)
         cols.append(number[piece.col[inside]].to(edges.col.dtype))
         degrees += torch.bincount(piece.row[inside], minlength=len(train))
     rowptr = torch.cat([degrees.new_zeros(1), degrees[train].cumsum(0)]).to(edges.rowptr.dtype)
-    x, kept = rows_of(graph.x, train.nonzero().squeeze(1)).to(device), torch.cat(insides)
+    x = rows_of(graph.x, train.nonzero().squeeze(1)).to(device)
+    kept = torch.cat(insides)
     data = {name: value[kept].to(device) for name, value in graph.edge_data.items()}
     inner = CSR(rowptr.to(device), torch.cat(cols).to(device))
-    return Batch(x, inner, graph.y[graph.train], torch.arange(len(x), device=device), edge_data=data)
+    return Batch(
+        x, inner, graph.y[graph.train], torch.arange(len(x), device=device), edge_data=data
+    )
 
 
 def _checked(edges: CSR) -> CSR:
-    """Return edges for products; `col` is not copied where its type fits. A damaged file of edges is refused."""
+    """Return edges for products; `col` is not copied where its type fits. A damaged file of edges
+    is refused.
+    """
     check_sources(edges.col, edges.num_nodes)
     return edges.for_products()

@@ -33,12 +33,16 @@ class Arguments(NamedTuple):
     positional: tuple[Any, ...]
     by_name: dict[str, Any]
     structure: Any  # the edge_index or the `Adjacency` among them; None: the model takes none
-    tensors: dict[str, AtVersion]  # among them, by the names "x", "edge_index" and those of edge data
+    # among them, by the names "x", "edge_index" and those of edge data
+    tensors: dict[str, AtVersion]
     copies: frozenset[str]  # the names of the tensors that are the model's own
-    nodes: Tensor | None = None  # to take out of the model's output, which is that of every node; None: take all of it
+    # to take out of the model's output, which is that of every node; None: take all of it
+    nodes: Tensor | None = None
 
     def chosen(self, out: Tensor) -> Tensor:
-        """Return the output of the nodes that were asked for: [..., k, C], given what the model has returned."""
+        """Return the output of the nodes that were asked for: [..., k, C], given what the model has
+        returned.
+        """
         return out if self.nodes is None else rows(out, self.nodes)
 
 
@@ -48,19 +52,24 @@ class Signature(NamedTuple):
     structure: str | None  # "adj", "edge_index", or None
     edge_data: dict[str, bool]  # that it takes and uses, by name: whether it has no default
     x_name: str | None = None  # by which it gets the features; None: they are its first argument
-    structure_name: str | None = None  # by which it gets the structure; None: that is its second argument
+    # by which it gets the structure; None: that is its second argument
+    structure_name: str | None = None
 
 
-_SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()  # needed at every step, slow to inspect
+# needed at every step, slow to inspect
+_SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()
 _CALLED: WeakSet[nn.Module] = WeakSet()
 
-# The arguments that models of a class were seen to write into, in evaluation (False) and in training (True). They get
-# copies of these. The first call of a class gets copies of all of them, and shows which ones it needs.
+# The arguments that models of a class were seen to write into, in evaluation (False) and in
+# training (True). They get copies of these. The first call of a class gets copies of all of them,
+# and shows which ones it needs.
 _WRITTEN: WeakKeyDictionary[type[nn.Module], dict[bool, set[str]]] = WeakKeyDictionary()
 
 
 def signature(model: nn.Module) -> Signature:
-    """Return what a model's forward takes, by the names of its arguments; see `arguments` for errors."""
+    """Return what a model's forward takes, by the names of its arguments; see `arguments` for
+    errors.
+    """
     if model not in _SIGNATURES:
         _SIGNATURES[model] = _inspect(plain_model(members_of(plain_model(model))[0]))
     return _SIGNATURES[model]
@@ -71,7 +80,9 @@ def _inspect(model: nn.Module) -> Signature:
     _refuse_whole_graphs(model, parameters)
     x_name = features_argument(parameters)
     if x_name is None:
-        raise _refusal(model, "has no argument for the features: write forward(self, x, edge_index)")
+        raise _refusal(
+            model, "has no argument for the features: write forward(self, x, edge_index)"
+        )
     x = parameters[x_name]
     structure = _structure(parameters, x)
     edge_data = dict[str, bool]()
@@ -80,13 +91,16 @@ def _inspect(model: nn.Module) -> Signature:
             continue
         needed = p.default is p.empty
         if name in EDGE_DATA:
-            if needed or getattr(model, f"supports_{name}", True) is not False:  # PyG's models say that
+            # PyG's models say that
+            if needed or getattr(model, f"supports_{name}", True) is not False:
                 edge_data[name] = needed
         elif needed:
             raise _refusal(
                 model,
-                f"takes '{name}', which gistgnn does not give: it calls forward(x, edge_index) or forward(x, adj), "
-                f"with {', '.join(EDGE_DATA)} where forward has them; write a module with such a forward around it",
+                f"takes '{name}', which gistgnn does not give: it calls forward(x, edge_index) or "
+                "forward(x, adj), "
+                f"with {', '.join(EDGE_DATA)} where forward has them; write a module with such a "
+                "forward around it",
             )
     if structure is None:
         return Signature(None, edge_data, _name_unless_at(0, x, parameters))
@@ -103,19 +117,27 @@ def _refuse_whole_graphs(model: nn.Module, parameters: Mapping[str, inspect.Para
         if name.endswith("_dict"):
             raise _refusal(
                 model,
-                "takes dictionaries of types of nodes and edges, and gistgnn joins the types of a HeteroData to one "
+                "takes dictionaries of types of nodes and edges, and gistgnn joins the types of a "
+                "HeteroData to one "
                 "graph: use a model with edge_type in its forward, such as RGCNConv's",
             )
-        if place == 0 and (name in _GRAPHS or getattr(p.annotation, "__name__", "") in ("Data", "Batch")):
+        if place == 0 and (
+            name in _GRAPHS or getattr(p.annotation, "__name__", "") in ("Data", "Batch")
+        ):
             raise _refusal(
                 model,
                 f"takes a whole graph as '{name}', and gistgnn calls forward(x, edge_index): write "
-                "forward(self, x, edge_index), with edge_weight, edge_attr or edge_type after them if it needs them",
+                "forward(self, x, edge_index), with edge_weight, edge_attr or edge_type after them "
+                "if it needs them",
             )
 
 
-def _structure(parameters: Mapping[str, inspect.Parameter], x: inspect.Parameter) -> inspect.Parameter | None:
-    """Return the argument that gets the edges: by its name, or the second one that needs a value."""
+def _structure(
+    parameters: Mapping[str, inspect.Parameter], x: inspect.Parameter
+) -> inspect.Parameter | None:
+    """Return the argument that gets the edges: by its name, or the second one that needs a
+    value.
+    """
     by_name = next((parameters[name] for name in STRUCTURES if name in parameters), None)
     if by_name is not None:
         return by_name
@@ -130,34 +152,48 @@ def _structure(parameters: Mapping[str, inspect.Parameter], x: inspect.Parameter
     return None
 
 
-def _name_unless_at(place: int, p: inspect.Parameter, parameters: Mapping[str, inspect.Parameter]) -> str | None:
-    """Return the name by which an argument is given, unless it stands at a place where it is given without."""
+def _name_unless_at(
+    place: int, p: inspect.Parameter, parameters: Mapping[str, inspect.Parameter]
+) -> str | None:
+    """Return the name by which an argument is given, unless it stands at a place where it is given
+    without.
+    """
     if p.kind is p.VAR_POSITIONAL:
         return None
-    return None if p.kind is not p.KEYWORD_ONLY and list(parameters).index(p.name) == place else p.name
+    return (
+        None if p.kind is not p.KEYWORD_ONLY and list(parameters).index(p.name) == place else p.name
+    )
 
 
 def _refusal(model: nn.Module, why: str) -> InputError:
-    return InputError(f"{type(model).__name__}.forward({', '.join(inspect.signature(model.forward).parameters)}) {why}")
+    return InputError(
+        f"{type(model).__name__}.forward({', '.join(inspect.signature(model.forward).parameters)}) "
+        f"{why}"
+    )
 
 
-def arguments(model: nn.Module, batch: Batch, *, private: bool = False, nodes: Tensor | None = None) -> Arguments:
+def arguments(
+    model: nn.Module, batch: Batch, *, private: bool = False, nodes: Tensor | None = None
+) -> Arguments:
     """Return the arguments of a model's forward for a batch, chosen by their names.
 
-    The first argument gets the features. An argument `edge_index`, `adj`, `adj_t` or `edges` gets the structure,
-    wherever it stands; without one of these names, a second argument that needs a value does. `adj`, as in
-    `gistgnn.nn`, is the prepared `Adjacency`, with features that may be a `SparseMatrix`; any other is PyG's
-    `edge_index` [2, E]. Arguments `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data. Any other
-    argument that needs a value is an InputError.
+    The first argument gets the features. An argument `edge_index`, `adj`, `adj_t` or `edges` gets
+    the structure, wherever it stands; without one of these names, a second argument that needs a
+    value does. `adj`, as in `gistgnn.nn`, is the prepared `Adjacency`, with features that may be a
+    `SparseMatrix`; any other is PyG's `edge_index` [2, E]. Arguments `edge_weight`, `edge_attr` and
+    `edge_type` get the batch's edge data. Any other argument that needs a value is an InputError.
 
-    A model may write into what it gets: then it gets copies. With ``private`` it gets copies of all tensors.
+    A model may write into what it gets: then it gets copies. With ``private`` it gets copies of all
+    tensors.
 
-    ``nodes``: [k] are those whose output is wanted; None: every node's. Models of `gistgnn.nn` compute no other, and
-    `Arguments.chosen` takes it out of what other models return.
+    ``nodes``: [k] are those whose output is wanted; None: every node's. Models of `gistgnn.nn`
+    compute no other, and `Arguments.chosen` takes it out of what other models return.
     """
     takes = signature(model)
     values = dict[str, Any]()
-    values["x"] = batch.features if takes.structure == "adj" and not scales_input(model) else batch.dense
+    values["x"] = (
+        batch.features if takes.structure == "adj" and not scales_input(model) else batch.dense
+    )
     if takes.structure is not None:
         values["edge_index"] = batch.adj if takes.structure == "adj" else batch.edge_index
     for name, needed in takes.edge_data.items():
@@ -165,7 +201,8 @@ def arguments(model: nn.Module, batch: Batch, *, private: bool = False, nodes: T
             values[name] = batch.edge_data[name]
         elif needed:
             raise InputError(
-                f"{type(model).__name__}.forward needs {name}, and the graph has none: set {name} on the Data, give it "
+                f"{type(model).__name__}.forward needs {name}, and the graph has none: set {name} "
+                "on the Data, give it "
                 f"to Graph.build, or write {name}=None in the forward"
             )
     tensors = [name for name, value in values.items() if isinstance(value, Tensor)]
@@ -174,9 +211,13 @@ def arguments(model: nn.Module, batch: Batch, *, private: bool = False, nodes: T
     values |= {name: values[name].clone() for name in copies}
     if "x" in copies and takes.structure == "adj" and batch.adj.is_constant(batch.x):
         # What is kept of Ā x may be that of a larger graph.
-        values["edge_index"] = batch.adj.with_cached_products(values["x"], partial(_product_of, batch))
+        values["edge_index"] = batch.adj.with_cached_products(
+            values["x"], partial(_product_of, batch)
+        )
     names = {"x": takes.x_name, "edge_index": takes.structure_name}
-    by_name = {names.get(name) or name: value for name, value in values.items() if names.get(name, name)}
+    by_name = {
+        names.get(name) or name: value for name, value in values.items() if names.get(name, name)
+    }
     positional = tuple(value for name, value in values.items() if names.get(name, name) is None)
     known = {name: AtVersion(values[name]) for name in tensors}
     if nodes is not None and as_gnn(model) is not None:
@@ -192,7 +233,9 @@ def _product_of(batch: Batch, operator: Operator) -> Tensor:
 
 
 def _writes(model: nn.Module) -> set[str] | None:
-    """Return the arguments that models of this class write into; None if none has been called in this mode."""
+    """Return the arguments that models of this class write into; None if none has been called in
+    this mode.
+    """
     if only_reads(model):
         return set()
     model = plain_model(model)
@@ -201,15 +244,18 @@ def _writes(model: nn.Module) -> set[str] | None:
 
 @contextmanager
 def calling(model: nn.Module, batch: Batch, inputs: Arguments) -> Iterator[None]:
-    """Call a model within the block: PyG's layers multiply by matrices of the batch (see `sparse_layers`).
+    """Call a model within the block: PyG's layers multiply by matrices of the batch (see
+    `sparse_layers`).
 
     Raises:
-        InputError: the model has written into the batch's own tensors, although earlier models of its class, in the
-            same mode, did not write into theirs.
+        InputError: the model has written into the batch's own tensors, although earlier models of
+            its class, in the same mode, did not write into theirs.
     """
     multiplying: AbstractContextManager[None] = nullcontext()
     if signature(model).structure == "edge_index":
-        multiplying = sparse_layers(model, batch.products, inputs.structure, inputs.by_name.get("edge_weight"))
+        multiplying = sparse_layers(
+            model, batch.products, inputs.structure, inputs.by_name.get("edge_weight")
+        )
     with multiplying:
         yield
     changed = {name for name, tensor in inputs.tensors.items() if not tensor.is_unchanged}
@@ -217,16 +263,21 @@ def calling(model: nn.Module, batch: Batch, inputs: Arguments) -> Iterator[None]
     _WRITTEN.setdefault(type(model), {}).setdefault(model.training, set()).update(changed)
     if lost := sorted(changed - inputs.copies):
         raise InputError(
-            f"{type(model).__name__}.forward changes {lost[0]} in place, which holds the graph's own values: make a "
-            f"new tensor: {lost[0]} = {lost[0]} * 2 instead of {lost[0]} *= 2, and F.dropout without inplace=True"
+            f"{type(model).__name__}.forward changes {lost[0]} in place, which holds the graph's "
+            "own values: make a "
+            f"new tensor: {lost[0]} = {lost[0]} * 2 instead of {lost[0]} *= 2, and F.dropout "
+            "without inplace=True"
         )
 
 
-def forward(model: nn.Module, batch: Batch, *, private: bool = False, nodes: Tensor | None = None) -> Tensor:
-    """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its first nodes.
+def forward(
+    model: nn.Module, batch: Batch, *, private: bool = False, nodes: Tensor | None = None
+) -> Tensor:
+    """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its
+    first nodes.
 
-    With ``nodes``: [k] it is the output of these, [k, C]; see `arguments`, which says how the model is called. Anything
-    but one tensor with a row for each node is an InputError.
+    With ``nodes``: [k] it is the output of these, [k, C]; see `arguments`, which says how the model
+    is called. Anything but one tensor with a row for each node is an InputError.
     """
     inputs = arguments(model, batch, private=private, nodes=nodes)
     with calling(model, batch, inputs):
@@ -238,7 +289,9 @@ def forward(model: nn.Module, batch: Batch, *, private: bool = False, nodes: Ten
         expected = len(nodes)
     if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != expected:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        raise InputError(f"the model returned {got}, expected one tensor [{expected} nodes, classes]")
+        raise InputError(
+            f"the model returned {got}, expected one tensor [{expected} nodes, classes]"
+        )
     return inputs.chosen(out)
 
 
@@ -249,10 +302,12 @@ def check_fits(
     edge_data: Collection[str] | None = None,
     unused: Collection[str] = (),
 ) -> None:
-    """Refuse a model that cannot take the graph's features or predict its classes; warn of unused edge data."""
-    # `batch` is the graph or a part of it; a model from outside `gistgnn.nn` runs once. `edge_data`: the names of the
-    # graph's edge data (None: the batch's). `classes` None: any number of outputs. `unused`: what the forward takes
-    # but makes no use of.
+    """Refuse a model that cannot take the graph's features or predict its classes; warn of unused
+    edge data.
+    """
+    # `batch` is the graph or a part of it; a model from outside `gistgnn.nn` runs once.
+    # `edge_data`: the names of the graph's edge data (None: the batch's). `classes` None: any
+    # number of outputs. `unused`: what the forward takes but makes no use of.
     members = members_of(model)
     for member in members:
         outputs = _try(member, batch, logits=classes is not None)
@@ -260,15 +315,24 @@ def check_fits(
             differ = f"the model gives {outputs} classes, the graph has {classes}"
             raise InputError(f"{differ}: build it with {classes} outputs")
     model = members[0]
-    gnn, kind = as_gnn(model), type(plain_model(model)).__name__
+    gnn = as_gnn(model)
+    kind = type(plain_model(model)).__name__
     takes = gnn.edge_data if gnn else signature(model).edge_data
     for name in batch.edge_data if edge_data is None else edge_data:
         if name in unused or name not in takes:
             how = f"take a model that uses {name}, or drop it: data.{name} = None"
             values = batch.edge_data.get(name)
-            if name == "edge_attr" and values is not None and values.numel() == len(values) and "edge_weight" in takes:
+            if (
+                name == "edge_attr"
+                and values is not None
+                and values.numel() == len(values)
+                and "edge_weight" in takes
+            ):
                 one_column = ".squeeze(1)" if values.dim() == 2 else ""
-                how = f"if these are weights: data.edge_weight = data.edge_attr{one_column}; otherwise {how}"
+                how = (
+                    f"if these are weights: data.edge_weight = data.edge_attr{one_column}; "
+                    f"otherwise {how}"
+                )
             log.warning(f"the graph has {name}, and {kind} makes no use of it: {how}")
 
 
@@ -295,7 +359,9 @@ def _try(model: nn.Module, batch: Batch, *, logits: bool) -> int:
 
 
 def multiply_when_called(model: nn.Module, recent: "Recent") -> None:
-    """Let PyG's layers in a sub-GCN that a user's own loop calls multiply as in `fit`; copies pass messages."""
+    """Let PyG's layers in a sub-GCN that a user's own loop calls multiply as in `fit`; copies pass
+    messages.
+    """
     if model not in _CALLED and signature(model).structure == "edge_index" and multiplies(model):
         _CALLED.add(model)
         model.register_forward_pre_hook(recent.begin, with_kwargs=True)
@@ -303,10 +369,13 @@ def multiply_when_called(model: nn.Module, recent: "Recent") -> None:
 
 
 class Recent:
-    """The matrices of the latest batch, which is known by its tensors, and by changes to these in place."""
+    """The matrices of the latest batch, which is known by its tensors, and by changes to these in
+    place.
+    """
 
     def __init__(self, active: bool = True) -> None:
-        self._active, self._open = active, dict[nn.Module, AbstractContextManager[None]]()
+        self._active = active
+        self._open = dict[nn.Module, AbstractContextManager[None]]()
         self._tensors = list[AtVersion]()
         self._products: Products | None = None
 
@@ -317,14 +386,18 @@ class Recent:
     def products(self, tensors: list[Tensor]) -> Products:
         """Return the matrices of a batch; ``tensors``: its features, edges and edge data."""
         same = len(tensors) == len(self._tensors)
-        same = same and all(known.is_same(tensor) for known, tensor in zip(self._tensors, tensors, strict=True))
+        same = same and all(
+            known.is_same(tensor) for known, tensor in zip(self._tensors, tensors, strict=True)
+        )
         if self._products is None or not same:
             self._tensors = [AtVersion(tensor) for tensor in tensors]
             self._products = Products(tensors[0])
         return self._products
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Replace what passes messages, unless `fit` has done so, or the model is called in another way."""
+        """Replace what passes messages, unless `fit` has done so, or the model is called in another
+        way.
+        """
         if not self._active or any("propagate" in vars(layer) for layer in multiplies(model)):
             return
         names = list(inspect.signature(model.forward).parameters)

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs import CSR, clustering
-from gistgnn.graphs.clustering import METHODS, Clusters, cluster, entropy_share, first_batch, first_cut
+from gistgnn.graphs.clustering import (
+    METHODS,
+    Clusters,
+    cluster,
+    entropy_share,
+    first_batch,
+    first_cut,
+)
 from gistgnn.graphs.csr import check_sources, index_dtype
 from gistgnn.graphs.features import rows_of
 from gistgnn.graphs.named import GraphSizes
@@ -24,14 +31,16 @@ from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import check_choice, check_count, check_flag
 from gistgnn.utils.tensors import Array, to_device
 
-Ranges = list[tuple[int, int]]  # some rows of an array: the first one of each range, and the one after the last
+# some rows of an array: the first one of each range, and the one after the last
+Ranges = list[tuple[int, int]]
 
 log = logging.getLogger(__name__)
 
 _ROOM = 1.1  # of the edges, for batches of later epochs
 _DENSE = 2048  # clusters, up to which the numbers of edges between them are a dense matrix
 WHOLE_GRAPH = 2000  # nodes at most, about those of a batch of clusters
-METIS_INSIDE = 0.6  # share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M
+# share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M
+METIS_INSIDE = 0.6
 
 
 @dataclass(frozen=True)
@@ -39,15 +48,17 @@ class ClusterSampling(Sampling):
     """Training by clusters.
 
     Args:
-        clusters: c, the number of clusters. None: those of the graph's folder, or as many as batches of about 2,000
-            nodes need to show about the classes that random nodes do (see `gistgnn.graphs.clustering`).
-        clusters_per_batch: q; None: about 2,000 nodes, or more where c is given and batches show few classes.
-        method: "metis", which cuts few edges; "split", which splits the clusters of a coarse cut by METIS: it cuts
-            more edges, in a fraction of the time; "stream", which cuts about as few, in less time and memory on large
-            graphs; or "random", for comparison.
-        precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is computed once, as
-            in Cluster-GCN. In the paper a batch sees its own edges alone (section 2.2). Only models of
-            `gistgnn.nn` whose first layer sums x itself use it.
+        clusters: c, the number of clusters. None: those of the graph's folder, or as many as
+            batches of about 2,000 nodes need to show about the classes that random nodes do (see
+            `gistgnn.graphs.clustering`).
+        clusters_per_batch: q; None: about 2,000 nodes, or more where c is given and batches show
+            few classes.
+        method: "metis", which cuts few edges; "split", which splits the clusters of a coarse cut by
+            METIS: it cuts more edges, in a fraction of the time; "stream", which cuts about as few,
+            in less time and memory on large graphs; or "random", for comparison.
+        precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is
+            computed once, as in Cluster-GCN. In the paper a batch sees its own edges alone (section
+            2.2). Only models of `gistgnn.nn` whose first layer sums x itself use it.
     """
 
     name = "clusters"
@@ -61,13 +72,18 @@ class ClusterSampling(Sampling):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clusters and self.clusters_per_batch and self.clusters_per_batch > self.clusters:
-            said = f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are:"
+            said = (
+                f"clusters_per_batch is {self.clusters_per_batch}, more than the "
+                f"{self.clusters} clusters there are:"
+            )
             raise InputError(f"{said} expected 1 to {self.clusters}")
         check_flag("precompute", self.precompute)
         check_choice("method", self.method, METHODS)
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
-        """Cluster a graph, or read its clusters from the cache, and return the sampler; see `Sampling.sampler`."""
+        """Cluster a graph, or read its clusters from the cache, and return the sampler; see
+        `Sampling.sampler`.
+        """
         clusters, q, entropy = self.clusters_of(whole, seed)
         there = len(clusters) if clusters else len(cast(Tensor, whole.cluster_ptr)) - 1
         options = {"independent": self.batches == "independent", "precompute": self.precompute}
@@ -79,8 +95,13 @@ class ClusterSampling(Sampling):
         return made
 
     def clusters_of(self, whole: Batch, seed: int) -> tuple[Clusters | None, int, float | None]:
-        """Return the clusters (None: the nodes are in their order), how many make a batch, and what it shows."""
-        ptr, c, q, nodes = whole.cluster_ptr, self.clusters, self.clusters_per_batch, whole.x.shape[0]
+        """Return the clusters (None: the nodes are in their order), how many make a batch, and what
+        it shows.
+        """
+        ptr = whole.cluster_ptr
+        c = self.clusters
+        q = self.clusters_per_batch
+        nodes = whole.x.shape[0]
 
         def cut(count: int) -> Clusters:
             return cluster(whole.csr, nodes, count, self.method, seed)
@@ -89,49 +110,72 @@ class ClusterSampling(Sampling):
             return entropy_share(whole.y, whole.loss_nodes, assignment, per_batch, seed)
 
         if ptr is None and c is None and q is None:
-            return clustering.choose_clusters(cut, nodes, lambda made, per_batch: share(made.assignment, per_batch))
-        clusters, there = None, 0 if ptr is None else len(ptr) - 1
+            return clustering.choose_clusters(
+                cut, nodes, lambda made, per_batch: share(made.assignment, per_batch)
+            )
+        clusters = None
+        there = 0 if ptr is None else len(ptr) - 1
         if ptr is None:
             clusters = cut(c or first_cut(nodes))
-            there, assignment = len(clusters), clusters.assignment
+            there = len(clusters)
+            assignment = clusters.assignment
         else:
             assignment = torch.arange(there).repeat_interleave(ptr.diff())
         if ptr is not None and c not in (None, there):
-            said = f"clusters is {c}, but the folder of the graph has {there} clusters: leave clusters out, or cut the"
+            said = (
+                f"clusters is {c}, but the folder of the graph has {there} clusters: leave "
+                "clusters out, or cut the"
+            )
             raise InputError(f"{said} graph anew")
         first = first_batch(nodes, there)
-        choices = [min(times * first, there) for times in clustering.LARGER] if q is None else [min(q, c or there)]
+        choices = (
+            [min(times * first, there) for times in clustering.LARGER]
+            if q is None
+            else [min(q, c or there)]
+        )
         for per_batch in dict.fromkeys(choices):
             if (found := share(assignment, per_batch)) is None or found >= clustering.ENOUGH:
                 break
         return clusters, per_batch, found
 
     def _note_poor(self, entropy: float, clusters: int, per_batch: int, whole: Batch) -> None:
-        """Say what to take where the user's own choice, or the folder's clusters, show few classes."""
+        """Say what to take where the user's own choice, or the folder's clusters, show few
+        classes.
+        """
         finest = min(round(clustering.FINER[-1] * first_cut(nodes := whole.x.shape[0])), nodes)
         if whole.cluster_ptr is not None:
             advice = f"cut the graph anew, by `gistgnn partition --clusters {finest}`"
         elif self.clusters or self.clusters_per_batch:
-            advice = f"leave clusters and clusters_per_batch out, or take {finest} and {first_batch(nodes, finest)}"
+            advice = (
+                f"leave clusters and clusters_per_batch out, or take {finest} and "
+                f"{first_batch(nodes, finest)}"
+            )
         else:
             return
         log.info(
-            f"a batch of {per_batch} of the {clusters:,} clusters shows few classes (its labels have {entropy:.0%} of "
+            f"a batch of {per_batch} of the {clusters:,} clusters shows few classes (its labels "
+            f"have {entropy:.0%} of "
             f"the entropy of random nodes), which can cost accuracy: {advice}"
         )
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch."""
+        """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters
+        of the same batch.
+        """
         c = self.clusters or graph.clusters or first_cut(graph.nodes)
         q = min(self.clusters_per_batch or first_batch(graph.nodes, c), c)
         inside = METIS_INSIDE if self.method != "random" and c > 1 else 1 / c
         both = (q - 1) / (c - 1) if c > 1 else 0.0
         edges = graph.edges * q / c * (inside + (1 - inside) * both)
-        return Expected.subgraph(graph, graph.nodes * q / c, edges, steps=-(-c // q), precomputed=self.precompute)
+        return Expected.subgraph(
+            graph, graph.nodes * q / c, edges, steps=-(-c // q), precomputed=self.precompute
+        )
 
 
 class AutoSampling(Sampling):
-    """Training on the whole graph up to `WHOLE_GRAPH` nodes; by clusters above, or where batches are independent."""
+    """Training on the whole graph up to `WHOLE_GRAPH` nodes; by clusters above, or where batches
+    are independent.
+    """
 
     name = "auto"
     counts = ()
@@ -143,7 +187,9 @@ class AutoSampling(Sampling):
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> RandomBatches:
         """Return the sampler of a user's own loop; a small graph is one cluster."""
-        return (self.choose(len(whole.x)) or ClusterSampling(1, 1, "random")).sampler(whole, seed, layers)
+        return (self.choose(len(whole.x)) or ClusterSampling(1, 1, "random")).sampler(
+            whole, seed, layers
+        )
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         return expected_batch(self.choose(graph.nodes), graph, layers)
@@ -157,10 +203,11 @@ def chosen_sampling(sampling: Sampling | None, nodes: int) -> Sampling | None:
 class ClusterBatches(RandomBatches):
     """Batches of `per_batch` random clusters: all their nodes, and all edges between these.
 
-    An epoch is a random permutation of the c clusters, cut into groups of q = `per_batch`; it follows from (seed,
-    epoch), so that a batch follows from its step alone. A batch may hold no training node. The graph is copied once and
-    renumbered, so that a batch is made of contiguous slices; the edges into a node keep their order, so that its row of
-    Ā x has the same bits. A folder of clusters is so already: its batches are read from files. `clusters` None means
+    An epoch is a random permutation of the c clusters, cut into groups of q = `per_batch`; it
+    follows from (seed, epoch), so that a batch follows from its step alone. A batch may hold no
+    training node. The graph is copied once and renumbered, so that a batch is made of contiguous
+    slices; the edges into a node keep their order, so that its row of Ā x has the same bits. A
+    folder of clusters is so already: its batches are read from files. `clusters` None means
     `Batch.cluster_ptr`; with `alone`, edges between clusters are left out.
     """
 
@@ -182,20 +229,32 @@ class ClusterBatches(RandomBatches):
         if clusters is not None:
             if (nodes := clusters.order.numel()) != len(whole.x):
                 raise InputError(f"the clusters are of {nodes} nodes, the graph has {len(whole.x)}")
-            whole, ptr = _renumbered(whole, clusters), clusters.ptr
+            whole = _renumbered(whole, clusters)
+            ptr = clusters.ptr
         edges = whole.adj.pattern
-        self._whole, self._device, self._ptr, self._clusters = whole, whole.device, ptr.numpy(), len(ptr) - 1
-        self._per_batch, self._precompute, self._alone = per_batch, precompute, alone
-        self._rowptr, self._col = edges.rowptr.cpu().numpy(), edges.col.cpu().numpy()
+        self._whole = whole
+        self._device = whole.device
+        self._ptr = ptr.numpy()
+        self._clusters = len(ptr) - 1
+        self._per_batch = per_batch
+        self._precompute = precompute
+        self._alone = alone
+        self._rowptr = edges.rowptr.cpu().numpy()
+        self._col = edges.col.cpu().numpy()
         self._cluster_of = np.arange(self._clusters, dtype=np.int32).repeat(np.diff(self._ptr))
         self._on_gpu: _EdgesOnGPU | None = None
         if whole.x.device.type == "cuda":
-            self._on_gpu = _EdgesOnGPU.of(self._rowptr, self._col, self._ptr, self._cluster_of, whole.x.device)
+            self._on_gpu = _EdgesOnGPU.of(
+                self._rowptr, self._col, self._ptr, self._cluster_of, whole.x.device
+            )
             self._col = self._col[:0]  # it is on the GPU
-            self._edge_data = {name: value.to(self._device) for name, value in whole.edge_data.items()}
+            self._edge_data = {
+                name: value.to(self._device) for name, value in whole.edge_data.items()
+            }
             first_epoch = self._drawn(0, -(-self._clusters // per_batch))
             self.largest_batch = self._on_gpu.largest(first_epoch, alone=alone)
-        self._train = torch.zeros(len(whole.x), dtype=torch.bool)  # counting nodes on a GPU would wait for it
+        # counting nodes on a GPU would wait for it
+        self._train = torch.zeros(len(whole.x), dtype=torch.bool)
         self._train[whole.loss_nodes.cpu()] = True
         self._aggregated: dict[Operator, Tensor] = {}
         self.steps_per_epoch = -(-self._clusters // per_batch)
@@ -210,7 +269,10 @@ class ClusterBatches(RandomBatches):
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[Array]:
         """Yield the clusters of every batch, ascending."""
-        return (np.sort(group) for _, group in self._shuffled(self._clusters, self._per_batch, first_step, steps))
+        return (
+            np.sort(group)
+            for _, group in self._shuffled(self._clusters, self._per_batch, first_step, steps)
+        )
 
     def make(self, group: Array) -> Batch:
         """Return the subgraph of the clusters ``group``, ascending; nodes keep their order."""
@@ -230,7 +292,9 @@ class ClusterBatches(RandomBatches):
         )
 
     def _own_features(self, ranges: Ranges) -> Tensor:
-        """Return the features of some ranges of nodes: [n, F], a CSR tensor where they are sparse."""
+        """Return the features of some ranges of nodes: [n, F], a CSR tensor where they are
+        sparse.
+        """
         x = self._whole.x
         if x.layout is torch.strided:
             return self._features(x, ranges)
@@ -241,24 +305,37 @@ class ClusterBatches(RandomBatches):
         return to_device(joined(x, ranges), self._device)
 
     def _products(self, ranges: Ranges) -> Callable[[Operator], Tensor]:
-        """Return a function that gives the ranges' rows of Ā x of the whole graph; its first call computes them all."""
-        ready = {operator: self._features(product, ranges) for operator, product in self._aggregated.items()}
+        """Return a function that gives the ranges' rows of Ā x of the whole graph; its first call
+        computes them all.
+        """
+        ready = {
+            operator: self._features(product, ranges)
+            for operator, product in self._aggregated.items()
+        }
 
         def product(operator: Operator) -> Tensor:
             if operator not in self._aggregated:
                 self._aggregated[operator] = self._product(operator)
-            return ready[operator] if operator in ready else self._features(self._aggregated[operator], ranges)
+            return (
+                ready[operator]
+                if operator in ready
+                else self._features(self._aggregated[operator], ranges)
+            )
 
         return product
 
     def _product(self, operator: Operator) -> Tensor:
-        """Return Ā x. In memory, nothing holds the whole graph's operators afterwards: they take much memory."""
+        """Return Ā x. In memory, nothing holds the whole graph's operators afterwards: they take
+        much memory.
+        """
         whole = self._whole
         if whole.product is not None:
             return whole.product(operator)
         edges = whole.adj.pattern.for_products().to(self._device)
         weight = whole.edge_data.get("edge_weight")
-        adj = Adjacency.from_csr(edges, whole.dtype, None if weight is None else weight.to(self._device))
+        adj = Adjacency.from_csr(
+            edges, whole.dtype, None if weight is None else weight.to(self._device)
+        )
         return adj.aggregate(operator, whole.x)
 
     def _induced(self, group: Array, ranges: Ranges) -> tuple[CSR, dict[str, Tensor]]:
@@ -267,7 +344,9 @@ class ClusterBatches(RandomBatches):
             pattern, places = self._on_gpu.induced(group, alone=self._alone)
             cuts = self._on_gpu.cuts(group)
             data = self._edge_data.items()
-            return pattern, {name: joined(value, cuts).index_select(0, places) for name, value in data}
+            return pattern, {
+                name: joined(value, cuts).index_select(0, places) for name, value in data
+            }
         cuts = [(int(self._rowptr[start]), int(self._rowptr[stop])) for start, stop in ranges]
         if self._whole.is_stored:
             read_ahead(self._whole.adj.pattern.col, cuts)
@@ -275,29 +354,38 @@ class ClusterBatches(RandomBatches):
         if self._whole.is_stored:
             check_sources(torch.from_numpy(source), len(self._cluster_of))
         degrees = [np.diff(self._rowptr[start : stop + 1]) for start, stop in ranges]
-        ends = np.concatenate([np.zeros(1, np.int64), *degrees]).cumsum()  # of each node's edges in `source`
+        # of each node's edges in `source`
+        ends = np.concatenate([np.zeros(1, np.int64), *degrees]).cumsum()
         # A cluster moves as a whole from its place in the graph to its place in the batch.
         sizes = self._ptr[group + 1] - self._ptr[group]
-        move = np.full(self._clusters, -len(self._cluster_of), source.dtype)  # below 0: not in the batch
+        # below 0: not in the batch
+        move = np.full(self._clusters, -len(self._cluster_of), source.dtype)
         move[group] = sizes.cumsum() - sizes - self._ptr[group]
         local = source + move[self._cluster_of[source]]
         inside = local >= 0
         if self._alone:
-            inside &= self._cluster_of[source] == np.repeat(group, [end - begin for begin, end in cuts])
+            inside &= self._cluster_of[source] == np.repeat(
+                group, [end - begin for begin, end in cuts]
+            )
         before = np.zeros(len(source) + 1, np.int64)
         np.cumsum(inside, out=before[1:])
-        rowptr, col, nodes = before[ends], local[inside], int(sizes.sum())
+        rowptr = before[ends]
+        col = local[inside]
+        nodes = int(sizes.sum())
         dtype = index_dtype(nodes, len(col))
         pattern = CSR(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype))
-        return pattern, {name: joined(value, cuts)[inside] for name, value in self._whole.edge_data.items()}
+        return pattern, {
+            name: joined(value, cuts)[inside] for name, value in self._whole.edge_data.items()
+        }
 
 
 @dataclass(frozen=True)
 class _EdgesOnGPU:
-    """Edges on a GPU, in the order of their clusters; batches of them are made there, without waiting for the GPU.
+    """Edges on a GPU, in the order of their clusters; batches of them are made there, without
+    waiting for the GPU.
 
-    What a mask selects has a size that only the GPU knows. Here the host knows it beforehand: it has the number of
-    edges between any two clusters.
+    What a mask selects has a size that only the GPU knows. Here the host knows it beforehand: it
+    has the number of edges between any two clusters.
     """
 
     rowptr: Tensor  # [N + 1], on the GPU
@@ -305,11 +393,14 @@ class _EdgesOnGPU:
     cluster_of: Tensor  # [N], on the GPU
     first_nodes: Array  # [c + 1], where every cluster begins
     first_edges: Array  # [c + 1], where the edges into its nodes begin
-    edges_between: "sp.csr_matrix | Array"  # [c, c], edges from the cluster of the column into that of the row
+    # [c, c], edges from the cluster of the column into that of the row
+    edges_between: "sp.csr_matrix | Array"
     loops: Array  # [c], edges from a node to itself
 
     @classmethod
-    def of(cls, rowptr: Array, col: Array, ptr: Array, cluster_of: Array, device: torch.device) -> "_EdgesOnGPU":
+    def of(
+        cls, rowptr: Array, col: Array, ptr: Array, cluster_of: Array, device: torch.device
+    ) -> "_EdgesOnGPU":
         """Bring edges to a GPU, and count those between clusters."""
         clusters = len(ptr) - 1
         first_edges = rowptr[ptr].astype(np.int64)
@@ -319,7 +410,9 @@ class _EdgesOnGPU:
             pairs = sources + clusters * np.arange(clusters).repeat(np.diff(first_edges))
             between = np.bincount(pairs, minlength=clusters**2).reshape(clusters, clusters)
         else:
-            between = sp.csr_matrix((np.ones(len(col), np.int32), sources, first_edges), (clusters, clusters))
+            between = sp.csr_matrix(
+                (np.ones(len(col), np.int32), sources, first_edges), (clusters, clusters)
+            )
             between.sum_duplicates()
         targets = np.arange(len(rowptr) - 1, dtype=col.dtype).repeat(np.diff(rowptr))
         loops = np.bincount(sources[targets == col], minlength=clusters)
@@ -335,10 +428,13 @@ class _EdgesOnGPU:
 
     def cuts(self, group: Array) -> Ranges:
         """Return the ranges of the edges into the nodes of some clusters."""
-        return list(zip(self.first_edges[group].tolist(), self.first_edges[group + 1].tolist(), strict=True))
+        return list(
+            zip(self.first_edges[group].tolist(), self.first_edges[group + 1].tolist(), strict=True)
+        )
 
     def induced(self, group: Array, *, alone: bool) -> tuple[CSR, Tensor]:
-        """Return the edges between the nodes of some clusters, and their places among all edges into these nodes.
+        """Return the edges between the nodes of some clusters, and their places among all edges
+        into these nodes.
 
         Args:
             group: the clusters, ascending.
@@ -347,15 +443,19 @@ class _EdgesOnGPU:
         device = self.col.device
         node_counts = self.first_nodes[group + 1] - self.first_nodes[group]
         edge_counts = self.first_edges[group + 1] - self.first_edges[group]
-        nodes, edges = int(node_counts.sum()), int(edge_counts.sum())
+        nodes = int(node_counts.sum())
+        edges = int(edge_counts.sum())
         inside_count = self._count(group, alone=alone)
-        node_shift = np.full(len(self.first_nodes) - 1, -len(self.cluster_of), np.int64)  # below 0: not in the batch
+        # below 0: not in the batch
+        node_shift = np.full(len(self.first_nodes) - 1, -len(self.cluster_of), np.int64)
         node_shift[group] = node_counts.cumsum() - node_counts - self.first_nodes[group]
         edge_shift = edge_counts.cumsum() - edge_counts - self.first_edges[group]
         # One copy for all numbers.
         numbers = np.concatenate([node_shift, edge_shift, node_counts, edge_counts, group])
         sizes = [len(node_shift), *[len(group)] * 4]
-        shift, of_edges, per_cluster, edges_of, own = to_device(torch.from_numpy(numbers), device).split(sizes)
+        shift, of_edges, per_cluster, edges_of, own = to_device(
+            torch.from_numpy(numbers), device
+        ).split(sizes)
 
         cuts = self.cuts(group)
         source = joined(self.col, cuts)
@@ -364,14 +464,17 @@ class _EdgesOnGPU:
         inside = local >= 0
         if alone:
             inside &= cluster == own.repeat_interleave(edges_of, output_size=edges)
-        before = torch.nn.functional.pad(inside.cumsum(0), (1, 0))  # edges of the batch before each edge
+        # edges of the batch before each edge
+        before = torch.nn.functional.pad(inside.cumsum(0), (1, 0))
         # The edges that are not in the batch share one place, at the end.
         place = torch.where(inside, before[:-1], inside_count)
         places = place.new_empty(inside_count + 1)
         places.scatter_(0, place, torch.arange(edges, device=device))
         places = places[:inside_count]
 
-        ends = joined(self.rowptr, [(start + 1, stop + 1) for start, stop in self._node_ranges(group)]).long()
+        ends = joined(
+            self.rowptr, [(start + 1, stop + 1) for start, stop in self._node_ranges(group)]
+        ).long()
         ends += of_edges.repeat_interleave(per_cluster, output_size=nodes)
         rowptr = torch.cat([before[:1], before.index_select(0, ends)])
         dtype = index_dtype(nodes, inside_count)
@@ -389,7 +492,8 @@ class _EdgesOnGPU:
     def largest(self, groups: Iterable[Array], *, alone: bool) -> tuple[int, int] | None:
         """Return the most nodes of a batch, and about the most edges, for batches like these.
 
-        None: there are edges from a node to itself. Some layers replace them, and how many a batch has varies.
+        None: there are edges from a node to itself. Some layers replace them, and how many a batch
+        has varies.
         """
         if self.loops.any():
             return None
@@ -399,20 +503,30 @@ class _EdgesOnGPU:
         return int(sizes[: max(map(len, batches))].sum()), int(_ROOM * edges)
 
     def _node_ranges(self, group: Array) -> Ranges:
-        return list(zip(self.first_nodes[group].tolist(), self.first_nodes[group + 1].tolist(), strict=True))
+        return list(
+            zip(self.first_nodes[group].tolist(), self.first_nodes[group + 1].tolist(), strict=True)
+        )
 
 
 def _renumbered(whole: Batch, clusters: Clusters) -> Batch:
     """Return a copy of a graph with its nodes in the order of its clusters."""
-    pattern, numbers, order = whole.csr, clusters.order.numpy(), clusters.order.to(whole.x.device)
+    pattern = whole.csr
+    numbers = clusters.order.numpy()
+    order = clusters.order.to(whole.x.device)
     train = torch.zeros(len(numbers), dtype=torch.bool, device=order.device)
     train[whole.loss_nodes] = True
-    entries = np.arange(pattern.num_edges) if whole.edge_data else np.ones(pattern.num_edges, np.int8)
-    rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[numbers]
+    entries = (
+        np.arange(pattern.num_edges) if whole.edge_data else np.ones(pattern.num_edges, np.int8)
+    )
+    rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[
+        numbers
+    ]
     place = np.empty(len(numbers), rows.indices.dtype)
     place[numbers] = np.arange(len(numbers))
     edges = CSR(torch.from_numpy(rows.indptr), torch.from_numpy(place[rows.indices]))
-    data = {name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()}
+    data = {
+        name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()
+    }
     # Sparse rows are gathered once here, and not searched for in every dense batch.
     x = rows_of(whole.features.csr if isinstance(whole.features, SparseMatrix) else whole.x, order)
     y = whole.y.index_select(0, order)

@@ -1,4 +1,6 @@
-"""LADIES (Zou et al., 2019) and FastGCN (Chen et al., 2018): they draw the nodes of a layer by importance."""
+"""LADIES (Zou et al., 2019) and FastGCN (Chen et al., 2018): they draw the nodes of a layer by
+importance.
+"""
 
 import math
 from abc import abstractmethod
@@ -19,7 +21,9 @@ from gistgnn.utils.tensors import Array
 
 @dataclass(frozen=True)
 class ImportanceSampling(LayeredSampling):
-    """The settings that `LadiesSampling` and `FastGCNSampling` have in common; a subclass draws the nodes."""
+    """The settings that `LadiesSampling` and `FastGCNSampling` have in common; a subclass draws the
+    nodes.
+    """
 
     per_layer = "nodes_per_layer"
 
@@ -33,14 +37,27 @@ class ImportanceSampling(LayeredSampling):
 
     @abstractmethod
     def _draw(
-        self, structure: Structure, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator
+        self,
+        structure: Structure,
+        rows: sp.csr_matrix,
+        outputs: Array,
+        count: int,
+        rng: np.random.Generator,
     ) -> tuple[Array, Array]:
-        """Return distinct nodes and the weights of their columns; ``rows`` are `Structure.values` of ``outputs``."""
+        """Return distinct nodes and the weights of their columns; ``rows`` are `Structure.values`
+        of ``outputs``.
+        """
 
     def draw_layers(
-        self, structure: Structure, outputs: Array, numbers: tuple[int, ...], rng: np.random.Generator
+        self,
+        structure: Structure,
+        outputs: Array,
+        numbers: tuple[int, ...],
+        rng: np.random.Generator,
     ) -> Layers:
-        """Draw the nodes of every layer, and keep all edges from them; see `LayeredSampling.draw_layers`."""
+        """Draw the nodes of every layer, and keep all edges from them; see
+        `LayeredSampling.draw_layers`.
+        """
         layers: list[SampledAdjacency] = []
         all_degrees = structure.normalised if self.row_normalise else structure.degrees
         for count in reversed(numbers):
@@ -53,7 +70,8 @@ class ImportanceSampling(LayeredSampling):
             columns = torch.ones(len(inputs), dtype=all_degrees.plain.dtype)
             columns[len(outputs) :] = torch.from_numpy(importance[new])
             part = rows[:, inputs]
-            pattern, degrees = pattern_of(part), all_degrees.of(torch.from_numpy(inputs))
+            pattern = pattern_of(part)
+            degrees = all_degrees.of(torch.from_numpy(inputs))
             weight = columns.index_select(0, pattern.col)
             if "edge_weight" in structure.edge_data:
                 weight *= torch.from_numpy(part.data)
@@ -62,8 +80,11 @@ class ImportanceSampling(LayeredSampling):
         return outputs, layers, {}
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count s more nodes for each layer, and the edges whose sources are drawn (see `candidates`)."""
-        nodes, edges = [float(min(self.batch_size, graph.train))], []
+        """Count s more nodes for each layer, and the edges whose sources are drawn (see
+        `candidates`).
+        """
+        nodes = [float(min(self.batch_size, graph.train))]
+        edges = []
         for count in reversed(self.numbers(layers)):
             linked = nodes[-1] * graph.degree
             nodes.append(nodes[-1] + count)
@@ -72,7 +93,9 @@ class ImportanceSampling(LayeredSampling):
 
     @staticmethod
     def candidates(graph: GraphSizes, linked: float) -> float:
-        """Return from how many nodes a layer with ``linked`` edges draws, if all were equally likely."""
+        """Return from how many nodes a layer with ``linked`` edges draws, if all were equally
+        likely.
+        """
         return graph.nodes
 
 
@@ -80,29 +103,40 @@ class ImportanceSampling(LayeredSampling):
 class LadiesSampling(ImportanceSampling):
     """LADIES: layer-dependent importance sampling (Zou et al., 2019).
 
-    A layer's input nodes are its output nodes O and s drawn nodes. The probabilities are p_j ∝ Σ_{i in O} Ā_ij², with Ā
-    of eq. 1 and its self-loops: only neighbours of O are drawn, and most often those with many edges into O. Column j
-    of Ā's rows O gets the weight 1 / (s p_j), or 1 where that is less or where j is in O. Other columns are left out.
+    A layer's input nodes are its output nodes O and s drawn nodes. The probabilities are p_j ∝ Σ_{i
+    in O} Ā_ij², with Ā of eq. 1 and its self-loops: only neighbours of O are drawn, and most often
+    those with many edges into O. Column j of Ā's rows O gets the weight 1 / (s p_j), or 1 where
+    that is less or where j is in O. Other columns are left out.
 
     Args:
         batch_size: output nodes of a batch, on which the loss is.
         nodes_per_layer: s; or one number for each layer, the first layer's first.
-        row_normalise: as the authors' code does, draw nodes without replacement, and scale each row to its sum in Ā.
-            These sums vary less, and are biased. False: draw with replacement, and give each node the weight (times
-            drawn) / (s p_j), which is unbiased.
+        row_normalise: as the authors' code does, draw nodes without replacement, and scale each row
+            to its sum in Ā. These sums vary less, and are biased. False: draw with replacement, and
+            give each node the weight (times drawn) / (s p_j), which is unbiased.
     """
 
     name = "ladies"
-    refuses = "LADIES, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
+    refuses = (
+        "LADIES, which weighs sampled nodes, does not define: train it by full, clusters, "
+        "neighbor or saint-*"
+    )
 
     def _draw(
-        self, structure: Structure, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator
+        self,
+        structure: Structure,
+        rows: sp.csr_matrix,
+        outputs: Array,
+        count: int,
+        rng: np.random.Generator,
     ) -> tuple[Array, Array]:
         nodes, squares = structure.squares_above_zero(rows, outputs)
         if len(nodes) <= count:
             return nodes, np.ones(len(nodes), np.float32)
         if not self.row_normalise:
-            places, importance = with_replacement(squares.cumsum(dtype=np.float64), squares, count, rng)
+            places, importance = with_replacement(
+                squares.cumsum(dtype=np.float64), squares, count, rng
+            )
             return nodes[places], importance
         p = squares / squares.sum(dtype=np.float64)
         places = rng.choice(len(nodes), count, replace=False, p=p)
@@ -117,9 +151,9 @@ class LadiesSampling(ImportanceSampling):
 class FastGCNSampling(ImportanceSampling):
     """FastGCN: importance sampling with the same probabilities in every layer (Chen et al., 2018).
 
-    A layer's input nodes are its output nodes and s nodes of the graph, drawn with replacement, neighbours or not. The
-    probabilities are q_j ∝ Σ_i Ā_ij² over all rows i of Ā. Column j gets the weight (times drawn) / (s q_j), or 1 where
-    j is an output node.
+    A layer's input nodes are its output nodes and s nodes of the graph, drawn with replacement,
+    neighbours or not. The probabilities are q_j ∝ Σ_i Ā_ij² over all rows i of Ā. Column j gets the
+    weight (times drawn) / (s q_j), or 1 where j is an output node.
 
     Args:
         batch_size, nodes_per_layer: as for LADIES.
@@ -127,15 +161,25 @@ class FastGCNSampling(ImportanceSampling):
     """
 
     name = "fastgcn"
-    refuses = "FastGCN, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
+    refuses = (
+        "FastGCN, which weighs sampled nodes, does not define: train it by full, clusters, "
+        "neighbor or saint-*"
+    )
 
     def _draw(
-        self, structure: Structure, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator
+        self,
+        structure: Structure,
+        rows: sp.csr_matrix,
+        outputs: Array,
+        count: int,
+        rng: np.random.Generator,
     ) -> tuple[Array, Array]:
         return with_replacement(structure.cumulated_squares, structure.column_squares, count, rng)
 
 
-def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def with_replacement(
+    cumulated: Array, weights: Array, count: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
     """Draw nodes by weight; return the distinct ones, and (times drawn) / (count · p) of each."""
     drawn = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
     nodes, times = np.unique(drawn, return_counts=True)

@@ -1,4 +1,6 @@
-"""Batches whose nodes are sampled layer by layer, from the output nodes down; uniform neighbour sampling."""
+"""Batches whose nodes are sampled layer by layer, from the output nodes down; uniform neighbour
+sampling.
+"""
 
 import math
 from abc import abstractmethod
@@ -26,10 +28,13 @@ ALL = -1  # neighbours
 
 
 class LayeredSampling(Sampling):
-    """Settings of a sampler that draws the edges of every layer: `per_layer` names one number, or one a layer."""
+    """Settings of a sampler that draws the edges of every layer: `per_layer` names one number, or
+    one a layer.
+    """
 
     per_layer: ClassVar[str]
-    also: ClassVar[int | None] = None  # a value of that setting below 1, which means all there are; so do large ones
+    # a value of that setting below 1, which means all there are; so do large ones
+    also: ClassVar[int | None] = None
     refuses: ClassVar[str | None] = None  # see `SampledAdjacency`
 
     batch_size: int  # a field of the subclasses
@@ -40,7 +45,8 @@ class LayeredSampling(Sampling):
         if (number := as_integer(value)) is not None:
             set_field(self, self.per_layer, self._checked(number))
             return
-        check_kind(self.per_layer, value, (list, tuple), "an integer, or one for each layer")  # result.json has a list
+        # result.json has a list
+        check_kind(self.per_layer, value, (list, tuple), "an integer, or one for each layer")
         if not value:
             raise InputError(f"{self.per_layer} is (), expected at least one number")
         set_field(self, self.per_layer, tuple(map(self._checked, value)))
@@ -52,12 +58,16 @@ class LayeredSampling(Sampling):
         return check_count(self.per_layer, number)
 
     def numbers(self, layers: int | None) -> tuple[int, ...]:
-        """Return the setting's number for each layer of a model; None: how many it has is not known."""
-        name, value = self.per_layer, getattr(self, self.per_layer)
+        """Return the setting's number for each layer of a model; None: how many it has is not
+        known.
+        """
+        name = self.per_layer
+        value = getattr(self, self.per_layer)
         if isinstance(value, int):
             if layers is None:
                 raise InputError(
-                    f"{name} is {value}, but how many layers the model has is not known (it has no num_layers): give "
+                    f"{name} is {value}, but how many layers the model has is not known (it has no "
+                    "num_layers): give "
                     f"one number for each, such as ({value}, {value})"
                 )
             return (value,) * layers
@@ -71,32 +81,54 @@ class LayeredSampling(Sampling):
 
     @abstractmethod
     def draw_layers(
-        self, structure: Structure, outputs: Array, numbers: tuple[int, ...], rng: np.random.Generator
+        self,
+        structure: Structure,
+        outputs: Array,
+        numbers: tuple[int, ...],
+        rng: np.random.Generator,
     ) -> Layers:
-        """Return the first layer's input nodes, every layer's edges, and edge data where layers share their edges."""
+        """Return the first layer's input nodes, every layer's edges, and edge data where layers
+        share their edges.
+        """
 
 
-# An epoch is a random permutation of the training nodes, cut into groups: the last layer's output nodes.
+# An epoch is a random permutation of the training nodes, cut into groups: the last layer's output
+# nodes.
 class LayeredBatches(RandomBatches):
-    """Batches in which every layer has its own edges; its output nodes are the first of its input nodes."""
+    """Batches in which every layer has its own edges; its output nodes are the first of its input
+    nodes.
+    """
 
-    def __init__(self, structure: Structure, settings: LayeredSampling, numbers: tuple[int, ...], seed: int) -> None:
+    def __init__(
+        self, structure: Structure, settings: LayeredSampling, numbers: tuple[int, ...], seed: int
+    ) -> None:
         super().__init__(seed, independent=settings.batches == "independent")
-        self._structure, self._settings, self._numbers = structure, settings, numbers
+        self._structure = structure
+        self._settings = settings
+        self._numbers = numbers
         self.steps_per_epoch = -(-len(structure.train) // settings.batch_size)
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
-        return self._shuffled(len(self._structure.train), self._settings.batch_size, first_step, steps)
+        return self._shuffled(
+            len(self._structure.train), self._settings.batch_size, first_step, steps
+        )
 
     def make(self, drawn: tuple[int, Array]) -> Batch:
-        structure, (step, places) = self._structure, drawn
-        outputs, rng = structure.train[places], self._generator("layers", step)
-        nodes, layers, edge_data = self._settings.draw_layers(structure, outputs, self._numbers, rng)
+        structure = self._structure
+        (step, places) = drawn
+        outputs = structure.train[places]
+        rng = self._generator("layers", step)
+        nodes, layers, edge_data = self._settings.draw_layers(
+            structure, outputs, self._numbers, rng
+        )
         first, *above = layers
-        adj = SampledAdjacency(first.pattern, first.degrees, first.weight, above=above, refuses=self._settings.refuses)
+        adj = SampledAdjacency(
+            first.pattern, first.degrees, first.weight, above=above, refuses=self._settings.refuses
+        )
         y = structure.y
         labels = y.index_select(0, to_device(torch.from_numpy(outputs), y.device))
-        x, own = structure.features(torch.from_numpy(nodes)), torch.arange(len(outputs), device=y.device)
+        x = structure.features(torch.from_numpy(nodes))
+        own = torch.arange(len(outputs), device=y.device)
         return Batch(x, adj.to(y.device), labels, own, sparse=structure.sparse, edge_data=edge_data)
 
 
@@ -104,12 +136,13 @@ class LayeredBatches(RandomBatches):
 class NeighborSampling(LayeredSampling):
     """Uniform neighbour sampling as in GraphSAGE, with the layout of PyG's ``NeighborLoader``.
 
-    Starting at the output nodes, every node that a hop reaches draws k of its neighbours without replacement. It draws
-    once and uses them in all layers. Their edges get the weight degree / k, so that sums over them are unbiased.
+    Starting at the output nodes, every node that a hop reaches draws k of its neighbours without
+    replacement. It draws once and uses them in all layers. Their edges get the weight degree / k,
+    so that sums over them are unbiased.
 
     Args:
-        fanouts: k, the same for every layer of the model; or one number for each hop, the output nodes' first; -1: all
-            neighbours.
+        fanouts: k, the same for every layer of the model; or one number for each hop, the output
+            nodes' first; -1: all neighbours.
         batch_size: output nodes of a batch, on which the loss is.
     """
 
@@ -122,7 +155,8 @@ class NeighborSampling(LayeredSampling):
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count neighbours as if every node drew them from all nodes."""
-        nodes, edges = [float(min(self.batch_size, graph.train))], [0.0]
+        nodes = [float(min(self.batch_size, graph.train))]
+        edges = [0.0]
         new = nodes[0]
         for fanout in self.numbers(layers):
             drawn = new * (graph.degree if fanout == ALL else min(fanout, graph.degree))
@@ -132,14 +166,23 @@ class NeighborSampling(LayeredSampling):
         return Expected.layered(graph, nodes, edges[1:])
 
     def draw_layers(
-        self, structure: Structure, outputs: Array, numbers: tuple[int, ...], rng: np.random.Generator
+        self,
+        structure: Structure,
+        outputs: Array,
+        numbers: tuple[int, ...],
+        rng: np.random.Generator,
     ) -> Layers:
         """Draw the neighbours that every hop reaches; see `LayeredSampling.draw_layers`."""
         place = np.full(structure.nodes, -1, np.int32)  # of a node among those of the batch
         place[outputs] = np.arange(len(outputs))
-        nodes, reached, kept, chosen, sources = outputs, [len(outputs)], [], [], []
+        nodes = outputs
+        reached = [len(outputs)]
+        kept = []
+        chosen = []
+        sources = []
         for fanout in numbers:
-            frontier = nodes[reached[-2] if len(reached) > 1 else 0 :]  # a node's neighbours are drawn once
+            # a node's neighbours are drawn once
+            frontier = nodes[reached[-2] if len(reached) > 1 else 0 :]
             entries, counts = draw_edges(structure, frontier, fanout, rng)
             drawn = structure.edges.indices[entries]
             new = np.unique(drawn[place[drawn] < 0])
@@ -150,29 +193,49 @@ class NeighborSampling(LayeredSampling):
             chosen.append(entries)
             sources.append(place[drawn])
         data = structure.data_of(np.concatenate(chosen))
-        return nodes, _cut(structure, nodes, reached, np.concatenate(kept), np.concatenate(sources), data), data
+        return (
+            nodes,
+            _cut(structure, nodes, reached, np.concatenate(kept), np.concatenate(sources), data),
+            data,
+        )
 
 
 def _cut(
-    structure: Structure, nodes: Array, reached: list[int], kept: Array, sources: Array, data: dict[str, Tensor]
+    structure: Structure,
+    nodes: Array,
+    reached: list[int],
+    kept: Array,
+    sources: Array,
+    data: dict[str, Tensor],
 ) -> list[SampledAdjacency]:
-    """Return every layer's edges: all edges into its output nodes, which are the first nodes of the batch."""
-    where, each = torch.from_numpy(nodes), torch.from_numpy(kept)
-    degrees, counts = structure.degrees.of(where), structure.counts[where[: len(each)]]
+    """Return every layer's edges: all edges into its output nodes, which are the first nodes of the
+    batch.
+    """
+    where = torch.from_numpy(nodes)
+    each = torch.from_numpy(kept)
+    degrees = structure.degrees.of(where)
+    counts = structure.counts[where[: len(each)]]
     weight = (counts.to(degrees.plain.dtype) / each).repeat_interleave(each)
     if "edge_weight" in data:
         weight *= data["edge_weight"].to(weight)
-    rowptr, dtype = torch.cat([each.new_zeros(1), each.cumsum(0)]), index_dtype(len(nodes), len(sources))
+    rowptr = torch.cat([each.new_zeros(1), each.cumsum(0)])
+    dtype = index_dtype(len(nodes), len(sources))
     whole = CSR(rowptr.to(dtype), torch.from_numpy(sources).to(dtype), (len(each), len(nodes)))
     layers: list[SampledAdjacency] = []
     for rows, columns in pairwise(reached):
         part = CSR(whole.rowptr[: rows + 1], whole.col[: int(whole.rowptr[rows])], (rows, columns))
-        layers.insert(0, SampledAdjacency(part, degrees.of(slice(columns)), weight[: part.num_edges]))
+        layers.insert(
+            0, SampledAdjacency(part, degrees.of(slice(columns)), weight[: part.num_edges])
+        )
     return layers
 
 
-def draw_edges(structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw ``fanout`` edges into each node without replacement, or all; return their entries, and how many: [n]."""
+def draw_edges(
+    structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Draw ``fanout`` edges into each node without replacement, or all; return their entries, and
+    how many: [n].
+    """
     starts = structure.edges.indptr[nodes].astype(np.int64)
     degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
     kept = degree if fanout == ALL else np.minimum(degree, fanout)
@@ -185,7 +248,9 @@ def draw_edges(structure: Structure, nodes: Array, fanout: int, rng: np.random.G
 
 
 def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw ``count`` distinct numbers in 0..n-1 for each size n, by Floyd's algorithm for all at once: [., count]."""
+    """Draw ``count`` distinct numbers in 0..n-1 for each size n, by Floyd's algorithm for all at
+    once: [., count].
+    """
     chosen = np.empty((len(sizes), count), np.int64)
     for t in range(count):
         last = sizes - count + t

@@ -1,4 +1,6 @@
-"""The samplers by name. Importing this module does not import torch; a new sampler is a file and a line here."""
+"""The samplers by name. Importing this module does not import torch; a new sampler is a file and a
+line here.
+"""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +13,15 @@ if TYPE_CHECKING:
     from gistgnn.sampling.sampler import Sampling
 
 SamplerName = Literal[
-    "full", "auto", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw"
+    "full",
+    "auto",
+    "clusters",
+    "ladies",
+    "fastgcn",
+    "neighbor",
+    "saint-node",
+    "saint-edge",
+    "saint-rw",
 ]
 AUTO = "auto"
 FULL = "full"  # every step sees the whole graph; it has no settings
@@ -32,7 +42,9 @@ SAMPLERS: "Registry[type[Sampling]]" = Registry(
 
 
 def named_sampling(sampling: "Sampling | str | Iterable[Any] | None") -> "Sampling | None":
-    """Return the settings of a sampler, given by its name, as settings, or as a loader of batches."""
+    """Return the settings of a sampler, given by its name, as settings, or as a loader of
+    batches.
+    """
     if isinstance(sampling, str) and (sampling == FULL or sampling in SAMPLERS):
         return None if sampling == FULL else SAMPLERS[sampling]()
     if sampling is None:
@@ -63,5 +75,7 @@ def from_description(fields: dict[str, Any] | None) -> "Sampling | None":
     name = settings.pop("name")
     if name == LOADER:
         kind = settings["class"]
-        raise InputError(f"the batches were those of a {kind}, a Python object: give it to GIST.fit")
+        raise InputError(
+            f"the batches were those of a {kind}, a Python object: give it to GIST.fit"
+        )
     return SAMPLERS[name](**settings)

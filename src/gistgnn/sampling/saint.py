@@ -1,4 +1,6 @@
-"""GraphSAINT (Zeng et al., 2020): batches are subgraphs; weights of edges and losses keep sums unbiased."""
+"""GraphSAINT (Zeng et al., 2020): batches are subgraphs; weights of edges and losses keep sums
+unbiased.
+"""
 
 import math
 from abc import abstractmethod
@@ -21,8 +23,12 @@ from gistgnn.utils.tensors import Array, to_device
 _CHUNK = 2**20  # walks that are counted at once
 
 
-def _walks(edges: sp.csr_matrix, roots: int | Array, length: int, rng: np.random.Generator) -> list[Array]:
-    """Return where walks are after 0, ..., length steps to random in-neighbours; ``roots``: [n], or how many."""
+def _walks(
+    edges: sp.csr_matrix, roots: int | Array, length: int, rng: np.random.Generator
+) -> list[Array]:
+    """Return where walks are after 0, ..., length steps to random in-neighbours; ``roots``: [n], or
+    how many.
+    """
     walks = [rng.integers(edges.shape[0], size=roots) if isinstance(roots, int) else roots]
     for _ in range(length if edges.nnz else 0):
         starts = edges.indptr[walks[-1]]
@@ -33,15 +39,25 @@ def _walks(edges: sp.csr_matrix, roots: int | Array, length: int, rng: np.random
     return walks
 
 
-def _counted(edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return the shares of walks that touch each node, [N] float64, and both ends of each edge, [E] float32."""
+def _counted(
+    edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return the shares of walks that touch each node, [N] float64, and both ends of each edge, [E]
+    float32.
+    """
     nodes = edges.shape[0]
-    visits, together = np.zeros(nodes, np.int64), np.zeros(edges.nnz, np.float32)
-    numbers = sp.csr_matrix((np.arange(1, edges.nnz + 1), edges.indices, edges.indptr), shape=edges.shape)
+    visits = np.zeros(nodes, np.int64)
+    together = np.zeros(edges.nnz, np.float32)
+    numbers = sp.csr_matrix(
+        (np.arange(1, edges.nnz + 1), edges.indices, edges.indptr), shape=edges.shape
+    )
     roots = np.tile(np.arange(nodes), coverage)
     for start in range(0, len(roots), _CHUNK):
         walks = _walks(edges, roots[start : start + _CHUNK], length, rng)
-        fresh = [np.all([walk != earlier for earlier in walks[:t]], axis=0) for t, walk in enumerate(walks)]
+        fresh = [
+            np.all([walk != earlier for earlier in walks[:t]], axis=0)
+            for t, walk in enumerate(walks)
+        ]
         fresh[0] = np.ones(len(walks[0]), bool)
         for t, walk in enumerate(walks):
             visits += np.bincount(walk[fresh[t]], minlength=nodes)
@@ -55,16 +71,18 @@ def _counted(edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Ge
     return visits / len(roots), together / len(roots)
 
 
-# A batch holds node v with probability p_v = 1 - (1 - a_v)^r, and both ends of an edge with probability p_uv = p_u +
-# p_v - 1 + (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv: the sum over v's neighbours is unbiased
-# wherever v is sampled. A training node's loss has weight 1 / (p_v · training nodes), so that the sum of these losses
-# is an unbiased estimate of the mean loss over the whole graph.
+# A batch holds node v with probability p_v = 1 - (1 - a_v)^r, and both ends of an edge with
+# probability p_uv = p_u + p_v - 1 + (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv:
+# the sum over v's neighbours is unbiased wherever v is sampled. A training node's loss has weight 1
+# / (p_v · training nodes), so that the sum of these losses is an unbiased estimate of the mean loss
+# over the whole graph.
 class SaintBatches(RandomBatches):
     """Subgraphs that are induced by the nodes of r = `batch_size` independent draws."""
 
     def __init__(self, structure: Structure, settings: "SaintSampling", seed: int = 0) -> None:
         super().__init__(seed, independent=settings.batches == "independent")
-        self._structure, self._settings = structure, settings
+        self._structure = structure
+        self._settings = settings
         self.touches, self.edges = settings.probabilities(structure, seed)
         self.sampled = self._in_any_draw(self.touches)
         self._cumulated = self.touches.cumsum()
@@ -74,7 +92,9 @@ class SaintBatches(RandomBatches):
         self.steps_per_epoch = max(1, round(len(structure.train) / expected))
 
     def _in_any_draw(self, probability: Array) -> Array:
-        """Return the probability of an event in any of the r draws, from its probability in one draw."""
+        """Return the probability of an event in any of the r draws, from its probability in one
+        draw.
+        """
         with np.errstate(divide="ignore"):  # one draw may be certain to do it
             return -np.expm1(self._settings.batch_size * np.log1p(-np.minimum(probability, 1)))
 
@@ -82,7 +102,9 @@ class SaintBatches(RandomBatches):
         return iter(range(first_step, first_step + steps))
 
     def make(self, step: int) -> Batch:
-        structure, y, rng = self._structure, self._structure.y, self._generator("layers", step)
+        structure = self._structure
+        y = self._structure.y
+        rng = self._generator("layers", step)
         chosen = np.zeros(structure.nodes, bool)
         if self._settings.length:
             walks = _walks(self.edges, self._settings.batch_size, self._settings.length, rng)
@@ -92,25 +114,37 @@ class SaintBatches(RandomBatches):
             chosen[np.searchsorted(self._cumulated, draws, side="right")] = True
         nodes = np.flatnonzero(chosen)
         part = _within(self.edges, nodes)
-        where, weights = torch.from_numpy(nodes), torch.from_numpy(self.weights(part, nodes))
-        data = structure.data_of(_within(structure.entries, nodes).data) if structure.edge_data else {}
+        where = torch.from_numpy(nodes)
+        weights = torch.from_numpy(self.weights(part, nodes))
+        data = (
+            structure.data_of(_within(structure.entries, nodes).data) if structure.edge_data else {}
+        )
         if "edge_weight" in data:
             weights = weights * data["edge_weight"].to(weights)
         adj = SampledAdjacency(pattern_of(part), structure.degrees.of(where), weights)
         trains = self._trains[nodes]
-        weight = torch.from_numpy(1 / (self.sampled[nodes[trains]] * len(structure.train))).to(adj.dtype)
+        weight = torch.from_numpy(1 / (self.sampled[nodes[trains]] * len(structure.train))).to(
+            adj.dtype
+        )
         return Batch(
-            structure.features(where), adj.to(y.device), y.index_select(0, to_device(where, y.device)),
+            structure.features(where), adj.to(y.device),
+            y.index_select(0, to_device(where, y.device)),
             to_device(torch.from_numpy(np.flatnonzero(trains)), y.device),
             sparse=structure.sparse, loss_weights=to_device(weight, y.device), edge_data=data,
         )  # fmt: skip
 
     def weights(self, part: sp.csr_matrix, nodes: Array) -> Array:
-        """Return p_v / p_uv of every edge among some nodes: [nnz] float32, in the order of ``part``."""
+        """Return p_v / p_uv of every edge among some nodes: [nnz] float32, in the order of
+        ``part``.
+        """
         rows = np.arange(len(nodes)).repeat(np.diff(part.indptr))
-        sampled, touches = self.sampled[nodes], self.touches[nodes]
-        together = self._settings.together(part, rows, self._structure.counts.numpy()[nodes], self._structure.nodes)
-        into, out = sampled[rows], sampled[part.indices]
+        sampled = self.sampled[nodes]
+        touches = self.touches[nodes]
+        together = self._settings.together(
+            part, rows, self._structure.counts.numpy()[nodes], self._structure.nodes
+        )
+        into = sampled[rows]
+        out = sampled[part.indices]
         both = into + out - self._in_any_draw(touches[rows] + touches[part.indices] - together)
         return np.where(rows == part.indices, 1, into / both).astype(np.float32)
 
@@ -124,7 +158,9 @@ def _within(matrix: sp.csr_matrix, nodes: Array) -> sp.csr_matrix:
 
 @dataclass(frozen=True)
 class SaintSampling(Sampling):
-    """What the three kinds have in common: a draw is a random node, or a walk from one along the edges."""
+    """What the three kinds have in common: a draw is a random node, or a walk from one along the
+    edges.
+    """
 
     batch_size: int = 6000
 
@@ -135,10 +171,16 @@ class SaintSampling(Sampling):
 
     @abstractmethod
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
-        """Return a_v, the probability that one draw touches node v: [N] float64, and the edges: [N, N]."""
+        """Return a_v, the probability that one draw touches node v: [N] float64, and the edges: [N,
+        N].
+        """
 
-    def together(self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int) -> Array | float:
-        """Return a_uv, the probability that a draw touches both ends of an edge of ``part``: [nnz], or one for all."""
+    def together(
+        self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int
+    ) -> Array | float:
+        """Return a_uv, the probability that a draw touches both ends of an edge of ``part``: [nnz],
+        or one for all.
+        """
         return 0.0
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> SaintBatches:
@@ -148,13 +190,16 @@ class SaintSampling(Sampling):
             distinct.sum_duplicates()
             if repeats := structure.edges.nnz - distinct.nnz:
                 raise InputError(
-                    f"{repeats} edges join nodes that another edge joins, and {self.name} draws pairs of nodes: "
+                    f"{repeats} edges join nodes that another edge joins, and {self.name} draws "
+                    "pairs of nodes: "
                     "join such edges, by PyG's coalesce(), or train by full, clusters or neighbor"
                 )
         return SaintBatches(structure, self, seed)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count the subgraph of as many random nodes as the draws touch; some of them are reached along an edge."""
+        """Count the subgraph of as many random nodes as the draws touch; some of them are reached
+        along an edge.
+        """
         followed = self.length * self.batch_size
         share = -math.expm1(-(self.batch_size + followed) / graph.nodes)
         edges = graph.edges * share**2 + 2 * followed
@@ -163,7 +208,8 @@ class SaintSampling(Sampling):
 
 @dataclass(frozen=True)
 class SaintNodeSampling(SaintSampling):
-    """GraphSAINT's node sampler: node u has probability P(u) ∝ Σ_v Ã_vu², where Ã = D̃^-1 (A + I) (section 3.3).
+    """GraphSAINT's node sampler: node u has probability P(u) ∝ Σ_v Ã_vu², where Ã = D̃^-1 (A + I)
+    (section 3.3).
 
     GraphSAINT uses D^-1 A, which never draws a node without outgoing edges. See `SaintBatches`.
 
@@ -174,7 +220,8 @@ class SaintNodeSampling(SaintSampling):
     name = "saint-node"
 
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
-        looped = structure.counts.numpy() + structure.missing_loops  # in-degrees in A + I; edge weights do not count
+        # in-degrees in A + I; edge weights do not count
+        looped = structure.counts.numpy() + structure.missing_loops
         inverse = (1 / looped).astype(np.float64) ** 2
         squares = structure.edges.T @ inverse + structure.missing_loops * inverse
         return squares / squares.sum(), structure.edges
@@ -182,7 +229,8 @@ class SaintNodeSampling(SaintSampling):
 
 @dataclass(frozen=True)
 class SaintEdgeSampling(SaintSampling):
-    """GraphSAINT's edge sampler: both ends of an edge, with probability ∝ 1/deg(u) + 1/deg(v) (section 3.3).
+    """GraphSAINT's edge sampler: both ends of an edge, with probability ∝ 1/deg(u) + 1/deg(v)
+    (section 3.3).
 
     That is a walk of one step. A node without in-neighbours comes alone. See `SaintBatches`.
 
@@ -213,7 +261,9 @@ class SaintEdgeSampling(SaintSampling):
 
 
 def _chance(degrees: Array, nodes: int) -> Array:
-    """Return the chance 1 / (N deg) of each edge into some nodes, whose ``degrees`` are int64: [n] float64."""
+    """Return the chance 1 / (N deg) of each edge into some nodes, whose ``degrees`` are int64: [n]
+    float64.
+    """
     return 1 / (nodes * np.maximum(degrees, 1))
 
 
@@ -221,8 +271,8 @@ def _chance(degrees: Array, nodes: int) -> Array:
 class SaintWalkSampling(SaintSampling):
     """GraphSAINT's random-walk sampler. Its probabilities have no closed form.
 
-    Before training they are counted over some walks from every node: weights are exact up to that noise. See
-    `SaintBatches`.
+    Before training they are counted over some walks from every node: weights are exact up to that
+    noise. See `SaintBatches`.
 
     Args:
         batch_size: walks of a batch.
@@ -243,7 +293,8 @@ class SaintWalkSampling(SaintSampling):
 
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
         """Return the counted shares; those of edges are the entries."""
-        edges, rng = structure.edges, generator(seed, "counted walks")
+        edges = structure.edges
+        rng = generator(seed, "counted walks")
         touches, together = _counted(edges, self.walk_length, self.sample_coverage, rng)
         return touches, sp.csr_matrix((together, edges.indices, edges.indptr), shape=edges.shape)
 

@@ -22,12 +22,15 @@ BATCHES = ("shared", "independent")
 class Expected:
     """About how large a batch is, before there is a graph."""
 
-    nodes: tuple[int, ...]  # where every layer has its own edges: each layer's input nodes, then the output nodes
+    # where every layer has its own edges: each layer's input nodes, then the output nodes
+    nodes: tuple[int, ...]
     edges: tuple[int, ...]  # of every layer; one number where all layers have the same
     loss_nodes: int  # training nodes
     steps: int  # of an epoch
-    sampled: bool = False  # edges are sampled and have weights; else the batch has all edges between its nodes
-    precomputed: bool = False  # the first layer's sums over neighbours are computed once, for the whole graph
+    # edges are sampled and have weights; else the batch has all edges between its nodes
+    sampled: bool = False
+    # the first layer's sums over neighbours are computed once, for the whole graph
+    precomputed: bool = False
 
     @classmethod
     def whole(cls, graph: GraphSizes) -> "Expected":
@@ -35,7 +38,9 @@ class Expected:
         return cls((graph.nodes,), (graph.edges,), graph.train, 1)
 
     @classmethod
-    def subgraph(cls, graph: GraphSizes, nodes: float, edges: float, steps: int = 0, **kind: bool) -> "Expected":
+    def subgraph(
+        cls, graph: GraphSizes, nodes: float, edges: float, steps: int = 0, **kind: bool
+    ) -> "Expected":
         """Return the size of a subgraph that has its share of the training nodes."""
         share = min(nodes / graph.nodes, 1)
         count = max(1, round(graph.nodes * share))
@@ -44,11 +49,15 @@ class Expected:
 
     @classmethod
     def layered(cls, graph: GraphSizes, nodes: list[float], edges: list[float]) -> "Expected":
-        """Return the size of layers, from the output nodes down: the nodes that each reaches, the edges of each."""
+        """Return the size of layers, from the output nodes down: the nodes that each reaches, the
+        edges of each.
+        """
         counts = [min(round(count), graph.nodes) for count in nodes]
         numbers = tuple(max(1, min(round(count), graph.edges)) for count in reversed(edges))
         steps = max(1, -(-graph.train // counts[0]))
-        return cls(tuple(reversed(counts)), numbers, min(counts[0], graph.train), steps, sampled=True)
+        return cls(
+            tuple(reversed(counts)), numbers, min(counts[0], graph.train), steps, sampled=True
+        )
 
     def sizes(self, graph: GraphSizes) -> GraphSizes:
         """Return the sizes of a batch of the graph, or of its first layer, the largest."""
@@ -60,11 +69,13 @@ class Sampler(ABC):
 
     steps_per_epoch: int  # in which every training node is seen about once
     facts: dict[str, Any] | None = None  # what was chosen for the graph, as result.json holds it
-    largest_batch: tuple[int, int] | None = None  # about the most nodes and edges of a batch on a GPU; None: not known
+    # about the most nodes and edges of a batch on a GPU; None: not known
+    largest_batch: tuple[int, int] | None = None
 
     @abstractmethod
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        """Yield the batches of the steps first_step, ..., first_step + steps - 1; each follows from its step alone.
+        """Yield the batches of the steps first_step, ..., first_step + steps - 1; each follows from
+        its step alone.
 
         Close the generator if you leave it early: it may have a thread at work.
         """
@@ -74,7 +85,9 @@ class Sampler(ABC):
         """Return the same sampler with the input features ``columns`` alone (d_0 partitioned)."""
 
     def for_sub_gcn(self, i: int) -> "Sampler":
-        """Return the sampler of sub-GCN i: this one, or one with other batches where they are independent."""
+        """Return the sampler of sub-GCN i: this one, or one with other batches where they are
+        independent.
+        """
         return self
 
     def apart(self) -> Self:
@@ -89,7 +102,8 @@ class Sampler(ABC):
         return self
 
     def with_smaller_batches(self, times: int) -> "Sampler | None":
-        """Return the same sampler with batches of about 1 / `times` of the nodes, and as many more steps in an epoch.
+        """Return the same sampler with batches of about 1 / `times` of the nodes, and as many more
+        steps in an epoch.
 
         None: the user has given the size of a batch, or it cannot be changed.
         """
@@ -97,7 +111,9 @@ class Sampler(ABC):
 
 
 class FullGraph(Sampler):
-    """Full-batch training (c = 1 in Algorithm 1): every step sees the whole graph, and an epoch is one step."""
+    """Full-batch training (c = 1 in Algorithm 1): every step sees the whole graph, and an epoch is
+    one step.
+    """
 
     steps_per_epoch = 1
 
@@ -116,12 +132,12 @@ class FullGraph(Sampler):
 class Sampling(ABC):
     """The settings of a sampler, which `GIST.fit` takes.
 
-    A new sampler is a file with a subclass of this class and one of `RandomBatches`, and a line in `registry`. A
-    sampler by layers is a subclass of `LayeredSampling` alone.
+    A new sampler is a file with a subclass of this class and one of `RandomBatches`, and a line in
+    `registry`. A sampler by layers is a subclass of `LayeredSampling` alone.
 
     Args:
-        batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' code;
-            "independent": each sub-GCN draws its own.
+        batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors'
+            code; "independent": each sub-GCN draws its own.
     """
 
     name: ClassVar[str]  # of the sampler in `--sampler`, in result.json and in the registry
@@ -139,8 +155,8 @@ class Sampling(ABC):
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "RandomBatches":
         """Return the sampler for a graph.
 
-        ``whole`` is what training sees of the graph, on the device where the models run. ``layers`` are the graph
-        layers of the model, the output layer included; None: not known.
+        ``whole`` is what training sees of the graph, on the device where the models run. ``layers``
+        are the graph layers of the model, the output layer included; None: not known.
         """
 
     def as_dict(self) -> dict[str, Any]:
@@ -148,26 +164,36 @@ class Sampling(ABC):
         return {"name": self.name, **asdict(self)}
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Return about how large batches will be: as large as the graph, unless a subclass knows better."""
+        """Return about how large batches will be: as large as the graph, unless a subclass knows
+        better.
+        """
         return Expected.whole(graph)
 
 
 def expected_batch(sampling: Sampling | None, graph: GraphSizes, layers: int) -> Expected:
-    """Return how large a sampler's batches will be; without a sampler every step sees the whole graph."""
+    """Return how large a sampler's batches will be; without a sampler every step sees the whole
+    graph.
+    """
     return Expected.whole(graph) if sampling is None else sampling.expected(graph, layers)
 
 
 class RandomBatches(Sampler):
-    """Random batches, made by a thread two batches ahead. A batch follows from (seed, step) alone."""
+    """Random batches, made by a thread two batches ahead. A batch follows from (seed, step)
+    alone.
+    """
 
     def __init__(self, seed: int, *, independent: bool = False) -> None:
-        self._seed, self._independent = seed, independent
+        self._seed = seed
+        self._independent = independent
         self._stream: tuple[int, ...] = ()
         self._columns: Tensor | None = None
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        made, columns = map(self.make, self._drawn(first_step, steps)), self._columns
-        return prefetch(made if columns is None else (batch.select_columns(columns) for batch in made))
+        made = map(self.make, self._drawn(first_step, steps))
+        columns = self._columns
+        return prefetch(
+            made if columns is None else (batch.select_columns(columns) for batch in made)
+        )
 
     def select_columns(self, columns: Tensor) -> Self:
         return self._changed(_columns=columns)
@@ -175,7 +201,8 @@ class RandomBatches(Sampler):
     def for_sub_gcn(self, i: int) -> Self:
         if not self._independent:
             return self
-        return self._changed(_stream=(i,), _independent=False)  # its batches stay its own, whoever takes them
+        # its batches stay its own, whoever takes them
+        return self._changed(_stream=(i,), _independent=False)
 
     def apart(self) -> Self:
         return self._changed(_independent=True)
@@ -192,13 +219,20 @@ class RandomBatches(Sampler):
         """Return the random numbers for one purpose at one place of the run."""
         return generator(self._seed, purpose, *key, *self._stream)
 
-    def _shuffled(self, count: int, per_batch: int, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
-        """Yield every step with its group of 0, ..., count - 1: an epoch is a random permutation, cut into groups."""
-        per_epoch, shuffled, order = -(-count // per_batch), -1, np.empty(0, np.int64)
+    def _shuffled(
+        self, count: int, per_batch: int, first_step: int, steps: int
+    ) -> Iterator[tuple[int, Array]]:
+        """Yield every step with its group of 0, ..., count - 1: an epoch is a random permutation,
+        cut into groups.
+        """
+        per_epoch = -(-count // per_batch)
+        shuffled = -1
+        order = np.empty(0, np.int64)
         for step in range(first_step, first_step + steps):
             epoch, group = divmod(step, per_epoch)
             if epoch != shuffled:
-                shuffled, order = epoch, self._generator("batches", epoch).permutation(count)
+                shuffled = epoch
+                order = self._generator("batches", epoch).permutation(count)
             yield step, order[group * per_batch : (group + 1) * per_batch]
 
     def _changed(self, **attributes: Any) -> Self:

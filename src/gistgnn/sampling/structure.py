@@ -10,32 +10,48 @@ from torch import Tensor
 
 from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.nn.sampled import Degrees
-from gistgnn.nn.sparse import SparseMatrix, check_weights, loop_weights, row_sums, self_loops, without_zeros
+from gistgnn.nn.sparse import (
+    SparseMatrix,
+    check_weights,
+    loop_weights,
+    row_sums,
+    self_loops,
+    without_zeros,
+)
 from gistgnn.sampling.batch import Batch
 from gistgnn.utils.tensors import Array, to_device
 
 
 class Structure:
-    """A graph's edges on the host, and its features and labels on their device; it refuses negative weights."""
+    """A graph's edges on the host, and its features and labels on their device; it refuses negative
+    weights.
+    """
 
     def __init__(self, whole: Batch) -> None:
-        pattern, self.nodes = whole.csr, whole.x.shape[0]
-        self.edges = _matrix(pattern, torch.ones(pattern.num_edges, dtype=torch.int8))  # A: 1 at (target, source)
+        pattern = whole.csr
+        self.nodes = whole.x.shape[0]
+        # A: 1 at (target, source)
+        self.edges = _matrix(pattern, torch.ones(pattern.num_edges, dtype=torch.int8))
         self.values = self.edges  # with weights, these
-        self.edge_data = {name: value.cpu() for name, value in whole.edge_data.items()}  # in the order of the entries
+        # in the order of the entries
+        self.edge_data = {name: value.cpu() for name, value in whole.edge_data.items()}
         own = pattern.rowptr.diff()
         loops_in_a = pattern.row[self_loops(pattern)].long()
-        self.loops = torch.bincount(loops_in_a, minlength=self.nodes)  # of every node; parallel edges may be many
+        # of every node; parallel edges may be many
+        self.loops = torch.bincount(loops_in_a, minlength=self.nodes)
         looped = own - self.loops + 1
         self.degrees = Degrees(own.to(whole.dtype), looped.to(whole.dtype))
         if "edge_weight" in self.edge_data:  # degrees are sums of weights
             weight = self.edge_data["edge_weight"].to(whole.dtype)
             check_weights(weight)
             self.values = _matrix(pattern, weight)
-            sums, loops, given = row_sums(pattern, weight), loop_weights(pattern, weight), self_loops(pattern)
+            sums = row_sums(pattern, weight)
+            loops = loop_weights(pattern, weight)
+            given = self_loops(pattern)
             others = sums - row_sums(pattern, weight * given)
             self.degrees = Degrees(without_zeros(sums), without_zeros(others + loops), loops=loops)
-        self.y, self.train = whole.y, whole.loss_nodes.cpu().numpy()
+        self.y = whole.y
+        self.train = whole.loss_nodes.cpu().numpy()
         self._device = whole.device
         self.sparse = whole.is_sparse  # features are gathered as sparse matrices
         self._features = whole.x if whole.is_stored else whole.features
@@ -54,14 +70,21 @@ class Structure:
     def entries(self) -> sp.csr_matrix:
         """A with the number of its entry, from 0, at every edge."""
         numbers = np.arange(self.edges.nnz)
-        return sp.csr_matrix((numbers, self.edges.indices, self.edges.indptr), shape=self.edges.shape)
+        return sp.csr_matrix(
+            (numbers, self.edges.indices, self.edges.indptr), shape=self.edges.shape
+        )
 
     def data_of(self, entries: Array) -> dict[str, Tensor]:
-        """Return the edge data of some entries of `edges`, by name, on the device of the features."""
+        """Return the edge data of some entries of `edges`, by name, on the device of the
+        features.
+        """
         if not self.edge_data:
             return {}
         places = torch.from_numpy(entries)
-        return {name: to_device(value.index_select(0, places), self._device) for name, value in self.edge_data.items()}
+        return {
+            name: to_device(value.index_select(0, places), self._device)
+            for name, value in self.edge_data.items()
+        }
 
     @cached_property
     def column_squares(self) -> Array:
@@ -69,13 +92,18 @@ class Structure:
         return self._weighted_squares(self.values, np.arange(self.nodes)) * self._inverse
 
     def squares_above_zero(self, rows: sp.csr_matrix, nodes: Array) -> tuple[Array, Array]:
-        """Return the nodes j whose Σ_i Ā_ij² over ``nodes`` i, with ``rows`` of `values`, is not 0, and these sums."""
+        """Return the nodes j whose Σ_i Ā_ij² over ``nodes`` i, with ``rows`` of `values`, is not 0,
+        and these sums.
+        """
         sums = self._weighted_squares(rows, nodes)
-        found = np.flatnonzero(sums > 0)  # a mask: numpy finds the true entries several times faster than the others
+        # a mask: numpy finds the true entries several times faster than the others
+        found = np.flatnonzero(sums > 0)
         return found, sums[found] * self._inverse[found]
 
     def _weighted_squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
-        """Return Σ_i w_ij² / d̃_i of every node j: Ā_ij² = w_ij² / (d̃_i d̃_j), of the self-loops too."""
+        """Return Σ_i w_ij² / d̃_i of every node j: Ā_ij² = w_ij² / (d̃_i d̃_j), of the self-loops
+        too.
+        """
         weight = self._inverse[nodes]
         sums: Array = (rows if self.values is self.edges else rows.power(2)).T @ weight
         sums[nodes] += weight * self.missing_loops[nodes]
@@ -94,7 +122,9 @@ class Structure:
     def normalised(self) -> Degrees:
         """The degrees with the row sums of Ā, to which rows are then scaled."""
         scale = self.degrees.looped.rsqrt()
-        others = torch.from_numpy(self.values @ scale.numpy() - self.values.diagonal() * scale.numpy())
+        others = torch.from_numpy(
+            self.values @ scale.numpy() - self.values.diagonal() * scale.numpy()
+        )
         own = scale if self.degrees.loops is None else scale * self.degrees.loops
         return replace(self.degrees, row_sums=scale * (others + own))
 
@@ -110,8 +140,14 @@ class Structure:
 def pattern_of(rows: sp.csr_matrix) -> CSR:
     """Return the places of a matrix's entries, in the same order."""
     dtype = index_dtype(*rows.shape, rows.nnz)
-    return CSR(torch.from_numpy(rows.indptr).to(dtype), torch.from_numpy(rows.indices).to(dtype), rows.shape)
+    return CSR(
+        torch.from_numpy(rows.indptr).to(dtype),
+        torch.from_numpy(rows.indices).to(dtype),
+        rows.shape,
+    )
 
 
 def _matrix(pattern: CSR, values: Tensor) -> sp.csr_matrix:
-    return sp.csr_matrix((values.numpy(), pattern.col.numpy(), pattern.rowptr.numpy()), shape=pattern.shape)
+    return sp.csr_matrix(
+        (values.numpy(), pattern.col.numpy(), pattern.rowptr.numpy()), shape=pattern.shape
+    )

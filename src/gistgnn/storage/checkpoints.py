@@ -1,8 +1,9 @@
 """The checkpoints of a run, from which it resumes as if it had never stopped.
 
-`round-00000012/` is the checkpoint after 12 rounds. Every rank writes the rows that it holds into a safetensors file,
-whose name ends with its digest; its metadata say which rows these are. So a run may be resumed with another number of
-ranks. state.json is written last: without it the checkpoint is incomplete, and is ignored.
+`round-00000012/` is the checkpoint after 12 rounds. Every rank writes the rows that it holds into a
+safetensors file, whose name ends with its digest; its metadata say which rows these are. So a run
+may be resumed with another number of ranks. state.json is written last: without it the checkpoint
+is incomplete, and is ignored.
 """
 
 import contextlib
@@ -29,7 +30,8 @@ T = TypeVar("T")
 
 KEPT = 2  # checkpoints of a run that are kept: the last ones
 VERSION = 6  # of a checkpoint's form; raise it when the state of a run has other entries
-NARROW = r"(part|stage)-\d+"  # folders of the checkpoints of narrow models, which a run trains one after another
+# folders of the checkpoints of narrow models, which a run trains one after another
+NARROW = r"(part|stage)-\d+"
 _STATE = "state.json"
 
 
@@ -68,7 +70,11 @@ class Checkpoints:
 
     def _all(self) -> set[Path]:
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
-        return {path for path in paths if re.fullmatch(r"round-\d{8,}", path.name) and not path.is_symlink()}
+        return {
+            path
+            for path in paths
+            if re.fullmatch(r"round-\d{8,}", path.name) and not path.is_symlink()
+        }
 
     def whole(self) -> list[Path]:
         """Return the folders of the complete checkpoints, oldest first."""
@@ -78,18 +84,23 @@ class Checkpoints:
         return next(reversed(self.whole()), None)
 
     def newest_state(self, kind: type[T]) -> T | None:
-        """Return the state in the last complete checkpoint, which may be of another run; None: no state can be read."""
+        """Return the state in the last complete checkpoint, which may be of another run; None: no
+        state can be read.
+        """
         with contextlib.suppress(OSError, ValueError):  # it is damaged, which its `Checkpoint` says
             if newest := self.newest():
                 return msgspec.convert(read_json(newest / _STATE, _Manifest, "").state, kind)
         return None
 
     def write(self, rounds: int, parts: Mapping[str, Part], rank: int) -> None:
-        """Write the parts of a rank, by name and none of them empty, into its file; wait until it is on the disk."""
+        """Write the parts of a rank, by name and none of them empty, into its file; wait until it
+        is on the disk.
+        """
         place = self.place(rounds)
         if (place / _STATE).exists():  # a resumed run stops before its next round
             return
-        path, tensors = temporary_path(place / "part"), {name: part.tensor for name, part in parts.items()}
+        path = temporary_path(place / "part")
+        tensors = {name: part.tensor for name, part in parts.items()}
         rows = {name: [part.first, list(part.shape)] for name, part in parts.items()}
         with writing(place, "make room and resume the run: earlier checkpoints are kept"):
             place.mkdir(parents=True, exist_ok=True)
@@ -98,12 +109,15 @@ class Checkpoints:
             sync(place)
 
     def complete(
-        self, rounds: int, state: dict[str, Any], run: dict[str, dict[str, Any]], files: int, theta: str | None = None,
+        self, rounds: int, state: dict[str, Any], run: dict[str, dict[str, Any]], files: int,
+        theta: str | None = None,
         folders: Sequence[Path] = (),
     ) -> None:  # fmt: skip
-        """Complete a checkpoint once all ranks have written their `files`, and remove all but the last two."""
-        # Only a run with the same fingerprint, `run`, can resume from it. `theta` and `folders` are the id and the
-        # folders of Θ's files, if Θ is on disk.
+        """Complete a checkpoint once all ranks have written their `files`, and remove all but the
+        last two.
+        """
+        # Only a run with the same fingerprint, `run`, can resume from it. `theta` and `folders` are
+        # the id and the folders of Θ's files, if Θ is on disk.
         place = self.place(rounds)
         names = sorted(path.name for path in place.glob("*.safetensors"))
         if len(names) != files:
@@ -120,7 +134,9 @@ class Checkpoints:
             _remove(path)
 
     def remove(self) -> None:
-        """Remove all checkpoints, those of narrow models too, and the folder if nothing else is in it."""
+        """Remove all checkpoints, those of narrow models too, and the folder if nothing else is in
+        it.
+        """
         for path in sorted(self._all()):
             _remove(path)
         folders = self.folder.iterdir() if self.folder.is_dir() else ()
@@ -131,28 +147,45 @@ class Checkpoints:
             self.folder.rmdir()
 
 
-# An InputError says that its folder is missing, damaged, or of another run than the one with the fingerprint `run`, and
-# names what differs. `share` says which files this process checks: its number, and how many there are.
+# An InputError says that its folder is missing, damaged, or of another run than the one with the
+# fingerprint `run`, and names what differs. `share` says which files this process checks: its
+# number, and how many there are.
 class Checkpoint:
-    """A checkpoint opened for resuming: its tensors, their `shapes`, and `theta` as in `Checkpoints.complete`."""
+    """A checkpoint opened for resuming: its tensors, their `shapes`, and `theta` as in
+    `Checkpoints.complete`.
+    """
 
-    def __init__(self, place: Path, run: dict[str, dict[str, Any]], share: tuple[int, int] = (0, 1)) -> None:
+    def __init__(
+        self, place: Path, run: dict[str, dict[str, Any]], share: tuple[int, int] = (0, 1)
+    ) -> None:
         self._place = place
         if not place.is_dir():
-            raise InputError(f"there is no {place} to resume from: put it where all machines see the same files")
+            raise InputError(
+                f"there is no {place} to resume from: put it where all machines see the same files"
+            )
         manifest = read_json(place / _STATE, _Manifest, self._advice)
         if manifest.version != VERSION:
             advice = "go on with the gistgnn that made it, or start again in another directory"
-            raise InputError(f"{place} has the form {manifest.version}, and this gistgnn reads {VERSION}: {advice}")
+            raise InputError(
+                f"{place} has the form {manifest.version}, and this gistgnn reads {VERSION}: "
+                f"{advice}"
+            )
         require_same_run(place, manifest.run, run)
-        self._state, self.theta, files = manifest.state, manifest.theta, sorted(manifest.files)
-        self.folders = [Path(os.path.normpath(place.parent.absolute() / name)) for name in manifest.folders]
+        self._state = manifest.state
+        self.theta = manifest.theta
+        files = sorted(manifest.files)
+        self.folders = [
+            Path(os.path.normpath(place.parent.absolute() / name)) for name in manifest.folders
+        ]
         for name in files[share[0] :: share[1]]:
-            check_digest(place / name, name.removesuffix(".safetensors").rpartition("-")[2], self._advice)
+            check_digest(
+                place / name, name.removesuffix(".safetensors").rpartition("-")[2], self._advice
+            )
         self.shapes = dict[str, torch.Size]()
         self._pieces = dict[str, list[tuple[int, Tensor]]]()  # with their first rows, in order
         for path in (place / name for name in files):
-            with reading(path, self._advice), safe_open(path, "pt") as file:  # of another rank it may be damaged
+            # of another rank it may be damaged
+            with reading(path, self._advice), safe_open(path, "pt") as file:
                 for name, (first, shape) in json.loads(file.metadata()["rows"]).items():
                     self.add(name, Part(file.get_tensor(name), torch.Size(shape), first))
 
@@ -168,7 +201,8 @@ class Checkpoint:
             kind: of the state: a dataclass, or a dictionary.
 
         Raises:
-            InputError: the state has other entries, or entries of other types. None is left out in silence.
+            InputError: the state has other entries, or entries of other types. None is left out in
+                silence.
         """
         if is_dataclass(kind):
             unknown = sorted(self._state.keys() - {entry.name for entry in fields(kind)})
@@ -178,19 +212,29 @@ class Checkpoint:
         try:
             return msgspec.convert(self._state, kind)
         except msgspec.ValidationError as error:
-            raise InputError(f"{self._place} cannot be used ({reason(error)}); {self._advice}") from error
+            raise InputError(
+                f"{self._place} cannot be used ({reason(error)}); {self._advice}"
+            ) from error
 
     def tensor(self, name: str) -> Tensor:
         pieces = self._pieces[name]
         return pieces[0][1] if len(pieces) == 1 else self.rows(name, 0, self.shapes[name][0])
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
-        return torch.cat([rows[max(start - first, 0) : max(stop - first, 0)] for first, rows in self._pieces[name]])
+        return torch.cat(
+            [
+                rows[max(start - first, 0) : max(stop - first, 0)]
+                for first, rows in self._pieces[name]
+            ]
+        )
 
     @property
     def _advice(self) -> str:
         before = [path for path in Checkpoints(self._place.parent).whole() if path < self._place]
-        return f"delete {self._place} to {f'resume from {before[-1].name}' if before else 'start again'}"
+        return (
+            f"delete {self._place} to "
+            f"{f'resume from {before[-1].name}' if before else 'start again'}"
+        )
 
 
 def require_same_run(
@@ -199,9 +243,12 @@ def require_same_run(
     wanted: Mapping[str, Mapping[str, Any]],
     advice: str = "use the same settings, model and graph, or another output directory",
 ) -> None:
-    """Refuse to go on with another run: the InputError names the first entry of the fingerprints that differs."""
+    """Refuse to go on with another run: the InputError names the first entry of the fingerprints
+    that differs.
+    """
     for part in wanted:
-        old, new = saved.get(part, {}), wanted[part]
+        old = saved.get(part, {})
+        new = wanted[part]
         for name in (*new, *(name for name in old if name not in new)):
             if (before := old.get(name)) == (now := new.get(name)):
                 continue

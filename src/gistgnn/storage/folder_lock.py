@@ -1,4 +1,6 @@
-"""A folder that one process writes: another one is refused, until the first has ended, however it ends."""
+"""A folder that one process writes: another one is refused, until the first has ended, however it
+ends.
+"""
 
 import contextlib
 import errno
@@ -21,21 +23,31 @@ log = logging.getLogger(__name__)
 
 # What a file system without locks answers: some NFS, FUSE and object stores.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
-# Newer versions of filelock would make a file in place of a lock, which a killed process leaves behind for ever.
-_SETTINGS: Any = {"fallback_to_soft": False} if "fallback_to_soft" in inspect.signature(FileLock).parameters else {}
+# Newer versions of filelock would make a file in place of a lock, which a killed process leaves
+# behind for ever.
+_SETTINGS: Any = (
+    {"fallback_to_soft": False}
+    if "fallback_to_soft" in inspect.signature(FileLock).parameters
+    else {}
+)
 
 
 class FolderInUseError(InputError):
     """Another process writes a folder."""
 
 
-# The lock is a file that names its holder: `.gistgnn.lock` in the folder, which is made; or, `beside` a folder that is
-# replaced, `.gistgnn-NAME.lock`. If another process holds it, a FolderInUseError ends with the `advice`. `free()`, or
-# the end of a `with` block, frees it, and removes folders that were made for it and are still empty.
+# The lock is a file that names its holder: `.gistgnn.lock` in the folder, which is made; or,
+# `beside` a folder that is replaced, `.gistgnn-NAME.lock`. If another process holds it, a
+# FolderInUseError ends with the `advice`. `free()`, or the end of a `with` block, frees it, and
+# removes folders that were made for it and are still empty.
 class FolderLock:
-    """A lock on a folder, which the system frees when this process ends. A process may lock a folder several times."""
+    """A lock on a folder, which the system frees when this process ends. A process may lock a
+    folder several times.
+    """
 
-    def __init__(self, folder: Path, *, beside: bool = False, advice: str = "choose another folder") -> None:
+    def __init__(
+        self, folder: Path, *, beside: bool = False, advice: str = "choose another folder"
+    ) -> None:
         name = f".gistgnn-{folder.name}.lock" if beside else ".gistgnn.lock"
         path = (folder.parent if beside else folder).absolute() / name
         made = [each for each in path.parents if not each.exists()]
@@ -46,12 +58,18 @@ class FolderLock:
                 with _going_on_without_locks(folder):
                     lock.acquire(blocking=False)
                 since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-                path.write_text(f"process {os.getpid()} on host {socket.gethostname()} since {since}", encoding="utf-8")
+                path.write_text(
+                    f"process {os.getpid()} on host {socket.gethostname()} since {since}",
+                    encoding="utf-8",
+                )
             except Timeout:
                 holder = ""
                 with contextlib.suppress(OSError):
                     holder = path.read_text(encoding="utf-8", errors="replace")[:200]
-                said = f"{folder} is being written by {holder or 'another process'}: wait for it, or {advice}"
+                said = (
+                    f"{folder} is being written by {holder or 'another process'}: wait for it, "
+                    f"or {advice}"
+                )
                 raise FolderInUseError(said) from None
             except OSError:
                 _remove(made)
@@ -85,7 +103,10 @@ def _going_on_without_locks(folder: Path) -> Iterator[None]:
     except (OSError, NotImplementedError) as error:  # filelock raises the latter
         if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
             raise
-        log.warning("%s: its file system has no locks: start no second run that writes to this folder", folder)
+        log.warning(
+            "%s: its file system has no locks: start no second run that writes to this folder",
+            folder,
+        )
 
 
 def _free(lock: FileLock, path: Path, made: Sequence[Path], holder: int) -> None:

@@ -1,6 +1,7 @@
 """Tensors in files: written, mapped into memory, and compared with their digests.
 
-A mapped tensor is an ordinary tensor. The system reads its pages when they are used, and gives them up again.
+A mapped tensor is an ordinary tensor. The system reads its pages when they are used, and gives them
+up again.
 """
 
 import ctypes
@@ -28,9 +29,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gistgnn.errors import InputError, reason
 from gistgnn.storage.whole_files import reading, sync, temporary_path, writing
 
-DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "BOOL": torch.bool}
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "BOOL": torch.bool,
+}
 """The types of numbers in files, by their names in a file's header."""
-DTYPES |= {"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8}
+DTYPES |= {
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 LARGE = 2**24  # bytes: a smaller tensor is copied rather than mapped where it lasts
 
@@ -38,18 +51,29 @@ Specs = Mapping[str, tuple[torch.Size, torch.dtype]]  # the shape and type of ev
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, *, wait: bool = True
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    wait: bool = True,
 ) -> str:
-    """Write a safetensors file, or leave nothing and raise an OSError; `wait` for the disk, and return its digest."""
+    """Write a safetensors file, or leave nothing and raise an OSError; `wait` for the disk, and
+    return its digest.
+    """
     for name, tensor in tensors.items():
         if tensor.dtype not in NAMES:
-            raise InputError(f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
+            raise InputError(
+                f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: "
+                "convert it"
+            )
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     first = {tensor.data_ptr(): name for name, tensor in reversed(plain.items())}
-    plain = {k: v if first[v.data_ptr()] == k else v.clone() for k, v in plain.items()}  # a tied parameter
+    # a tied parameter
+    plain = {k: v if first[v.data_ptr()] == k else v.clone() for k, v in plain.items()}
     try:
         path.touch()
-        mode = path.stat().st_mode  # as the umask has it; safetensors writes a file for its owner alone
+        # as the umask has it; safetensors writes a file for its owner alone
+        mode = path.stat().st_mode
         save_file(plain, path, dict(metadata or {"format": "pt"}))
         path.chmod(mode)
         if wait:
@@ -58,8 +82,13 @@ def write_tensors(
         path.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise
-        number = re.search(r"os error (\d+)", str(error))  # the system's, which safetensors has in its text
-        raise (OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(reason(error))) from error
+        # the system's, which safetensors has in its text
+        number = re.search(r"os error (\d+)", str(error))
+        raise (
+            OSError(int(number[1]), os.strerror(int(number[1])))
+            if number
+            else OSError(reason(error))
+        ) from error
     return file_digest(path) if wait else ""
 
 
@@ -80,14 +109,21 @@ def check_digest(path: Path, digest: str, advice: str) -> None:
     with reading(path, advice):
         found = file_digest(path)
     if found != digest:
-        raise InputError(f"{path} is damaged, or of another run: its checksum does not fit; {advice}")
+        raise InputError(
+            f"{path} is damaged, or of another run: its checksum does not fit; {advice}"
+        )
 
 
 def allocate(path: Path, specs: Specs) -> None:
-    """Make a safetensors file of zeros that has its room on the disk, or leave nothing and raise an OSError."""
-    header, end = dict[str, Any](), 0
-    for name, (shape, dtype) in sorted(specs.items(), key=lambda item: -item[1][1].itemsize):  # aligns the numbers
-        begin, end = end, end + shape.numel() * dtype.itemsize
+    """Make a safetensors file of zeros that has its room on the disk, or leave nothing and raise an
+    OSError.
+    """
+    header = dict[str, Any]()
+    end = 0
+    # aligns the numbers
+    for name, (shape, dtype) in sorted(specs.items(), key=lambda item: -item[1][1].itemsize):
+        begin = end
+        end = end + shape.numel() * dtype.itemsize
         header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -103,12 +139,16 @@ def allocate(path: Path, specs: Specs) -> None:
 
 
 def map_tensors(path: Path, *, shared: bool = True) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, mapped. If ``shared``, a change of a tensor changes the file."""
+    """Return the tensors of a safetensors file, mapped. If ``shared``, a change of a tensor changes
+    the file.
+    """
     with path.open("r+b" if shared else "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(min(length, path.stat().st_size)))
     header.pop("__metadata__", None)
-    size, name = path.stat().st_size, cast(str, os.fsencode(path))  # torch takes no text that is not UTF-8
+    # torch takes no text that is not UTF-8
+    size = path.stat().st_size
+    name = cast(str, os.fsencode(path))
     raw = torch.from_file(name, shared=shared, size=size, dtype=torch.uint8)[8 + length :]
     if len(raw) != max((entry["data_offsets"][1] for entry in header.values()), default=0):
         raise ValueError("it is cut short")
@@ -119,7 +159,9 @@ def map_tensors(path: Path, *, shared: bool = True) -> dict[str, Tensor]:
 
 
 def map_array(path: Path, until_gone: BinaryIO | None = None) -> Tensor:
-    """Map a `.npy` file. Nothing may be written to the tensor. A file, `until_gone`, is closed when the tensor goes."""
+    """Map a `.npy` file. Nothing may be written to the tensor. A file, `until_gone`, is closed when
+    the tensor goes.
+    """
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     if until_gone is not None:
         weakref.finalize(array, until_gone.close)
@@ -130,18 +172,24 @@ def map_array(path: Path, until_gone: BinaryIO | None = None) -> Tensor:
 
 def read_ahead(array: Tensor, ranges: Iterable[tuple[int, int]]) -> None:
     """Ask the system to read some rows of a mapped array, together and with nothing around them."""
-    # Without it a page fault reads as much as the disk's read-ahead: 8 MB on some, for rows of a few hundred bytes.
+    # Without it a page fault reads as much as the disk's read-ahead: 8 MB on some, for rows of a
+    # few hundred bytes.
     if sys.platform != "linux":
         return
-    libc, begin = ctypes.CDLL(None), array.data_ptr()
+    libc = ctypes.CDLL(None)
+    begin = array.data_ptr()
     row = array.stride(0) * array.element_size()
     for start, stop in ranges:
         first = (begin + start * row) // mmap.PAGESIZE * mmap.PAGESIZE
-        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(begin + stop * row - first), mmap.MADV_WILLNEED)
+        libc.madvise(
+            ctypes.c_void_p(first), ctypes.c_size_t(begin + stop * row - first), mmap.MADV_WILLNEED
+        )
 
 
 def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Tensor]:
-    """Return tensors of zeros on the pages of a temporary file, which is gone when they are; see `allocate`."""
+    """Return tensors of zeros on the pages of a temporary file, which is gone when they are; see
+    `allocate`.
+    """
     folder = folder or Path(tempfile.gettempdir())
     path = temporary_path(folder / "tensors")
     try:
@@ -153,18 +201,30 @@ def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Ten
 
 
 def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
-    """Give a module built on the meta device its parameters and buffers; those of `LARGE` bytes are not copied."""
-    # The module is changed, and set to evaluation mode. For a tied parameter, one of its names is enough. A tensor that
-    # is missing, unknown to the module, or of another shape is an InputError, which says `where` the tensors are.
-    own = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
+    """Give a module built on the meta device its parameters and buffers; those of `LARGE` bytes are
+    not copied.
+    """
+    # The module is changed, and set to evaluation mode. For a tied parameter, one of its names is
+    # enough. A tensor that is missing, unknown to the module, or of another shape is an InputError,
+    # which says `where` the tensors are.
+    own = dict(
+        [
+            *module.named_parameters(remove_duplicate=False),
+            *module.named_buffers(remove_duplicate=False),
+        ]
+    )
     names_of: dict[int, list[str]] = {}
     for name, tensor in own.items():
         names_of.setdefault(id(tensor), []).append(name)
     if unknown := tensors.keys() - own.keys():
-        raise InputError(f"{where} holds '{min(unknown)}', the model does not: build the model that was saved")
+        raise InputError(
+            f"{where} holds '{min(unknown)}', the model does not: build the model that was saved"
+        )
     for names in names_of.values():
-        empty, found = own[names[0]], next((tensors[name] for name in names if name in tensors), None)
-        if found is None and not empty.is_meta:  # a buffer that is not saved may have been built elsewhere
+        empty = own[names[0]]
+        found = next((tensors[name] for name in names if name in tensors), None)
+        # a buffer that is not saved may have been built elsewhere
+        if found is None and not empty.is_meta:
             continue
         if found is None:
             raise InputError(f"{where} does not hold '{names[0]}': build the model that was saved")
@@ -173,16 +233,21 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
             raise InputError(f"'{names[0]}' is {shapes}: build the model that was saved")
         value = found.detach().to(empty.dtype)
         value = value.clone() if value.nbytes < LARGE else value
-        value = nn.Parameter(value, empty.requires_grad) if isinstance(empty, nn.Parameter) else value
+        value = (
+            nn.Parameter(value, empty.requires_grad) if isinstance(empty, nn.Parameter) else value
+        )
         for name in names:
             owner, _, key = name.rpartition(".")
             setattr(module.get_submodule(owner), key, value)
     return module.eval()
 
 
-# A layer fills them by its own initialisation: the same values, bit for bit. What `torch.randn` makes is in memory.
+# A layer fills them by its own initialisation: the same values, bit for bit. What `torch.randn`
+# makes is in memory.
 class LargeTensorsInFiles(TorchDispatchMode):
-    """Within its block `torch.empty` gives large tensors on the host the pages of temporary files, in a folder."""
+    """Within its block `torch.empty` gives large tensors on the host the pages of temporary files,
+    in a folder.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         super().__init__()
@@ -190,8 +255,12 @@ class LargeTensorsInFiles(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is torch.ops.aten.empty.memory_format and kwargs.get("device") in (None, torch.device("cpu")):
-            shape, dtype = torch.Size(args[0]), kwargs.get("dtype") or torch.get_default_dtype()
+        if func is torch.ops.aten.empty.memory_format and kwargs.get("device") in (
+            None,
+            torch.device("cpu"),
+        ):
+            shape = torch.Size(args[0])
+            dtype = kwargs.get("dtype") or torch.get_default_dtype()
             if shape.numel() * dtype.itemsize >= LARGE:
                 return temporary_tensors({"tensor": (shape, dtype)}, self._folder)["tensor"]
         return func(*args, **kwargs)

@@ -11,15 +11,22 @@ import psutil
 from gistgnn.errors import InputError, reason
 
 TEMPORARY = ".gistgnn-"
-"""Begins the names of all temporary files, so that what a killed process left can be told from a user's files."""
+"""Begins the names of all temporary files, so that what a killed process left can be told from a
+user's files.
+"""
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, which becomes `path` if the block ends without an error."""
-    # A path that cannot be written, and a full disk, are an InputError; an older file at `path` is unchanged.
+    """Yield a temporary path beside `path`, which becomes `path` if the block ends without an
+    error.
+    """
+    # A path that cannot be written, and a full disk, are an InputError; an older file at `path` is
+    # unchanged.
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError(f"cannot write {path}: it is a pipe, a socket or a device; choose another name")
+        raise InputError(
+            f"cannot write {path}: it is a pipe, a socket or a device; choose another name"
+        )
     temporary = temporary_path(path)
     try:
         with writing(path):
@@ -34,17 +41,25 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def writing(path: Path, advice: str = "make room, or choose a directory that can be written") -> Iterator[Path]:
-    """Yield a path; an OSError in the block becomes an InputError that names it and ends with the advice."""
+def writing(
+    path: Path, advice: str = "make room, or choose a directory that can be written"
+) -> Iterator[Path]:
+    """Yield a path; an OSError in the block becomes an InputError that names it and ends with the
+    advice.
+    """
     try:
         yield path
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or reason(error)}; {advice}") from error
+        raise InputError(
+            f"cannot write {path}: {error.strerror or reason(error)}; {advice}"
+        ) from error
 
 
 @contextlib.contextmanager
 def reading(path: Path, advice: str) -> Iterator[None]:
-    """Turn whatever a missing or damaged file raises in the block into an InputError that ends with the advice."""
+    """Turn whatever a missing or damaged file raises in the block into an InputError that ends with
+    the advice.
+    """
     try:
         if path.exists() and not path.is_file():  # a pipe would wait for ever
             raise InputError(f"{path} is no regular file; {advice}")
@@ -62,16 +77,22 @@ def temporary_path(path: Path) -> Path:
 
 
 def remove_leftovers(folder: Path, within: Sequence[str] = ()) -> None:
-    """Remove the temporary files of processes that have ended, from a folder and those `within`, such as "runs/*"."""
+    """Remove the temporary files of processes that have ended, from a folder and those `within`,
+    such as "runs/*".
+    """
     for pattern in ("", *(f"{each}/" for each in within)):
         for path in list(folder.glob(f"{pattern}{TEMPORARY}*")):
             process = path.name.removeprefix(TEMPORARY).partition("-")[0]
-            if process.isdecimal() and (int(process) == os.getpid() or not psutil.pid_exists(int(process))):
+            if process.isdecimal() and (
+                int(process) == os.getpid() or not psutil.pid_exists(int(process))
+            ):
                 path.unlink(missing_ok=True)
 
 
 def remove_files(folder: Path, *patterns: str) -> None:
-    """Remove the files of some names from a folder, and the folder if nothing else is in it; links are not followed."""
+    """Remove the files of some names from a folder, and the folder if nothing else is in it; links
+    are not followed.
+    """
     if folder.is_symlink():
         return
     with contextlib.suppress(OSError):

@@ -1,4 +1,6 @@
-"""Whether the assumptions of the analysis hold on a graph (section 4, appendix C.2), and graphs to try it on."""
+"""Whether the assumptions of the analysis hold on a graph (section 4, appendix C.2), and graphs to
+try it on.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,7 +15,8 @@ from gistgnn import InputError
 from gistgnn.graphs import CSR, Graph, load
 from gistgnn.theory.problem import MOST_NODES, Problem, aggregation, angles, least_eigenvalue
 
-ROUNDING = 1e-10  # smaller eigenvalues of Ā, angles and excesses are zero up to the rounding of float64
+# smaller eigenvalues of Ā, angles and excesses are zero up to the rounding of float64
+ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -33,25 +36,47 @@ def check(graph: Graph | Problem, sub_gcns: int = 1) -> list[Check]:
     """
     problem = graph if isinstance(graph, Problem) else Problem.from_graph(graph)
     epsilon, p = degree_balance(problem.degrees)
-    low, high = int(problem.degrees.min()), int(problem.degrees.max())
+    low = int(problem.degrees.min())
+    high = int(problem.degrees.max())
     least = float(torch.linalg.eigvalsh(problem.a_bar)[0])
     least = least if abs(least) > ROUNDING else 0.0
-    longest, allowed = float(problem.x.norm(dim=1).max()), (1.0 - epsilon) / 2.0
+    longest = float(problem.x.norm(dim=1).max())
+    allowed = (1.0 - epsilon) / 2.0
     bounded = longest <= allowed + ROUNDING
     advice = "" if bounded or allowed <= 0 else f": multiply X by {allowed / longest:.3g}"
-    row, angle = float(problem.x_hat.norm(dim=1).max()), smallest_angle(problem.x_hat)
-    C, lambda_0 = float(problem.y.abs().max()), least_eigenvalue(problem, sub_gcns)
+    row = float(problem.x_hat.norm(dim=1).max())
+    angle = smallest_angle(problem.x_hat)
+    C = float(problem.y.abs().max())
+    lambda_0 = least_eigenvalue(problem, sub_gcns)
     definite = f"λ_min(Ā) = {least:.3g}; it is 0 if a component with an edge is bipartite"
-    balance = f"degrees from {low} to {high}: the least ε is {epsilon:.3g}, at p = {p}; it must be below 1"
-    limit = f"the longest x_i is {longest:.3g}; with ε = {epsilon:.3g} at most (1 − ε) / 2 = {allowed:.3g} is allowed"
-    parallel = f"the smallest angle between two rows of X̂ is {angle:.3g}; it is 0 if two are parallel or one is zero"
-    positive = f"λ_0 = λ_min(G^∞) = {lambda_0:.3g} with m = {sub_gcns}; it is positive if all of the above hold"
+    balance = (
+        f"degrees from {low} to {high}: the least ε is {epsilon:.3g}, at p = {p}; it must "
+        "be "
+        "below 1"
+    )
+    limit = (
+        f"the longest x_i is {longest:.3g}; with ε = {epsilon:.3g} at most (1 − ε) / 2 = "
+        f"{allowed:.3g} is allowed"
+    )
+    parallel = (
+        f"the smallest angle between two rows of X̂ is {angle:.3g}; it is 0 if two are "
+        "parallel or one is zero"
+    )
+    positive = (
+        f"λ_0 = λ_min(G^∞) = {lambda_0:.3g} with m = {sub_gcns}; it is positive if all of "
+        "the above hold"
+    )
     positive += "" if lambda_0 > 0 else ", up to the rounding of float64"
     return [
         Check("λ_min(Ā) ≠ 0", least > 0, least, definite),
         Check("balanced degrees", epsilon < 1.0, epsilon, balance),
         Check("‖x_i‖ ≤ (1 − ε) / 2", bounded, longest, limit + advice),
-        Check("‖x̂_i‖ ≤ 1", row <= 1.0 + ROUNDING, row, f"the longest row of X̂ = ĀX is {row:.3g}; at most 1 is allowed"),
+        Check(
+            "‖x̂_i‖ ≤ 1",
+            row <= 1.0 + ROUNDING,
+            row,
+            f"the longest row of X̂ = ĀX is {row:.3g}; at most 1 is allowed",
+        ),
         Check("no parallel x̂_i", angle > ROUNDING, angle, parallel),
         Check("bounded targets", math.isfinite(C), C, f"|y_i| ≤ C = {C:.3g}"),
         Check("λ_0 > 0", lambda_0 > 0, lambda_0, positive),
@@ -59,9 +84,12 @@ def check(graph: Graph | Problem, sub_gcns: int = 1) -> list[Check]:
 
 
 def degree_balance(degrees: Tensor) -> tuple[float, int]:
-    """The least ε, and its integer p >= 1, with (1 − ε)² p <= D_ii <= (1 + ε)² p for all i (balanced_degree)."""
+    """The least ε, and its integer p >= 1, with (1 − ε)² p <= D_ii <= (1 + ε)² p for all i
+    (balanced_degree).
+    """
     # The best p is beside the real one that makes both sides tight: √p = (√D_min + √D_max) / 2.
-    low, high = math.sqrt(float(degrees.min())), math.sqrt(float(degrees.max()))
+    low = math.sqrt(float(degrees.min()))
+    high = math.sqrt(float(degrees.max()))
     best = ((low + high) / 2.0) ** 2
 
     def least(p: int) -> float:
@@ -72,7 +100,9 @@ def degree_balance(degrees: Tensor) -> tuple[float, int]:
 
 
 def smallest_angle(x_hat: Tensor) -> float:
-    """Return the least angle between the lines through two rows, in [0, π/2]: 0 if a row is zero, π/2 for one row."""
+    """Return the least angle between the lines through two rows, in [0, π/2]: 0 if a row is zero,
+    π/2 for one row.
+    """
     if bool((x_hat.norm(dim=1) == 0).any()):
         return 0.0
     between = angles(x_hat)
@@ -82,9 +112,11 @@ def smallest_angle(x_hat: Tensor) -> float:
 
 
 def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (1, 2)) -> Problem:
-    """Return a ring of n >= 3 nodes, with d (None: n) random inputs of norm 1/2 and random targets of ±1."""
-    # Neighbours are at the distances `jumps`: 1 and 2 make triangles, so that the graph is not bipartite. All degrees
-    # are equal, and no row of X̂ is longer than 1.
+    """Return a ring of n >= 3 nodes, with d (None: n) random inputs of norm 1/2 and random targets
+    of ±1.
+    """
+    # Neighbours are at the distances `jumps`: 1 and 2 make triangles, so that the graph is not
+    # bipartite. All degrees are equal, and no row of X̂ is longer than 1.
     if n < 3:
         raise InputError(f"n is {n}, expected at least 3 nodes in a ring")
     rng = torch.Generator().manual_seed(seed)
@@ -96,7 +128,9 @@ def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (
 
 
 def complete(n: int, seed: int = 0) -> Problem:
-    """Return the complete graph of n >= 3 nodes, with inputs that make the rows of X̂ orthogonal, and targets of ±1."""
+    """Return the complete graph of n >= 3 nodes, with inputs that make the rows of X̂ orthogonal,
+    and targets of ±1.
+    """
     y = ring(n, 1, seed).y
     edges = (~torch.eye(n, dtype=torch.bool, device="cpu")).nonzero().T
     x = torch.linalg.inv(aggregation(edges, n))
@@ -104,7 +138,9 @@ def complete(n: int, seed: int = 0) -> Problem:
 
 
 def karate() -> Problem:
-    """Return Zachary's karate club with one-hot inputs; the targets are its four communities, spread over [-1, 1]."""
+    """Return Zachary's karate club with one-hot inputs; the targets are its four communities,
+    spread over [-1, 1].
+    """
     from torch_geometric.datasets import KarateClub
 
     data = KarateClub()[0]
@@ -125,19 +161,24 @@ def load_problem(
     Args:
         name: complete:N, ring:N, karate, or what `gistgnn.graphs.load` takes.
         data_root: the folder of the named data sets.
-        nodes: take only this number of nodes, those nearest to the node of highest degree; None: the whole graph.
-        scaled: whether to multiply X so that its longest row is (1 − ε) / 2, the most that is assumed.
+        nodes: take only this number of nodes, those nearest to the node of highest degree; None:
+            the whole graph.
+        scaled: whether to multiply X so that its longest row is (1 − ε) / 2, the most that is
+            assumed.
     """
     kind, _, size = name.lower().partition(":")
     if not is_built_in(name):
         graph = load(name, data_root)
         problem = Problem.from_graph(graph if nodes is None else nearest_nodes(graph, nodes))
     elif nodes is not None:
-        raise InputError(f"nodes is {nodes}, but {name} is a built-in graph that is used whole: give no nodes")
+        raise InputError(
+            f"nodes is {nodes}, but {name} is a built-in graph that is used whole: give no nodes"
+        )
     elif kind == "karate":
         problem = karate()
     else:
-        n, least = int(size) if size.isdecimal() else 0, 3 if kind == "complete" else 5
+        n = int(size) if size.isdecimal() else 0
+        least = 3 if kind == "complete" else 5
         if not least <= n <= MOST_NODES:
             expected = f"expected {kind}:N with N an integer from {least} to {MOST_NODES}"
             raise InputError(f"{kind}:{size} is not a graph, {expected}")
@@ -146,18 +187,26 @@ def load_problem(
 
 
 def nearest_nodes(graph: Graph, nodes: int) -> Graph:
-    """Return the subgraph of the first nodes that a breadth-first search from the node of highest degree visits."""
+    """Return the subgraph of the first nodes that a breadth-first search from the node of highest
+    degree visits.
+    """
     from torch_geometric.utils import subgraph, to_scipy_sparse_matrix
 
-    edge_index, n = graph.edge_index.cpu(), graph.num_nodes
+    edge_index = graph.edge_index.cpu()
+    n = graph.num_nodes
     hub = int(torch.bincount(edge_index[1], minlength=n).argmax())
     matrix = to_scipy_sparse_matrix(edge_index, num_nodes=n).tocsr()
     order = breadth_first_order(matrix, hub, return_predecessors=False)
     if not 1 <= nodes <= len(order):
-        raise InputError(f"nodes is {nodes}, expected 1 to {len(order):,}, as many as can be reached from node {hub}")
+        raise InputError(
+            f"nodes is {nodes}, expected 1 to {len(order):,}, as many as can be reached from node "
+            f"{hub}"
+        )
     kept = torch.as_tensor(order[:nodes].astype("int64")).sort().values
     edges, _ = subgraph(kept, edge_index, relabel_nodes=True, num_nodes=n)
-    part: dict[str, Any] = {key: getattr(graph, key).cpu()[kept] for key in ("x", "y", "train", "val", "test")}
+    part: dict[str, Any] = {
+        key: getattr(graph, key).cpu()[kept] for key in ("x", "y", "train", "val", "test")
+    }
     part |= dict.fromkeys(graph.edge_data)  # the problems have no edge data
     return replace(graph, edges=CSR.of(edges, nodes), name=f"{graph.name}, {nodes} nodes", **part)
 
@@ -168,13 +217,18 @@ def scale_inputs(problem: Problem) -> Problem:
     longest = float(problem.x.norm(dim=1).max())
     if epsilon >= 1.0 or longest == 0.0:
         why = "a node without neighbours" if longest else "X is zero"
-        raise InputError(f"X cannot be scaled to rows of (1 − ε) / 2: {why}; take a part of the graph without it")
+        raise InputError(
+            f"X cannot be scaled to rows of (1 − ε) / 2: {why}; take a part of the graph without it"
+        )
     return replace(problem, x=problem.x * ((1.0 - epsilon) / (2.0 * longest)))
 
 
 def in_basis_of_rows(problem: Problem) -> Problem:
-    """Return the problem with X in an orthonormal basis of its rows, [n, n], if it has more features than nodes."""
-    # The analysis depends on X through XX' alone, which stays: training has the same distribution at n/d of the cost.
+    """Return the problem with X in an orthonormal basis of its rows, [n, n], if it has more
+    features than nodes.
+    """
+    # The analysis depends on X through XX' alone, which stays: training has the same distribution
+    # at n/d of the cost.
     if problem.d <= problem.n:
         return problem
     return replace(problem, x=torch.linalg.qr(problem.x.T).R.T.contiguous())

@@ -1,7 +1,8 @@
-"""The one-hidden-layer GCN of the analysis, trained by GIST with gradient descent (appendix C.1), and measured.
+"""The one-hidden-layer GCN of the analysis, trained by GIST with gradient descent (appendix C.1),
+and measured.
 
-Blocks, Θ and rounds are those of `GIST`. The paper's masks may leave a sub-GCN without a neuron, with probability below
-m (1 − 1/m)^d_1; GIST then draws again.
+Blocks, Θ and rounds are those of `GIST`. The paper's masks may leave a sub-GCN without a neuron,
+with probability below m (1 − 1/m)^d_1; GIST then draws again.
 """
 
 import math
@@ -16,12 +17,21 @@ from torch import Tensor, nn
 
 from gistgnn import GIST, InputError
 from gistgnn.theory.bounds import ProvedBound, proof_step
-from gistgnn.theory.problem import Problem, aggregation, kernel, least_eigenvalue, limit_kernel, secant_kernel
+from gistgnn.theory.problem import (
+    Problem,
+    aggregation,
+    kernel,
+    least_eigenvalue,
+    limit_kernel,
+    secant_kernel,
+)
 
 
 # A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN.
 class OneHiddenGCN(nn.Module):
-    """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in float64."""
+    """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in
+    float64.
+    """
 
     theta: nn.Parameter
     a: Tensor
@@ -29,7 +39,9 @@ class OneHiddenGCN(nn.Module):
     def __init__(self, d: int, width: int, d_1: int) -> None:
         super().__init__()
         self.theta = nn.Parameter(torch.randn(d, width, dtype=torch.float64))
-        self.register_buffer("a", torch.empty(width, dtype=torch.float64).uniform_(-1.0, 1.0).sign())
+        self.register_buffer(
+            "a", torch.empty(width, dtype=torch.float64).uniform_(-1.0, 1.0).sign()
+        )
         self.scale = d_1**-0.5
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -47,10 +59,14 @@ def make_gist(problem: Problem, d_1: int, sub_gcns: int, seed: int = 0) -> GIST:
     d = problem.d
     # The theorem is about plain gradient descent, whatever the width.
     options: dict[str, Any] = {"partition": "categorical", "width_scaling": "none"}
-    return GIST(lambda widths: OneHiddenGCN(d, widths[0], d_1), (d_1,), sub_gcns, seed=seed, **options)
+    return GIST(
+        lambda widths: OneHiddenGCN(d, widths[0], d_1), (d_1,), sub_gcns, seed=seed, **options
+    )
 
 
-def start_without_error(problem: Problem, d_1: int, sub_gcns: int, seed: int) -> tuple[GIST, Problem]:
+def start_without_error(
+    problem: Problem, d_1: int, sub_gcns: int, seed: int
+) -> tuple[GIST, Problem]:
     """Return GIST, and the problem with y = ŷ(0), so that the error is zero at the start."""
     gist = make_gist(problem, d_1, sub_gcns, seed)
     return gist, replace(problem, y=global_output(gist, problem))
@@ -62,9 +78,13 @@ def global_weights(gist: GIST) -> Tensor:
 
 
 def global_output(gist: GIST, problem: Problem) -> Tensor:
-    """Return ŷ(t) = (1 / (m √d_1)) Ā σ(X̂Θ_t) a, [n] (appendix C.5); the outputs of the sub-GCNs have no 1/m."""
+    """Return ŷ(t) = (1 / (m √d_1)) Ā σ(X̂Θ_t) a, [n] (appendix C.5); the outputs of the sub-GCNs
+    have no 1/m.
+    """
     with torch.no_grad():
-        return cast(OneHiddenGCN, gist.model()).outputs(problem.a_bar, problem.x_hat) / gist.sub_gcns
+        return (
+            cast(OneHiddenGCN, gist.model()).outputs(problem.a_bar, problem.x_hat) / gist.sub_gcns
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,18 +101,27 @@ class Trace:
         return (self.outputs - y).square().sum(dim=-1)
 
     def deviation(self) -> float:
-        """Return V_t, the root mean square of ‖ŷ(t) − ŷ^(j)(t, 0)‖ over the sub-GCNs (see `bounds`)."""
+        """Return V_t, the root mean square of ‖ŷ(t) − ŷ^(j)(t, 0)‖ over the sub-GCNs (see
+        `bounds`).
+        """
         return float((self.outputs[:, 0] - self.before).square().sum(dim=1).mean().sqrt())
 
 
 def train_round(gist: GIST, problem: Problem, local_steps: int, step_size: float) -> Trace:
-    """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure)."""
-    # The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` is `make_gist`'s.
+    """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq.
+    GIST_procedure).
+    """
+    # The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` is
+    # `make_gist`'s.
     if local_steps < 1:
         raise InputError(f"local_steps is {local_steps}, expected at least 1")
     if not step_size > 0:
-        raise InputError(f"step_size is {step_size}, expected a positive number, such as recommended_step returns")
-    before, round_ = global_output(gist, problem), gist.begin_round()
+        raise InputError(
+            f"step_size is {step_size}, expected a positive number, such as recommended_step "
+            "returns"
+        )
+    before = global_output(gist, problem)
+    round_ = gist.begin_round()
     paths = [_descend(sub, problem, local_steps, step_size) for sub in round_]
     round_.aggregate()
     outputs = torch.stack([output for output, _ in paths])
@@ -100,15 +129,23 @@ def train_round(gist: GIST, problem: Problem, local_steps: int, step_size: float
 
 
 def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size: float) -> Tensor:
-    """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1]."""
+    """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T +
+    1].
+    """
     outputs = [global_output(gist, problem)]
     outputs += [train_round(gist, problem, local_steps, step_size).after for _ in range(rounds)]
     return (torch.stack(outputs) - problem.y).square().sum(dim=1)
 
 
-def _descend(model: nn.Module, problem: Problem, steps: int, step_size: float) -> tuple[Tensor, list[Tensor]]:
-    """Take ζ steps of gradient descent; return the outputs [ζ + 1, n] and the weights of each step."""
-    sub, outputs, weights = cast(OneHiddenGCN, model), [], []
+def _descend(
+    model: nn.Module, problem: Problem, steps: int, step_size: float
+) -> tuple[Tensor, list[Tensor]]:
+    """Take ζ steps of gradient descent; return the outputs [ζ + 1, n] and the weights of each
+    step.
+    """
+    sub = cast(OneHiddenGCN, model)
+    outputs = []
+    weights = []
     for k in range(steps + 1):
         output = sub.outputs(problem.a_bar, problem.x_hat)
         outputs.append(output.detach())
@@ -142,25 +179,39 @@ def mean_of_second_half(errors: Tensor) -> float:
 
 
 def measure_convergence(
-    problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, rounds: int, seeds: int
+    problem: Problem,
+    d_1: int,
+    sub_gcns: int,
+    local_steps: int,
+    step_size: float,
+    rounds: int,
+    seeds: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Train from S seeds, η <= 1/λ_max(G^∞); return ‖y − ŷ(t)‖² [S, T + 1], ρ [S] and `ProvedBound.at` [S, T + 1]."""
+    """Train from S seeds, η <= 1/λ_max(G^∞); return ‖y − ŷ(t)‖² [S, T + 1], ρ [S] and
+    `ProvedBound.at` [S, T + 1].
+    """
     # The bound of a run is nan if its ρ is λ_0 or more, where it says nothing.
     lambda_0 = least_eigenvalue(problem, sub_gcns)
-    errors, drift = torch.empty(seeds, rounds + 1, dtype=torch.float64), torch.zeros(seeds, dtype=torch.float64)
+    errors = torch.empty(seeds, rounds + 1, dtype=torch.float64)
+    drift = torch.zeros(seeds, dtype=torch.float64)
     proved = torch.full_like(errors, math.nan)
     for seed in range(seeds):
         gist = make_gist(problem, d_1, sub_gcns, seed)
-        rho, V = 0.0, 0.0
+        rho = 0.0
+        V = 0.0
         errors[seed, 0] = (problem.y - global_output(gist, problem)).square().sum()
         for t in range(1, rounds + 1):
             trace = train_round(gist, problem, local_steps, step_size)
             errors[seed, t] = (problem.y - trace.after).square().sum()
-            rho, V = max(rho, kernel_drift(problem, [trace], d_1)), max(V, trace.deviation())
+            rho = max(rho, kernel_drift(problem, [trace], d_1))
+            V = max(V, trace.deviation())
         drift[seed] = rho
         if rho < lambda_0:
-            bound, start = ProvedBound(lambda_0, rho, step_size, local_steps), float(errors[seed, 0])
-            proved[seed] = torch.tensor([bound.at(t, start, V) for t in range(rounds + 1)], dtype=torch.float64)
+            bound = ProvedBound(lambda_0, rho, step_size, local_steps)
+            start = float(errors[seed, 0])
+            proved[seed] = torch.tensor(
+                [bound.at(t, start, V) for t in range(rounds + 1)], dtype=torch.float64
+            )
     return errors, drift, proved
 
 
@@ -174,7 +225,9 @@ def measure_remaining_error(
     seeds: int,
     from_zero: bool = False,
 ) -> float:
-    """Return the mean of ‖y − ŷ(t)‖² over seeds and the second half of the rounds; from_zero sets y = ŷ(0)."""
+    """Return the mean of ‖y − ŷ(t)‖² over seeds and the second half of the rounds; from_zero sets y
+    = ŷ(0).
+    """
     total = 0.0
     for seed in range(seeds):
         gist, fitted = start_without_error(problem, d_1, sub_gcns, seed)
@@ -184,21 +237,35 @@ def measure_remaining_error(
 
 
 def measure_added_error(
-    problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, draws: int, seeds: int
+    problem: Problem,
+    d_1: int,
+    sub_gcns: int,
+    local_steps: int,
+    step_size: float,
+    draws: int,
+    seeds: int,
 ) -> float:
-    """Return the error that a round adds: the mean of ‖y − ŷ(1)‖² over masks and seeds, with y = ŷ(0)."""
+    """Return the error that a round adds: the mean of ‖y − ŷ(1)‖² over masks and seeds, with y =
+    ŷ(0).
+    """
     errors = []
     for seed in range(seeds):
         gist, fitted = start_without_error(problem, d_1, sub_gcns, seed)
-        for _ in range(draws):  # each with the masks of another round; none is aggregated, so Θ stays
-            ends = [_descend(sub, fitted, local_steps, step_size)[0][-1] for sub in gist.begin_round()]
+        # each with the masks of another round; none is aggregated, so Θ stays
+        for _ in range(draws):
+            ends = [
+                _descend(sub, fitted, local_steps, step_size)[0][-1] for sub in gist.begin_round()
+            ]
             errors.append((fitted.y - torch.stack(ends).mean(dim=0)).square().sum())
     return float(torch.stack(errors).mean())
 
 
 def measure_kernel_distance(problem: Problem, d_1: int, sub_gcns: int, draws: int) -> float:
-    """Return the root mean square of ‖G^(j)(0, 0, 0) − G^∞‖_F over Gaussian weights and categorical masks."""
-    G, squares = limit_kernel(problem, sub_gcns), []
+    """Return the root mean square of ‖G^(j)(0, 0, 0) − G^∞‖_F over Gaussian weights and categorical
+    masks.
+    """
+    G = limit_kernel(problem, sub_gcns)
+    squares = []
     for seed in range(draws):
         rng = torch.Generator().manual_seed(seed)
         theta = torch.randn(problem.d, d_1, dtype=torch.float64, generator=rng, device="cpu")
@@ -207,23 +274,38 @@ def measure_kernel_distance(problem: Problem, d_1: int, sub_gcns: int, draws: in
     return float(torch.stack(squares).mean().sqrt())
 
 
-def measure_contraction(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, seeds: int) -> dict[str, float]:
-    """Train a round with `proof_step`, and compare the sub-GCNs that meet the conditions of Lemma local_converge."""
-    # The conditions: all neurons stay within R of their start, at most 4 d_1 R of them can change their sign at any
-    # node, and λ_min of all kernels is at least λ_0/2. "met" of the "trained" sub-GCNs meet them; "slowest" is the
-    # largest ‖e_j(k + 1)‖² / ‖e_j(k)‖² of these, or nan; "factor" is the lemma's 1 − ηλ_0/2.
-    eta, lambda_0 = proof_step(problem, sub_gcns), least_eigenvalue(problem, sub_gcns)
+def measure_contraction(
+    problem: Problem, d_1: int, sub_gcns: int, local_steps: int, seeds: int
+) -> dict[str, float]:
+    """Train a round with `proof_step`, and compare the sub-GCNs that meet the conditions of Lemma
+    local_converge.
+    """
+    # The conditions: all neurons stay within R of their start, at most 4 d_1 R of them can change
+    # their sign at any node, and λ_min of all kernels is at least λ_0/2. "met" of the "trained"
+    # sub-GCNs meet them; "slowest" is the largest ‖e_j(k + 1)‖² / ‖e_j(k)‖² of these, or nan;
+    # "factor" is the lemma's 1 − ηλ_0/2.
+    eta = proof_step(problem, sub_gcns)
+    lambda_0 = least_eigenvalue(problem, sub_gcns)
     R = lambda_0 / (192.0 * problem.n)  # printed: λ_0 / (96 n)
     ratios: list[float] = []
     for seed in range(seeds):
         gist = make_gist(problem, d_1, sub_gcns, seed)
         start = global_weights(gist)
-        near = ((problem.x_hat @ start).abs() <= R * problem.x_hat.norm(dim=1)[:, None]).sum(dim=1).max()
+        near = (
+            ((problem.x_hat @ start).abs() <= R * problem.x_hat.norm(dim=1)[:, None])
+            .sum(dim=1)
+            .max()
+        )
         trace = train_round(gist, problem, local_steps, eta)
-        for (neurons,), path, errors in zip(gist.blocks(0), trace.weights, trace.local_errors(problem.y), strict=True):
+        for (neurons,), path, errors in zip(
+            gist.blocks(0), trace.weights, trace.local_errors(problem.y), strict=True
+        ):
             moved = max(float((theta - start[:, neurons]).norm(dim=0).max()) for theta in path)
-            least = min(float(torch.linalg.eigvalsh(kernel(problem, theta, d_1))[0]) for theta in path)
+            least = min(
+                float(torch.linalg.eigvalsh(kernel(problem, theta, d_1))[0]) for theta in path
+            )
             if near <= 4 * d_1 * R and moved <= R and least >= lambda_0 / 2:
                 ratios.append(float((errors[1:] / errors[:-1]).max()))
-    slowest, factor = max(ratios, default=math.nan), 1.0 - eta * lambda_0 / 2.0
+    slowest = max(ratios, default=math.nan)
+    factor = 1.0 - eta * lambda_0 / 2.0
     return {"trained": seeds * sub_gcns, "met": len(ratios), "factor": factor, "slowest": slowest}

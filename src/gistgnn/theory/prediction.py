@@ -1,14 +1,16 @@
-"""What the theory predicts before training: the error that GIST adds, and all numbers of `gistgnn theory check`.
+"""What the theory predicts before training: the error that GIST adds, and all numbers of `gistgnn
+theory check`.
 
-The error that GIST adds is to leading order in 1/d_1 (ours): a heuristic expansion, neither a bound nor a limit.
-While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞. docs/explanation/theory.md derives
-ν_t, says what is left out, and
+The error that GIST adds is to leading order in 1/d_1 (ours): a heuristic expansion, neither a bound
+nor a limit. While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞.
+docs/explanation/theory.md derives ν_t, says what is left out, and
 
-    N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'],    L(K) = Σ_k Q^(ζ−1−k) K Q^k,    S = ĀKĀ,
+    N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'], L(K) = Σ_k Q^(ζ−1−k) K Q^k, S = ĀKĀ,
 
-the covariance of the error that a round adds. K_θ = Ā(⟨x̂_i, x̂_i'⟩ I_i I_i')Ā is the part of a neuron θ in the kernel.
-If it went on like this, the error would settle at a plateau of covariance C = Q^ζ C Q^ζ + N: for rounds well below d_1.
-The expectation over θ ~ N(0, I) has no closed form, so it is sampled.
+the covariance of the error that a round adds. K_θ = Ā(⟨x̂_i, x̂_i'⟩ I_i I_i')Ā is the part of a
+neuron θ in the kernel. If it went on like this, the error would settle at a plateau of covariance C
+= Q^ζ C Q^ζ + N: for rounds well below d_1. The expectation over θ ~ N(0, I) has no closed form, so
+it is sampled.
 """
 
 import math
@@ -21,11 +23,19 @@ from torch import Tensor
 from gistgnn import InputError
 from gistgnn.theory import problem as problems
 from gistgnn.theory.bounds import Bound, proof_step
-from gistgnn.theory.problem import Problem, greatest_eigenvalue, least_eigenvalue, limit_kernel, output_covariance
+from gistgnn.theory.problem import (
+    Problem,
+    greatest_eigenvalue,
+    least_eigenvalue,
+    limit_kernel,
+    output_covariance,
+)
 
 SAMPLES = 20_000  # of θ
 _NUMBERS_AT_ONCE = 2**22  # the most numbers of the sampled kernels in memory at a time
-SAMPLED_NODES, FEWER_SAMPLES = 500, 2000  # for "leading": the most nodes, as a sample costs the cube of their number
+# for "leading": the most nodes, as a sample costs the cube of their number
+SAMPLED_NODES = 500
+FEWER_SAMPLES = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +43,19 @@ class LeadingOrder:
     """The error that GIST adds in rounds well below d_1, to leading order in 1/d_1: heuristic."""
 
     noise: Tensor  # the diagonal of N in the eigenvectors of G^∞, [n]
-    kept: Tensor  # the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n]
+    # the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n]
+    kept: Tensor
 
     @classmethod
     def of(
-        cls, problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, *, samples: int = SAMPLES
+        cls,
+        problem: Problem,
+        d_1: int,
+        sub_gcns: int,
+        local_steps: int,
+        step_size: float,
+        *,
+        samples: int = SAMPLES,
     ) -> "LeadingOrder":
         """Compute N from samples of θ; its relative standard error is about 1/√samples."""
         # N does not depend on y, is 0 for m = 1, and falls as 1/d_1.
@@ -65,7 +83,9 @@ class LeadingOrder:
         return (1.0 - left) @ (self.noise / (1.0 - self.kept))
 
 
-def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, rounds: int) -> Tensor:
+def limit_error(
+    problem: Problem, m: int, local_steps: int, step_size: float, rounds: int
+) -> Tensor:
     """Return E‖y − ŷ(t)‖² for t = 0 ... T as d_1 → ∞, [T + 1]."""
     # Then y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), where ŷ(0) is Gaussian with covariance ĀKĀ / m².
     values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
@@ -76,9 +96,16 @@ def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, ro
 
 
 def predicted_error(
-    problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, rounds: int, samples: int = SAMPLES
+    problem: Problem,
+    d_1: int,
+    sub_gcns: int,
+    local_steps: int,
+    step_size: float,
+    rounds: int,
+    samples: int = SAMPLES,
 ) -> Tensor:
-    """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus what GIST adds.
+    """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus
+    what GIST adds.
 
     It is heuristic, and for rounds well below d_1. The first part has an error of order d_1^-1/2.
     """
@@ -87,21 +114,30 @@ def predicted_error(
 
 
 def _mixed_powers(q: Tensor, count: int) -> Tensor:
-    """Return f = Σ_k q_a^(ζ−1−k) q_b^k, [n, n], by doubling: f_2k = f_k (q_a^k + q_b^k), f_(k+1) = q_a^k + q_b f_k."""
-    f, power = torch.zeros_like(q[:, None] * q), torch.ones_like(q)
+    """Return f = Σ_k q_a^(ζ−1−k) q_b^k, [n, n], by doubling: f_2k = f_k (q_a^k + q_b^k), f_(k+1) =
+    q_a^k + q_b f_k.
+    """
+    f = torch.zeros_like(q[:, None] * q)
+    power = torch.ones_like(q)
     for bit in f"{count:b}":
-        f, power = f * (power[:, None] + power), power * power
+        f = f * (power[:, None] + power)
+        power = power * power
         if bit == "1":
-            f, power = power[:, None] + q * f, power * q
+            f = power[:, None] + q * f
+            power = power * q
     return f
 
 
 def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int) -> Tensor:
-    """Return the diagonal of E_θ[L(K_θ) S L(K_θ)'] in the eigenvectors of G^∞, [n], as a mean over samples of θ."""
+    """Return the diagonal of E_θ[L(K_θ) S L(K_θ)'] in the eigenvectors of G^∞, [n], as a mean over
+    samples of θ.
+    """
     rng = torch.Generator().manual_seed(0)
-    rows, inner = vectors.T @ problem.a_bar, problem.x_hat @ problem.x_hat.T
+    rows = vectors.T @ problem.a_bar
+    inner = problem.x_hat @ problem.x_hat.T
     S = vectors.T @ output_covariance(problem) @ vectors
-    total, size = torch.zeros_like(S[0]), max(1, _NUMBERS_AT_ONCE // problem.n**2)
+    total = torch.zeros_like(S[0])
+    size = max(1, _NUMBERS_AT_ONCE // problem.n**2)
     for first in range(0, samples, size):
         shape = (problem.d, min(size, samples - first))
         theta = torch.randn(shape, dtype=torch.float64, generator=rng, device="cpu").to(S.device)
@@ -113,18 +149,35 @@ def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int
 
 
 def predict(
-    problem: Problem, sub_gcns: int, local_steps: int, width: int, *, step_size: float | None = None, gamma: float = 0.5
+    problem: Problem,
+    sub_gcns: int,
+    local_steps: int,
+    width: int,
+    *,
+    step_size: float | None = None,
+    gamma: float = 0.5,
 ) -> dict[str, Any]:
-    """Predict E‖y − ŷ(t)‖² of the training of a problem, as `gistgnn theory check --json` prints it.
+    """Predict E‖y − ŷ(t)‖² of the training of a problem, as `gistgnn theory check --json` prints
+    it.
 
-    If step_size is None, η is `recommended_step`. Where η > 1/λ_max(G^∞), what needs a smaller one is None.
+    If step_size is None, η is `recommended_step`. Where η > 1/λ_max(G^∞), what needs a smaller one
+    is None.
     """
     check_prediction(sub_gcns, local_steps, width, step_size, gamma)
-    m, zeta = sub_gcns, local_steps
-    lambda_0, lambda_max = problems.check_lambda_0(least_eigenvalue(problem, m)), greatest_eigenvalue(problem, m)
-    eta = problems.recommended_step(problem, m) if step_size is None else problems.check_stable(problem, m, step_size)
-    contracts, small = eta * lambda_max <= 1.0, problem.n <= SAMPLED_NODES
-    printed, corrected = (Bound(problem, m, zeta, eta, width, gamma, printed=flag) for flag in (True, False))
+    m = sub_gcns
+    zeta = local_steps
+    lambda_0 = problems.check_lambda_0(least_eigenvalue(problem, m))
+    lambda_max = greatest_eigenvalue(problem, m)
+    eta = (
+        problems.recommended_step(problem, m)
+        if step_size is None
+        else problems.check_stable(problem, m, step_size)
+    )
+    contracts = eta * lambda_max <= 1.0
+    small = problem.n <= SAMPLED_NODES
+    printed, corrected = (
+        Bound(problem, m, zeta, eta, width, gamma, printed=flag) for flag in (True, False)
+    )
     initial = problems.expected_initial_error(problem, m)
     return {
         "sub_gcns": m,
@@ -136,31 +189,43 @@ def predict(
         "step_size": eta,
         "proof_step": proof_step(problem, m),  # the largest η that the proof allows
         "initial": initial,  # E‖y − ŷ(0)‖², exact
-        "local_factor": 1.0 - eta * lambda_0 / 2.0 if contracts else None,  # 1 − ηλ_0/2, for a local step
+        # 1 − ηλ_0/2, for a local step
+        "local_factor": 1.0 - eta * lambda_0 / 2.0 if contracts else None,
         "round_factor": printed.contraction,  # γ + (1 − γ)(1 − ηλ_0/2)^ζ, for a round (the theorem)
-        "limit_factor": (1.0 - eta * lambda_0) ** (2 * zeta) if contracts else None,  # for a round as d_1 → ∞
-        "neighbourhood": printed.neighbourhood,  # the theorem's bound as t → ∞, with the printed constants
+        # for a round as d_1 → ∞
+        "limit_factor": (1.0 - eta * lambda_0) ** (2 * zeta) if contracts else None,
+        # the theorem's bound as t → ∞, with the printed constants
+        "neighbourhood": printed.neighbourhood,
         "corrected_neighbourhood": corrected.neighbourhood,
         # the plateau for rounds well below d_1 (heuristic)
-        "leading": LeadingOrder.of(problem, width, m, zeta, eta, samples=FEWER_SAMPLES).remaining if small else None,
+        "leading": LeadingOrder.of(problem, width, m, zeta, eta, samples=FEWER_SAMPLES).remaining
+        if small
+        else None,
     }
 
 
-def check_prediction(sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float) -> None:
+def check_prediction(
+    sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float
+) -> None:
     """Raise InputError if a number is out of range for every graph."""
     most = problems.LARGEST
     for name, value in (("sub_gcns", sub_gcns), ("local_steps", local_steps)):
         if not 1 <= value <= most:
             raise InputError(f"{name} is {value}, expected an integer from 1 to {most}")
     if not sub_gcns <= width <= most:
-        raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {most}")
+        raise InputError(
+            f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to "
+            f"{most}"
+        )
     if step_size is not None and not 0 < step_size < math.inf:
         raise InputError(f"step_size is {step_size:g}, expected a number above 0")
     problems.check_gamma(gamma)
 
 
 def rounds_to(share: float, factor: float) -> int | None:
-    """Return how many rounds bring an error to a share of itself, if each multiplies it by factor; None if never."""
+    """Return how many rounds bring an error to a share of itself, if each multiplies it by factor;
+    None if never.
+    """
     if factor >= 1.0:
         return None
     return 1 if factor <= share else math.ceil(math.log(share) / math.log(factor))

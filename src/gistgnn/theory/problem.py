@@ -1,7 +1,8 @@
-"""The regression problem of the analysis (appendix C.1, C.2), its Gram matrices and its kernels (C.4).
+"""The regression problem of the analysis (appendix C.1, C.2), its Gram matrices and its kernels
+(C.4).
 
-The paper writes H^∞ with 1/(d_1 m). 1/m is right: H(t, t', k) has 1/d_1 before a sum of d_1 terms, and each term counts
-with probability 1/m.
+The paper writes H^∞ with 1/(d_1 m). 1/m is right: H(t, t', k) has 1/d_1 before a sum of d_1 terms,
+and each term counts with probability 1/m.
 """
 
 import math
@@ -16,19 +17,24 @@ from gistgnn.graphs import Graph
 
 MOST_NODES = 5000  # the analysis needs the eigenvalues of dense n x n matrices
 LARGEST = 10**12  # of m, ζ and d_1
-_NEARLY_PARALLEL = 1e-4  # where 1 − |cos| of two rows is smaller, the cosine has lost too many digits of their angle
+# where 1 − |cos| of two rows is smaller, the cosine has lost too many digits of their angle
+_NEARLY_PARALLEL = 1e-4
 _NUMBERS_AT_ONCE = 2**24  # the most numbers of X̂ that are subtracted at a time
 
 
 def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
-    """Return A, [n, n] float64 of 0 and 1, from edges [2, E]; an edge that is listed twice counts once."""
+    """Return A, [n, n] float64 of 0 and 1, from edges [2, E]; an edge that is listed twice counts
+    once.
+    """
     A = torch.zeros(nodes, nodes, dtype=torch.float64, device=edge_index.device)
     A[edge_index[1], edge_index[0]] = 1.0
     return A
 
 
 def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
-    """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix), from [2, E] edges in both directions."""
+    """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix), from [2, E] edges in
+    both directions.
+    """
     # D^-1/2 is the pseudo-inverse: an isolated node has D_ii = 0 and keeps its own features.
     A = adjacency(edge_index, nodes)
     degrees = A.sum(dim=1)
@@ -46,26 +52,39 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name, tensor, shape in (("x", self.x, "[n, d]"), ("y", self.y, "[n]")):
-            if tensor.ndim != shape.count(",") + 1 or tensor.dtype != torch.float64 or not tensor.numel():
-                raise InputError(f"{name} is {list(tensor.shape)} {tensor.dtype}, expected {shape} float64")
+            if (
+                tensor.ndim != shape.count(",") + 1
+                or tensor.dtype != torch.float64
+                or not tensor.numel()
+            ):
+                raise InputError(
+                    f"{name} is {list(tensor.shape)} {tensor.dtype}, expected {shape} float64"
+                )
         if len(self.y) != self.n:
-            raise InputError(f"y is {list(self.y.shape)}, expected [{self.n}], one number for each node")
+            raise InputError(
+                f"y is {list(self.y.shape)}, expected [{self.n}], one number for each node"
+            )
         A = adjacency(self.edge_index, self.n)
-        if not torch.equal(A, A.T):  # Ā would not be symmetric, and nothing in the analysis would hold
+        # Ā would not be symmetric, and nothing in the analysis would hold
+        if not torch.equal(A, A.T):
             target, source = (A > A.T).nonzero()[0].tolist()
             advice = "expected an undirected graph: add the other direction of every edge"
             raise InputError(f"the edge {source} -> {target} has no edge back, {advice}")
 
     @classmethod
     def from_graph(cls, graph: Graph, y: Tensor | None = None) -> "Problem":
-        """Take the features, the edges and y [n] (None: the classes) of an undirected graph with few nodes."""
+        """Take the features, the edges and y [n] (None: the classes) of an undirected graph with
+        few nodes.
+        """
         n = graph.num_nodes
         if n > MOST_NODES:
             most = f"expected at most {MOST_NODES:,}, whose matrices are dense"
             raise InputError(f"the graph has {n:,} nodes, {most}: take a part of it (--nodes)")
         if y is None:
             if graph.multi_label or graph.num_classes < 2 or bool((graph.y < 0).any()):
-                raise InputError("the labels are not one of several classes for every node: give y, [n] numbers")
+                raise InputError(
+                    "the labels are not one of several classes for every node: give y, [n] numbers"
+                )
             y = 2.0 * graph.y.double() / (graph.num_classes - 1) - 1.0
         return cls(graph.x.to_dense().double().cpu(), graph.edge_index.cpu(), y.double().cpu())
 
@@ -101,7 +120,9 @@ class Problem:
 
     @cached_property
     def mass(self) -> float:
-        """‖Ā²‖_{1,1}, the sum of the entries of Ā²; at most 4n, and 4n where all degrees are equal."""
+        """‖Ā²‖_{1,1}, the sum of the entries of Ā²; at most 4n, and 4n where all degrees are
+        equal.
+        """
         return float((self.a_bar @ self.a_bar).sum())
 
 
@@ -114,28 +135,36 @@ def angles(x_hat: Tensor) -> Tensor:
     rows, columns = (1.0 - cosine.abs() < _NEARLY_PARALLEL).nonzero().T
     size = max(1, _NUMBERS_AT_ONCE // max(1, x_hat.shape[1]))
     for i, j in zip(rows.split(size), columns.split(size), strict=True):
-        chord, opposite = (units[i] - units[j]).norm(dim=1), (units[i] + units[j]).norm(dim=1)
+        chord = (units[i] - units[j]).norm(dim=1)
+        opposite = (units[i] + units[j]).norm(dim=1)
         phi[i, j] = 2.0 * torch.atan2(chord, opposite)
     return phi
 
 
 def limit_gram(x_hat: Tensor, m: int) -> Tensor:
     """Return H^∞_ij = <x̂_i, x̂_j> (π − ∠(x̂_i, x̂_j)) / (2π m), [n, n] (appendix C.4)."""
-    # The fraction is P(<x̂_i, θ> >= 0, <x̂_j, θ> >= 0) / m for θ ~ N(0, I), which the paper leaves as an expectation.
+    # The fraction is P(<x̂_i, θ> >= 0, <x̂_j, θ> >= 0) / m for θ ~ N(0, I), which the paper leaves
+    # as an expectation.
     return x_hat @ x_hat.T * (math.pi - angles(x_hat)) / (2.0 * math.pi * m)
 
 
 def gram(x_hat: Tensor, theta: Tensor, d_1: int) -> Tensor:
-    """Return H(t, t', k)_ij = <x̂_i, x̂_j> (1/d_1) Σ_r I{<x̂_i, θ_r> >= 0, <x̂_j, θ_r> >= 0}, [n, n] (appendix C.4)."""
+    """Return H(t, t', k)_ij = <x̂_i, x̂_j> (1/d_1) Σ_r I{<x̂_i, θ_r> >= 0, <x̂_j, θ_r> >= 0}, [n,
+    n] (appendix C.4).
+    """
     # theta: [d, d^(j)], the weights of the neurons r that the mask M^(j)_t leaves active
     active = (x_hat @ theta >= 0).to(x_hat.dtype)
     return x_hat @ x_hat.T * (active @ active.T) / d_1
 
 
 def output_gram(x_hat: Tensor) -> Tensor:
-    """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)] for θ ~ N(0, I), [n, n]: the second moments of a hidden neuron."""
-    # ‖x̂_i‖ ‖x̂_j‖ (sin φ + (π − φ) cos φ) / 2π with φ = ∠(x̂_i, x̂_j), the arc-cosine kernel of degree one
-    phi, norms = angles(x_hat), x_hat.norm(dim=1)
+    """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)] for θ ~ N(0, I), [n, n]: the second moments of a
+    hidden neuron.
+    """
+    # ‖x̂_i‖ ‖x̂_j‖ (sin φ + (π − φ) cos φ) / 2π with φ = ∠(x̂_i, x̂_j), the arc-cosine kernel of
+    # degree one
+    phi = angles(x_hat)
+    norms = x_hat.norm(dim=1)
     return norms[:, None] * norms * (phi.sin() + (math.pi - phi) * phi.cos()) / (2.0 * math.pi)
 
 
@@ -145,9 +174,13 @@ def limit_kernel(problem: Problem, m: int) -> Tensor:
 
 
 def least_eigenvalue(problem: Problem, m: int) -> float:
-    """Return λ_0 = λ_min(G^∞), proportional to 1/m; 0 if it is below n ε λ_max(G^∞), the rounding error of float64."""
-    # λ_0 >= λ_min(H^∞) λ_min(Ā)². The paper has λ_min(Ā) without the square, which is wrong (explanation/theory.md).
-    least, greatest = float(problem.spectrum[0]), float(problem.spectrum[-1])
+    """Return λ_0 = λ_min(G^∞), proportional to 1/m; 0 if it is below n ε λ_max(G^∞), the rounding
+    error of float64.
+    """
+    # λ_0 >= λ_min(H^∞) λ_min(Ā)². The paper has λ_min(Ā) without the square, which is wrong
+    # (explanation/theory.md).
+    least = float(problem.spectrum[0])
+    greatest = float(problem.spectrum[-1])
     return least / m if least > problem.n * torch.finfo(torch.float64).eps * greatest else 0.0
 
 
@@ -158,20 +191,27 @@ def greatest_eigenvalue(problem: Problem, m: int) -> float:
 
 def recommended_step(problem: Problem, m: int) -> float:
     """Return η = 1 / (λ_max(G^∞) + λ_0 / 2), at least 10^5 times `proof_step`."""
-    # While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2.
+    # While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 −
+    # ηλ_0 / 2.
     return 1.0 / (greatest_eigenvalue(problem, m) + least_eigenvalue(problem, m) / 2.0)
 
 
 def kernel(problem: Problem, theta: Tensor, d_1: int) -> Tensor:
-    """Return G^(j)(t, t', k) = Ā H(t, t', k) Ā, [n, n], for the weights [d, d^(j)] of the active neurons."""
+    """Return G^(j)(t, t', k) = Ā H(t, t', k) Ā, [n, n], for the weights [d, d^(j)] of the active
+    neurons.
+    """
     return problem.a_bar @ gram(problem.x_hat, theta, d_1) @ problem.a_bar
 
 
 def secant_kernel(problem: Problem, before: Tensor, after: Tensor, d_1: int) -> Tensor:
-    """Return the kernel Ĝ of a step of gradient descent: ŷ(k+1) − ŷ(k) = η Ĝ (y − ŷ(k)) exactly, [n, n]."""
-    # Ĥ_ij = <x̂_i, x̂_j> (1/d_1) Σ_r s_ri I{<x̂_j, θ_r> >= 0}, where s_ri in [0, 1] is the slope of σ between <x̂_i,
-    # θ_r> before and after: the active neurons' weights at steps k and k + 1, [d, d^(j)]. Ĝ is not symmetric.
-    z, w = problem.x_hat @ before, problem.x_hat @ after
+    """Return the kernel Ĝ of a step of gradient descent: ŷ(k+1) − ŷ(k) = η Ĝ (y − ŷ(k)) exactly,
+    [n, n].
+    """
+    # Ĥ_ij = <x̂_i, x̂_j> (1/d_1) Σ_r s_ri I{<x̂_j, θ_r> >= 0}, where s_ri in [0, 1] is the slope of
+    # σ between <x̂_i, θ_r> before and after: the active neurons' weights at steps k and k + 1, [d,
+    # d^(j)]. Ĝ is not symmetric.
+    z = problem.x_hat @ before
+    w = problem.x_hat @ after
     active = (z >= 0).to(z.dtype)
     slope = torch.where(w == z, active, (w.relu() - z.relu()) / torch.where(w == z, 1.0, w - z))
     H = problem.x_hat @ problem.x_hat.T * (slope @ active.T) / d_1
@@ -179,7 +219,9 @@ def secant_kernel(problem: Problem, before: Tensor, after: Tensor, d_1: int) -> 
 
 
 def output_covariance(problem: Problem) -> Tensor:
-    """Return S = ĀKĀ, [n, n]: ŷ(0) has covariance S/m², and in the limit d_1 → ∞ ŷ^(j)(0, 0) has S/m."""
+    """Return S = ĀKĀ, [n, n]: ŷ(0) has covariance S/m², and in the limit d_1 → ∞ ŷ^(j)(0, 0) has
+    S/m.
+    """
     return problem.a_bar @ output_gram(problem.x_hat) @ problem.a_bar
 
 
@@ -191,7 +233,10 @@ def expected_initial_error(problem: Problem, m: int) -> float:
 def check_lambda_0(lambda_0: float) -> float:
     """Return λ_0, or raise InputError if it is not positive."""
     if not lambda_0 > 0:
-        raise InputError(f"λ_0 is {lambda_0:.3g}, expected a positive number: `check` shows which assumption fails")
+        raise InputError(
+            f"λ_0 is {lambda_0:.3g}, expected a positive number: `check` shows which assumption "
+            "fails"
+        )
     return lambda_0
 
 
@@ -200,7 +245,10 @@ def check_stable(problem: Problem, m: int, step_size: float) -> float:
     stable = 2.0 / greatest_eigenvalue(problem, m)
     if not 0 < step_size < stable:
         expected = f"expected one above 0 and below 2 / λ_max(G^∞) = {stable:.3g}"
-        raise InputError(f"step_size is {step_size:.3g}, {expected}, where training begins to diverge at any width")
+        raise InputError(
+            f"step_size is {step_size:.3g}, {expected}, where training begins to diverge at any "
+            "width"
+        )
     return step_size
 
 

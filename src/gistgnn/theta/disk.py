@@ -45,44 +45,64 @@ from gistgnn.theta.slices import BEST as BEST_KEY
 from gistgnn.theta.slices import MOMENTS, Slices, Trained, is_counter, name_of, values_by_key
 from gistgnn.utils.interrupts import do_to_the_end, signals_wait
 
-_SHARED, _BLOCKS = "shared.safetensors", "blocks/"
+_SHARED = "shared.safetensors"
+_BLOCKS = "blocks/"
 
 
-# The trained sub-GCNs of a round are written into files of their own, which go to the disk while others train, and a
-# new theta.json beside them. When all ranks have done so, each moves it to its place: this commits the round. Then the
-# values are copied into Θ. A process that is killed before the commit leaves Θ as it was; after one that is killed
-# later, they are copied again when Θ is next opened; and a rank that was killed before its commit makes it then, if
-# another rank has. So a round is in Θ whole or not. Of ranks that share a copy of Θ one writes, `leads`.
+# The trained sub-GCNs of a round are written into files of their own, which go to the disk while
+# others train, and a new theta.json beside them. When all ranks have done so, each moves it to its
+# place: this commits the round. Then the values are copied into Θ. A process that is killed before
+# the commit leaves Θ as it was; after one that is killed later, they are copied again when Θ is
+# next opened; and a rank that was killed before its commit makes it then, if another rank has. So a
+# round is in Θ whole or not. Of ranks that share a copy of Θ one writes, `leads`.
 class OnDisk(InMemory):
-    """Θ in safetensors files that are mapped into memory. A damaged folder, or another model's, is an InputError."""
+    """Θ in safetensors files that are mapped into memory. A damaged folder, or another model's, is
+    an InputError.
+    """
 
     lasts = True
 
     def __init__(
-        self, slices: Slices, folder: Path, ranks: World, homes: Sequence[int] = (0,), newest: int = 0
+        self,
+        slices: Slices,
+        folder: Path,
+        ranks: World,
+        homes: Sequence[int] = (0,),
+        newest: int = 0,
     ) -> None:
         super().__init__(slices, {}, streams=True, homes=homes)
-        self.folder, self._ranks, self._leads = folder, ranks, homes[ranks.rank] == ranks.rank
+        self.folder = folder
+        self._ranks = ranks
+        self._leads = homes[ranks.rank] == ranks.rank
         self.is_new = False  # the files have been made for a run of which no round has begun
-        self.replaces: tuple[Path, FolderLock | None] | None = None  # the folder that they will replace, locked
-        self._background, self._writing = ThreadPoolExecutor(1, "gistgnn-disk"), list[Future[None]]()
-        self._lock = ranks.together(lambda: FolderLock(folder, beside=True) if self._leads else None)
+        # the folder that they will replace, locked
+        self.replaces: tuple[Path, FolderLock | None] | None = None
+        self._background = ThreadPoolExecutor(1, "gistgnn-disk")
+        self._writing = list[Future[None]]()
+        self._lock = ranks.together(
+            lambda: FolderLock(folder, beside=True) if self._leads else None
+        )
         ranks.together(self._open)
         found = ranks.gather([self._state.run, self._state.round, str(folder.absolute())])
         newest = max(newest, *(number for _, number, _ in found), 0)
         self._lead(lambda: self._settle(newest))
         if len({run for run, *_ in found}) > 1 or self._state.round < newest:
-            raise InputError(f"{folder} and the folders of other ranks are not of the same run; {START_AGAIN}")
+            raise InputError(
+                f"{folder} and the folders of other ranks are not of the same run; {START_AGAIN}"
+            )
         self.files_id = self._state.run
         self.folders = [*map(Path, dict.fromkeys(name for *_, name in found))]
         if slices.share[1] == 1:  # every copy has all of it
             self.folders = self.folders[:1]
 
     @classmethod
-    def make(cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False) -> "OnDisk":
+    def make(
+        cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False
+    ) -> "OnDisk":
         homes, folder = homes_and_folder(store, slices.share, ranks)
         run = ranks.lead(lambda: secrets.token_hex(16))  # a run's settings may not be known yet
-        beside = folder.with_name(f"{folder.name}{NEW}")  # an older Θ stays until a round begins: see `settle`
+        # an older Θ stays until a round begins: see `settle`
+        beside = folder.with_name(f"{folder.name}{NEW}")
         made = beside if replace else folder
 
         def write() -> FolderLock | None:
@@ -90,9 +110,14 @@ class OnDisk(InMemory):
                 return None
             lock = FolderLock(folder, beside=True)
             if not replace and folder.exists() and any(folder.iterdir()):
-                raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
+                raise InputError(
+                    f"{folder} is not empty: resume from the Θ in it, remove it, or choose another "
+                    "folder"
+                )
             remove(beside)
-            write_new(made, spec, slices, State(run, share=slices.share), half=store.precision == "bf16")
+            write_new(
+                made, spec, slices, State(run, share=slices.share), half=store.precision == "bf16"
+            )
             return lock
 
         lock = ranks.together(write)
@@ -113,7 +138,8 @@ class OnDisk(InMemory):
         self.is_new = False
         if self.replaces is None:
             return
-        (final, lock), self.replaces = self.replaces, None
+        (final, lock) = self.replaces
+        self.replaces = None
 
         def move() -> None:
             if self._leads:
@@ -123,7 +149,8 @@ class OnDisk(InMemory):
 
         self._ranks.together(move)
         self.close()
-        self.folder, self._lock = final, lock
+        self.folder = final
+        self._lock = lock
         self.folders = [folder.with_name(folder.name.removesuffix(NEW)) for folder in self.folders]
 
     def discard(self) -> None:
@@ -132,7 +159,9 @@ class OnDisk(InMemory):
         self.close()
 
     def begin(self, members: Sequence[int] = ()) -> None:
-        self.failure, self._writing, self.written = None, [], False
+        self.failure = None
+        self._writing = []
+        self.written = False
 
         def clear() -> None:
             if self._state.pending:  # writing it has failed
@@ -143,18 +172,25 @@ class OnDisk(InMemory):
 
         self._lead(clear)
 
-    def hold(self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False) -> Trained:
-        """Write tensors into a file of the round, and return them mapped; without blocks the file ends with them."""
+    def hold(
+        self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
+    ) -> Trained:
+        """Write tensors into a file of the round, and return them mapped; without blocks the file
+        ends with them.
+        """
         own = {f"{_BLOCKS}{axis}": each for axis, each in enumerate(blocks or ())}
         try:
-            path = self._write_file(f"{name}.safetensors", {**tensors, **own}, lasts=blocks is not None)
+            path = self._write_file(
+                f"{name}.safetensors", {**tensors, **own}, lasts=blocks is not None
+            )
             found = read_tensors(path, START_AGAIN)
             if blocks is None:
                 path.unlink()
         except GistError as error:
             if not self._ranks.several:
                 raise
-            self.failure = self.failure or error  # the others wait for this rank, which tells them later
+            # the others wait for this rank, which tells them later
+            self.failure = self.failure or error
             return tensors
         return {key: found[key] for key in tensors}
 
@@ -163,7 +199,8 @@ class OnDisk(InMemory):
         files = self._state.moments
 
         def forget() -> None:
-            self._change_state(counters={}, moments=[])  # first: a kill in the middle of the removal leaves no half
+            # first: a kill in the middle of the removal leaves no half
+            self._change_state(counters={}, moments=[])
             for name in files:
                 (self.folder / name).unlink(missing_ok=True)
 
@@ -187,7 +224,8 @@ class OnDisk(InMemory):
                 self._lead(lambda: do_to_the_end(self._copy_round))
         except BaseException:
             if self._state.round <= number:
-                self.moments = known  # theta.json does not name a new file of moments: it is made again
+                # theta.json does not name a new file of moments: it is made again
+                self.moments = known
             raise
         finally:
             self.written = self._state.round > number
@@ -197,12 +235,20 @@ class OnDisk(InMemory):
         path = self.folder / BEST
         return read_tensors(path, START_AGAIN) if best and path.exists() else self.tensors
 
-    def fill(self, keys: Mapping[str, torch.Size], saved: Callable[[str], Tensor], rounds: int, loss: float) -> None:
+    def fill(
+        self,
+        keys: Mapping[str, torch.Size],
+        saved: Callable[[str], Tensor],
+        rounds: int,
+        loss: float,
+    ) -> None:
         specs = self.slices.specs
 
         def copy() -> None:
             empty = {key: torch.empty(shape, device="meta") for key, shape in keys.items()}
-            counters = (key for key, own in empty.items() if is_counter(key, own, specs[name_of(key)].shape))
+            counters = (
+                key for key, own in empty.items() if is_counter(key, own, specs[name_of(key)].shape)
+            )
             counts = {key: float(saved(key)) for key in counters}
             files = self._make_moments([key for key in keys if key not in counts])
             for key in keys:
@@ -211,7 +257,9 @@ class OnDisk(InMemory):
             if best := [key for key in keys if key.startswith(BEST_KEY)]:
                 with replacing(self.folder / BEST) as path:
                     path.unlink()
-                    allocate(path, {name: (own.shape, own.dtype) for name, own in self.tensors.items()})
+                    allocate(
+                        path, {name: (own.shape, own.dtype) for name, own in self.tensors.items()}
+                    )
                     tensors = map_tensors(path)
                     for key in best:
                         tensors[name_of(key)].copy_(saved(key))
@@ -233,7 +281,9 @@ class OnDisk(InMemory):
         if best and path.exists():  # which a better one replaces, so these pages stay as they are
             return self._mapped(spec, path, read_tensors(path, START_AGAIN))
         large = {name: tensor for name, tensor in self.tensors.items() if tensor.nbytes >= LARGE}
-        copies = temporary_tensors({name: (tensor.shape, tensor.dtype) for name, tensor in large.items()}, self.folder)
+        copies = temporary_tensors(
+            {name: (tensor.shape, tensor.dtype) for name, tensor in large.items()}, self.folder
+        )
         for name, tensor in large.items():
             copies[name].copy_(tensor)  # the pages of Θ change with the next round
         return self._mapped(spec, self.folder / PARAMETERS, self.tensors | copies)
@@ -246,7 +296,9 @@ class OnDisk(InMemory):
         return assign(spec.on_meta(), tensors, str(path)).to(spec.device)
 
     def _lead(self, work: Callable[[], None]) -> None:
-        """Do some work on the files where this rank leads; all ranks wait, raise its error, and see what is new."""
+        """Do some work on the files where this rank leads; all ranks wait, raise its error, and see
+        what is new.
+        """
         self._ranks.together(work if self._leads else lambda: None)
         if not self._leads:
             self._open()
@@ -254,17 +306,31 @@ class OnDisk(InMemory):
     def _open(self) -> None:
         """Read the state, and map the files that it names."""
         self._state = read_json(self.folder / STATE, State, START_AGAIN)
-        self.tensors, specs = self._map(PARAMETERS), self.slices.own_specs()
+        self.tensors = self._map(PARAMETERS)
+        specs = self.slices.own_specs()
         check_shapes(
-            self.tensors, specs, f"{self.folder}", "this model", "it is of another model; give it another folder"
+            self.tensors,
+            specs,
+            f"{self.folder}",
+            "this model",
+            "it is of another model; give it another folder",
         )
-        self.moments = {key: value for name in self._state.moments for key, value in self._map(name).items()}
-        if other := [key for key in self.moments if not key.startswith(MOMENTS) or name_of(key) not in specs]:
-            raise InputError(f"{self.folder} has moments of '{other[0]}', which this model has not; {START_AGAIN}")
+        self.moments = {
+            key: value for name in self._state.moments for key, value in self._map(name).items()
+        }
+        if other := [
+            key for key in self.moments if not key.startswith(MOMENTS) or name_of(key) not in specs
+        ]:
+            raise InputError(
+                f"{self.folder} has moments of '{other[0]}', which this model has not; "
+                f"{START_AGAIN}"
+            )
         self._take_state()
 
     def _settle(self, newest: int) -> None:
-        """Finish the last round, of which some ranks' may be in the files alone; remove what was not finished."""
+        """Finish the last round, of which some ranks' may be in the files alone; remove what was
+        not finished.
+        """
         if self._state.round < newest and (self.folder / ROUND / STATE).exists():
             self._commit()
             self._open()
@@ -277,7 +343,9 @@ class OnDisk(InMemory):
         remove_leftovers(self.folder)
 
     def _prepare(self, number: int, loss: float) -> None:
-        """Write all that the round needs to be committed beside its sub-GCNs, and wait until it is on the disk."""
+        """Write all that the round needs to be committed beside its sub-GCNs, and wait until it is
+        on the disk.
+        """
         if self.failure:
             raise self.failure
         state = self._write_shared(number, loss) if self._leads else None
@@ -288,12 +356,20 @@ class OnDisk(InMemory):
             write_json(self.folder / ROUND / STATE, state)
 
     def _write_shared(self, number: int, loss: float) -> State:
-        """Write what several sub-GCNs hold, and make the files of new moments; return the state after the round."""
+        """Write what several sub-GCNs hold, and make the files of new moments; return the state
+        after the round.
+        """
         values, counts = values_by_key(self._read_round(), self.slices.specs)
         counters = self._state.counters | {key: float(value) for key, value in counts.items()}
         files = [*self._state.moments, *self._make_moments(values)]
         self._write_file(_SHARED, self.means({key: self.target(key) for key in values}, values))
-        changes = {"round": number + 1, "loss": loss, "pending": True, "counters": counters, "moments": files}
+        changes = {
+            "round": number + 1,
+            "loss": loss,
+            "pending": True,
+            "counters": counters,
+            "moments": files,
+        }
         return msgspec.structs.replace(self._state, **changes)
 
     def _commit(self) -> None:
@@ -322,18 +398,24 @@ class OnDisk(InMemory):
         shutil.rmtree(self.folder / ROUND, ignore_errors=True)
 
     def _take_state(self) -> None:
-        self.round, self.loss = self._state.round, self._state.loss
+        self.round = self._state.round
+        self.loss = self._state.loss
         self.moments |= {key: torch.tensor(count) for key, count in self._state.counters.items()}
 
     def _read_round(self) -> list[Trained]:
         """Map the round's sub-GCNs, and open the round with their blocks."""
-        subs = [read_tensors(path, START_AGAIN) for path in sorted((self.folder / ROUND).glob("?????.safetensors"))]
+        subs = [
+            read_tensors(path, START_AGAIN)
+            for path in sorted((self.folder / ROUND).glob("?????.safetensors"))
+        ]
         axes = range(len(self.slices.features))
         self.slices.open([tuple(sub.pop(f"{_BLOCKS}{axis}") for axis in axes) for sub in subs])
         return subs
 
     def _make_moments(self, keys: Iterable[str]) -> list[str]:
-        """Make a file of zeros for the moments that are carried for the first time; return its name in a list."""
+        """Make a file of zeros for the moments that are carried for the first time; return its name
+        in a list.
+        """
         new = [key for key in keys if key.startswith(MOMENTS) and key not in self.moments]
         if not new:
             return []

@@ -1,7 +1,8 @@
-"""Which rows of Θ a rank holds, which sub-GCNs it trains, and what ranks send each other in a round.
+"""Which rows of Θ a rank holds, which sub-GCNs it trains, and what ranks send each other in a
+round.
 
-One process alone is the only rank. A new exchange is a subclass of `Exchange` in a file of its own, and an entry in
-`gistgnn.theta.registry`.
+One process alone is the only rank. A new exchange is a subclass of `Exchange` in a file of its own,
+and an entry in `gistgnn.theta.registry`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,18 +16,29 @@ from gistgnn.distributed.ranks import error_message, raise_first
 from gistgnn.errors import GistError
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import TensorSpec
-from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, is_counter, name_of, shape_of, value_of
+from gistgnn.theta.slices import (
+    MOMENTS,
+    THETA,
+    Slices,
+    Trained,
+    is_counter,
+    name_of,
+    shape_of,
+    value_of,
+)
 
-Numbers = dict[int, dict[str, float]]  # what each sub-GCN measured, by name; see `gistgnn.runners.registry`
+# what each sub-GCN measured, by name; see `gistgnn.runners.registry`
+Numbers = dict[int, dict[str, float]]
 
 
 class Exchange:
     """Deals the sub-GCNs of a round to ranks: sub-GCN i trains on rank i mod W.
 
-    Here every rank holds all of Θ, or shares the files of one that does, and sends its sub-GCNs to all other copies. In
-    a subclass ranks hold parts of Θ.
+    Here every rank holds all of Θ, or shares the files of one that does, and sends its sub-GCNs to
+    all other copies. In a subclass ranks hold parts of Θ.
 
-    Every method but `members` and `communication` is called by all ranks, with the round's sub-GCNs in `place.slices`.
+    Every method but `members` and `communication` is called by all ranks, with the round's sub-GCNs
+    in `place.slices`.
     """
 
     own = ""  # begins the names under which a place holds what this rank has trained
@@ -45,7 +57,9 @@ class Exchange:
         """The sub-GCNs that this rank trains, of m."""
         return list(range(self.ranks.rank, sub_gcns, self.ranks.count))
 
-    def agree(self, numbers: Numbers, error: GistError | None, trained: Mapping[int, Trained]) -> Numbers:
+    def agree(
+        self, numbers: Numbers, error: GistError | None, trained: Mapping[int, Trained]
+    ) -> Numbers:
         """Merge the numbers of all ranks' sub-GCNs, and which moments their optimisers keep.
 
         If a rank has an error, raise the first on all of them.
@@ -54,7 +68,9 @@ class Exchange:
             if error:
                 raise error
             return numbers
-        size, keys, counters = 0, dict[str, None](), dict[str, float]()
+        size = 0
+        keys = dict[str, None]()
+        counters = dict[str, float]()
         for sub in trained.values():
             for key, value in sub.items():
                 if is_counter(key, value, sub[f"{THETA}{name_of(key)}"].shape):
@@ -68,23 +84,31 @@ class Exchange:
         raise_first([each["error"] for each in every], error)
         self.ranks.traffic.rounds += 1
         self.ranks.traffic.slices += sum(each["bytes"] for each in every)
-        self.keys = list(dict.fromkeys(key for each in every for key in each["keys"]))  # the same order on all ranks
+        # the same order on all ranks
+        self.keys = list(dict.fromkeys(key for each in every for key in each["keys"]))
         self.counters = {}
         for key, count in (item for each in every for item in each["counters"].items()):
             self.counters[key] = max(count, self.counters.get(key, count))
         return {int(i): values for each in every for i, values in each["numbers"].items()}
 
     def take(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
-        """Yield this rank's sub-GCNs in order, each with what other ranks send of its slice; nothing: all is here."""
+        """Yield this rank's sub-GCNs in order, each with what other ranks send of its slice;
+        nothing: all is here.
+        """
         return iter(())
 
     def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
-        """Exchange the trained sub-GCNs; return what this rank writes of each into what it holds of Θ."""
+        """Exchange the trained sub-GCNs; return what this rank writes of each into what it holds of
+        Θ.
+        """
         if not isinstance(self.ranks, Ranks):
             return trained
-        slices, homes = place.slices, place.homes
-        keys = [*(f"{THETA}{name}" for name in slices.specs), *self.keys]  # in this order they are sent
-        own, every = self.ranks.rank, range(self.ranks.count)
+        slices = place.slices
+        homes = place.homes
+        # in this order they are sent
+        keys = [*(f"{THETA}{name}" for name in slices.specs), *self.keys]
+        own = self.ranks.rank
+        every = range(self.ranks.count)
         found = {i: sub | self.counts() for i, sub in trained.items()}
         for turn in self.turns(len(slices.blocks)):
             i = turn[own]
@@ -104,18 +128,26 @@ class Exchange:
         return found
 
     def collected(self, place: InMemory, *, best: bool) -> dict[str, Tensor] | None:
-        """All of Θ, or of the best Θ, on rank 0, where ranks hold rows of it; None: the place has all of it."""
+        """All of Θ, or of the best Θ, on rank 0, where ranks hold rows of it; None: the place has
+        all of it.
+        """
         return None
 
-    def communication(self, place: InMemory, theta_bytes: int, local_steps: int) -> dict[str, Any] | None:
-        """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for one process."""
+    def communication(
+        self, place: InMemory, theta_bytes: int, local_steps: int
+    ) -> dict[str, Any] | None:
+        """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for
+        one process.
+        """
         if not isinstance(self.ranks, Ranks):
             return None
         copies = None if place.slices.share[1] > 1 else len({*place.homes})
         return communication(self.ranks, theta_bytes, local_steps, copies=copies)
 
     def turns(self, m: int) -> Iterator[list[int | None]]:
-        """Yield the sub-GCNs that all ranks move at the same time, one of each; None: the rank has no more."""
+        """Yield the sub-GCNs that all ranks move at the same time, one of each; None: the rank has
+        no more.
+        """
         count = self.ranks.count
         for first in range(0, m, count):
             yield [i if i < m else None for i in range(first, first + count)]
@@ -132,4 +164,6 @@ def _sends(homes: Sequence[int], rank: int, other: int) -> bool:
 def _forms(slices: Slices, keys: Sequence[str], i: int) -> list[TensorSpec]:
     """The shapes and types of the tensors of a sub-GCN."""
     specs = [(name, slices.specs[name]) for name in map(name_of, keys)]
-    return [TensorSpec(shape_of(spec.shape, slices.cuts[i][name]), spec.dtype) for name, spec in specs]
+    return [
+        TensorSpec(shape_of(spec.shape, slices.cuts[i][name]), spec.dtype) for name, spec in specs
+    ]

@@ -16,10 +16,16 @@ from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store
 from gistgnn.theta.slices import Slices
 
-PARAMETERS, BEST, STATE, ROUND = "parameters.safetensors", "best.safetensors", "theta.json", "round"
+PARAMETERS = "parameters.safetensors"
+BEST = "best.safetensors"
+STATE = "theta.json"
+ROUND = "round"
 NEW = ".new"  # ends the name of a folder whose files replace an older Θ when their run begins
 START_AGAIN = "this Θ cannot be used: start the run again"
-RESUME = "make room, or choose another disk; the state before is kept, and the run can be resumed from it"
+RESUME = (
+    "make room, or choose another disk; the state before is kept, and the run can be resumed "
+    "from it"
+)
 
 
 class State(msgspec.Struct):
@@ -36,7 +42,8 @@ class State(msgspec.Struct):
 
 
 def homes_and_folder(store: Store, share: tuple[int, int], ranks: World) -> tuple[list[int], Path]:
-    """For every rank the first of those that see the same folder, which writes its files; and this rank's folder.
+    """For every rank the first of those that see the same folder, which writes its files; and this
+    rank's folder.
 
     That is the store's, or one beside it for rows and for copies of other machines.
     """
@@ -49,7 +56,13 @@ def homes_and_folder(store: Store, share: tuple[int, int], ranks: World) -> tupl
     every = ranks.gather([machine, there.st_dev, there.st_ino, os.fspath(path), share])
     homes = [every.index(each) for each in every]
     home = homes[ranks.rank]
-    name = ".rows-{:05}-of-{:05}".format(*share) if share[1] > 1 else f".copy-{home:05}" if home else ""
+    name = (
+        ".rows-{:05}-of-{:05}".format(*share)
+        if share[1] > 1
+        else f".copy-{home:05}"
+        if home
+        else ""
+    )
     return homes, store.folder.with_name(f"{store.folder.name}{name}")
 
 
@@ -60,7 +73,10 @@ def every_folder(folder: Path) -> list[Path]:
         for name in ("", ".rows-*-of-*", ".copy-*")
         for end in ("", ".tmp", NEW, f"{NEW}.tmp")
     )
-    return [folder, *(path for name in beside for path in folder.parent.glob(name) if path != folder)]
+    return [
+        folder,
+        *(path for name in beside for path in folder.parent.glob(name) if path != folder),
+    ]
 
 
 def remove(folder: Path) -> None:
@@ -70,7 +86,9 @@ def remove(folder: Path) -> None:
 
 
 def write_new(folder: Path, spec: ModelSpec, slices: Slices, state: State, *, half: bool) -> None:
-    """Write this rank's rows of the initial values into a folder, in place of what is there; `half`: in bfloat16."""
+    """Write this rank's rows of the initial values into a folder, in place of what is there;
+    `half`: in bfloat16.
+    """
     temporary = folder.with_name(folder.name + ".tmp")
     try:
         with writing(folder, RESUME):

@@ -1,4 +1,6 @@
-"""Θ as the mean of its sub-GCNs, as a regression needs it: how its tensors are scaled, and how they begin."""
+"""Θ as the mean of its sub-GCNs, as a regression needs it: how its tensors are scaled, and how they
+begin.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,9 +13,9 @@ from gistgnn.theta.model_spec import ModelSpec
 class Mean:
     """How the full model is made the mean of its m sub-GCNs; in the paper's method it is their sum.
 
-    A merged layer sums over m times as many features as a sub-GCN's. The largest class stays the largest; a number
-    becomes m times as large. So Θ holds 1/m of what the sub-GCNs have, in every tensor that sums over split features,
-    and the full model's output has a sub-GCN's scale.
+    A merged layer sums over m times as many features as a sub-GCN's. The largest class stays the
+    largest; a number becomes m times as large. So Θ holds 1/m of what the sub-GCNs have, in every
+    tensor that sums over split features, and the full model's output has a sub-GCN's scale.
     """
 
     names: Collection[str]  # the tensors that sum over split features
@@ -23,7 +25,11 @@ class Mean:
         """Return how a model is scaled whose axes `split` are split into blocks."""
         readout = find_readout(spec.build, spec.widths, spec.layout, split)
         specs = spec.tensor_specs()  # a mask, a count or an index has no scale
-        cross = {name for name in cross_tensors(spec.layout, split) if specs[name].dtype.is_floating_point}
+        cross = {
+            name
+            for name in cross_tensors(spec.layout, split)
+            if specs[name].dtype.is_floating_point
+        }
         return cls({*readout, *cross})
 
     def scales(self, sub_gcns: int) -> dict[str, float]:
@@ -31,5 +37,7 @@ class Mean:
         return dict.fromkeys(sorted(self.names), float(sub_gcns)) if sub_gcns > 1 else {}
 
     def initial_factors(self, sub_gcns: int) -> Mapping[str, float]:
-        """What initial values are multiplied by, so that the m sub-GCNs begin with the scale of narrow models."""
+        """What initial values are multiplied by, so that the m sub-GCNs begin with the scale of
+        narrow models.
+        """
         return dict.fromkeys(self.scales(sub_gcns), sub_gcns**-0.5)

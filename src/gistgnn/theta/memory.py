@@ -32,8 +32,8 @@ from gistgnn.utils.interrupts import do_to_the_end
 class InMemory:
     """A rank's rows of Θ, of its moments and of the best Θ, in memory on one device.
 
-    `Slices` say which rows these are. A subclass holds them elsewhere: it is a file of its own, and an entry in
-    `gistgnn.theta.registry`.
+    `Slices` say which rows these are. A subclass holds them elsewhere: it is a file of its own, and
+    an entry in `gistgnn.theta.registry`.
 
     Attributes:
         tensors: rows of parameters and buffers, by name; those given are held, not copied.
@@ -42,8 +42,10 @@ class InMemory:
         written: the round that was begun last is in Θ.
         homes: for every rank the one that writes its copy of Θ, where all ranks hold all of it.
         streams: a round holds one sub-GCN at a time; otherwise all of them.
-        lasts: Θ is on disk after every round, so the rest of a run's state has to be saved then, too.
-        files_id: of the files, by which a checkpoint knows them; `folders` are those of all ranks. None: no files.
+        lasts: Θ is on disk after every round, so the rest of a run's state has to be saved then,
+            too.
+        files_id: of the files, by which a checkpoint knows them; `folders` are those of all ranks.
+            None: no files.
         failure: of `hold` in the open round, which the ranks tell each other at its end.
     """
 
@@ -53,27 +55,47 @@ class InMemory:
     failure: GistError | None = None
 
     def __init__(
-        self, slices: Slices, tensors: Mapping[str, Tensor], *, streams: bool = False, homes: Sequence[int] = (0,)
+        self,
+        slices: Slices,
+        tensors: Mapping[str, Tensor],
+        *,
+        streams: bool = False,
+        homes: Sequence[int] = (0,),
     ) -> None:
-        self.slices, self.streams, self.homes = slices, streams, list(homes)
-        self.tensors, self.moments, self.best = dict(tensors), dict[str, Tensor](), dict[str, Tensor]()
-        self.round, self.loss, self.written = 0, 0.0, False
+        self.slices = slices
+        self.streams = streams
+        self.homes = list(homes)
+        self.tensors = dict(tensors)
+        self.moments = dict[str, Tensor]()
+        self.best = dict[str, Tensor]()
+        self.round = 0
+        self.loss = 0.0
+        self.written = False
         self._members: Sequence[int] = ()
         self._waiting: dict[str, dict[int, Tensor]] = {}
 
     @classmethod
-    def make(cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False) -> "InMemory":
-        """Hold the model's initial values; `replace`: in place of an older Θ in the store's folder."""
+    def make(
+        cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False
+    ) -> "InMemory":
+        """Hold the model's initial values; `replace`: in place of an older Θ in the store's
+        folder.
+        """
         device = spec.device if store.place.holds == "device" else torch.device("cpu")
-        copy = spec.init is not None or slices.share[1] > 1  # the caller keeps it, or it is a view of some rows
+        # the caller keeps it, or it is a view of some rows
+        copy = spec.init is not None or slices.share[1] > 1
         with LargeTensorsInFiles() if slices.share[1] > 1 else nullcontext():
             values = spec.initial_tensors().items()
-            tensors = {name: slices.own_rows(name, value).to(device, copy=copy) for name, value in values}
+            tensors = {
+                name: slices.own_rows(name, value).to(device, copy=copy) for name, value in values
+            }
         return cls(slices, tensors, streams=store.place.streams, homes=range(ranks.count))
 
     @classmethod
     def reopen(cls, store: Store, slices: Slices, ranks: World) -> "InMemory | None":
-        """Hold what an earlier process has left; None: nothing is there. Files of another model are an InputError."""
+        """Hold what an earlier process has left; None: nothing is there. Files of another model are
+        an InputError.
+        """
         return None
 
     @property
@@ -82,23 +104,37 @@ class InMemory:
         return next(iter(self.tensors.values())).device
 
     def begin(self, members: Sequence[int] = ()) -> None:
-        """Forget what is held of a round that was open; `members` are the sub-GCNs whose slices will be asked for."""
+        """Forget what is held of a round that was open; `members` are the sub-GCNs whose slices
+        will be asked for.
+        """
         self.written = False
         self._members = members
         self._waiting = {}
 
-    def hold(self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False) -> Trained:
-        """Hold some tensors by key until the round is over; `reused`: copy them, as their memory is used again.
+    def hold(
+        self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
+    ) -> Trained:
+        """Hold some tensors by key until the round is over; `reused`: copy them, as their memory is
+        used again.
 
-        With `blocks`, they are this rank's rows of the trained sub-GCN of these blocks, which `write` writes.
+        With `blocks`, they are this rank's rows of the trained sub-GCN of these blocks, which
+        `write` writes.
         """
         if not reused:
             return tensors
-        return {key: value.to(self.tensors[name_of(key)].device, copy=True) for key, value in tensors.items()}
+        return {
+            key: value.to(self.tensors[name_of(key)].device, copy=True)
+            for key, value in tensors.items()
+        }
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
-        """This rank's rows of the slice of sub-GCN i, by name; a view where that is a whole tensor."""
-        return {name: self._gathered(i, f"{THETA}{name}", tensor)[0] for name, tensor in self.tensors.items()}
+        """This rank's rows of the slice of sub-GCN i, by name; a view where that is a whole
+        tensor.
+        """
+        return {
+            name: self._gathered(i, f"{THETA}{name}", tensor)[0]
+            for name, tensor in self.tensors.items()
+        }
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
         """A copy of this rank's rows of the moments of sub-GCN i's slice, by key."""
@@ -115,7 +151,8 @@ class InMemory:
     def _gathered(self, i: int, key: str, tensor: Tensor) -> tuple[Tensor, bool]:
         """This rank's rows of a tensor's slice, and whether they are a copy that nobody else has.
 
-        On a GPU the slices of all members are taken at once, and the others wait until they are asked for.
+        On a GPU the slices of all members are taken at once, and the others wait until they are
+        asked for.
         """
         name = name_of(key)
         if i in self._waiting.get(key, ()):
@@ -133,23 +170,31 @@ class InMemory:
         return self.tensors[name_of(key)] if key.startswith(THETA) else self.moments[key]
 
     def write(self, number: int, loss: float, trained: Mapping[int, Trained]) -> None:
-        """Write round `number` into Θ (subAgg), whole or not at all. Entries that several sub-GCNs hold are averaged.
+        """Write round `number` into Θ (subAgg), whole or not at all. Entries that several sub-GCNs
+        hold are averaged.
 
-        First all new values are computed, which changes nothing. What is written then are final values, so a round that
-        is interrupted there is finished. This takes room for the tensors that several sub-GCNs hold together.
+        First all new values are computed, which changes nothing. What is written then are final
+        values, so a round that is interrupted there is finished. This takes room for the tensors
+        that several sub-GCNs hold together.
         """
         write_values = self._writer(trained)
 
         def write_round() -> None:
             write_values()
-            self.round, self.loss, self.written = number + 1, loss, True
+            self.round = number + 1
+            self.loss = loss
+            self.written = True
 
         do_to_the_end(write_round)
 
     def _writer(self, trained: Mapping[int, Trained]) -> Callable[[], None]:
-        """Compute the values that Θ and its moments have after the round; return what writes them."""
+        """Compute the values that Θ and its moments have after the round; return what writes
+        them.
+        """
         slices = self.slices
-        values, counts = values_by_key([trained[i] for i in range(len(slices.blocks))], slices.specs)
+        values, counts = values_by_key(
+            [trained[i] for i in range(len(slices.blocks))], slices.specs
+        )
         new = [key for key in values if key.startswith(MOMENTS) and key not in self.moments]
         begun = {key: torch.zeros_like(self.tensors[name_of(key)]) for key in new}
         targets = {key: begun[key] if key in begun else self.target(key) for key in values}
@@ -165,10 +210,16 @@ class InMemory:
     def means(self, targets: Mapping[str, Tensor], values: ByKey) -> dict[str, Tensor]:
         """The new values of the tensors of which several sub-GCNs hold the same entries, by key."""
         names = {key: name_of(key) for key in values if not self.slices.disjoint(name_of(key))}
-        return {key: self.slices.mean(name, targets[key], values[key]) for key, name in names.items()}
+        return {
+            key: self.slices.mean(name, targets[key], values[key]) for key, name in names.items()
+        }
 
-    def write_values(self, targets: Mapping[str, Tensor], values: ByKey, means: Mapping[str, Tensor]) -> None:
-        """Write the values of the round's sub-GCNs, or their means. Doing so twice leaves the same."""
+    def write_values(
+        self, targets: Mapping[str, Tensor], values: ByKey, means: Mapping[str, Tensor]
+    ) -> None:
+        """Write the values of the round's sub-GCNs, or their means. Doing so twice leaves the
+        same.
+        """
         for key, target in targets.items():
             if key in means:
                 target.copy_(means[key])
@@ -195,11 +246,21 @@ class InMemory:
         """This rank's rows of Θ, or of the best Θ if there is one."""
         return self.best if best and self.best else self.tensors
 
-    def fill(self, keys: Mapping[str, torch.Size], saved: Callable[[str], Tensor], rounds: int, loss: float) -> None:
-        """Hold what a checkpoint has after some rounds: whole shapes by key; `saved` gives this rank's rows."""
-        self.round, self.loss = rounds, loss
+    def fill(
+        self,
+        keys: Mapping[str, torch.Size],
+        saved: Callable[[str], Tensor],
+        rounds: int,
+        loss: float,
+    ) -> None:
+        """Hold what a checkpoint has after some rounds: whole shapes by key; `saved` gives this
+        rank's rows.
+        """
+        self.round = rounds
+        self.loss = loss
         for key in keys:
-            name, value = name_of(key), saved(key)
+            name = name_of(key)
+            value = saved(key)
             if key.startswith(THETA):
                 self.tensors[name].copy_(value)
                 continue
@@ -220,7 +281,9 @@ class InMemory:
         return self._filled(spec.from_seed().to(self.device), best=best)
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model with a copy of the values, or with large ones themselves where they are on the host."""
+        """The full model with a copy of the values, or with large ones themselves where they are on
+        the host.
+        """
         if self.streams:
             return assign(spec.on_meta(), self.tensors, "Θ").to(spec.device)
         return self.model(spec, best=False) if module is None else self._filled(module, best=False)

@@ -1,4 +1,6 @@
-"""The model whose parameters are Θ: how it is built, at which widths, and with which initial values."""
+"""The model whose parameters are Θ: how it is built, at which widths, and with which initial
+values.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -36,22 +38,32 @@ class ModelSpec:
     widths: Widths  # the full widths
     seed: int  # the initial parameters follow from it
     device: torch.device  # where the model trains
-    initial_factors: Mapping[str, float] = field(default_factory=dict)  # of initial values in Θ, by name
-    init: Mapping[str, Tensor] | None = None  # initial parameters and buffers by name, in place of those of the seed
-    merges: bool = False  # Θ is put together from slices, so a model's derived buffers are computed again
-    width_scaling: WidthScaling | None = None  # of the initial values; None: they are as `build` makes them
+    # of initial values in Θ, by name
+    initial_factors: Mapping[str, float] = field(default_factory=dict)
+    # initial parameters and buffers by name, in place of those of the seed
+    init: Mapping[str, Tensor] | None = None
+    # Θ is put together from slices, so a model's derived buffers are computed again
+    merges: bool = False
+    # of the initial values; None: they are as `build` makes them
+    width_scaling: WidthScaling | None = None
 
     def from_seed(self) -> nn.Module:
-        """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
+        """Build the model with its initial parameters, on the host; torch's own random stream does
+        not move.
+        """
         with Stream(self.seed, "parameters"):
             model = construct(self.build, self.widths, shared=self.layout.shared)
         return model if self.width_scaling is None else self.width_scaling.scale(model)
 
     def initial_tensors(self) -> dict[str, Tensor]:
-        """The initial parameters and buffers of Θ, by name, on the host; those of `init` are not copied."""
+        """The initial parameters and buffers of Θ, by name, on the host; those of `init` are not
+        copied.
+        """
         if self.init is not None:
             return {name: tensor.detach().cpu() for name, tensor in self.init.items()}
-        tensors = {name: tensor.detach() for name, tensor in named_tensors(self.from_seed()).items()}
+        tensors = {
+            name: tensor.detach() for name, tensor in named_tensors(self.from_seed()).items()
+        }
         for name, factor in self.initial_factors.items():
             tensors[name] *= factor
         return tensors
@@ -64,7 +76,9 @@ class ModelSpec:
             return construct(self.build, self.widths, shared=self.layout.shared)
 
     def with_derived(self, model: nn.Module) -> nn.Module:
-        """Return a model with Θ's parameters after computing the buffers that follow from whole parameters."""
+        """Return a model with Θ's parameters after computing the buffers that follow from whole
+        parameters.
+        """
         if self.merges:
             features = self.layout.features(self.widths)
             compute_derived(model, self.layout, features)
@@ -72,13 +86,20 @@ class ModelSpec:
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
         """The shape and type of every parameter and buffer."""
-        return {name: TensorSpec(own.shape, own.dtype) for name, own in named_tensors(self.on_meta()).items()}
+        return {
+            name: TensorSpec(own.shape, own.dtype)
+            for name, own in named_tensors(self.on_meta()).items()
+        }
 
 
 def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a trained model, or of its `state_dict()`, for the Θ of `spec`."""
+    """Return the parameters and buffers of a trained model, or of its `state_dict()`, for the Θ of
+    `spec`.
+    """
     if not isinstance(given, (nn.Module, Mapping)):
-        raise InputError(f"init is a {type(given).__name__}, expected a trained model, or its state_dict()")
+        raise InputError(
+            f"init is a {type(given).__name__}, expected a trained model, or its state_dict()"
+        )
     own = spec.tensor_specs()
     given = given.model if isinstance(given, ScaledModel) else given
     if isinstance(given, nn.Module):
@@ -95,8 +116,12 @@ def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[
     return {name: tensors[name].detach() for name in own}
 
 
-def _widened(given: dict[str, Tensor], own: Mapping[str, TensorSpec], spec: ModelSpec) -> dict[str, Tensor]:
-    """Return the tensors of copies of a narrower model, joined to one of the spec's widths; others as they are."""
+def _widened(
+    given: dict[str, Tensor], own: Mapping[str, TensorSpec], spec: ModelSpec
+) -> dict[str, Tensor]:
+    """Return the tensors of copies of a narrower model, joined to one of the spec's widths; others
+    as they are.
+    """
     named = {name: tensor for name, tensor in given.items() if name in own}
     is_narrower = named.keys() == own.keys() and any(
         tensor.dim() == len(own[name].shape) and tensor.numel() < own[name].shape.numel()
@@ -112,7 +137,9 @@ def _widened(given: dict[str, Tensor], own: Mapping[str, TensorSpec], spec: Mode
 
 
 def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return a digest of tensors and their names, by which a resumed run knows that it is the same one."""
+    """Return a digest of tensors and their names, by which a resumed run knows that it is the same
+    one.
+    """
     return digest_of({name: tensor_digest(tensor) for name, tensor in tensors.items()})
 
 
@@ -123,11 +150,15 @@ def check_shapes(
     model: str,
     advice: str,
 ) -> None:
-    """Raise InputError, naming the first tensor that differs, unless the tensors `where` are those of the model."""
+    """Raise InputError, naming the first tensor that differs, unless the tensors `where` are those
+    of the model.
+    """
     for name, own in expected.items():
         if name not in found:
             raise InputError(f"{where} has no '{name}', which {model} has: {advice}")
         if (shape := found[name].shape) != own.shape:
-            raise InputError(f"'{name}' is {list(shape)} in {where}, {list(own.shape)} in {model}: {advice}")
+            raise InputError(
+                f"'{name}' is {list(shape)} in {where}, {list(own.shape)} in {model}: {advice}"
+            )
     if more := sorted(found.keys() - expected.keys()):
         raise InputError(f"{where} has '{more[0]}', which {model} lacks: {advice}")

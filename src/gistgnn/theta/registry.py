@@ -1,7 +1,7 @@
 """The places where Θ can lie, how ranks share it, and the store that a user chooses.
 
-A new place is a file with a subclass of `InMemory`, a new exchange one with a subclass of `Exchange`. Both need an
-entry here. This module imports nothing slow: the command line reads it.
+A new place is a file with a subclass of `InMemory`, a new exchange one with a subclass of
+`Exchange`. Both need an entry here. This module imports nothing slow: the command line reads it.
 """
 
 import os
@@ -27,17 +27,23 @@ class Place:
 
     home: str  # the class, as "module:Class"
     help: str  # where Θ is, for the command line
-    holds: str = "device"  # which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk"
+    # which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk"
+    holds: str = "device"
     streams: bool = False  # one sub-GCN is on the device at a time; otherwise all of them
 
 
 _ONE = "one sub-GCN at a time"
-_MEMORY, _DISK = "gistgnn.theta.memory:InMemory", "gistgnn.theta.disk:OnDisk"
+_MEMORY = "gistgnn.theta.memory:InMemory"
+_DISK = "gistgnn.theta.disk:OnDisk"
 
 STORES = {
     "memory": Place(_MEMORY, "on the device, with all sub-GCNs of a round"),
-    "host": Place(_MEMORY, f"in the host's memory, with {_ONE} on the device", holds="host", streams=True),
-    "disk": Place(_DISK, f"in files in the run's folder, with {_ONE} in memory", holds="disk", streams=True),
+    "host": Place(
+        _MEMORY, f"in the host's memory, with {_ONE} on the device", holds="host", streams=True
+    ),
+    "disk": Place(
+        _DISK, f"in files in the run's folder, with {_ONE} in memory", holds="disk", streams=True
+    ),
 }
 """The places by name."""
 
@@ -57,11 +63,14 @@ class Store:
     """Where Θ, its moments and the best Θ are between rounds.
 
     Args:
-        kind: a name in `gistgnn.theta.registry.STORES`. "memory": on the device where the sub-GCNs train, all m of them
-            at once. "host": in the host's memory, one sub-GCN at a time on the device. "disk": in files, one sub-GCN at
-            a time in memory. "sharded": in memory, by rows.
-        folder: of the files; it holds nothing else. Ranks with files of their own have them in folders beside it.
-        precision: of the numbers in the files, "float32" or "bf16"; sub-GCNs train in float32 all the same.
+        kind: a name in `gistgnn.theta.registry.STORES`. "memory": on the device where the sub-GCNs
+            train, all m of them at once. "host": in the host's memory, one sub-GCN at a time on the
+            device. "disk": in files, one sub-GCN at a time in memory. "sharded": in memory, by
+            rows.
+        folder: of the files; it holds nothing else. Ranks with files of their own have them in
+            folders beside it.
+        precision: of the numbers in the files, "float32" or "bf16"; sub-GCNs train in float32 all
+            the same.
         share: what a rank holds: "whole", all of Θ; or "rows", 1/W of the rows of every tensor.
     """
 
@@ -79,7 +88,9 @@ class Store:
         check_choice("share", self.share, SHARES)
         check_choice("the store's precision", self.precision, PRECISIONS)
         object.__setattr__(self, "place", STORES[self.kind])
-        check_kind("the store's folder", self.folder, (str, os.PathLike), "the path of a folder", none=True)
+        check_kind(
+            "the store's folder", self.folder, (str, os.PathLike), "the path of a folder", none=True
+        )
         if self.folder is not None:
             object.__setattr__(self, "folder", Path(self.folder))
         on_disk = self.place.holds == "disk"
@@ -88,18 +99,26 @@ class Store:
         if not on_disk and self.folder is not None:
             raise InputError(f"a folder is given, but the store is {self.kind}: use disk")
         if not on_disk and self.precision != "float32":
-            raise InputError(f"the store's precision is {self.precision}, but the store is {self.kind}: use disk")
+            raise InputError(
+                f"the store's precision is {self.precision}, but the store is {self.kind}: use disk"
+            )
 
     @classmethod
-    def in_run(cls, kind: str, run_folder: Path | None, precision: str = "float32", share: str = "whole") -> "Store":
+    def in_run(
+        cls, kind: str, run_folder: Path | None, precision: str = "float32", share: str = "whole"
+    ) -> "Store":
         """The store of a run: its files, if it has files, lie in the run's folder."""
         place = STORES.get(kind)
         return cls(kind, run_folder if place and place.holds == "disk" else None, precision, share)
 
     def check_ranks(self, ranks: "World", workers: int, name: str) -> None:
-        """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the user calls these."""
+        """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the
+        user calls these.
+        """
         if not ranks.several and self.share == "rows":
-            raise InputError("share is rows, but there are no ranks: start by torchrun, or use whole")
+            raise InputError(
+                "share is rows, but there are no ranks: start by torchrun, or use whole"
+            )
         check_workers(ranks.count, workers, name)
 
 
@@ -107,6 +126,7 @@ def check_workers(ranks: int, workers: int, name: str) -> None:
     """Refuse ranks that are more than the workers; `name` is what the user calls these."""
     if workers < ranks:
         raise InputError(
-            f"{name} is {workers}, fewer than the {ranks} ranks, each of which trains one at least: start fewer ranks, "
+            f"{name} is {workers}, fewer than the {ranks} ranks, each of which trains one at "
+            "least: start fewer ranks, "
             f"or raise {name}"
         )

@@ -1,7 +1,9 @@
-"""The slice of Θ that belongs to a sub-GCN: its entries of every tensor, its module, and its optimiser's moments.
+"""The slice of Θ that belongs to a sub-GCN: its entries of every tensor, its module, and its
+optimiser's moments.
 
-The tensors of a sub-GCN, of Θ and of its files have the same keys: theta/NAME is a parameter or buffer,
-moments/NAME/KEY is the optimiser's state KEY of a parameter, best/NAME is a tensor of the best Θ.
+The tensors of a sub-GCN, of Θ and of its files have the same keys: theta/NAME is a parameter or
+buffer, moments/NAME/KEY is the optimiser's state KEY of a parameter, best/NAME is a tensor of the
+best Θ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +20,12 @@ from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.theta.model_spec import TensorSpec, check_shapes
 from gistgnn.utils.tensors import to_device
 
-THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
+THETA = "theta/"
+BEST = "best/"
+MOMENTS = "moments/"
 
-Cut = tuple[Tensor | None, ...]  # for every dimension the chosen positions, ascending; None: all of them
+# for every dimension the chosen positions, ascending; None: all of them
+Cut = tuple[Tensor | None, ...]
 Trained = dict[str, Tensor]  # the tensors of a sub-GCN and its moments, by key
 ByKey = dict[str, list[Tensor]]  # a tensor of each sub-GCN, by key
 
@@ -34,11 +39,13 @@ class Piece:
     shape: torch.Size
 
 
-Index = tuple[Tensor | None, ...]  # of a tensor's first dimensions, None: all of it; the others are whole as well
+# of a tensor's first dimensions, None: all of it; the others are whole as well
+Index = tuple[Tensor | None, ...]
 
 
 class Stacks:
-    """The slices of several sub-GCNs, stacked, where they have the same shape: on a GPU one operation takes them all.
+    """The slices of several sub-GCNs, stacked, where they have the same shape: on a GPU one
+    operation takes them all.
 
     Args:
         cuts: of each of these sub-GCNs, by the tensors' names.
@@ -59,7 +66,9 @@ class Stacks:
             moved = to_device(torch.cat([chosen.view(-1) for chosen in found]), device)
             views = iter(moved.split([chosen.numel() for chosen in found]))
             for name, dims in positions.items():
-                placed = [None if chosen is None else next(views).view(chosen.shape) for chosen in dims]
+                placed = [
+                    None if chosen is None else next(views).view(chosen.shape) for chosen in dims
+                ]
                 self._indices[name] = _stacked_index(placed)
 
     def has(self, name: str) -> bool:
@@ -72,10 +81,14 @@ class Stacks:
 
     def scatter(self, name: str, tensor: Tensor, values: Sequence[Tensor]) -> None:
         """Set the slices of a tensor, whose entries belong to one sub-GCN each."""
-        tensor[self._index_of(name, tensor)] = torch.stack(list(values)).to(tensor.device, tensor.dtype)
+        tensor[self._index_of(name, tensor)] = torch.stack(list(values)).to(
+            tensor.device, tensor.dtype
+        )
 
     def _index_of(self, name: str, tensor: Tensor) -> tuple[Tensor, ...]:
-        """Return the index of a tensor's slices; a dimension that is whole has all of its positions."""
+        """Return the index of a tensor's slices; a dimension that is whole has all of its
+        positions.
+        """
         index = self._indices[name]
         found = []
         for dim, positions in enumerate(index):
@@ -93,7 +106,9 @@ def _differ(positions: Sequence[Tensor | None]) -> bool:
 
 
 def _stacked_index(dims: Sequence[Tensor | None]) -> Index:
-    """Return the index of stacked slices: [sub-GCNs, n_0, ...] up to the last dimension that is not whole."""
+    """Return the index of stacked slices: [sub-GCNs, n_0, ...] up to the last dimension that is not
+    whole.
+    """
     last = max(dim for dim, chosen in enumerate(dims) if chosen is not None)
     return tuple(
         None if chosen is None else chosen.view(len(chosen), *[1] * dim, -1, *[1] * (last - dim))
@@ -103,7 +118,8 @@ def _stacked_index(dims: Sequence[Tensor | None]) -> Index:
 
 # An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 class Slices:
-    """The slices that blocks cut out of every tensor of a model, and out of the rows that a rank holds.
+    """The slices that blocks cut out of every tensor of a model, and out of the rows that a rank
+    holds.
 
     Args:
         layout, widths: of the model.
@@ -112,32 +128,52 @@ class Slices:
     """
 
     def __init__(
-        self, layout: Layout, widths: Sequence[int], specs: Mapping[str, TensorSpec], share: tuple[int, int] = (0, 1)
+        self,
+        layout: Layout,
+        widths: Sequence[int],
+        specs: Mapping[str, TensorSpec],
+        share: tuple[int, int] = (0, 1),
     ) -> None:
-        self.layout, self.widths, self.specs, self.share = layout, widths, specs, share
+        self.layout = layout
+        self.widths = widths
+        self.specs = specs
+        self.share = share
         self.features: Widths = layout.features(widths)
         self.open([])
 
     def open(self, blocks: Sequence[Blocks]) -> None:
-        """Begin a round with these sub-GCNs: find their entries in the tensors, and in what the rank holds of them."""
-        self.blocks, self.cuts = list(blocks), list(map(self.cuts_of, blocks))
+        """Begin a round with these sub-GCNs: find their entries in the tensors, and in what the
+        rank holds of them.
+        """
+        self.blocks = list(blocks)
+        self.cuts = [self.cuts_of(block) for block in self.blocks]
         self.held = self.cuts
         self._stacks: dict[tuple[int, ...], Stacks] = {}
         if self.share[1] > 1:
-            self.held = [{n: self.piece(n, cut, self.share[0]).cut for n, cut in own.items()} for own in self.cuts]
+            self.held = [
+                {n: self.piece(n, cut, self.share[0]).cut for n, cut in own.items()}
+                for own in self.cuts
+            ]
 
     def cuts_of(self, blocks: Blocks) -> dict[str, Cut]:
-        """The positions of the blocks in each dimension of every tensor, by name; None: all of the dimension."""
-        split, found = self._split(blocks), dict[str, Cut]()
+        """The positions of the blocks in each dimension of every tensor, by name; None: all of the
+        dimension.
+        """
+        split = self._split(blocks)
+        found = dict[str, Cut]()
         for name, dims in self.layout.dims.items():
             found[name] = tuple(
-                self.layout.positions(dim, blocks, self.features) if any(s.axis in split for s in dim) else None
+                self.layout.positions(dim, blocks, self.features)
+                if any(s.axis in split for s in dim)
+                else None
                 for dim in dims
             )
         return found
 
     def stacks(self, members: Sequence[int], device: torch.device) -> Stacks | None:
-        """The slices of some sub-GCNs at once, on a GPU that holds all rows; None elsewhere, where it saves nothing."""
+        """The slices of some sub-GCNs at once, on a GPU that holds all rows; None elsewhere, where
+        it saves nothing.
+        """
         if device.type != "cuda" or self.share[1] > 1:
             return None
         key = tuple(members)
@@ -146,16 +182,22 @@ class Slices:
         return self._stacks[key]
 
     def disjoint(self, name: str) -> bool:
-        """Whether no two sub-GCNs hold the same entry: some dimension lies along partitioned axes only."""
+        """Whether no two sub-GCNs hold the same entry: some dimension lies along partitioned axes
+        only.
+        """
         split = self._split(self.blocks[0])
-        return len(self.blocks) == 1 or any(dim and all(s.axis in split for s in dim) for dim in self.layout.dims[name])
+        return len(self.blocks) == 1 or any(
+            dim and all(s.axis in split for s in dim) for dim in self.layout.dims[name]
+        )
 
     def _split(self, blocks: Blocks) -> set[int]:
         """The axes of which a sub-GCN does not hold all features."""
         return {axis for axis, block in enumerate(blocks) if len(block) < self.features[axis]}
 
     def write(self, name: str, target: Tensor, values: Sequence[Tensor]) -> None:
-        """Write the values of the round's sub-GCNs into the rank's rows of a tensor that is `disjoint`."""
+        """Write the values of the round's sub-GCNs into the rank's rows of a tensor that is
+        `disjoint`.
+        """
         stacks = self.stacks(range(len(self.held)), target.device)
         if stacks is not None and stacks.has(name):
             stacks.scatter(name, target, values)
@@ -170,18 +212,28 @@ class Slices:
         return wide
 
     def owned(self, name: str, share: int) -> range:
-        """The rows of a tensor in a share, as `torch.chunk` deals them; a single number is a row of share 0."""
+        """The rows of a tensor in a share, as `torch.chunk` deals them; a single number is a row of
+        share 0.
+        """
         rows = (*self.specs[name].shape, 1)[0]
         each = -(-rows // self.share[1])
         return range(min(share * each, rows), min((share + 1) * each, rows))
 
     def own_rows(self, name: str, tensor: Tensor) -> Tensor:
-        """This rank's rows of a whole tensor, which share its memory; the tensor where the rank holds all of it."""
+        """This rank's rows of a whole tensor, which share its memory; the tensor where the rank
+        holds all of it.
+        """
         own = self.owned(name, self.share[0])
-        return tensor if self.share[1] == 1 else tensor.view(-1, *tensor.shape[1:])[own.start : own.stop]
+        return (
+            tensor
+            if self.share[1] == 1
+            else tensor.view(-1, *tensor.shape[1:])[own.start : own.stop]
+        )
 
     def own_specs(self, *, half: bool = False) -> dict[str, TensorSpec]:
-        """The shapes and types of what this rank holds; `half` turns floating-point types into bfloat16."""
+        """The shapes and types of what this rank holds; `half` turns floating-point types into
+        bfloat16.
+        """
         return {
             name: TensorSpec(
                 self.own_rows(name, torch.empty(spec.shape, device="meta")).shape,
@@ -195,17 +247,24 @@ class Slices:
         shape = self.specs[name].shape
         if self.share[1] == 1:
             return Piece(slice(None), cut, shape_of(shape, cut))
-        own, (chosen, *columns) = self.owned(name, share), cut or (None,)
+        own = self.owned(name, share)
+        (chosen, *columns) = cut or (None,)
         if chosen is None:
-            rows, places = slice(own.start, own.stop), None
+            rows = slice(own.start, own.stop)
+            places = None
         else:
-            first, last = torch.searchsorted(chosen, torch.tensor([own.start, own.stop], device=chosen.device)).tolist()
-            rows, places = slice(first, last), chosen[first:last] - own.start
+            first, last = torch.searchsorted(
+                chosen, torch.tensor([own.start, own.stop], device=chosen.device)
+            ).tolist()
+            rows = slice(first, last)
+            places = chosen[first:last] - own.start
         others = (n if p is None else len(p) for n, p in zip(shape[1:], columns, strict=True))
         return Piece(rows, (places, *columns), torch.Size((rows.stop - rows.start, *others)))
 
     def part(self, key: str, tensor: Tensor) -> Part | None:
-        """What the rank writes of a tensor that it holds into a checkpoint; share 0 has the step counts."""
+        """What the rank writes of a tensor that it holds into a checkpoint; share 0 has the step
+        counts.
+        """
         if self.share[1] == 1:
             return Part.whole(tensor)
         if not tensor.dim():
@@ -218,26 +277,37 @@ class Slices:
 
     def saved_part(self, saved: Checkpoint, key: str) -> Tensor:
         """What this rank holds of a tensor in a checkpoint."""
-        name, shape = name_of(key), saved.shapes[key]
+        name = name_of(key)
+        shape = saved.shapes[key]
         if self.share[1] == 1:
             return saved.tensor(key)
         if not shape:
             whole = saved.tensor(key)
-            return whole if is_counter(key, whole, self.specs[name].shape) else self.own_rows(name, whole)
+            return (
+                whole
+                if is_counter(key, whole, self.specs[name].shape)
+                else self.own_rows(name, whole)
+            )
         own = self.owned(name, self.share[0])
         return saved.rows(key, own.start, own.stop)
 
 
 def shape_of(full: torch.Size, cut: Cut) -> torch.Size:
     """Return the shape of the cut's entries of a tensor of shape `full`."""
-    return torch.Size(size if positions is None else len(positions) for size, positions in zip(full, cut, strict=True))
+    return torch.Size(
+        size if positions is None else len(positions)
+        for size, positions in zip(full, cut, strict=True)
+    )
 
 
 def index_of(tensor: Tensor, cut: Cut) -> tuple[Tensor | slice, ...]:
-    """Return the cut as an index of a tensor. Whole dimensions are slices where that keeps the order of dimensions."""
+    """Return the cut as an index of a tensor. Whole dimensions are slices where that keeps the
+    order of dimensions.
+    """
     chosen = [i for i, positions in enumerate(cut) if positions is not None]
     index: list[Tensor | slice] = [slice(None)] * len(cut)
-    for i in range(chosen[0], chosen[-1] + 1) if chosen else ():  # a slice between index tensors would move dimensions
+    # a slice between index tensors would move dimensions
+    for i in range(chosen[0], chosen[-1] + 1) if chosen else ():
         positions = cut[i]
         positions = torch.arange(tensor.shape[i]) if positions is None else positions
         index[i] = to_device(positions, tensor.device).view(-1, *[1] * (chosen[-1] - i))
@@ -256,8 +326,9 @@ def scatter(tensor: Tensor, cut: Cut, values: Tensor) -> None:
 
 def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) -> None:
     """Change each entry of a tensor by the mean change of the sub-GCNs that hold it, in place."""
-    # The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for bit. An entry of
-    # which all holders have the same value takes that value. Boolean entries take the value of the first sub-GCN.
+    # The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for
+    # bit. An entry of which all holders have the same value takes that value. Boolean entries take
+    # the value of the first sub-GCN.
     if target.dtype == torch.bool:  # a flag has no average, and training does not change it
         scatter(target, cuts[0], values[0].detach())
         return
@@ -265,15 +336,20 @@ def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) 
         _merge_whole(target, values)
         return
     if not target.dim():
-        target, cuts, values = target.view(1), [(None,) for _ in cuts], [value.view(1) for value in values]
-    # Every entry is merged by itself, so the tensor is merged in pieces along its longest dimension: what is computed
-    # on the way would otherwise take five times its bytes.
+        target = target.view(1)
+        cuts = [(None,) for _ in cuts]
+        values = [value.view(1) for value in values]
+    # Every entry is merged by itself, so the tensor is merged in pieces along its longest
+    # dimension: what is computed on the way would otherwise take five times its bytes.
     dim = max(range(target.dim()), key=lambda axis: target.shape[axis])
     length = target.shape[dim]
     step = max(_MERGED_AT_ONCE * length // max(target.numel(), 1), 1)
     for start in range(0, length, step):
         stop = min(start + step, length)
-        pieces = [_piece_along(dim, start, stop, cut, value) for cut, value in zip(cuts, values, strict=True)]
+        pieces = [
+            _piece_along(dim, start, stop, cut, value)
+            for cut, value in zip(cuts, values, strict=True)
+        ]
         _merge_piece(target.narrow(dim, start, stop - start), pieces)
 
 
@@ -290,11 +366,15 @@ _MERGED_AT_ONCE = 2**18  # entries of a tensor
 
 
 def _piece_along(dim: int, start: int, stop: int, cut: Cut, value: Tensor) -> tuple[Cut, Tensor]:
-    """The part of a sub-GCN's slice of a tensor between two positions of a dimension: its cut there, its values."""
+    """The part of a sub-GCN's slice of a tensor between two positions of a dimension: its cut
+    there, its values.
+    """
     positions = cut[dim]
     if positions is None:
         return cut, value.detach().narrow(dim, start, stop - start)
-    first, last = torch.searchsorted(positions, torch.tensor([start, stop], device=positions.device)).tolist()
+    first, last = torch.searchsorted(
+        positions, torch.tensor([start, stop], device=positions.device)
+    ).tolist()
     inside = positions[first:last] - start
     return (*cut[:dim], inside, *cut[dim + 1 :]), value.detach().narrow(dim, first, last - first)
 
@@ -324,8 +404,12 @@ def name_of(key: str) -> str:
 
 
 def is_counter(key: str, state: Tensor, parameter: torch.Size) -> bool:
-    """Whether a key belongs to a state of the optimiser that is one number for a whole parameter, as its step count."""
-    return key.startswith(MOMENTS) and (key.endswith("/step") or (state.dim() == 0 and len(parameter) > 0))
+    """Whether a key belongs to a state of the optimiser that is one number for a whole parameter,
+    as its step count.
+    """
+    return key.startswith(MOMENTS) and (
+        key.endswith("/step") or (state.dim() == 0 and len(parameter) > 0)
+    )
 
 
 def trained_tensors(sub: nn.Module, optimizer: Optimizer | None = None) -> Trained:
@@ -336,7 +420,11 @@ def trained_tensors(sub: nn.Module, optimizer: Optimizer | None = None) -> Train
         return found
     for name, tensor in tensors.items():
         states = optimizer.state.get(tensor, {})
-        found |= {f"{MOMENTS}{name}/{key}": value for key, value in states.items() if isinstance(value, Tensor)}
+        found |= {
+            f"{MOMENTS}{name}/{key}": value
+            for key, value in states.items()
+            if isinstance(value, Tensor)
+        }
     return found
 
 
@@ -345,9 +433,14 @@ def value_of(trained: Trained, key: str) -> Tensor:
     return trained[key] if key in trained else torch.zeros_like(trained[f"{THETA}{name_of(key)}"])
 
 
-def values_by_key(subs: Sequence[Trained], specs: Mapping[str, TensorSpec]) -> tuple[ByKey, dict[str, Tensor]]:
-    """Return the values of all sub-GCNs by key, without step counts; and the largest step counts, by key."""
-    values, counts = ByKey(), dict[str, Tensor]()
+def values_by_key(
+    subs: Sequence[Trained], specs: Mapping[str, TensorSpec]
+) -> tuple[ByKey, dict[str, Tensor]]:
+    """Return the values of all sub-GCNs by key, without step counts; and the largest step counts,
+    by key.
+    """
+    values = ByKey()
+    counts = dict[str, Tensor]()
     for key in dict.fromkeys(chain(*subs)):
         own = [sub[key] for sub in subs if key in sub]
         if is_counter(key, own[0], specs[name_of(key)].shape):
@@ -358,20 +451,28 @@ def values_by_key(subs: Sequence[Trained], specs: Mapping[str, TensorSpec]) -> t
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors into a module's parameters and buffers of the same names; others are an InputError."""
+    """Copy tensors into a module's parameters and buffers of the same names; others are an
+    InputError.
+    """
     own = named_tensors(module)
-    check_shapes(own, tensors, "the sub-GCN", "its slice of Θ", "build the same layers at every width")
+    check_shapes(
+        own, tensors, "the sub-GCN", "its slice of Θ", "build the same layers at every width"
+    )
     with torch.no_grad():
         if all(tensor.device.type == "cuda" for tensor in (*own.values(), *tensors.values())):
-            torch._foreach_copy_(list(own.values()), [tensors[name] for name in own])  # few kernels for all of them
+            # few kernels for all of them
+            torch._foreach_copy_(list(own.values()), [tensors[name] for name in own])
             return
         for name, target in own.items():
             target.copy_(tensors[name], non_blocking=True)
 
 
 def give_moments(sub: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor]) -> None:
-    """Set an optimiser's state of every parameter that has moments, on the devices that torch expects."""
-    fused = any(group.get("fused") for group in optimizer.param_groups)  # counts steps on the GPU too
+    """Set an optimiser's state of every parameter that has moments, on the devices that torch
+    expects.
+    """
+    # counts steps on the GPU too
+    fused = any(group.get("fused") for group in optimizer.param_groups)
     parameters = dict(sub.named_parameters())
     for key, value in moments.items():
         parameter = parameters[name_of(key)]

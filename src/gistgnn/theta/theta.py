@@ -1,4 +1,6 @@
-"""The global parameters Θ: sub-GCNs take their slices from it (subGCNs) and write them back (subAgg)."""
+"""The global parameters Θ: sub-GCNs take their slices from it (subGCNs) and write them back
+(subAgg).
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -27,40 +29,52 @@ from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, name_of
 
 
 class Theta:
-    """The parameters and buffers of the global model, and the optimiser's moments where they are carried.
+    """The parameters and buffers of the global model, and the optimiser's moments where they are
+    carried.
 
-    Its place says where this rank's part lies, its exchange who trains the sub-GCNs and how their slices get there.
-    One round is open at a time: `begin` opens it, `slice_of` and `keep` take slices out and hold what has been trained,
-    `commit` writes it into Θ. Until then Θ is what it was.
+    Its place says where this rank's part lies, its exchange who trains the sub-GCNs and how their
+    slices get there. One round is open at a time: `begin` opens it, `slice_of` and `keep` take
+    slices out and hold what has been trained, `commit` writes it into Θ. Until then Θ is what it
+    was.
     """
 
     def __init__(self, place: InMemory, exchange: Exchange) -> None:
-        self.place, self.exchange = place, exchange
+        self.place = place
+        self.exchange = exchange
         self.number = -1  # of the open round; -1: there is none
         self.openings = 0  # how often a round was opened, or Θ was given up for that of another run
-        self.trained: dict[int, Trained] = {}  # the sub-GCNs of this process that the open round has kept
-        self._taken: dict[int, Trained] = {}  # those that other ranks have sent, before they have trained
+        # the sub-GCNs of this process that the open round has kept
+        self.trained: dict[int, Trained] = {}
+        # those that other ranks have sent, before they have trained
+        self._taken: dict[int, Trained] = {}
         self._arriving: Iterator[tuple[int, Trained]] = iter(())  # the next ones
         self._taking = Lock()
         self._reader: Future[None] | None = None
         self._is_given_up = False
-        self._sources: list[Path] = []  # the folders of another Θ, from which this one has been restored
+        # the folders of another Θ, from which this one has been restored
+        self._sources: list[Path] = []
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> "Theta":
-        """Make Θ with the model's initial values; `replace`: in place of an older Θ in the store's folder."""
+        """Make Θ with the model's initial values; `replace`: in place of an older Θ in the store's
+        folder.
+        """
         slices, exchange = _shared(store, spec, ranks)
         return cls(_place(store).make(store, spec, slices, ranks, replace=replace), exchange)
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec, ranks: World) -> "Theta | None":
-        """Open the Θ that an earlier process has left; None: nothing is there. Another model's is an InputError."""
+        """Open the Θ that an earlier process has left; None: nothing is there. Another model's is
+        an InputError.
+        """
         slices, exchange = _shared(store, spec, ranks)
         place = _place(store).reopen(store, slices, ranks)
         return cls(place, exchange) if place else None
 
     @classmethod
-    def of_tensors(cls, layout: Layout, widths: Sequence[int], tensors: Mapping[str, Tensor]) -> "Theta":
+    def of_tensors(
+        cls, layout: Layout, widths: Sequence[int], tensors: Mapping[str, Tensor]
+    ) -> "Theta":
         """A Θ in the memory of one process, with tensors that are not copied."""
         specs = {name: TensorSpec(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         return cls(InMemory(Slices(layout, widths, specs), tensors), Exchange(Alone()))
@@ -69,7 +83,10 @@ class Theta:
     def specs(self) -> dict[str, TensorSpec]:
         """The shape of every tensor of the full model, and the type in which it is held."""
         tensors = self.place.tensors
-        return {name: TensorSpec(spec.shape, tensors[name].dtype) for name, spec in self.place.slices.specs.items()}
+        return {
+            name: TensorSpec(spec.shape, tensors[name].dtype)
+            for name, spec in self.place.slices.specs.items()
+        }
 
     @property
     def shards(self) -> int:
@@ -83,9 +100,13 @@ class Theta:
         return ranks.rank if ranks.leads or self.shards > 1 else None
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
-        """Open round t, and forget one that was open; return the sub-GCNs that this process trains."""
+        """Open round t, and forget one that was open; return the sub-GCNs that this process
+        trains.
+        """
         self._take_all()
-        self.number, self.trained, self._taken = number, {}, {}
+        self.number = number
+        self.trained = {}
+        self._taken = {}
         self.openings += 1
         members = self.exchange.members(len(blocks))
         self.place.begin(members)
@@ -105,29 +126,43 @@ class Theta:
         """A copy of the moments of sub-GCN i's slice, by key; those that Θ holds."""
         if (taken := self._take(i)) is None:
             return self.place.moments_of(i)
-        counters = {key: value.clone() for key, value in self.place.moments.items() if not value.dim()}
-        return {key: value.clone() for key, value in taken.items() if key.startswith(MOMENTS)} | counters
+        counters = {
+            key: value.clone() for key, value in self.place.moments.items() if not value.dim()
+        }
+        return {
+            key: value.clone() for key, value in taken.items() if key.startswith(MOMENTS)
+        } | counters
 
     def keep(self, i: int, trained: Trained) -> None:
-        """Hold a trained sub-GCN until the end of the round; copied to where Θ is, where its module is used again."""
-        name, blocks = f"{self.exchange.own}{i:05}", None if self.exchange.own else self.place.slices.blocks[i]
+        """Hold a trained sub-GCN until the end of the round; copied to where Θ is, where its module
+        is used again.
+        """
+        name = f"{self.exchange.own}{i:05}"
+        blocks = None if self.exchange.own else self.place.slices.blocks[i]
         self.trained[i] = self.place.hold(name, trained, blocks, reused=self.place.streams)
         self._taken.pop(i, None)
 
     def agree(self, numbers: Numbers, error: GistError | None) -> Numbers:
-        """Merge the numbers of all ranks' sub-GCNs; if a rank has an error, raise the first on all of them."""
+        """Merge the numbers of all ranks' sub-GCNs; if a rank has an error, raise the first on all
+        of them.
+        """
         self._take_all()
         return self.exchange.agree(numbers, error or self.place.failure, self.trained)
 
     def commit(self, loss: float) -> None:
-        """Write the round into Θ (subAgg). Entries that several sub-GCNs hold are averaged over them."""
+        """Write the round into Θ (subAgg). Entries that several sub-GCNs hold are averaged over
+        them.
+        """
         self.place.write(self.number, loss, self.exchange.give(self.place, self.trained))
-        self.trained, self._taken = {}, {}
+        self.trained = {}
+        self._taken = {}
 
     def give_up(self) -> None:
         """Let an open round not be written any more: another Θ takes the place of this one."""
         self.openings += 1
-        self.number, self.trained, self._taken = -1, {}, {}
+        self.number = -1
+        self.trained = {}
+        self._taken = {}
         self._is_given_up = True
 
     def settle(self) -> None:
@@ -142,62 +177,88 @@ class Theta:
         return {name: tensor.clone() for name, tensor in self.place.tensors.items()}
 
     def checkpoint(self) -> dict[str, Part]:
-        """This process's part of the tensors from which Θ, its moments and the best Θ are restored, not copied."""
-        parts = ((key, self.place.slices.part(key, tensor)) for key, tensor in self.place.every().items())
+        """This process's part of the tensors from which Θ, its moments and the best Θ are restored,
+        not copied.
+        """
+        parts = (
+            (key, self.place.slices.part(key, tensor)) for key, tensor in self.place.every().items()
+        )
         return {} if self.place.lasts else {key: part for key, part in parts if part is not None}
 
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Resume after some rounds from a checkpoint; any place and any number of ranks may have written it."""
-        place, slices, loss = self.place, self.place.slices, self.place.loss
+        """Resume after some rounds from a checkpoint; any place and any number of ranks may have
+        written it.
+        """
+        place = self.place
+        slices = self.place.slices
+        loss = self.place.loss
         if saved.theta is not None and saved.theta == place.files_id:
             if place.round not in (rounds, rounds + 1):  # a kill may come before scores are saved
                 raise InputError(
-                    f"{place.folders[0]} has been through {place.round} rounds, the checkpoint beside it through "
+                    f"{place.folders[0]} has been through {place.round} rounds, the checkpoint "
+                    "beside it through "
                     f"{rounds}: they are not of the same run; start again"
                 )
             return
         if place.lasts and place.round not in (0, rounds, rounds + 1):
             raise InputError(
-                f"{place.folders[0]} holds a Θ after {place.round} rounds, and the checkpoint is of another one, after "
+                f"{place.folders[0]} holds a Θ after {place.round} rounds, and the checkpoint is "
+                "of another one, after "
                 f"{rounds} rounds: choose another folder, or remove this one"
             )
         if saved.theta is not None:
             rounds, loss = _add_files(saved, slices, self.exchange.ranks, rounds)
             self._sources = saved.folders
-        shapes = ((name_of(key), shape) for key, shape in saved.shapes.items() if key.startswith(THETA))
+        shapes = (
+            (name_of(key), shape) for key, shape in saved.shapes.items() if key.startswith(THETA)
+        )
         held = {name: TensorSpec(shape, torch.float32) for name, shape in shapes}
         check_shapes(held, slices.specs, "the checkpoint", "this model", "start again")
         place.fill(saved.shapes, partial(slices.saved_part, saved), rounds, loss)
 
     def is_saved(self) -> None:
-        """Remove the files of another Θ, from which this one has been restored: a checkpoint no longer needs them."""
+        """Remove the files of another Θ, from which this one has been restored: a checkpoint no
+        longer needs them.
+        """
         while self._sources:
             remove(self._sources.pop())
 
     def full_model(self, spec: ModelSpec, *, best: bool = False) -> nn.Module:
-        """A new full model with Θ's parameters (`best`: the best ones), in evaluation mode; all ranks call this."""
-        # It does not change with later rounds: parameters in memory are copied, and large ones in files are mapped.
-        # Where ranks hold rows, rank 0 collects them, and other ranks get a model without values.
+        """A new full model with Θ's parameters (`best`: the best ones), in evaluation mode; all
+        ranks call this.
+        """
+        # It does not change with later rounds: parameters in memory are copied, and large ones in
+        # files are mapped. Where ranks hold rows, rank 0 collects them, and other ranks get a model
+        # without values.
         if self._is_given_up and self.place.lasts:
             raise InputError(
-                "the files of this Θ have been replaced by those of a later run: ask that run for its model"
+                "the files of this Θ have been replaced by those of a later run: ask that run for "
+                "its model"
             )
         self._take_all()
         if (found := self.exchange.collected(self.place, best=best)) is None:
             return spec.with_derived(self.place.model(spec, best=best))
         full = spec.on_meta()
-        return spec.with_derived(assign(full, found, "Θ").to(spec.device)) if self.exchange.ranks.leads else full
+        return (
+            spec.with_derived(assign(full, found, "Θ").to(spec.device))
+            if self.exchange.ranks.leads
+            else full
+        )
 
     def model_on_leader(self, spec: ModelSpec) -> nn.Module:
-        """A new full model with Θ's parameters, as `full_model`; on ranks other than 0 without values."""
+        """A new full model with Θ's parameters, as `full_model`; on ranks other than 0 without
+        values.
+        """
         if self.place.slices.share[1] > 1 or self.exchange.ranks.leads:
             return self.full_model(spec)
         return spec.on_meta()
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model with the parameters that Θ has now; on ranks other than 0 without values."""
-        # All ranks call this, and it is for our own use: `module` is that of the last call, which may be filled again,
-        # and large parameters may be Θ's own.
+        """The full model with the parameters that Θ has now; on ranks other than 0 without
+        values.
+        """
+        # All ranks call this, and it is for our own use: `module` is that of the last call, which
+        # may be filled again, and large parameters may be Θ's own.
         if self.place.slices.share[1] > 1:
             return self.full_model(spec)
         if not self.exchange.ranks.leads:
@@ -205,7 +266,9 @@ class Theta:
         return spec.with_derived(self.place.running_model(spec, module))
 
     def _take(self, i: int) -> Trained | None:
-        """What other ranks have sent of sub-GCN i's slice, once it is here; None: this rank has all of it."""
+        """What other ranks have sent of sub-GCN i's slice, once it is here; None: this rank has all
+        of it.
+        """
         if i not in self._taken:
             with self._taking:  # a thread takes the next one while a sub-GCN trains
                 while i not in self._taken and (arrived := next(self._arriving, None)):
@@ -222,8 +285,11 @@ class Theta:
         self._reader = reader
 
     def wait_for_reader(self) -> None:
-        """Wait for the thread that reads Θ, if there is one, and raise the error that it has raised."""
-        reader, self._reader = self._reader, None
+        """Wait for the thread that reads Θ, if there is one, and raise the error that it has
+        raised.
+        """
+        reader = self._reader
+        self._reader = None
         if reader:
             reader.result()
 
@@ -239,7 +305,8 @@ def _shared(store: Store, spec: ModelSpec, ranks: World) -> tuple[Slices, Exchan
 
 
 def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> tuple[int, float]:
-    """Add the files of a Θ to the checkpoint that names them; return the rounds that it has been through, and the loss.
+    """Add the files of a Θ to the checkpoint that names them; return the rounds that it has been
+    through, and the loss.
 
     Other ranks have written them, or ranks with another store.
     """
@@ -247,7 +314,9 @@ def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> 
     def settle() -> None:
         """Finish the last round in all of the files."""
         if missing := [folder for folder in saved.folders if not folder.exists()]:
-            raise InputError(f"{missing[0]} is gone, which holds the parameters: put it back, or start again")
+            raise InputError(
+                f"{missing[0]} is gone, which holds the parameters: put it back, or start again"
+            )
         states = [read_json(folder / STATE, State, START_AGAIN) for folder in saved.folders]
         newest = max(state.round for state in states)
         for state, folder in zip(states, saved.folders, strict=True):

@@ -40,7 +40,8 @@ _TASKS: dict[Task, tuple[Any, ...]] = {
 def task_of(loss: Loss | str | None) -> Task | None:
     """Return what a loss says of the task: numbers, one class of several, or labels of 0 and 1.
 
-    None: it says nothing, as there is none, or it is the user's own. A `functools.partial` is what it is of.
+    None: it says nothing, as there is none, or it is the user's own. A `functools.partial` is what
+    it is of.
     """
     found = find_named("loss", loss)
     while isinstance(found, partial):
@@ -55,20 +56,25 @@ def task_of(loss: Loss | str | None) -> Task | None:
 
 
 class Criterion:
-    """A loss as a step calls it: with the logits of one sub-GCN or of several, and perhaps with weights.
+    """A loss as a step calls it: with the logits of one sub-GCN or of several, and perhaps with
+    weights.
 
     Args:
-        loss: called as `loss(logits, targets)`, with float32 logits [n, C] and the targets of the same n nodes: [n]
-            classes, [n, C] labels of 0 and 1, or [n, C] numbers. It returns one number, or one for each node, [n], or
-            for each label, [n, K]. If the sampler weights the nodes (GraphSAINT), one number is not enough: a torch
-            loss with `reduction` is asked for "none".
+        loss: called as `loss(logits, targets)`, with float32 logits [n, C] and the targets of the
+            same n nodes: [n] classes, [n, C] labels of 0 and 1, or [n, C] numbers. It returns one
+            number, or one for each node, [n], or for each label, [n, K]. If the sampler weights the
+            nodes (GraphSAINT), one number is not enough: a torch loss with `reduction` is asked for
+            "none".
         name: of the loss in records.
         record: the settings of `Training` that have led to it, as JSON.
     """
 
     def __init__(self, loss: Callable[..., Tensor], name: str, record: dict[str, Any]) -> None:
-        self.name, self.record, self._loss = name, record, loss
-        self._each: Any = loss  # gives a value for each node, where torch's `reduction` can be asked for it
+        self.name = name
+        self.record = record
+        self._loss = loss
+        # gives a value for each node, where torch's `reduction` can be asked for it
+        self._each: Any = loss
         if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
             self._each = copy.copy(loss)
             self._each.reduction = "none"
@@ -76,31 +82,43 @@ class Criterion:
             self._each = partial(loss, reduction="none")
 
     def __call__(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the mean over the nodes, or the sum with weights [n], from logits [n, C]; [m] from [m, n, C]."""
+        """Return the mean over the nodes, or the sum with weights [n], from logits [n, C]; [m] from
+        [m, n, C].
+        """
         if logits.dim() == 3:  # the loss is the user's code, so it sees one sub-GCN at a time
-            return torch.stack([self(each, targets.clone(), weights) for each in logits])  # it may write into them
-        found, nodes = (self._loss if weights is None else self._each)(logits, targets), len(targets)
+            # it may write into them
+            return torch.stack([self(each, targets.clone(), weights) for each in logits])
+        found = (self._loss if weights is None else self._each)(logits, targets)
+        nodes = len(targets)
         fitting = [(), (nodes,), (nodes, 1)]  # no others: broadcasting is a common mistake
         fitting += [logits.shape] if targets.dim() == 2 else []
         if not isinstance(found, Tensor) or found.shape not in fitting or found is logits:
             got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise InputError(f"the loss {self.name} returned {got}, expected one number, or one for each node")
+            raise InputError(
+                f"the loss {self.name} returned {got}, expected one number, or one for each node"
+            )
         if weights is None:
             return found.mean()
         if not found.dim():
             said = f"the loss {self.name} returned one number, but the sampler weights every node"
-            raise InputError(f"{said}: return [{nodes}] numbers, or take the argument reduction='none'")
+            raise InputError(
+                f"{said}: return [{nodes}] numbers, or take the argument reduction='none'"
+            )
         return found.flatten(1).mean(dim=1) @ weights if found.dim() > 1 else found @ weights
 
     def check(self, outputs: int, targets: Tensor, weights: Tensor | None) -> None:
-        """Raise InputError unless the loss takes random logits and returns something that has a gradient."""
+        """Raise InputError unless the loss takes random logits and returns something that has a
+        gradient.
+        """
         logits = torch.randn(len(targets), outputs, generator=torch.Generator().manual_seed(0))
         logits = logits.to(targets.device).requires_grad_()
         sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)} of {targets.dtype}"
         with users_code(f"the loss {self.name} cannot take {sizes}"):
             found = self(logits, targets, weights)
         if not found.requires_grad:
-            raise InputError(f"the loss {self.name} has no gradient: compute it from the logits by torch alone")
+            raise InputError(
+                f"the loss {self.name} has no gradient: compute it from the logits by torch alone"
+            )
 
 
 def make_criterion(
@@ -112,27 +130,44 @@ def make_criterion(
     label_smoothing: float = 0.0,
     regression: bool = False,
 ) -> Criterion | None:
-    """Return the loss of a run, for the targets of its training nodes; None: the plain cross-entropy."""
+    """Return the loss of a run, for the targets of its training nodes; None: the plain
+    cross-entropy.
+    """
     # A module's buffers move to the device of the targets.
     if loss is None and class_weights is None and not label_smoothing and not regression:
         return None
-    record = {"loss": named_as(loss), "class_weights": class_weights, "label_smoothing": label_smoothing}
+    record = {
+        "loss": named_as(loss),
+        "class_weights": class_weights,
+        "label_smoothing": label_smoothing,
+    }
     found = find_named("loss", loss)
     if callable(found):
         if isinstance(found, nn.Module):
             if any(p.requires_grad for p in found.parameters()):
-                raise InputError(f"the loss {named_as(loss)} has parameters that nobody trains: put them in the model")
+                raise InputError(
+                    f"the loss {named_as(loss)} has parameters that nobody trains: put them in the "
+                    "model"
+                )
             found = found.to(targets.device)
         return Criterion(found, named_as(loss) or "", record)
-    name = found or ("mse" if regression else "binary-cross-entropy" if targets.dim() == 2 else "cross-entropy")
+    name = found or (
+        "mse" if regression else "binary-cross-entropy" if targets.dim() == 2 else "cross-entropy"
+    )
     if (name in ("mse", "l1", "huber")) != regression:
         what = "numbers" if regression else "labels" if targets.dim() == 2 else "classes"
         fitting = "mse, l1 or huber" if regression else "cross-entropy or binary-cross-entropy"
-        raise InputError(f"the loss is {name}, but the targets are {what}: use {fitting}, or a function")
+        raise InputError(
+            f"the loss is {name}, but the targets are {what}: use {fitting}, or a function"
+        )
     if name == "cross-entropy" and targets.dim() == 2:
-        raise InputError("the loss is cross-entropy, but nodes have several labels: use binary-cross-entropy")
+        raise InputError(
+            "the loss is cross-entropy, but nodes have several labels: use binary-cross-entropy"
+        )
     if label_smoothing and name != "cross-entropy":
-        raise InputError(f"label_smoothing is {label_smoothing}, but the loss is {name}: use cross-entropy")
+        raise InputError(
+            f"label_smoothing is {label_smoothing}, but the loss is {name}: use cross-entropy"
+        )
     options: dict[str, Any] = {"label_smoothing": label_smoothing} if label_smoothing else {}
     if class_weights is not None:
         options["weight"] = _weights(class_weights, targets, classes)
@@ -144,7 +179,9 @@ def _binary_cross_entropy(
 ) -> Tensor:
     """One decision for each class; `weight` multiplies the loss of the labels that are 1."""
     labels = targets if targets.dim() == 2 else F.one_hot(targets, logits.shape[1])
-    return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), pos_weight=weight, reduction=reduction)
+    return F.binary_cross_entropy_with_logits(
+        logits, labels.to(logits.dtype), pos_weight=weight, reduction=reduction
+    )
 
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
@@ -165,5 +202,8 @@ def _weights(class_weights: str | Sequence[float], targets: Tensor, classes: int
         counts = torch.bincount(targets, minlength=classes).clamp(min=1)
         return len(targets) / (classes * counts.float())
     if len(class_weights) != classes:
-        raise InputError(f"class_weights has {len(class_weights)} numbers, expected {classes}, one for each class")
+        raise InputError(
+            f"class_weights has {len(class_weights)} numbers, expected {classes}, one for each "
+            "class"
+        )
     return torch.tensor(class_weights, dtype=torch.float32, device=targets.device)

@@ -23,10 +23,12 @@ class Metric:
         >>> fit(graph, epochs=100, metric=Metric(my_error, higher_is_better=False))
 
     Args:
-        function: called as `function(logits, targets)` with the output [n, C] of a split's nodes and their targets. It
-            returns one number. Or an object with `update`, `compute` and `reset`, such as a metric of torchmetrics.
+        function: called as `function(logits, targets)` with the output [n, C] of a split's nodes
+            and their targets. It returns one number. Or an object with `update`, `compute` and
+            `reset`, such as a metric of torchmetrics.
         name: what history and reports call it; "": the function's own name.
-        higher_is_better: False for an error; None: as the function's own attribute `higher_is_better` says, or True.
+        higher_is_better: False for an error; None: as the function's own attribute
+            `higher_is_better` says, or True.
         percent: the score is a share from 0 to 1, which reports show in per cent.
     """
 
@@ -37,7 +39,9 @@ class Metric:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InputError(f"metric is {shown(self.function)}, expected a function of (logits, targets)")
+            raise InputError(
+                f"metric is {shown(self.function)}, expected a function of (logits, targets)"
+            )
         if not self.name:
             object.__setattr__(self, "name", named_as(self.function))
         check_name("name of the metric", self.name)
@@ -46,7 +50,9 @@ class Metric:
             object.__setattr__(self, "higher_is_better", own is not False)
 
     def __call__(self, logits: Tensor, targets: Tensor) -> float:
-        """Return the score; raise InputError if the function fails, or does not return a finite number."""
+        """Return the score; raise InputError if the function fails, or does not return a finite
+        number.
+        """
         metric: Any = self.function
         sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
         with users_code(f"the metric {self.name} fails for {sizes}"):
@@ -58,32 +64,47 @@ class Metric:
             return self.number(metric.compute())
 
     def number(self, found: Any) -> float:
-        """Return what the function has returned as a number; raise InputError if it is none, or not finite."""
-        with users_code(f"the metric {self.name} returned a {type(found).__name__}", "return one number"):
+        """Return what the function has returned as a number; raise InputError if it is none, or not
+        finite.
+        """
+        with users_code(
+            f"the metric {self.name} returned a {type(found).__name__}", "return one number"
+        ):
             value = float(found)
         if not math.isfinite(value):
             raise InputError(f"the metric {self.name} is {value}: return a finite number")
         return value
 
     def better(self, score: float | None, best: float | None) -> bool:
-        """Whether a score is better than the best one so far. None stands for no score, and any score is better."""
+        """Whether a score is better than the best one so far. None stands for no score, and any
+        score is better.
+        """
         if score is None or best is None:
             return score is not None
         return score > best if self.higher_is_better else score < best
 
 
 def as_metric(metric: "Metric | Callable[[Tensor, Tensor], Any] | str") -> Metric:
-    """Return the metric that was given by name, as `package.module:function`, as a function or as a `Metric`."""
+    """Return the metric that was given by name, as `package.module:function`, as a function or as a
+    `Metric`.
+    """
     check_choice("metric", metric)
     found = find_named("metric", metric)
     if isinstance(found, str):
         return NAMED[found]
-    return found if isinstance(found, Metric) else Metric(found, name=metric if isinstance(metric, str) else "")
+    return (
+        found
+        if isinstance(found, Metric)
+        else Metric(found, name=metric if isinstance(metric, str) else "")
+    )
 
 
 def has_output(logits: Tensor) -> Tensor:
-    """Return the mask [N] of the nodes whose outputs, [N, C], are all finite. The others have no prediction."""
-    # A sum is finite only if all its terms are; a mask of all outputs would be as large as a quarter of them.
+    """Return the mask [N] of the nodes whose outputs, [N, C], are all finite. The others have no
+    prediction.
+    """
+    # A sum is finite only if all its terms are; a mask of all outputs would be as large as a
+    # quarter of them.
     finite = logits.sum(dim=1).isfinite()
     if not bool(finite.all()):  # a sum of finite numbers may overflow
         doubtful = ~finite
@@ -104,7 +125,9 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
 
 
 def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[str, int | float]]:
-    """Return the F1 of every class, of true and predicted classes [N], and the number of its nodes."""
+    """Return the F1 of every class, of true and predicted classes [N], and the number of its
+    nodes.
+    """
     counted = (truth[guess == truth], truth, guess[guess >= 0])
     hits, nodes, guessed = (torch.bincount(each, minlength=classes) for each in counted)
     f1 = 2 * hits.double() / (nodes + guessed).clamp(min=1)
@@ -113,22 +136,29 @@ def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[s
 
 def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
     """Return accuracy, micro F1 and macro F1 of true and predicted classes [N] or labels [N, K]."""
-    # With several labels, a node is right if all its labels are. The macro F1 is the mean over the classes that are
-    # true or predicted; with several labels over all of them, where an absent one counts 0. A node without a
-    # prediction, -1, is wrong: none of its labels is predicted, and as a single class its -1 is one more that is wrong.
+    # With several labels, a node is right if all its labels are. The macro F1 is the mean over the
+    # classes that are true or predicted; with several labels over all of them, where an absent one
+    # counts 0. A node without a prediction, -1, is wrong: none of its labels is predicted, and as a
+    # single class its -1 is one more that is wrong.
     truth = truth.long()
-    right, none = guess == truth, 0
+    right = guess == truth
+    none = 0
     if truth.dim() == 2:
-        right, guess = right.all(dim=1), guess.clamp(min=0)
-        hits, found = (truth * guess).sum(dim=0), (truth + guess).sum(dim=0)
+        right = right.all(dim=1)
+        guess = guess.clamp(min=0)
+        hits = (truth * guess).sum(dim=0)
+        found = (truth + guess).sum(dim=0)
         counted = torch.ones_like(found, dtype=torch.bool)
     else:
         classes = int(torch.maximum(truth.max(), guess.max())) + 1
         hits = torch.bincount(truth[right], minlength=classes)
         guess = guess[guess >= 0]
         found = torch.bincount(truth, minlength=classes) + torch.bincount(guess, minlength=classes)
-        counted, none = found > 0, len(truth) - len(guess)
-    hits, found = 2 * hits.double(), found.double()  # found: how often a class is true, and how often predicted
+        counted = found > 0
+        none = len(truth) - len(guess)
+    # found: how often a class is true, and how often predicted
+    hits = 2 * hits.double()
+    found = found.double()
     return {
         "accuracy": float(right.double().mean()),
         "f1_micro": float(hits.sum() / (found.sum() + none).clamp(min=1)),
@@ -147,7 +177,9 @@ _SKLEARN = {
 
 
 OF_PREDICTIONS = ("accuracy", "f1_micro", "f1_macro", "balanced_accuracy")
-"""Metrics that read the predicted classes or labels alone: for them a node without a prediction is wrong."""
+"""Metrics that read the predicted classes or labels alone: for them a node without a prediction is
+wrong.
+"""
 
 
 def _score(name: str, logits: Tensor, targets: Tensor) -> float:
@@ -161,12 +193,18 @@ def _score(name: str, logits: Tensor, targets: Tensor) -> float:
         return _score_by_sklearn(name, getattr(metrics, _SKLEARN[name]), logits, targets)
 
 
-def _score_by_sklearn(name: str, score: Callable[..., Any], logits: Tensor, targets: Tensor) -> float:
+def _score_by_sklearn(
+    name: str, score: Callable[..., Any], logits: Tensor, targets: Tensor
+) -> float:
     if name not in CLASS_METRICS:
         if not targets.is_floating_point():
-            raise InputError(f"the metric is {name}, but the targets are classes: use accuracy, or a function")
+            raise InputError(
+                f"the metric is {name}, but the targets are classes: use accuracy, or a function"
+            )
         return float(score(targets.cpu().numpy(), logits.cpu().numpy()))
-    truth, several, classes = targets.long().cpu().numpy(), targets.dim() == 2, logits.shape[1]
+    truth = targets.long().cpu().numpy()
+    several = targets.dim() == 2
+    classes = logits.shape[1]
     if name == "balanced_accuracy":
         return float(score(truth, predicted_labels(logits, several).cpu()))
     chances = (logits.sigmoid() if several else logits.softmax(dim=1)).cpu().numpy()
@@ -180,6 +218,8 @@ def _score_by_sklearn(name: str, score: Callable[..., Any], logits: Tensor, targ
 
 
 NAMED = {
-    name: Metric(partial(_score, name), name, name not in ("mae", "rmse"), percent=name in CLASS_METRICS)
+    name: Metric(
+        partial(_score, name), name, name not in ("mae", "rmse"), percent=name in CLASS_METRICS
+    )
     for name in METRICS
 }

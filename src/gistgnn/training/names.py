@@ -1,4 +1,5 @@
-"""The names of losses, metrics, optimisers and schedules; how a user's own are found and named; checks without a graph.
+"""The names of losses, metrics, optimisers and schedules; how a user's own are found and named;
+checks without a graph.
 
 This module imports nothing slow: the command line reads it.
 """
@@ -20,17 +21,34 @@ from gistgnn.utils.checks import check_number, shown
 
 LossName = Literal["cross-entropy", "binary-cross-entropy", "mse", "l1", "huber"]
 MetricName = Literal[
-    "accuracy", "f1_micro", "f1_macro", "balanced_accuracy", "roc_auc", "average_precision", "r2", "mae", "rmse"
+    "accuracy",
+    "f1_micro",
+    "f1_macro",
+    "balanced_accuracy",
+    "roc_auc",
+    "average_precision",
+    "r2",
+    "mae",
+    "rmse",
 ]
 OptimizerName = Literal["adam", "adamw", "sgd"]
 ScheduleName = Literal["constant", "step", "cosine"]
 UpdateRule = Literal["adam", "sgd"]
-"""How a step follows from the gradient: it does not depend on the gradient's scale, or it is proportional to it."""
+"""How a step follows from the gradient: it does not depend on the gradient's scale, or it is
+proportional to it.
+"""
 
 CLASS_LOSSES = ("cross-entropy", "binary-cross-entropy")
 """The losses for classes and labels. All other losses are for regression."""
 
-CLASS_METRICS = ("accuracy", "f1_micro", "f1_macro", "balanced_accuracy", "roc_auc", "average_precision")
+CLASS_METRICS = (
+    "accuracy",
+    "f1_micro",
+    "f1_macro",
+    "balanced_accuracy",
+    "roc_auc",
+    "average_precision",
+)
 """The metrics for classes and labels. All other metrics are for regression."""
 
 METRICS: tuple[str, ...] = get_args(MetricName)
@@ -53,16 +71,23 @@ _CONTRACTS = {
 
 
 def check_choice(setting: str, value: Any) -> None:
-    """Raise InputError unless a setting of `NAMES` is a known name, `package.module:function`, or callable."""
+    """Raise InputError unless a setting of `NAMES` is a known name, `package.module:function`, or
+    callable.
+    """
     if callable(value) or (isinstance(value, str) and (value in NAMES[setting] or ":" in value)):
         return
     names = ", ".join(NAMES[setting])
-    raise InputError(f"{setting} is {shown(value)}, expected one of {names}, or {_CONTRACTS[setting]}")
+    raise InputError(
+        f"{setting} is {shown(value)}, expected one of {names}, or {_CONTRACTS[setting]}"
+    )
 
 
 def find_named(setting: str, value: Any) -> Any:
-    """Return the function of `package.module:function` or `path/to/file.py:function`; any other value as it is."""
-    # Modules in the working directory are found as well, as by `python -m`. A file finds the modules beside it.
+    """Return the function of `package.module:function` or `path/to/file.py:function`; any other
+    value as it is.
+    """
+    # Modules in the working directory are found as well, as by `python -m`. A file finds the
+    # modules beside it.
     if not isinstance(value, str) or ":" not in value:
         return value
     where, _, name = value.rpartition(":")
@@ -74,13 +99,16 @@ def find_named(setting: str, value: Any) -> Any:
     expected = "expected package.module:function, or path/to/file.py:function"
     try:
         with users_code(f"{setting} is {value!r}, which cannot be imported", expected):
-            if file and os.path.exists(file) and not os.path.isfile(file):  # a pipe would wait for ever
+            # a pipe would wait for ever
+            if file and os.path.exists(file) and not os.path.isfile(file):
                 raise OSError("it is no regular file")
             found = attrgetter(name)(_module(file)) if file else resolve_name(value)
     finally:
         sys.path.remove(added)
     if not callable(found):
-        raise InputError(f"{setting} is {value!r}, a {type(found).__name__}: expected {_CONTRACTS[setting]}")
+        raise InputError(
+            f"{setting} is {value!r}, a {type(found).__name__}: expected {_CONTRACTS[setting]}"
+        )
     return found
 
 
@@ -88,7 +116,9 @@ _FOLDERS: set[str] = set()  # of users' files
 
 
 def _forget_namesakes(folder: str) -> None:
-    """Let a file find the modules beside it where a file in another folder has imported others of the same names."""
+    """Let a file find the modules beside it where a file in another folder has imported others of
+    the same names.
+    """
     namesakes = set()
     for name, module in sys.modules.items():
         place, file = os.path.split(getattr(module, "__file__", None) or "")
@@ -106,7 +136,9 @@ def _forget_namesakes(folder: str) -> None:
 def _module(path: str) -> ModuleType:
     """Return a file of Python as a module; it runs once."""
     # Files of the same name in two folders are two modules.
-    name = f"gistgnn_own_{os.path.basename(path).removesuffix('.py')}_{crc32(os.fsencode(path)):08x}"
+    name = (
+        f"gistgnn_own_{os.path.basename(path).removesuffix('.py')}_{crc32(os.fsencode(path)):08x}"
+    )
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -124,19 +156,27 @@ def parameters_of(function: Any) -> list[str]:
 
 
 def named_as(value: Any) -> str | None:
-    """Return what records and messages call a loss, a metric, an optimiser or a schedule; a name stays as it is."""
+    """Return what records and messages call a loss, a metric, an optimiser or a schedule; a name
+    stays as it is.
+    """
     # A partial has its plain keywords as well: `cross_entropy(label_smoothing=0.1)`.
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, partial):
-        plain = (f"{key}={v!r}" for key, v in value.keywords.items() if isinstance(v, (bool, int, float, str)))
+        plain = (
+            f"{key}={v!r}"
+            for key, v in value.keywords.items()
+            if isinstance(v, (bool, int, float, str))
+        )
         return f"{named_as(value.func)}({', '.join(plain)})"
     own = getattr(value, "name", None) or getattr(value, "__qualname__", None)
     return str(own).rpartition("<locals>.")[2] if isinstance(own, str) else type(value).__name__
 
 
 def as_weights(weights: Any) -> Literal["balanced"] | tuple[float, ...]:
-    """Return "balanced", or the weights of the classes as numbers; raise InputError if they are none."""
+    """Return "balanced", or the weights of the classes as numbers; raise InputError if they are
+    none.
+    """
     expected = "expected balanced, or a number for each class"
     if isinstance(weights, str):
         if weights != "balanced":

@@ -1,4 +1,6 @@
-"""The optimiser of a sub-GCN and its learning rate at every step: by name, or by what the user brings."""
+"""The optimiser of a sub-GCN and its learning rate at every step: by name, or by what the user
+brings.
+"""
 
 import inspect
 import math
@@ -19,7 +21,9 @@ from gistgnn.training.names import UpdateRule, find_named, named_as, parameters_
 from gistgnn.utils.checks import check_number
 
 MakeOptimizer = Callable[..., Optimizer]
-"""Returns an optimiser, called as `make(parameters, lr=...)`, with weight_decay and momentum where they are not 0."""
+"""Returns an optimiser, called as `make(parameters, lr=...)`, with weight_decay and momentum where
+they are not 0.
+"""
 
 Factor = Callable[[float], float]
 """Returns what lr is multiplied by, of the progress: 0 <= progress < 1."""
@@ -27,20 +31,37 @@ Factor = Callable[[float], float]
 MakeScheduler = Callable[..., LRScheduler]
 """Returns a scheduler of torch; its first argument is called `optimizer`."""
 
-CLASSES: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+CLASSES: dict[str, Any] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
 
 
 def check_optimizer(training: Any, model: nn.Module | None = None) -> None:
-    """Raise InputError unless the user's function makes an optimiser of a model that can take a step in a round."""
-    # Small parameters with as many dimensions as the model's stand for these: Muon takes matrices alone.
-    name, lr = named_as(training.optimizer), training.first_lr
-    dimensions = {"a matrix": 2} if model is None else {each: p.dim() for each, p in model.named_parameters()}
-    parameters = {each: nn.Parameter(torch.zeros([2] * count)) for each, count in dimensions.items()}
-    advice = "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
+    """Raise InputError unless the user's function makes an optimiser of a model that can take a
+    step in a round.
+    """
+    # Small parameters with as many dimensions as the model's stand for these: Muon takes matrices
+    # alone.
+    name = named_as(training.optimizer)
+    lr = training.first_lr
+    dimensions = (
+        {"a matrix": 2}
+        if model is None
+        else {each: p.dim() for each, p in model.named_parameters()}
+    )
+    parameters = {
+        each: nn.Parameter(torch.zeros([2] * count)) for each, count in dimensions.items()
+    }
+    advice = (
+        "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
+    )
     if refuses := _refused(training, parameters):
         tensors = f"{', '.join(refuses[:3])}{' and others' if len(refuses) > 3 else ''}"
         advice = (
-            f"it refuses {tensors}: give a function of (parameters, lr) with another optimiser for these, or take adamw"
+            f"it refuses {tensors}: give a function of (parameters, lr) with another "
+            "optimiser for these, or take adamw"
         )
     with users_code(f"the optimizer {name} cannot be made", advice):
         made = training.make_optimizer(parameters.values())
@@ -48,16 +69,22 @@ def check_optimizer(training: Any, model: nn.Module | None = None) -> None:
         raise InputError(f"the optimizer {name} gave a {type(made).__name__}: {advice}")
     if any(group["lr"] != lr for group in made.param_groups):
         rates = ", ".join(f"{group['lr']:g}" for group in made.param_groups)
-        raise InputError(f"the optimizer {name} has the learning rate {rates}, not lr, which is {lr:g}: pass lr on")
+        raise InputError(
+            f"the optimizer {name} has the learning rate {rates}, not lr, which is {lr:g}: pass lr "
+            "on"
+        )
     for parameter in parameters.values():
         parameter.grad = torch.zeros_like(parameter)
-    with users_code(f"the optimizer {name} cannot take a step", "choose one whose step() needs no closure"):
+    with users_code(
+        f"the optimizer {name} cannot take a step", "choose one whose step() needs no closure"
+    ):
         made.step()
     for each, parameter in parameters.items() if training.keeps_moments else ():
         for key, state in made.state.get(parameter, {}).items():
             if isinstance(state, torch.Tensor) and state.dim() and state.shape != parameter.shape:
                 raise InputError(
-                    f"the optimizer {name} keeps '{key}' of {each}, whose shape is not the parameter's, so rounds "
+                    f"the optimizer {name} keeps '{key}' of {each}, whose shape is not the "
+                    "parameter's, so rounds "
                     "cannot carry it: give optimizer_state='reset', or take adamw"
                 )
 
@@ -71,10 +98,15 @@ def _refused(training: Any, parameters: Mapping[str, nn.Parameter]) -> list[str]
                 training.make_optimizer([parameter])
                 kinds[parameter.dim()] = True
             kinds.setdefault(parameter.dim(), False)
-    return [name for name, parameter in parameters.items() if any(kinds.values()) and not kinds[parameter.dim()]]
+    return [
+        name
+        for name, parameter in parameters.items()
+        if any(kinds.values()) and not kinds[parameter.dim()]
+    ]
 
 
-RATE_FACTOR = "rate_factor"  # the entry of a group of parameters that its learning rate is multiplied by
+# the entry of a group of parameters that its learning rate is multiplied by
+RATE_FACTOR = "rate_factor"
 PLAIN = "plain_settings"  # the entry with the settings that such a group has without the factor
 PLAIN_GROUP = "plain_group"  # the entry with the number of the group that it was split from
 
@@ -82,8 +114,8 @@ PLAIN_GROUP = "plain_group"  # the entry with the number of the group that it wa
 def scale_rates(optimizer: Optimizer, rate_factors: Mapping[Tensor, float]) -> None:
     """Multiply the learning rate of every parameter by its factor, in groups of one factor each.
 
-    The weight decay of a group is divided by the factor: the product of the two is what shrinks a weight in a step,
-    and it stays the same (Yang et al., "Tensor Programs V", appendix B).
+    The weight decay of a group is divided by the factor: the product of the two is what shrinks a
+    weight in a step, and it stays the same (Yang et al., "Tensor Programs V", appendix B).
     """
     if all(factor == 1.0 for factor in rate_factors.values()):
         return
@@ -102,7 +134,9 @@ def scale_rates(optimizer: Optimizer, rate_factors: Mapping[Tensor, float]) -> N
 
 
 def set_rate(group: dict[str, Any], rate: float) -> None:
-    """Set the learning rate of a group; one that is a tensor keeps its place, which a recorded step reads."""
+    """Set the learning rate of a group; one that is a tensor keeps its place, which a recorded step
+    reads.
+    """
     if isinstance(group["lr"], torch.Tensor):
         group["lr"].fill_(rate)
     else:
@@ -119,18 +153,21 @@ def _scaled(setting: str, value: Any, factor: float) -> Any:
 
 
 def update_rule(training: Any) -> UpdateRule | None:
-    """Return how a step of the optimiser follows from the gradient, on which its learning rate by width depends.
+    """Return how a step of the optimiser follows from the gradient, on which its learning rate by
+    width depends.
 
-    An optimiser of the user's own is tried. Its step on an entry has to depend on the gradient of that entry alone.
-    Then it is "sgd" if the step is proportional to the gradient, "adam" if it does not depend on the gradient's scale,
-    and None if neither holds, such as for Muon, whose steps are orthogonal matrices.
+    An optimiser of the user's own is tried. Its step on an entry has to depend on the gradient of
+    that entry alone. Then it is "sgd" if the step is proportional to the gradient, "adam" if it
+    does not depend on the gradient's scale, and None if neither holds, such as for Muon, whose
+    steps are orthogonal matrices.
     """
     if training.optimizer in CLASSES:
         return "sgd" if training.optimizer == "sgd" else "adam"
     if isinstance(training.optimizer, Hashable) and training.optimizer in _RULES:
         return _RULES[training.optimizer]
     rule = None
-    with suppress(Exception):  # a user's function may raise anything, and `check_optimizer` tells what it is
+    # a user's function may raise anything, and `check_optimizer` tells what it is
+    with suppress(Exception):
         rule = _tried_rule(training)
     if isinstance(training.optimizer, Hashable):
         if len(_RULES) >= MOST_RECORDS:
@@ -151,7 +188,9 @@ def _tried_rule(training: Any) -> UpdateRule | None:
     other_entry = gradient.clone()
     other_entry[0, 0] = -3.0
     step = _last_step(plain, gradient)
-    is_by_entry = bool(torch.isclose(_last_step(plain, other_entry), step, rtol=_ALIKE).view(-1)[1:].all())
+    is_by_entry = bool(
+        torch.isclose(_last_step(plain, other_entry), step, rtol=_ALIKE).view(-1)[1:].all()
+    )
     if not is_by_entry:
         return None
     larger_step = _last_step(plain, 4 * gradient)
@@ -174,17 +213,22 @@ def _last_step(training: Any, gradient: Tensor) -> Tensor:
 
 @cache
 def eager(kind: Any) -> Callable[..., Optimizer]:
-    """Return a class of optimisers that takes the same steps, for training loops that are not compiled."""
-    # torch's wrappers for its compiler import it when an optimiser is made and when it takes a step, which takes longer
-    # than all other imports together.
+    """Return a class of optimisers that takes the same steps, for training loops that are not
+    compiled.
+    """
+    # torch's wrappers for its compiler import it when an optimiser is made and when it takes a
+    # step, which takes longer than all other imports together.
     methods = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
     unwrapped = {name: inspect.unwrap(getattr(kind, name)) for name in methods}
-    return type(kind.__name__, (kind,), {**unwrapped, "step": torch.no_grad()(inspect.unwrap(kind.step))})
+    return type(
+        kind.__name__, (kind,), {**unwrapped, "step": torch.no_grad()(inspect.unwrap(kind.step))}
+    )
 
 
 MOST_RECORDS = 32  # that are kept
 TRIED = 100  # steps of a scheduler that is tried before a run
-STEPS = ("total_steps", "T_max")  # arguments of torch's schedulers that are the run's steps if left open
+# arguments of torch's schedulers that are the run's steps if left open
+STEPS = ("total_steps", "T_max")
 
 
 def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
@@ -198,11 +242,15 @@ def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
     function: Any = find_named("schedule", schedule)
     with users_code(f"the schedule {named_as(schedule)} fails at progress {progress:g}"):
         value = float(function(progress))
-    return check_number(f"the factor of the schedule {named_as(schedule)} at progress {progress:g}", value)
+    return check_number(
+        f"the factor of the schedule {named_as(schedule)} at progress {progress:g}", value
+    )
 
 
 def scheduler_of(schedule: str | Factor | MakeScheduler) -> MakeScheduler | None:
-    """Return the function that makes a scheduler of torch, if its first argument is called `optimizer`; else None."""
+    """Return the function that makes a scheduler of torch, if its first argument is called
+    `optimizer`; else None.
+    """
     found: Any = find_named("schedule", schedule)
     return found if callable(found) and parameters_of(found)[:1] == ["optimizer"] else None
 
@@ -211,28 +259,36 @@ class Recorded:
     """What a scheduler of torch sets in every step of a run, by group of parameters.
 
     Attributes:
-        columns: for every group the values of each setting that the scheduler changes, such as "lr", "momentum" or
-            "betas", one for each step; and always "lr".
+        columns: for every group the values of each setting that the scheduler changes, such as
+            "lr", "momentum" or "betas", one for each step; and always "lr".
     """
 
     def __init__(self, make: MakeScheduler, optimizer: Optimizer, steps: int) -> None:
-        # Sub-GCNs have new optimisers in every round, so a scheduler is run once, on an optimiser with the same groups
-        # that trains nothing. The arguments `STEPS` are the number of steps, unless the user has set them.
+        # Sub-GCNs have new optimisers in every round, so a scheduler is run once, on an optimiser
+        # with the same groups that trains nothing. The arguments `STEPS` are the number of steps,
+        # unless the user has set them.
         stand_in = eager(_Still)(_plain_groups(optimizer), optimizer.defaults)
-        given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)
+        given = inspect.signature(make).parameters
+        empty = (None, inspect.Parameter.empty)
         first = [_settings(group) for group in stand_in.param_groups]
         self.columns: list[dict[str, list[Any]]] = [{"lr": []} for _ in first]
         failure = f"the schedule {named_as(make)} cannot give the rates of {steps} steps"
-        with users_code(failure, "expected a scheduler that needs the optimizer and the number of steps alone"):
+        with users_code(
+            failure, "expected a scheduler that needs the optimizer and the number of steps alone"
+        ):
             scheduler = make(
-                stand_in, **{name: steps for name in STEPS if name in given and given[name].default in empty}
+                stand_in,
+                **{name: steps for name in STEPS if name in given and given[name].default in empty},
             )
             if getattr(scheduler, "optimizer", stand_in) is not stand_in:
                 raise InputError(
-                    f"the schedule {named_as(make)} is of another optimizer: make it of the one it is given"
+                    f"the schedule {named_as(make)} is of another optimizer: make it of the one it "
+                    "is given"
                 )
             for step in range(steps):
-                for column, group, before in zip(self.columns, stand_in.param_groups, first, strict=True):
+                for column, group, before in zip(
+                    self.columns, stand_in.param_groups, first, strict=True
+                ):
                     self._record(column, group, before, step)
                 stand_in.step()
                 scheduler.step()
@@ -240,7 +296,9 @@ class Recorded:
             check_number(f"a learning rate of the schedule {named_as(make)}", rate)
 
     @staticmethod
-    def _record(column: dict[str, list[Any]], group: dict[str, Any], before: dict[str, Any], step: int) -> None:
+    def _record(
+        column: dict[str, list[Any]], group: dict[str, Any], before: dict[str, Any], step: int
+    ) -> None:
         """Add the values of a group in one step; `before` are those without the scheduler."""
         for name, first in before.items():
             value = float(group[name]) if name == "lr" else group[name]
@@ -250,7 +308,9 @@ class Recorded:
                 column[name].append(value)
 
     def set(self, optimizer: Optimizer, step: int) -> None:
-        """Give an optimiser the settings of a step, counted from 0; after the last one they stay."""
+        """Give an optimiser the settings of a step, counted from 0; after the last one they
+        stay.
+        """
         for number, group in enumerate(optimizer.param_groups):
             for name, values in self.columns[group.get(PLAIN_GROUP, number)].items():
                 value = values[min(step, len(values) - 1)]
@@ -261,14 +321,18 @@ class _Still(Optimizer):
     """Has the groups and defaults of another optimiser, and changes nothing."""
 
     def __init__(self, groups: list[dict[str, Any]], defaults: dict[str, Any]) -> None:
-        super().__init__([{**group, "params": [nn.Parameter(torch.zeros(1))]} for group in groups], defaults)
+        super().__init__(
+            [{**group, "params": [nn.Parameter(torch.zeros(1))]} for group in groups], defaults
+        )
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # there is no closure
         """Do nothing."""
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:
-    """Return what a group of an optimiser has beside its parameters, without the factor of its learning rate."""
+    """Return what a group of an optimiser has beside its parameters, without the factor of its
+    learning rate.
+    """
     hidden = ("params", "param_names", RATE_FACTOR, PLAIN, PLAIN_GROUP)
     settings = {name: value for name, value in group.items() if name not in hidden}
     return settings | group.get(PLAIN, {})
@@ -287,7 +351,9 @@ _RECORD_OF: WeakKeyDictionary[Optimizer, Recorded] = WeakKeyDictionary()
 
 
 def recorded(make: MakeScheduler, optimizer: Optimizer, steps: int) -> Recorded:
-    """Return what a scheduler sets in the steps of a run, for an optimiser that has not taken a step yet."""
+    """Return what a scheduler sets in the steps of a run, for an optimiser that has not taken a
+    step yet.
+    """
     if optimizer not in _RECORD_OF:
         key = make, repr(_plain_groups(optimizer)), steps
         if key not in _RECORDS:

@@ -1,4 +1,6 @@
-"""Small helpers that know nothing of graphs or GIST: prefetching, random streams, console, memory, lazy imports."""
+"""Small helpers that know nothing of graphs or GIST: prefetching, random streams, console, memory,
+lazy imports.
+"""
 
 from typing import TYPE_CHECKING
 

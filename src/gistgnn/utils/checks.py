@@ -1,4 +1,6 @@
-"""Checks of values, and `Setting`: what a field of a settings class says of its option and the values it may have."""
+"""Checks of values, and `Setting`: what a field of a settings class says of its option and the
+values it may have.
+"""
 
 import math
 import operator
@@ -11,7 +13,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from gistgnn.errors import InputError
 
 MOST = 10**9
-"""The most of anything that is counted: more has no use, and does not fit into the integers of SciPy or METIS."""
+"""The most of anything that is counted: more has no use, and does not fit into the integers of
+SciPy or METIS.
+"""
 
 WIDEST = 10**8
 """The most features of a layer: products of two such widths still fit into 64 bits."""
@@ -28,7 +32,9 @@ _SHOWN = 80  # characters
 
 
 def as_integer(value: Any) -> int | None:
-    """Return an integer of Python, NumPy or torch, as `np.int64(4)`, as one of Python; None: it is none, or a flag."""
+    """Return an integer of Python, NumPy or torch, as `np.int64(4)`, as one of Python; None: it is
+    none, or a flag.
+    """
     if isinstance(value, bool) or _kind(value) == "bool" or _dimensions(value):
         return None
     try:
@@ -38,7 +44,9 @@ def as_integer(value: Any) -> int | None:
 
 
 def as_number(value: Any) -> int | float | None:
-    """Return a number of Python, NumPy or torch, as `np.float32(0.1)`, as one of Python; None: it is none or a flag."""
+    """Return a number of Python, NumPy or torch, as `np.float32(0.1)`, as one of Python; None: it
+    is none or a flag.
+    """
     if (integer := as_integer(value)) is not None:
         return integer
     if isinstance(value, float) or ("float" in _kind(value) and not _dimensions(value)):
@@ -47,7 +55,9 @@ def as_number(value: Any) -> int | float | None:
 
 
 def _kind(value: Any) -> str:
-    """Return the type of a number, an array or a tensor of NumPy or torch, such as "float32"; "" for other objects."""
+    """Return the type of a number, an array or a tensor of NumPy or torch, such as "float32"; ""
+    for other objects.
+    """
     return str(getattr(value, "dtype", "")).removeprefix("torch.")
 
 
@@ -59,7 +69,8 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
     """Return a value as an integer of Python.
 
     Raises:
-        InputError: it is not an integer from `least` to `most`; `name` is what the message calls it.
+        InputError: it is not an integer from `least` to `most`; `name` is what the message calls
+            it.
     """
     integer = as_integer(value)
     if integer is None or integer < least:
@@ -69,11 +80,14 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
     return integer
 
 
-def check_number(name: str, value: Any, *, above: bool = False, below: float = math.inf) -> int | float:
+def check_number(
+    name: str, value: Any, *, above: bool = False, below: float = math.inf
+) -> int | float:
     """Return a value as a number of Python.
 
     Raises:
-        InputError: it is not an int or a float that is finite, >= 0 (> 0 with `above`) and < `below`.
+        InputError: it is not an int or a float that is finite, >= 0 (> 0 with `above`) and <
+            `below`.
     """
     number = as_number(value)
     try:
@@ -90,7 +104,9 @@ def shown(value: Any) -> str:
     """Return a value for a message, on one line; a very long one is cut."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # an integer of more digits than Python prints, or an object of the user's own
+    except (
+        Exception
+    ):  # an integer of more digits than Python prints, or an object of the user's own
         text = f"a very long {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
@@ -101,10 +117,16 @@ def check_flag(name: str, value: Any) -> None:
         raise InputError(f"{name} is {shown(value)}, expected True or False")
 
 
-def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], expected: str, *, none: bool = False) -> None:
-    """Raise InputError unless a value is of one of some types, such as `expected` says; with `none`, or None."""
+def check_kind(
+    name: str, value: Any, kinds: type | tuple[type, ...], expected: str, *, none: bool = False
+) -> None:
+    """Raise InputError unless a value is of one of some types, such as `expected` says; with
+    `none`, or None.
+    """
     if not (isinstance(value, kinds) or (none and value is None)):
-        raise InputError(f"{name} is {shown(value)}, expected {expected}{', or None' if none else ''}")
+        raise InputError(
+            f"{name} is {shown(value)}, expected {expected}{', or None' if none else ''}"
+        )
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
@@ -117,22 +139,29 @@ def check_name(name: str, value: Any) -> None:
     """Raise InputError unless a value is a text of at most `LONGEST_NAME` characters."""
     check_kind(name, value, str, "a text")
     if len(value) > LONGEST_NAME:
-        raise InputError(f"{name} has {len(value):,} characters, expected at most {LONGEST_NAME}: {shown(value)}")
+        raise InputError(
+            f"{name} has {len(value):,} characters, expected at most {LONGEST_NAME}: {shown(value)}"
+        )
 
 
 def check_callable(name: str, value: Any, expected: str) -> None:
-    """Raise InputError unless a value can be called; `expected` says what with, such as "a function of the model"."""
+    """Raise InputError unless a value can be called; `expected` says what with, such as "a function
+    of the model".
+    """
     if not callable(value):
         raise InputError(f"{name} is {shown(value)}, expected {expected}")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Describes a field: its option, default in the help, check and line in the reference follow from it."""
+    """Describes a field: its option, default in the help, check and line in the reference follow
+    from it.
+    """
 
     help: str = ""  # what the option means, without its default
     metavar: str | None = None  # what stands for the value in the help
-    choices: Collection[str] = ()  # names that the command line offers; of a `Literal` they are its values
+    # names that the command line offers; of a `Literal` they are its values
+    choices: Collection[str] = ()
     least: int = 1  # of an integer
     most: int = MOST
     above: bool = False  # a number is greater than 0; otherwise 0 is allowed
@@ -141,7 +170,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Described:
-    """A field with its `Setting`, its default, and the types of its values; `words` are the values of a `Literal`."""
+    """A field with its `Setting`, its default, and the types of its values; `words` are the values
+    of a `Literal`.
+    """
 
     name: str
     setting: Setting
@@ -156,20 +187,26 @@ class Described:
         Raises:
             InputError: it is neither one of the words nor in range.
         """
-        setting, kind = self.setting, self.kind
+        setting = self.setting
+        kind = self.kind
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return value
         if self.words and kind is None:
             check_choice(self.name, value, self.words)
         if self.words and isinstance(value, str):
             words = " or ".join(map(repr, self.words))
-            raise InputError(f"{self.name} is {shown(value)}, expected an integer >= {setting.least} or {words}")
+            raise InputError(
+                f"{self.name} is {shown(value)}, expected an integer >= {setting.least} or {words}"
+            )
         if kind is int:
             return check_count(self.name, value, setting.least, setting.most)
         if kind is float:
             return check_number(self.name, value, above=setting.above, below=setting.below)
         if get_origin(kind) is tuple:
-            return tuple(check_count(self.name, number, setting.least, setting.most) for number in value or ())
+            return tuple(
+                check_count(self.name, number, setting.least, setting.most)
+                for number in value or ()
+            )
         return value
 
 
@@ -180,11 +217,19 @@ def described(kind: type) -> dict[str, Described]:
     for field in fields(kind):
         if get_origin(field.type) is Annotated:
             annotated, setting = get_args(field.type)
-            parts = get_args(annotated) if get_origin(annotated) in (Union, UnionType) else (annotated,)
-            words = tuple(word for part in parts if get_origin(part) is Literal for word in get_args(part))
-            kinds = [part for part in parts if part is not NoneType and get_origin(part) is not Literal]
+            parts = (
+                get_args(annotated) if get_origin(annotated) in (Union, UnionType) else (annotated,)
+            )
+            words = tuple(
+                word for part in parts if get_origin(part) is Literal for word in get_args(part)
+            )
+            kinds = [
+                part for part in parts if part is not NoneType and get_origin(part) is not Literal
+            ]
             own = kinds[0] if kinds else None
-            found[field.name] = Described(field.name, setting, field.default, own, NoneType in parts, words)
+            found[field.name] = Described(
+                field.name, setting, field.default, own, NoneType in parts, words
+            )
     return found
 
 

@@ -28,13 +28,19 @@ def duration(seconds: float) -> str:
 
 
 def rough_duration(seconds: float) -> str:
-    """Format seconds that are known roughly, 1 s at least: "5 s", "12 min", "3 h 20 min", "2 days 4 h"."""
+    """Format seconds that are known roughly, 1 s at least: "5 s", "12 min", "3 h 20 min", "2 days 4
+    h".
+    """
     seconds = max(seconds, 1.0)
     minutes = round(seconds / 60)
     if seconds < 90 or minutes < 90:
         return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min"
     hours = minutes // 60
-    return f"{hours} h {minutes % 60} min" if hours < 36 else f"{plural(hours // 24, 'day')} {hours % 24} h"
+    return (
+        f"{hours} h {minutes % 60} min"
+        if hours < 36
+        else f"{plural(hours // 24, 'day')} {hours % 24} h"
+    )
 
 
 def time_unit(seconds: float) -> tuple[int, str]:

@@ -1,4 +1,6 @@
-"""Names that are imported when they are first used, so that the command line can list them without importing torch."""
+"""Names that are imported when they are first used, so that the command line can list them without
+importing torch.
+"""
 
 from collections import UserDict
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +11,9 @@ T = TypeVar("T")
 
 
 class Registry(UserDict[str, Any], Generic[T]):
-    """A dictionary from names to objects of modules, "module:object". A lookup imports; listing names does not."""
+    """A dictionary from names to objects of modules, "module:object". A lookup imports; listing
+    names does not.
+    """
 
     def __getitem__(self, name: str) -> T:
         found: T = resolve_name(self.data[name])
@@ -21,8 +25,8 @@ def lazy_attributes(package: str, homes: Mapping[str, Sequence[str]]) -> Callabl
 
     Args:
         package: the package's name.
-        homes: by module the names that the package takes from it, as its ``if TYPE_CHECKING`` imports them for readers
-            and type checkers; a test compares the two.
+        homes: by module the names that the package takes from it, as its ``if TYPE_CHECKING``
+            imports them for readers and type checkers; a test compares the two.
     """
     home_of = {name: module for module, names in homes.items() for name in names}
 

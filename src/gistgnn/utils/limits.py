@@ -1,7 +1,8 @@
 """What a container, a batch system or ulimit leaves to this process.
 
-The kernel ends a process of a cgroup that takes more than its limit, whatever is free on the machine. So the smaller of
-both counts. Files of cgroups: https://docs.kernel.org/admin-guide/cgroup-v2.html, and cgroup-v1/memory.html.
+The kernel ends a process of a cgroup that takes more than its limit, whatever is free on the
+machine. So the smaller of both counts. Files of cgroups:
+https://docs.kernel.org/admin-guide/cgroup-v2.html, and cgroup-v1/memory.html.
 """
 
 import math
@@ -14,7 +15,8 @@ from typing import NamedTuple
 _ROOT = Path("/")
 _NO_LIMIT = 2**60  # version 1 writes the largest multiple of a page, 2^63 or so
 _PROCESS = "/proc/self"
-_DROPPED = ("inactive_file", "active_file")  # pages of files, which count as taken until the system needs their room
+# pages of files, which count as taken until the system needs their room
+_DROPPED = ("inactive_file", "active_file")
 
 
 class MemoryLimit(NamedTuple):
@@ -25,10 +27,14 @@ class MemoryLimit(NamedTuple):
 
 
 def memory_limits(root: Path = _ROOT) -> list[MemoryLimit]:
-    """Return the limits of this process's cgroups and of ulimit, in any order; ``root`` is where /proc and /sys are."""
+    """Return the limits of this process's cgroups and of ulimit, in any order; ``root`` is where
+    /proc and /sys are.
+    """
     limits = [_ulimit("RLIMIT_AS", "VmSize", root), _ulimit("RLIMIT_DATA", "VmData", root)]
     for kind, folder in _cgroups("memory", root):
-        limits.append(_unified_limit(folder, root) if kind == "cgroup2" else _version_1_limit(folder, root))
+        limits.append(
+            _unified_limit(folder, root) if kind == "cgroup2" else _version_1_limit(folder, root)
+        )
     return [limit for limit in limits if limit is not None]
 
 
@@ -38,23 +44,30 @@ def smallest_limit(root: Path = _ROOT) -> MemoryLimit | None:
 
 
 def usable_cpus(root: Path = _ROOT) -> int:
-    """Return how many processors this process may use: those that it may run on, and no more than its quota of time."""
-    affine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many processors this process may use: those that it may run on, and no more than
+    its quota of time.
+    """
+    affine = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     quotas = [affine]
     for kind, folder in _cgroups("cpu", root):
         if kind == "cgroup2":
             quota, period = (*_text(folder / "cpu.max").split(), "", "")[:2]
         else:
-            quota, period = _text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip()
+            quota = _text(folder / "cpu.cfs_quota_us").strip()
+            period = _text(folder / "cpu.cfs_period_us").strip()
         if quota.isdecimal() and period.isdecimal() and int(period):
             quotas.append(math.ceil(int(quota) / int(period)))
     return max(min(quotas), 1)
 
 
 def _cgroups(controller: str, root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the folders of the cgroups that this process is in, from the innermost: "cgroup2" or "cgroup", and where.
+    """Yield the folders of the cgroups that this process is in, from the innermost: "cgroup2" or
+    "cgroup", and where.
 
-    A container may see its own cgroup as the root, or the path on the host without the folders that lead to it.
+    A container may see its own cgroup as the root, or the path on the host without the folders that
+    lead to it.
     """
     mounted = _mounts(controller, root)
     for line in _text(_under(root, f"{_PROCESS}/cgroup")).splitlines():
@@ -74,7 +87,9 @@ def _cgroups(controller: str, root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _mounts(controller: str, root: Path) -> dict[str, list[tuple[Path, str]]]:
-    """Return where the hierarchies are mounted that may limit by a controller, and which of their cgroups is there."""
+    """Return where the hierarchies are mounted that may limit by a controller, and which of their
+    cgroups is there.
+    """
     found: dict[str, list[tuple[Path, str]]] = {}
     for line in _text(_under(root, f"{_PROCESS}/mountinfo")).splitlines():
         fields, _, described = line.partition(" - ")
@@ -101,7 +116,9 @@ def _version_1_limit(folder: Path, root: Path) -> MemoryLimit | None:
     return _limit(limits, _number(folder / "memory.usage_in_bytes"), folder, "total_", root)
 
 
-def _limit(limits: list[int | None], used: int | None, folder: Path, prefix: str, root: Path) -> MemoryLimit | None:
+def _limit(
+    limits: list[int | None], used: int | None, folder: Path, prefix: str, root: Path
+) -> MemoryLimit | None:
     limit = min((limit for limit in limits if limit is not None), default=_NO_LIMIT)
     if limit >= _NO_LIMIT:
         return None
@@ -119,7 +136,11 @@ def _ulimit(name: str, entry: str, root: Path) -> MemoryLimit | None:
 
     limit, _ = resource.getrlimit(getattr(resource, name))
     used = _status_bytes(entry, root)
-    return None if limit in (resource.RLIM_INFINITY, -1) or used is None else MemoryLimit(limit, max(limit - used, 0))
+    return (
+        None
+        if limit in (resource.RLIM_INFINITY, -1) or used is None
+        else MemoryLimit(limit, max(limit - used, 0))
+    )
 
 
 def _status_bytes(name: str, root: Path) -> int | None:
@@ -135,7 +156,9 @@ def _entries(path: Path) -> dict[str, int]:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file; None: there is no such file, it cannot be read, or it says "max"."""
+    """Return the number in a file; None: there is no such file, it cannot be read, or it says
+    "max".
+    """
     text = _text(path).strip()
     return int(text) if text.isdecimal() else None
 

@@ -18,22 +18,29 @@ from gistgnn.utils.formats import plural
 
 
 def describe_machine(device: str = "cpu", threads: int | None = None) -> str:
-    """Describe the processor or GPU, torch's threads (None: of this process) and torch's version in one line."""
+    """Describe the processor or GPU, torch's threads (None: of this process) and torch's version in
+    one line.
+    """
     hardware = torch.cuda.get_device_name(device) if device.startswith("cuda") else processor()
     used = plural(threads or torch.get_num_threads(), "thread")
     return f"{hardware}, {used} of {os.cpu_count()} cores, torch {torch.__version__}"
 
 
 def usable_device(name: str | torch.device) -> torch.device:
-    """Return a device that torch finds; "cuda" alone is the GPU in use, by its number: threads begin with GPU 0."""
+    """Return a device that torch finds; "cuda" alone is the GPU in use, by its number: threads
+    begin with GPU 0.
+    """
     check_kind("device", name, (str, torch.device), "cpu, cuda or cuda:N")
     try:
         device = torch.device(name)
         if device.type == "meta":
             raise ValueError("its tensors have no values")
-        torch.empty(0, device=device if device.type != "cuda" else "cpu")  # refuses what this torch has no code for
+        # refuses what this torch has no code for
+        torch.empty(0, device=device if device.type != "cuda" else "cpu")
     except Exception as error:  # torch raises many kinds
-        raise InputError(f"device is {shown(name)}, expected cpu, cuda or cuda:N ({reason(error)})") from error
+        raise InputError(
+            f"device is {shown(name)}, expected cpu, cuda or cuda:N ({reason(error)})"
+        ) from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         found = plural(torch.cuda.device_count(), "GPU")
         raise InputError(f"device is '{device}', but torch finds {found} here: use cpu")
@@ -45,16 +52,24 @@ def usable_device(name: str | torch.device) -> torch.device:
 def require_usual_torch() -> None:
     """Refuse what a program may have set in torch, and with which no model of ours can train."""
     if (kind := torch.get_default_dtype()) is not torch.float32:
-        raise InputError(f"torch's default type is {kind}, and features are float32: set_default_dtype(torch.float32)")
+        raise InputError(
+            f"torch's default type is {kind}, and features are float32: "
+            "set_default_dtype(torch.float32)"
+        )
     if torch.get_default_device().type == "meta":
-        raise InputError("torch's default device is meta, whose tensors have no values: set_default_device('cpu')")
+        raise InputError(
+            "torch's default device is meta, whose tensors have no values: "
+            "set_default_device('cpu')"
+        )
 
 
 def processor() -> str:
     """Return the name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
@@ -70,7 +85,10 @@ def provenance(device: str) -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command(),
         "machine": describe_machine(device),
-        "libraries": {"python": platform.python_version(), **{name: version_of(name) for name in LIBRARIES}},
+        "libraries": {
+            "python": platform.python_version(),
+            **{name: version_of(name) for name in LIBRARIES},
+        },
         "git": git_commit(Path.cwd()),
     }
 
@@ -80,21 +98,32 @@ def command() -> str:
     program = Path(sys.argv[0]).name
     if program in ("gistgnn", "gistgnn.exe"):
         return shlex.join(["gistgnn", *sys.argv[1:]])
-    words = ["-m", Path(sys.argv[0]).parent.name, *sys.argv[1:]] if program == "__main__.py" else sys.argv
+    words = (
+        ["-m", Path(sys.argv[0]).parent.name, *sys.argv[1:]]
+        if program == "__main__.py"
+        else sys.argv
+    )
     return shlex.join(["python", *(words if program else [])])
 
 
 def git_commit(folder: Path) -> dict[str, Any] | None:
-    """Return the commit of a folder's repository and whether tracked files differ from it; None: there is none."""
-    commit, changes = _git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return None if commit is None or changes is None else {"commit": commit, "changed": bool(changes)}
+    """Return the commit of a folder's repository and whether tracked files differ from it; None:
+    there is none.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return (
+        None if commit is None or changes is None else {"commit": commit, "changed": bool(changes)}
+    )
 
 
 def _git(folder: Path, *words: str) -> str | None:
     """Return what git prints; None where it fails or is not installed."""
     try:
         command = ["git", "-C", str(folder), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

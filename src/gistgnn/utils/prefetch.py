@@ -10,8 +10,11 @@ _END = object()
 
 
 def prefetch(items: Iterable[T]) -> Generator[T, None, None]:
-    """Yield the items while a thread prepares the next one: two items, that in use included, exist at a time."""
-    # An error in `items` is raised at its place in the sequence. Closing the generator ends the thread.
+    """Yield the items while a thread prepares the next one: two items, that in use included, exist
+    at a time.
+    """
+    # An error in `items` is raised at its place in the sequence. Closing the generator ends the
+    # thread.
     iterator = iter(items)
     pool = ThreadPoolExecutor(1, thread_name_prefix="gistgnn-prefetch")
     try:

@@ -20,7 +20,9 @@ _limit: int | None = None
 
 
 def limit_memory(most: int | None) -> None:
-    """Let `available_bytes` count what is left of ``most`` bytes, and keep less freed memory; None: no limit."""
+    """Let `available_bytes` count what is left of ``most`` bytes, and keep less freed memory; None:
+    no limit.
+    """
     global _limit
     _limit = most
     if most is not None:
@@ -28,7 +30,9 @@ def limit_memory(most: int | None) -> None:
 
 
 def held_bytes(process: int | None = None) -> int:
-    """Return the bytes of memory that a process holds, without the pages of mapped files; None: this one."""
+    """Return the bytes of memory that a process holds, without the pages of mapped files; None:
+    this one.
+    """
     if sys.platform == "linux":
         return _status_bytes("RssAnon", "RssShmem", process=process)
     return int(psutil.Process(process).memory_info().rss)
@@ -37,8 +41,8 @@ def held_bytes(process: int | None = None) -> int:
 def available_bytes(device: torch.device) -> int:
     """Return how many more bytes this process can allocate on a device, or may.
 
-    On the host that is what is free, and no more than what is left of `limit_memory`, of the limits of a container or a
-    batch system, and of ulimit.
+    On the host that is what is free, and no more than what is left of `limit_memory`, of the limits
+    of a container or a batch system, and of ulimit.
     """
     if device.type != "cuda":
         return_freed_memory()
@@ -51,7 +55,9 @@ def available_bytes(device: torch.device) -> int:
 
 
 def limit_in_force() -> int | None:
-    """Return the bytes of the limit, of a container or ulimit, that leaves less than the machine; None: none does."""
+    """Return the bytes of the limit, of a container or ulimit, that leaves less than the machine;
+    None: none does.
+    """
     outside = smallest_limit()
     return outside.limit if outside and outside.left < psutil.virtual_memory().available else None
 
@@ -63,7 +69,9 @@ def of_the_limit() -> str:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Return the process's peak memory: allocated on the GPU if the run used one, otherwise resident on the host."""
+    """Return the process's peak memory: allocated on the GPU if the run used one, otherwise
+    resident on the host.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if sys.platform == "linux":  # getrusage would count the parent process as well
@@ -81,7 +89,9 @@ def _status_bytes(*names: str, process: int | None = None) -> int:
 
 
 class PeakBytes(TorchDispatchMode):
-    """Counts the bytes of the tensors that operations make within the block; ``peak``: the most at once."""
+    """Counts the bytes of the tensors that operations make within the block; ``peak``: the most at
+    once.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +99,11 @@ class PeakBytes(TorchDispatchMode):
         self._made: dict[StorageWeakRef, int] = {}
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         given = _storage_bytes((args, kwargs))
         out = func(*args, **(kwargs or {}))
@@ -111,17 +125,23 @@ def _storage_bytes(values: Any) -> dict[StorageWeakRef, int]:
 
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory for the next tensors. Other systems: do nothing."""
-    # Clearing pages takes longer than dropout or a norm. Under a limit less is kept: gaps between pieces stay.
+    # Clearing pages takes longer than dropout or a norm. Under a limit less is kept: gaps between
+    # pieces stay.
     if libc := _glibc():
-        mmap_threshold, trim_threshold = -3, -1  # constants of <malloc.h>
+        # constants of <malloc.h>
+        mmap_threshold = -3
+        trim_threshold = -1
         outside = smallest_limit()
         limit = min(_limit or 2**63, outside.limit if outside else 2**63)
-        libc.mallopt(mmap_threshold, min(32 * 2**20, limit // 256))  # glibc allows no larger threshold
+        # glibc allows no larger threshold
+        libc.mallopt(mmap_threshold, min(32 * 2**20, limit // 256))
         libc.mallopt(trim_threshold, min(2**30, limit // 8))
 
 
 def return_freed_memory() -> None:
-    """Return freed memory to the system, where this process has a limit and the C library is glibc."""
+    """Return freed memory to the system, where this process has a limit and the C library is
+    glibc.
+    """
     if (_limit is not None or smallest_limit() is not None) and (libc := _glibc()):
         libc.malloc_trim(0)
 

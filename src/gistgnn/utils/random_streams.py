@@ -1,7 +1,7 @@
 """Random streams that depend on a run's seed and a place in the run, and on nothing else.
 
-Blocks, dropout and initial weights come from streams with the key (seed, purpose, round, sub-GCN). They do not depend
-on where and in which order sub-GCNs run, or on whether the run was resumed.
+Blocks, dropout and initial weights come from streams with the key (seed, purpose, round, sub-GCN).
+They do not depend on where and in which order sub-GCNs run, or on whether the run was resumed.
 """
 
 import zlib
@@ -23,21 +23,28 @@ def check_seed(seed: int) -> int:
 
 
 def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
-    """Return a NumPy generator for one purpose at one place of a run, such as ``key`` = (round, sub-GCN)."""
+    """Return a NumPy generator for one purpose at one place of a run, such as ``key`` = (round,
+    sub-GCN).
+    """
     return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, key)))
 
 
 class Stream:
-    """Within a `with` block torch draws from a stream of its own, on the CPU and on a CUDA ``device``.
+    """Within a `with` block torch draws from a stream of its own, on the CPU and on a CUDA
+    ``device``.
 
-    The next block goes on where the last one has ended. After a block the generators are as they were before.
+    The next block goes on where the last one has ended. After a block the generators are as they
+    were before.
     """
 
-    def __init__(self, seed: int, purpose: str, *key: int, device: torch.device | None = None) -> None:
+    def __init__(
+        self, seed: int, purpose: str, *key: int, device: torch.device | None = None
+    ) -> None:
         self._device = device if device is not None and device.type == "cuda" else None
         state = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0]) & (2**63 - 1)
         outside = self._read()
-        torch.default_generator.manual_seed(state)  # torch.manual_seed would move every GPU's stream as well
+        # torch.manual_seed would move every GPU's stream as well
+        torch.default_generator.manual_seed(state)
         if self._device is not None:
             with torch.cuda.device(self._device):
                 torch.cuda.manual_seed(state)

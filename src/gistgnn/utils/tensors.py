@@ -1,4 +1,6 @@
-"""Tensors: digests of their values, copies to a GPU without waiting for it, and large matrices piece by piece."""
+"""Tensors: digests of their values, copies to a GPU without waiting for it, and large matrices
+piece by piece.
+"""
 
 import io
 import json
@@ -18,32 +20,42 @@ Array = npt.NDArray[Any]
 
 
 def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:
-    """Cut rows into slices of consecutive ones, of at most ``most`` bytes each but at least one row."""
+    """Cut rows into slices of consecutive ones, of at most ``most`` bytes each but at least one
+    row.
+    """
     step = max(most // max(row_bytes, 1), 1)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def column_blocks(width: int, most: int) -> list[slice]:
-    """Cut ``width`` columns into the fewest blocks of at most ``most`` columns, of about equal size."""
+    """Cut ``width`` columns into the fewest blocks of at most ``most`` columns, of about equal
+    size.
+    """
     count = -(-width // most)
     cuts = [width * i // count for i in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(cuts)]
 
 
-_MOST = 2**26  # bytes: larger tensors are copied once, and would take as much memory that the system cannot move
+# bytes: larger tensors are copied once, and would take as much memory that the system cannot move
+_MOST = 2**26
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor on a device, as `Tensor.to`, without waiting for the steps that the GPU still has to do."""
-    # Torch copies from ordinary memory only when the GPU has done all that it was asked; a copy from page-locked memory
-    # is put in line behind these steps. So a thread that makes batches does not wait for the steps that train.
+    """Return a tensor on a device, as `Tensor.to`, without waiting for the steps that the GPU still
+    has to do.
+    """
+    # Torch copies from ordinary memory only when the GPU has done all that it was asked; a copy
+    # from page-locked memory is put in line behind these steps. So a thread that makes batches does
+    # not wait for the steps that train.
     if device.type != "cuda" or tensor.device.type != "cpu" or not 0 < tensor.nbytes <= _MOST:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def copied(rows: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return a copy of a matrix that may be mapped from a file, or a part of its columns, some rows at a time."""
+    """Return a copy of a matrix that may be mapped from a file, or a part of its columns, some rows
+    at a time.
+    """
     out = torch.empty(rows.shape, dtype=dtype, device=device)
     for piece in row_pieces(len(rows), rows.shape[1] * dtype.itemsize, _MOST):
         out[piece] = rows[piece]
@@ -54,20 +66,22 @@ _mapped_digests = WeakIdKeyDictionary()  # by mapped tensor
 
 
 def remember_digest(mapped: Tensor, digest: str) -> Tensor:
-    """Remember the digest of the `.npy` file that a tensor is mapped from, so that nobody has to read all of it.
+    """Remember the digest of the `.npy` file that a tensor is mapped from, so that nobody has to
+    read all of it.
 
-    It counts for this tensor alone, and not for a slice or a copy. Nothing can be written into the tensor: its pages
-    are read-only.
+    It counts for this tensor alone, and not for a slice or a copy. Nothing can be written into the
+    tensor: its pages are read-only.
     """
     _mapped_digests[mapped] = digest
     return mapped
 
 
 def tensor_digest(tensor: Tensor) -> str:
-    """Return the digest, xxh3_128, of the `.npy` file that holds a tensor: of its type, its shape and its values.
+    """Return the digest, xxh3_128, of the `.npy` file that holds a tensor: of its type, its shape
+    and its values.
 
-    So a tensor in memory and one that is mapped from a file have the same digest. A sparse tensor has the digest of its
-    parts.
+    So a tensor in memory and one that is mapped from a file have the same digest. A sparse tensor
+    has the digest of its parts.
     """
     if (remembered := _mapped_digests.get(tensor)) is not None:
         return str(remembered)
@@ -77,19 +91,24 @@ def tensor_digest(tensor: Tensor) -> str:
         return digest_of([str(tensor.layout), list(tensor.shape), *map(tensor_digest, parts)])
     if tensor.layout is not torch.strided:
         tensor = tensor.to_sparse_coo().coalesce()
-        return digest_of([list(tensor.shape), tensor_digest(tensor.indices()), tensor_digest(tensor.values())])
+        return digest_of(
+            [list(tensor.shape), tensor_digest(tensor.indices()), tensor_digest(tensor.values())]
+        )
     hasher = xxhash.xxh3_128(_npy_header(tensor))
     if not tensor.dim():
         tensor = tensor.reshape(1)
     row_bytes = tensor[:1].numel() * tensor.element_size()
     for rows in row_pieces(len(tensor), row_bytes, _MOST):
-        piece = tensor[rows].cpu().contiguous().reshape(-1)  # a copy only if it is not contiguous on the host
+        # a copy only if it is not contiguous on the host
+        piece = tensor[rows].cpu().contiguous().reshape(-1)
         hasher.update(piece.view(torch.uint8).numpy().data)
     return hasher.hexdigest()
 
 
 def _npy_header(tensor: Tensor) -> bytes:
-    """Return the header of the `.npy` file that holds a tensor; NumPy lacks some types, whose header is a text."""
+    """Return the header of the `.npy` file that holds a tensor; NumPy lacks some types, whose
+    header is a text.
+    """
     try:
         dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
     except TypeError:
@@ -101,11 +120,15 @@ def _npy_header(tensor: Tensor) -> bytes:
 
 
 def digest_of(content: Any) -> str:
-    """Return a digest of 128 bits, as 32 hexadecimal digits, of what JSON can hold, whatever the order of keys."""
+    """Return a digest of 128 bits, as 32 hexadecimal digits, of what JSON can hold, whatever the
+    order of keys.
+    """
     text = json.dumps(content, separators=(",", ":"), sort_keys=True, default=np.generic.item)
     return xxhash.xxh3_128_hexdigest(text.encode())
 
 
 def is_digest(value: object) -> bool:
-    """Whether a value is what `digest_of` and `tensor_digest` return, which says nothing to a user."""
+    """Whether a value is what `digest_of` and `tensor_digest` return, which says nothing to a
+    user.
+    """
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value) is not None

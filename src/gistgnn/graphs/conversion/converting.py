@@ -1,8 +1,9 @@
 """`convert`: writes a graph of any size to a folder.
 
-A source of a graph that need not fit in memory has ``node_blocks()``, which yields features [n, F], labels [n] or
-[n, K] and splits [n] (numbers of `gistgnn.graphs.graph.SPLITS`), and ``edges(connection, folder)``, which returns SQL
-for all edges with the columns source and target. Messages name where they are: ``nodes_in``, ``edges_in``.
+A source of a graph that need not fit in memory has ``node_blocks()``, which yields features [n, F],
+labels [n] or [n, K] and splits [n] (numbers of `gistgnn.graphs.graph.SPLITS`), and
+``edges(connection, folder)``, which returns SQL for all edges with the columns source and target.
+Messages name where they are: ``nodes_in``, ``edges_in``.
 """
 
 import shutil
@@ -16,7 +17,14 @@ import torch
 
 from gistgnn.errors import InputError, printable
 from gistgnn.graphs import folder as folders
-from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits, naming, to_tensor
+from gistgnn.graphs.checks import (
+    check_edges,
+    check_features,
+    check_labels,
+    check_splits,
+    naming,
+    to_tensor,
+)
 from gistgnn.graphs.columns import Rounding, counting_columns, note_columns
 from gistgnn.graphs.conversion.tables_source import TablesSource
 from gistgnn.graphs.csr import CSR
@@ -33,7 +41,9 @@ from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes, held_bytes, limit_in_force
 
 _MOST_NODES = 2**31 - 1  # sources are int32
-_DEFAULT, _LEAST = 2**31, 2**28  # bytes: of the process, and beside what it takes already
+# bytes: of the process, and beside what it takes already
+_DEFAULT = 2**31
+_LEAST = 2**28
 
 
 def convert(
@@ -48,22 +58,24 @@ def convert(
 ) -> Manifest:
     """Write a graph to a folder that `gistgnn.graphs.load` reads, and return its manifest.
 
-    Nothing is at ``folder`` until all is written. An error, or a kill, leaves nothing that the next call does not
-    remove.
+    Nothing is at ``folder`` until all is written. An error, or a kill, leaves nothing that the next
+    call does not remove.
 
     Args:
-        source: a name or file as for `gistgnn.graphs.load`; a table of edges in CSV or Parquet, or a folder of such
-            tables; a folder of OGB's raw files; or a graph in memory.
+        source: a name or file as for `gistgnn.graphs.load`; a table of edges in CSV or Parquet, or
+            a folder of such tables; a folder of OGB's raw files; or a graph in memory.
         folder: must not exist, or be empty.
         nodes: the table of nodes, for a table of edges.
-        undirected: add the reverse of every edge. None: for OGB's raw files, as in the data sets of these names, and
-            for nothing else.
-        memory: bytes that the process may take, without the pages of mapped files; None: 2 GiB, or 1 GiB more than it
-            takes already. A `.npz`, a `.pt` and named data sets are read whole first, which is not counted.
+        undirected: add the reverse of every edge. None: for OGB's raw files, as in the data sets of
+            these names, and for nothing else.
+        memory: bytes that the process may take, without the pages of mapped files; None: 2 GiB, or
+            1 GiB more than it takes already. A `.npz`, a `.pt` and named data sets are read whole
+            first, which is not counted.
         data_root: see `gistgnn.graphs.load`.
         progress: show it on standard error.
     """
-    target, nodes = Path(folder).expanduser(), None if nodes is None else Path(nodes)
+    target = Path(folder).expanduser()
+    nodes = None if nodes is None else Path(nodes)
     found = source if isinstance(source, Graph) else _find_source(source, nodes, data_root)
     room = room_within(memory)
     with folders.whole_folder(target) as made:
@@ -71,13 +83,18 @@ def convert(
             folders.write_graph(_both_ways(found) if undirected else found, made)
         else:
             both = found.undirected if undirected is None else undirected
-            name = printable(target.resolve().name)[:LONGEST_NAME] if isinstance(found, TablesSource) else found.name
+            name = (
+                printable(target.resolve().name)[:LONGEST_NAME]
+                if isinstance(found, TablesSource)
+                else found.name
+            )
             _write_source(found, name, made, both, room // 2, progress)
     return Manifest.read(target)
 
 
 def room_within(memory: int | None) -> int:
-    """Return the bytes that are left of ``memory``; None: of 2 GiB, or of 1 GiB more than the process takes already.
+    """Return the bytes that are left of ``memory``; None: of 2 GiB, or of 1 GiB more than the
+    process takes already.
 
     They are no more than a container or a batch system leaves.
     """
@@ -92,7 +109,9 @@ def room_within(memory: int | None) -> int:
     return min(memory - held, most)
 
 
-def _write_source(source: "Source", name: str, folder: Path, undirected: bool, memory: int, progress: bool) -> None:
+def _write_source(
+    source: "Source", name: str, folder: Path, undirected: bool, memory: int, progress: bool
+) -> None:
     with spinner("writing the nodes", shown=progress), naming(source.nodes_in):
         arrays, classes, several = _write_nodes(source, folder)
         if isinstance(source, TablesSource) and source.has_ids:
@@ -102,12 +121,18 @@ def _write_source(source: "Source", name: str, folder: Path, undirected: bool, m
         arrays |= _write_edges(source, count, undirected, folder, memory)
     sizes = count, arrays["col"].shape[0], arrays["x"].shape[1], classes
     names = source.class_names or msgspec.UNSET
-    Manifest(name, "multi-label" if several else "single-label", *sizes, arrays, names).write(folder)
+    Manifest(name, "multi-label" if several else "single-label", *sizes, arrays, names).write(
+        folder
+    )
 
 
 def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry], int, bool]:
-    """Check and write x, y and split; return also the number of classes, and whether nodes have several labels."""
-    labels, splits, file = [], [], None
+    """Check and write x, y and split; return also the number of classes, and whether nodes have
+    several labels.
+    """
+    labels = []
+    splits = []
+    file = None
     rounding = Rounding()
     for x, y, split in source.node_blocks():
         values = to_tensor(x, "x")
@@ -115,7 +140,9 @@ def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry],
         rounding.add(values)
         file = file or ArrayWriter(folder, "x", np.float32, features.shape[1:])
         if features.shape[1:] != file.columns:
-            wrong = f"{features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
+            wrong = (
+                f"{features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
+            )
             raise InputError(f"x has {wrong}")
         file.append(features)
         labels.append(y)
@@ -131,12 +158,21 @@ def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry],
     names: Sequence[str] = source.feature_names if isinstance(source, TablesSource) else ()
     note_columns(rounding.losses(), counting_columns(map_array(folder / "x.npy")), names)
     arrays |= {"y": folders.write_array(folder, "y", checked.numpy())}
-    return arrays | {"split": folders.write_array(folder, "split", split)}, classes, checked.ndim == 2
+    return (
+        arrays | {"split": folders.write_array(folder, "split", split)},
+        classes,
+        checked.ndim == 2,
+    )
 
 
-def _write_edges(source: "Source", nodes: int, undirected: bool, folder: Path, memory: int) -> dict[str, ArrayEntry]:
-    """Sort the edges by (target, source), and write them without repeated ones: DuckDB and NumPy take `memory` each."""
-    rowptr, col = np.zeros(nodes + 1, np.int64), ArrayWriter(folder, "col", np.int32)
+def _write_edges(
+    source: "Source", nodes: int, undirected: bool, folder: Path, memory: int
+) -> dict[str, ArrayEntry]:
+    """Sort the edges by (target, source), and write them without repeated ones: DuckDB and NumPy
+    take `memory` each.
+    """
+    rowptr = np.zeros(nodes + 1, np.int64)
+    col = ArrayWriter(folder, "col", np.int32)
     with database(folder, memory) as connection:
         edges = source.edges(connection, folder)
         for keys in sorted_keys(connection, edges, nodes, undirected, folder, memory):
@@ -148,31 +184,47 @@ def _write_edges(source: "Source", nodes: int, undirected: bool, folder: Path, m
     for path in folder.iterdir():  # what the query has needed
         if path.stem not in ("x", "y", "split", "col", "id"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return {"col": col.finish(), "rowptr": folders.write_array(folder, "rowptr", np.cumsum(rowptr, out=rowptr))}
+    return {
+        "col": col.finish(),
+        "rowptr": folders.write_array(folder, "rowptr", np.cumsum(rowptr, out=rowptr)),
+    }
 
 
 def _both_ways(graph: Graph) -> Graph:
     if graph.edge_data:
-        raise InputError(f"{graph.name} has edge data: its edges cannot be made undirected; leave --undirected out")
-    both, _ = check_edges(torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1), graph.num_nodes)
+        raise InputError(
+            f"{graph.name} has edge data: its edges cannot be made undirected; leave --undirected "
+            "out"
+        )
+    both, _ = check_edges(
+        torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1), graph.num_nodes
+    )
     return replace(graph, edges=CSR.of(both, graph.num_nodes))
 
 
 Source = Blocks | TablesSource | OgbFiles
 
 
-def _find_source(name_or_path: str | Path, nodes: Path | None, data_root: str | Path) -> Source | Graph:
+def _find_source(
+    name_or_path: str | Path, nodes: Path | None, data_root: str | Path
+) -> Source | Graph:
     """Return the source of a name or a path; a graph, if it has to be in memory."""
-    name, path = str(name_or_path), Path(name_or_path).expanduser()
-    info, is_raw = find(name), is_ogb(path)
+    name = str(name_or_path)
+    path = Path(name_or_path).expanduser()
+    info = find(name)
+    is_raw = is_ogb(path)
     is_tables = path.is_dir() and not is_raw and not (path / folders.MANIFEST).exists()
     is_edges = info is None and (is_table(path) or is_tables)
     if nodes is not None and not is_edges:
-        raise InputError(f"{name}: a table of nodes is given, but this is no table of edges: leave --nodes out")
+        raise InputError(
+            f"{name}: a table of nodes is given, but this is no table of edges: leave --nodes out"
+        )
     if info is not None:
         return Blocks(info) if info.reader == "synthetic_blocks" else load(name, data_root)
     if is_edges and nodes is None:
-        raise InputError(f"{path}: to convert a table of edges, give the table of nodes as well: --nodes TABLE")
+        raise InputError(
+            f"{path}: to convert a table of edges, give the table of nodes as well: --nodes TABLE"
+        )
     if nodes is not None:
         return TablesSource(path, nodes.expanduser())
     return OgbFiles(path) if is_raw else load(name_or_path, data_root)

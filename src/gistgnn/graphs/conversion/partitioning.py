@@ -1,4 +1,6 @@
-"""`partition_folder`: cuts the graph of a folder into clusters, and writes it to a folder in the order of these."""
+"""`partition_folder`: cuts the graph of a folder into clusters, and writes it to a folder in the
+order of these.
+"""
 
 import logging
 from dataclasses import dataclass
@@ -12,10 +14,24 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.checks import EDGE_DATA
-from gistgnn.graphs.clustering import Clusters, choose_clusters, cluster, clusters_of_parts, entropy_share
+from gistgnn.graphs.clustering import (
+    Clusters,
+    choose_clusters,
+    cluster,
+    clusters_of_parts,
+    entropy_share,
+)
 from gistgnn.graphs.conversion.converting import room_within
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
-from gistgnn.graphs.folder import ArrayEntry, ArrayWriter, Manifest, load_folder, open_arrays, whole_folder, write_array
+from gistgnn.graphs.folder import (
+    ArrayEntry,
+    ArrayWriter,
+    Manifest,
+    load_folder,
+    open_arrays,
+    whole_folder,
+    write_array,
+)
 from gistgnn.graphs.graph import Graph
 from gistgnn.utils.checks import check_choice, check_count
 from gistgnn.utils.console import spinner
@@ -27,18 +43,25 @@ Ints = npt.NDArray[np.int64]
 
 FOLDER_METHODS = ("auto", "metis", "stream", "random")
 
-_NODE, _EDGE = 24, 17  # bytes of this process beside METIS's: the edges, and their copies without loops
+# bytes of this process beside METIS's: the edges, and their copies without loops
+_NODE = 24
+_EDGE = 17
 _RENUMBERED = 24  # bytes of a node while nodes get new numbers
 _ENTRY = 64  # bytes of an edge of a block, with copies
-_LEAST, _MOST = 2**22, 2**28  # bytes of a block
-_ARRAYS = ("x", "y", "split", "col", *EDGE_DATA, "rowptr", "node", "cluster_ptr", "id")  # in the order of the manifest
+# bytes of a block
+_LEAST = 2**22
+_MOST = 2**28
+# in the order of the manifest
+_ARRAYS = ("x", "y", "split", "col", *EDGE_DATA, "rowptr", "node", "cluster_ptr", "id")
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Partitioned:
-    """What `partition_folder` has made: the folder's ``manifest``, and facts; ``edges_inside`` clusters are a share."""
+    """What `partition_folder` has made: the folder's ``manifest``, and facts; ``edges_inside``
+    clusters are a share.
+    """
 
     manifest: Manifest
     method: str
@@ -58,21 +81,24 @@ def partition_folder(
 ) -> Partitioned:
     """Cut the graph of a folder into clusters, and write it to another folder, cluster by cluster.
 
-    Nothing is at ``out`` until all is written. An error, or a kill, leaves nothing that the next call does not remove.
+    Nothing is at ``out`` until all is written. An error, or a kill, leaves nothing that the next
+    call does not remove.
 
     Args:
         folder: of a graph, without clusters.
         out: must not exist, or be empty.
-        clusters: c, from 1 to N. Empty clusters are dropped, so there may be fewer. None: as many as batches need to
-            show the classes (see `gistgnn.graphs.clustering`); the graph is cut up to three times.
-        method: "metis"; "stream", which reads the edges in blocks; "random"; or "auto": METIS where its memory fits,
-            otherwise stream.
-        memory: bytes that the process, and METIS's, may take, without the pages of mapped files; None: 2 GiB, or 1 GiB
-            more than it takes already.
+        clusters: c, from 1 to N. Empty clusters are dropped, so there may be fewer. None: as many
+            as batches need to show the classes (see `gistgnn.graphs.clustering`); the graph is cut
+            up to three times.
+        method: "metis"; "stream", which reads the edges in blocks; "random"; or "auto": METIS where
+            its memory fits, otherwise stream.
+        memory: bytes that the process, and METIS's, may take, without the pages of mapped files;
+            None: 2 GiB, or 1 GiB more than it takes already.
         seed: the same seed gives the same clusters.
         progress: show it on standard error.
     """
-    source, target = Path(folder).expanduser(), Path(out).expanduser()
+    source = Path(folder).expanduser()
+    target = Path(out).expanduser()
     check_choice("method", method, FOLDER_METHODS)
     seed = check_seed(seed)
     graph = load_folder(source)  # checks the values of nodes
@@ -97,17 +123,21 @@ def _clusters_of(graph: Graph, count: int | None, method: str, seed: int) -> Clu
     def cut(count: int) -> Clusters:
         if method != "stream":
             return cluster(graph.edges, graph.num_nodes, count, method, seed)
-        return clusters_of_parts(streaming.stream_clusters(graph.edges, count, seed), count)  # kept in no cache
+        # kept in no cache
+        return clusters_of_parts(streaming.stream_clusters(graph.edges, count, seed), count)
 
     def share(made: Clusters, per_batch: int) -> float | None:
-        return entropy_share(graph.y, graph.train.nonzero().squeeze(1), made.assignment, per_batch, seed)
+        return entropy_share(
+            graph.y, graph.train.nonzero().squeeze(1), made.assignment, per_batch, seed
+        )
 
     return cut(count) if count else choose_clusters(cut, graph.num_nodes, share)[0]
 
 
 def _chosen(method: str, edges: CSR, room: int) -> str:
     """Return the method for a graph, and say why; an error if it needs more than ``room`` bytes."""
-    nodes, count = edges.num_nodes, edges.num_edges
+    nodes = edges.num_nodes
+    count = edges.num_edges
     needs = {
         "metis": metis.metis_bytes(nodes, count) + _NODE * nodes + _EDGE * count,
         "stream": streaming.stream_bytes(nodes, count),
@@ -116,23 +146,34 @@ def _chosen(method: str, edges: CSR, room: int) -> str:
     if method == "auto":
         method = "metis" if needs["metis"] <= room else "stream"
         fits = "fits" if method == "metis" else "does not fit"
-        log.info(f"METIS needs about {size(needs['metis'])} for {count:,} edges, which {fits}, as {has}: {method}")
+        log.info(
+            f"METIS needs about {size(needs['metis'])} for {count:,} edges, which {fits}, as "
+            f"{has}: {method}"
+        )
     if (needed := needs.get(method, 0)) > room:
         of = f"{nodes:,} nodes and {count:,} edges"
         less = "" if method == "stream" else ", or --method stream"
-        raise InputError(f"{method} needs about {size(needed)} of memory for {of}, and {has}: give more{less}")
+        raise InputError(
+            f"{method} needs about {size(needed)} of memory for {of}, and {has}: give more{less}"
+        )
     return method
 
 
-def _write_renumbered(source: Path, clusters: Clusters, room: int, folder: Path) -> tuple[Manifest, float]:
-    """Write a folder in the order of clusters; return its manifest and the share of edges inside clusters."""
+def _write_renumbered(
+    source: Path, clusters: Clusters, room: int, folder: Path
+) -> tuple[Manifest, float]:
+    """Write a folder in the order of clusters; return its manifest and the share of edges inside
+    clusters.
+    """
     # in blocks, whose rows are read from the mapped arrays in ascending order of the old numbers
     manifest, tensors = open_arrays(source)
-    old, node = {name: tensor.numpy() for name, tensor in tensors.items()}, clusters.order.numpy()
+    old = {name: tensor.numpy() for name, tensor in tensors.items()}
+    node = clusters.order.numpy()
     most = min(max((room - _RENUMBERED * len(node)) // 4, _LEAST), _MOST)  # bytes in memory at once
     arrays, inside = _write_edges(old, clusters, most // _ENTRY, folder)
     for name in ("x", "y", "split"):
-        array, file = old[name], _like(old[name], folder, name)
+        array = old[name]
+        file = _like(old[name], folder, name)
         rows = max(most // array[:1].nbytes, 1)
         for start in range(0, len(node), rows):
             numbers = node[start : start + rows]
@@ -145,7 +186,9 @@ def _write_renumbered(source: Path, clusters: Clusters, room: int, folder: Path)
         arrays["id"] = write_array(folder, "id", old["id"])
     arrays["node"] = write_array(folder, "node", node)
     arrays["cluster_ptr"] = write_array(folder, "cluster_ptr", clusters.ptr.numpy())
-    made = msgspec.structs.replace(manifest, arrays={name: arrays[name] for name in _ARRAYS if name in arrays})
+    made = msgspec.structs.replace(
+        manifest, arrays={name: arrays[name] for name in _ARRAYS if name in arrays}
+    )
     made.write(folder)
     return made, inside / made.edges
 
@@ -153,9 +196,12 @@ def _write_renumbered(source: Path, clusters: Clusters, room: int, folder: Path)
 def _write_edges(
     old: dict[str, Array], clusters: Clusters, most: int, folder: Path
 ) -> tuple[dict[str, ArrayEntry], int]:
-    """Write the arrays of the edges, about ``most`` edges at once; return how many edges are inside clusters, too."""
+    """Write the arrays of the edges, about ``most`` edges at once; return how many edges are inside
+    clusters, too.
+    """
     files = {name: _like(old[name], folder, name) for name in ("col", *EDGE_DATA) if name in old}
-    order, edges = clusters.order.numpy(), CSR(torch.from_numpy(old["rowptr"]), torch.from_numpy(old["col"]))
+    order = clusters.order.numpy()
+    edges = CSR(torch.from_numpy(old["rowptr"]), torch.from_numpy(old["col"]))
     cluster_of = np.arange(len(clusters), dtype=np.int32).repeat(clusters.sizes)  # by new numbers
     place = np.empty(len(order), old["col"].dtype)
     place[order] = np.arange(len(place), dtype=place.dtype)
@@ -163,9 +209,11 @@ def _write_edges(
     inside = 0
     for nodes in row_chunks(torch.from_numpy(rowptr), most, most):
         part, held = edges.rows(clusters.order[nodes])
-        source, target = place[part.col.numpy()], part.targets().numpy() + nodes.start
+        source = place[part.col.numpy()]
+        target = part.targets().numpy() + nodes.start
         inside += int((cluster_of[source] == cluster_of[target]).sum())
-        sorting = np.lexsort((source, target))  # equal edges keep their order, as their data may differ
+        # equal edges keep their order, as their data may differ
+        sorting = np.lexsort((source, target))
         for name, file in files.items():
             file.append(source[sorting] if name == "col" else old[name][np.asarray(held)[sorting]])
     entries = {name: file.finish() for name, file in files.items()}
