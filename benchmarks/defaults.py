@@ -1,8 +1,9 @@
 """Scores of `gistgnn train` with its defaults, with m = 4, and with the defaults that small graphs
 had before.
 
-    python -m benchmarks.defaults --data-root ../shared/data --seeds 3 python -m benchmarks.defaults
-    --data-root ../shared/data --seeds 3 --datasets cora citeseer --train-nodes 300 1000
+    python -m benchmarks.defaults --data-root ../shared/data --seeds 3
+    python -m benchmarks.defaults --data-root ../shared/data --seeds 3 --datasets cora citeseer \\
+        --train-nodes 300 1000
 
 With ``--train-nodes``, random splits stand for the published one: as many training nodes, 400 for
 validation. Finished runs stay in ``--out``. The same command goes on where it was stopped.

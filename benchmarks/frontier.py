@@ -1,8 +1,8 @@
 """The best score that a time buys: ordinary training, the paper's GIST, parts, and budgets.
 
-    python -m benchmarks.frontier --out runs/frontier --ordinary 5 10 20 --narrow 8 --paper 120
-    --parts 20 80 \\
-        --budget 10 20 -- --dataset amazon-computers --clusters 150 --hidden 1024 1024 --standardise
+    python -m benchmarks.frontier --out runs/frontier --ordinary 5 10 20 --narrow 8 --paper 120 \\
+        --parts 20 80 --budget 10 20 -- --dataset amazon-computers --clusters 150 \\
+        --hidden 1024 1024 --standardise
 
 Ordinary training has runs of several lengths and rates; its frontier at a time is the best of these
 runs. Options of `gistgnn train` that all runs share come last. All have a cosine schedule and the

@@ -1,11 +1,10 @@
 """Kills runs at random times, resumes them, and compares what they make with what an unbroken run
 makes.
 
-    python -m benchmarks.kills --kills 20 # one process with Θ on disk; another process resumes
-    python -m benchmarks.kills --kills 20 --disk # convert, partition, training from the disk python
-    -m benchmarks.kills --kills 20 --ranks 4 # one of four ranks; torchrun starts them again python
-    -m benchmarks.kills --kills 20 --ranks 4 --then 2 # all four ranks at half time; two ranks
-    resume
+    python -m benchmarks.kills --kills 20  # one process with Θ on disk; another resumes
+    python -m benchmarks.kills --kills 20 --disk        # convert, partition, training from the disk
+    python -m benchmarks.kills --kills 20 --ranks 4     # one of four; torchrun starts them again
+    python -m benchmarks.kills --kills 20 --ranks 4 --then 2  # all four at half time; two resume
 
 Without ranks, each command is killed (SIGKILL) up to three times before it may end. With ranks, it
 is killed once.

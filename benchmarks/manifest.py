@@ -1,8 +1,9 @@
 """Checks the manifest of docs/how-to/workers.md against the schema that the Kubeflow training
 operator publishes.
 
-    git clone --depth 1 --branch v1.9.0 https://github.com/kubeflow/training-operator python -m
-    benchmarks.manifest training-operator/manifests/base/crds/kubeflow.org_pytorchjobs.yaml
+    git clone --depth 1 --branch v1.9.0 https://github.com/kubeflow/training-operator
+    python -m benchmarks.manifest \\
+        training-operator/manifests/base/crds/kubeflow.org_pytorchjobs.yaml
 
 It needs jsonschema and pyyaml. An entry that the schema does not have is an error, as for `kubectl
 apply`.

@@ -1,8 +1,8 @@
 """Runs a command and prints its seconds, and the peaks of its anonymous and of its mapped resident
 memory.
 
-    python -m benchmarks.peak_memory [--cgroup GIB] gistgnn convert synthetic:papers100m@0.1 papers
-    --memory 2
+    python -m benchmarks.peak_memory [--cgroup GIB] \\
+        gistgnn convert synthetic:papers100m@0.1 papers --memory 2
 
 Anonymous memory is what a process allocates; mapped pages of files belong to the page cache, and
 the system takes them back. The memory of all processes that the command starts is added up every

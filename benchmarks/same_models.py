@@ -1,8 +1,8 @@
 """Trains small models in many ways and keeps digests of them, to show that a change of the code
 changes no result.
 
-    python -m benchmarks.same_models before.json # with the code before the change python -m
-    benchmarks.same_models after.json --compare before.json # with the code after it
+    python -m benchmarks.same_models before.json                       # before the change
+    python -m benchmarks.same_models after.json --compare before.json  # after it
 
 A digest covers every value of the trained model and the history of scores. Run both on one machine.
 """

@@ -1,9 +1,9 @@
 """Everything that needs a GPU, in one command: `make bench-gpu`. It leaves the files GPU.md and
 GPU.json here.
 
-    python -m benchmarks.gpu # on a machine with an NVIDIA GPU python -m benchmarks.gpu --small
-    --device cpu --out /tmp/GPU.md # tiny sizes on the CPU, to try the code python -m benchmarks.gpu
-    --parts steps epochs --no-compiled # some parts alone
+    python -m benchmarks.gpu                                      # with an NVIDIA GPU
+    python -m benchmarks.gpu --small --device cpu --out /tmp/GPU.md   # tiny sizes, to try the code
+    python -m benchmarks.gpu --parts steps epochs --no-compiled   # some parts alone
 
 The parts are in the order of their importance: steps beside the matrix products alone and beside
 PyG's; whole runs in the shape of the paper's large graphs, and the widest model with Θ on the host;

@@ -1,10 +1,10 @@
 """Scores of models of every width at equal time, on one worker and on m workers, on a graph of
 `benchmarks.width.hops`.
 
-    python -m benchmarks.width.clocks hops.npz --clusters 84 --time --seconds 37 74 --lr 0.005 0.01
-    0.02 python -m benchmarks.width.clocks hops.npz --clusters 84 --methods parts gist local-sgd
-    data-parallel ensemble \\
-        --workers 4 --widths 256 --seconds 37 --lr 0.02
+    python -m benchmarks.width.clocks hops.npz --clusters 84 --time --seconds 37 74 \\
+        --lr 0.005 0.01 0.02
+    python -m benchmarks.width.clocks hops.npz --clusters 84 --seconds 37 --lr 0.02 --workers 4 \\
+        --methods parts gist local-sgd data-parallel ensemble --widths 256
 
 `--time` measures an epoch of each width; use it with nothing beside it. A worker of width w then
 trains for as many epochs as fit into the seconds, whatever else the machine does: "ordinary" is one

@@ -5,7 +5,8 @@ The error that GIST adds is to leading order in 1/d_1 (ours): a heuristic expans
 nor a limit. While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞.
 docs/explanation/theory.md derives ν_t, says what is left out, and
 
-    N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'], L(K) = Σ_k Q^(ζ−1−k) K Q^k, S = ĀKĀ,
+    N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'],
+    L(K) = Σ_k Q^(ζ−1−k) K Q^k,    S = ĀKĀ,
 
 the covariance of the error that a round adds. K_θ = Ā(⟨x̂_i, x̂_i'⟩ I_i I_i')Ā is the part of a
 neuron θ in the kernel. If it went on like this, the error would settle at a plateau of covariance C
