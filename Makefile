@@ -49,12 +49,12 @@ bench: $(VENV)/.installed
 bench-gpu:
 	PYTHONPATH=src:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m benchmarks.gpu
 
-# Makes docs/reports anew, in two hours; `make report-NAME` makes one. Finished runs in build/reports are kept.
+# Makes docs/paper/reports anew, in two hours; `make report-NAME` makes one. Finished runs in build/reports are kept.
 REPORTS := table1 depth-width local-iterations reddit amazon2m ultrawide ladies local-sgd ensemble theory
 reports: $(REPORTS:%=report-%)
 $(REPORTS:%=report-%): report-%: $(VENV)/.installed
 	$(BIN)/gistgnn reproduce $* --data-root ../shared/data --out build/reports/$*
-	cp build/reports/$*/report.html docs/reports/$*.html
+	cp build/reports/$*/report.html docs/paper/reports/$*.html
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

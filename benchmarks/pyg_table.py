@@ -3,7 +3,7 @@ a page of the docs.
 
     python -m benchmarks.pyg_table [--only NAME ...] [--page FILE]
 
-With --only it prints rows, and writes nothing.
+With --only it prints what became of some modules, as a user sees it, and writes nothing.
 """
 
 import argparse
@@ -47,6 +47,49 @@ LEFT_OUT = {
 """Names of `torch_geometric.nn.conv` and `torch_geometric.nn.models` that are not tried, and
 why.
 """
+
+
+REFUSED = {
+    **dict.fromkeys(
+        ["GravNetConv", "SplineConv", "DynamicEdgeConv", "XConv"],
+        "needs `pyg-lib`, which the tests do not have",
+    ),
+    "PANConv": "needs `torch-sparse`, which the tests do not have",
+    "NNConv": "makes a matrix for every edge: take `GINEConv`",
+    "NNConv with two widths": "a dimension is the product of two widths: take `GINEConv`",
+    "GENConv with two sizes": "has a projection only where its two sizes differ: give it one "
+    "integer width, between linear layers",
+    **dict.fromkeys(
+        ["EGConv with two heads", "GPSConv with two heads"],
+        "divides its width over the heads by position: take one head",
+    ),
+    **dict.fromkeys(
+        ["HGTConv", "HeteroConv", "HANConv"],
+        "takes dictionaries of types: take a layer with `edge_type`, such as `RGCNConv`",
+    ),
+    "WLConv": "takes classes of nodes, and has nothing to train",
+    "MeshCNNConv": "takes meshes, in which every edge has four neighbours",
+    **dict.fromkeys(
+        ["AttentiveFP", "SGFormer", "Polynormer"],
+        "takes `batch`: write a `forward(x, edge_index)` around it",
+    ),
+    "SignedGCN": "takes two kinds of edges: write a forward around it",
+    "RECT_L": "gives features, not classes",
+    **dict.fromkeys(["LINKX", "LightGCN"], "has a row of parameters for each node of one graph"),
+    "NeuralFingerprint": "gives one output for a whole graph: take a loop of your own",
+    "DeepGraphInfomax": "gives several outputs, for a loss of its own: take a loop of your own",
+    "SchNet": "takes atoms and their positions",
+}
+"""Modules that are refused, and why, in words for a reader."""
+
+IN_TURN = {
+    "MFConv": "chooses its weights by the degree of each node",
+    "HypergraphConv": "selects entries by a mask",
+    "HEATConv": "adds in place",
+    "GroupAddRev": "has a backward pass of its own",
+    "GraphUNet": "keeps the nodes with the highest scores",
+}
+"""Modules that train, but not fused, and why."""
 
 
 @dataclass(frozen=True)
@@ -130,41 +173,68 @@ class _Messages(logging.Handler):
         self.texts.append(record.getMessage())
 
 
-def row(name: str, case: Case) -> str:
-    """Return the module's row of the table."""
-    text = " ".join(attempt(case).text.replace("|", "\\|").replace("<", "&lt;").split())
-    return f"| {name} | {case.how} | {text} |"
+def kind_of(outcome: Outcome) -> str:
+    """Return what the page says of an outcome in one word: fused, in turn or refused."""
+    if not outcome.trains:
+        return "refused"
+    return "fused" if outcome.text == "trains, fused" else "in turn"
 
 
-def page(rows: dict[str, list[str]]) -> str:
-    """Return the page. ``rows`` are those of each table, by its heading."""
-    trained = sum("| trains" in line for lines in rows.values() for line in lines)
-    count = sum(len(lines) for lines in rows.values())
+def check_reasons(kinds: dict[str, str]) -> None:
+    """Raise an error where a module has no reason above, or one that it no longer needs."""
+    for kind, reasons in {"refused": REFUSED, "in turn": IN_TURN}.items():
+        names = {name for name, other in kinds.items() if other == kind}
+        if names != reasons.keys():
+            differ = sorted(names ^ reasons.keys())
+            raise SystemExit(f"{kind}: the reasons in {__file__} are to be mended for {differ}")
+
+
+def page(kinds: dict[str, str]) -> str:
+    """Return the page.
+
+    Args:
+        kinds: of every module, by its name: fused, in turn or refused.
+    """
+    trained = {name for name, kind in kinds.items() if kind != "refused"}
     parts = [
         "# PyG's layers and models",
-        f"`python -m benchmarks.pyg_table` writes this page. It puts each layer and model of PyG "
+        f"`python -m benchmarks.pyg_table` puts each layer and model of PyG "
         f"{torch_geometric.__version__} into a small model, and trains it by `GIST.fit` with two "
-        "sub-GCNs for a few "
-        f"rounds. {trained} of {count} train. The others are refused before the first step, with "
-        "the message in the "
-        "last column. A model trains only if its layout passes a numerical check (see "
-        "[how a model is cut](../explanation/layout.md)).",
-        "*Stack*: the layer twice, one after the other. *Between linear*: the layer between two "
-        "linear layers, with "
-        "one width for all. The names after that are the [edge data](../how-to/edge-data.md) that "
-        "it gets. *Fused*: "
-        '`runner="fused"` trains all sub-GCNs in one pass.',
+        f"sub-GCNs. {len(trained)} of {len(kinds)} train. The others are refused before the first "
+        "step, in one line. [Your own model](../how-to/models.md) says how to use them.",
+        "## What trains",
+        _table("modules", _trained_by_edge_data(trained)),
+        "All sub-GCNs train in one pass (`--runner fused`), but for these, which train in turn:",
+        _table("why", _grouped(IN_TURN)),
+        "## What is refused",
+        _table("why", _grouped(REFUSED)),
     ]
-    for heading, lines in rows.items():
-        parts += [
-            f"## {heading}",
-            "\n".join(["| module | how | outcome |", "| --- | --- | --- |", *lines]),
-        ]
-    left = {name: why for name, why in LEFT_OUT.items() if name in exported()}
-    reasons = {why: [name for name, other in left.items() if other == why] for why in left.values()}
-    listed = "\n".join(f"- {', '.join(names)}: {why}." for why, names in reasons.items())
-    parts += ["## Not tried", listed]
     return "\n\n".join(_wrapped(part) for part in parts) + "\n"
+
+
+def _trained_by_edge_data(trained: set[str]) -> dict[str, str]:
+    """Return the names of what trains, by the edge data that it was given."""
+    rows: dict[str, list[str]] = {}
+    for name in LAYERS:
+        if name in trained:
+            _, _, data = LAYERS[name].how.partition(", ")
+            rows.setdefault(f"layers with {data}" if data else "", []).append(name)
+    rows["other layers"] = rows.pop("")
+    rows["models"] = [name for name in MODELS if name in trained]
+    return {heading: ", ".join(names) for heading, names in rows.items()}
+
+
+def _grouped(reasons: dict[str, str]) -> dict[str, str]:
+    """Return each reason by the names that share it."""
+    return {
+        ", ".join(name for name, other in reasons.items() if other == why): why
+        for why in reasons.values()
+    }
+
+
+def _table(heading: str, rows: dict[str, str]) -> str:
+    lines = [f"| {name} | {text} |" for name, text in rows.items()]
+    return "\n".join([f"| | {heading} |", "| --- | --- |", *lines])
 
 
 def _wrapped(text: str) -> str:
@@ -176,22 +246,21 @@ def _wrapped(text: str) -> str:
 
 
 def main() -> None:
-    """Write the page, or print some rows."""
+    """Write the page, or print what becomes of some modules."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="print the rows of these modules")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="print what these modules do")
     parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args()
+    cases = {**LAYERS, **MODELS}
     if args.only:
-        print("\n".join(row(name, {**LAYERS, **MODELS}[name]) for name in args.only))
+        for name in args.only:
+            print(f"{name}: {attempt(cases[name]).text}")
         return
-    cases = {"Layers": LAYERS, "Models": MODELS}
-    rows = {
-        heading: [row(name, case) for name, case in table.items()]
-        for heading, table in cases.items()
-    }
-    args.page.write_text(page(rows), encoding="utf-8")
+    kinds = {name: kind_of(attempt(case)) for name, case in cases.items()}
+    check_reasons(kinds)
+    args.page.write_text(page(kinds), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """GIST on a graph of Reddit's shape with as many steps as on Reddit, and batches as large: what F1
 is lost, and when.
 
-The text and the public code of the paper differ in both (docs/explanation/provenance.md,
+The text and the public code of the paper differ in both (docs/paper/provenance.md,
 "Contradictions"). A smaller graph has fewer clusters of the same size; more epochs make up for its
 fewer batches in each.
 """

@@ -1,7 +1,7 @@
 """What remains of the error after many rounds of GIST: `python -m benchmarks.theory_long_run`,
 about two minutes.
 
-docs/explanation/theory.md predicts a plateau for rounds well below d_1. This script trains for many
+docs/paper/theory.md predicts a plateau for rounds well below d_1. This script trains for many
 more rounds and prints Markdown tables: the error, its prediction, what moves the weights, and the
 round from which `ProvedBound` says nothing.
 """

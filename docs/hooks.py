@@ -24,6 +24,7 @@ COPIES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
+    "tests/README.md": "tests.md",
 }
 COMMANDS = "<!-- commands -->"
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
@@ -73,8 +74,6 @@ def relinked(target: str, source: str, uri: str) -> str:
         page = file.removeprefix("docs/")
     else:
         return target
-    if path.endswith("/"):
-        page += "/README.md"
     return posixpath.relpath(page, posixpath.dirname(uri) or ".") + mark + anchor
 
 

@@ -1,4 +1,4 @@
-"""What docs/explanation/provenance.md says of our settings is what the code does, at full scale."""
+"""What docs/paper/provenance.md says of our settings is what the code does, at full scale."""
 
 import importlib
 import re
@@ -17,7 +17,7 @@ from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import LadiesSampling
 from tests.paper.finished_runs import Finished
 
-PAGE = Path(__file__).parents[2] / "docs/explanation/provenance.md"
+PAGE = Path(__file__).parents[2] / "docs/paper/provenance.md"
 NAMES = sorted(set(EXPERIMENTS) - {"theory"})  # appendix A has no settings of the theory's
 
 

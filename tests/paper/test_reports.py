@@ -13,7 +13,7 @@ from gistgnn.graphs import Graph, load
 from gistgnn.paper import appendix_b
 from tests.paper.finished_runs import Finished
 
-PAGES = sorted(Path(__file__).parents[2].glob("docs/reports/*.html"))
+PAGES = sorted(Path(__file__).parents[2].glob("docs/paper/reports/*.html"))
 NUMBER = {"measured": 1.0, "leading": 1.0, "transient": 0.0}
 CELL: dict[str, Any] = {name: [1.0, 0.1] for name in ("steps", "error", "printed", "predicted")}
 CELL |= dict(

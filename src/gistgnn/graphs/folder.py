@@ -1,4 +1,4 @@
-"""A graph as a folder of `.npy` files, which are mapped: docs/reference/graph-folder.md. Read,
+"""A graph as a folder of `.npy` files, which are mapped: docs/how-to/data.md. Read,
 checked and written.
 """
 
@@ -45,7 +45,7 @@ class ArrayEntry(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What `manifest.json` says: docs/reference/graph-folder.md lists its entries."""
+    """What `manifest.json` says: docs/how-to/data.md lists its entries."""
 
     name: Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
     task: Task

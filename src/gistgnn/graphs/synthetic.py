@@ -1,7 +1,7 @@
 """Synthetic graphs in the size of Reddit and Amazon2M: every community has a class and a place in a
 latent space.
 
-docs/explanation/synthetic-graphs.md says which properties of the real graphs they have, and which
+docs/paper/synthetic-graphs.md says which properties of the real graphs they have, and which
 they lack.
 """
 

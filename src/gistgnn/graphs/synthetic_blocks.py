@@ -4,7 +4,7 @@ memory.
 The recipe is that of `gistgnn.graphs.synthetic`, with these differences: a node's weight follows
 from its place in its community, and its number from its place, so that there is no table of all
 nodes; each group of communities draws its own edges; few nodes have a label.
-docs/explanation/synthetic-graphs.md describes it.
+docs/paper/synthetic-graphs.md describes it.
 """
 
 import math

@@ -35,8 +35,8 @@ class Table:
 class Experiment(ABC):
     """A table or figure of the paper. A new one is a subclass and an entry in `registry.py`."""
 
-    # "small": within 20 minutes on an ordinary machine; "full": as in the paper (docs:
-    # provenance.md)
+    # "small": within 20 minutes on an ordinary machine; "full": as in the paper
+    # (docs/paper/provenance.md).
     scale: str
     datasets: tuple[str, ...]
     seeds: int  # runs of each row

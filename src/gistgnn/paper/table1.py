@@ -26,7 +26,7 @@ Cell = tuple[str, int, str]  # a data set, a place in ROWS and a norm
 Candidate = tuple[float, float]  # learning rate, weight decay
 
 CANDIDATES: dict[str, tuple[Candidate, ...]] = {
-    # provenance.md has reasons
+    # docs/paper/provenance.md has the reasons.
     "full": tuple(itertools.product((0.005, 0.01, 0.025, 0.05, 0.1), (0.0, 5e-4, 5e-3))),
     "small": ((0.01, 5e-4), (0.05, 5e-4), (0.05, 0.0), (0.1, 0.0)),
 }

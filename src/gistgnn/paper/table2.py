@@ -2,7 +2,7 @@
 A.4).
 
 A smaller graph than the paper's has proportionally fewer clusters, so that batches are as large.
-docs/explanation/provenance.md says where each setting comes from.
+docs/paper/provenance.md says where each setting comes from.
 """
 
 from abc import abstractmethod

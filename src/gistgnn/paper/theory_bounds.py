@@ -202,7 +202,7 @@ class Theory(Experiment):
             "order in 1/d_1 (heuristic, for rounds far below d_1). Error left at the end: "
             "measured; predicted; the "
             "theorem's bound with its constants as printed, and corrected "
-            "(docs/explanation/theory.md); the proved "
+            "(docs/paper/theory.md); the proved "
             "bound, as a mean over the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0. γ = 1/2."
         )
 

@@ -1,4 +1,4 @@
-"""Section 4 and appendix C of the paper as code; docs/explanation/theory.md has the statements, and
+"""Section 4 and appendix C of the paper as code; docs/paper/theory.md has the statements, and
 where each is.
 
 Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or `sub_gcns` is the

@@ -1,7 +1,7 @@
 """The lemmas about local training and the theorem (appendix C.3 to C.5), corrected, and a bound
 that we prove.
 
-docs/explanation/theory-corrections.md derives every correction; docs/explanation/theory-bounds.md
+docs/paper/theory-corrections.md derives every correction; docs/paper/theory-bounds.md
 has our proofs. Where a docstring says "printed", the paper has that in its place. The theorem is
 neither proved nor refuted: Lemma error_term_bound, on which its proof rests, fails.
 """

@@ -3,7 +3,7 @@ theory check`.
 
 The error that GIST adds is to leading order in 1/d_1 (ours): a heuristic expansion, neither a bound
 nor a limit. While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞.
-docs/explanation/theory.md derives ν_t, says what is left out, and
+docs/paper/theory.md derives ν_t, says what is left out, and
 
     N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'],
     L(K) = Σ_k Q^(ζ−1−k) K Q^k,    S = ĀKĀ,

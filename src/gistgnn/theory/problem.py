@@ -178,7 +178,7 @@ def least_eigenvalue(problem: Problem, m: int) -> float:
     error of float64.
     """
     # λ_0 >= λ_min(H^∞) λ_min(Ā)². The paper has λ_min(Ā) without the square, which is wrong
-    # (explanation/theory.md).
+    # (docs/paper/theory.md).
     least = float(problem.spectrum[0])
     greatest = float(problem.spectrum[-1])
     return least / m if least > problem.n * torch.finfo(torch.float64).eps * greatest else 0.0
