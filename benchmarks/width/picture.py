@@ -1,8 +1,8 @@
 """Draws the docs' picture: test accuracy against time, one worker of some widths beside four
 workers.
 
-python -m benchmarks.width.picture runs/clocks.json # the finished runs of `benchmarks.width.clocks`
-on places python -m benchmarks.width.picture # draws the numbers beside the picture again
+    python -m benchmarks.width.picture runs/clocks.json   # runs of `benchmarks.width.clocks`
+    python -m benchmarks.width.picture                    # draws the numbers beside it again
 """
 
 import argparse
