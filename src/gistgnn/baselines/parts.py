@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 from msgspec import structs
 from torch import Tensor
@@ -21,7 +21,6 @@ from gistgnn.fit.prepare import Setup, Variant
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.scorer import Fixed, Running
 from gistgnn.gist import GIST, run_to_end
-from gistgnn.global_model import TrainerOptions
 from gistgnn.layout.axes import Build
 from gistgnn.settings import Training
 from gistgnn.storage.record import Sent
@@ -58,7 +57,7 @@ class Parts(GIST):
         build: Build,
         widths: int | Sequence[int],
         sub_gcns: int,
-        **options: Unpack[TrainerOptions],
+        **options: Any,
     ) -> None:
         if options.get("input_axis") is not None:
             raise InputError(

@@ -8,11 +8,11 @@ import textwrap
 from collections import defaultdict
 from typing import Any
 
-from gistgnn.cli.options import Parser, did_you_mean, keyword
+from gistgnn.cli.options import Parser, keyword
 from gistgnn.errors import InputError
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
-from gistgnn.utils.checks import check_choice, described, shown
+from gistgnn.utils.checks import check_choice, described, did_you_mean, shown
 
 # The part of a run that a setting belongs to, and its field there, by the setting's name.
 SETTINGS: dict[str, tuple[str, str]] = {

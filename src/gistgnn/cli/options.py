@@ -9,7 +9,6 @@ import sys
 from argparse import SUPPRESS
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +16,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
 
 from gistgnn.cli.process import GRACE
 from gistgnn.errors import one_line
-from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST, Described, described
+from gistgnn.utils.checks import (
+    LARGEST_SEED,
+    LONGEST,
+    MOST,
+    Described,
+    described,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
@@ -158,12 +164,6 @@ class _HelpAll(argparse.Action):
         parser.common = set()
         parser.print_help()
         parser.exit()
-
-
-def did_you_mean(word: str, known: Collection[str]) -> str:
-    """Return a question with the known word that is nearest to a wrong one, if one is near."""
-    near = get_close_matches(word, [*known], n=1)
-    return f", did you mean {near[0]}?" if near else ""
 
 
 def _in_home(value: Any) -> Any:

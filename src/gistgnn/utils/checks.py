@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Collection
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -109,6 +110,12 @@ def shown(value: Any) -> str:
     ):  # an integer of more digits than Python prints, or an object of the user's own
         text = f"a very long {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """Return a question with the known word that is nearest to a wrong one, if one is near."""
+    near = get_close_matches(word, [*known], n=1)
+    return f", did you mean {near[0]}?" if near else ""
 
 
 def check_flag(name: str, value: Any) -> None:
