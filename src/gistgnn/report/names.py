@@ -5,6 +5,7 @@ for notebooks.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gistgnn.nn import MODELS
 from gistgnn.storage.record import Record
 from gistgnn.utils.formats import duration, percent, plural, size
 
@@ -14,7 +15,6 @@ _METHODS = {
     "ensemble": "ensemble",
 }  # fmt: skip
 ONE_DEVICE = "one device"
-_MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT", "gatv2": "GATv2", "gin": "GIN"}
 _SHARES = {
     "accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 "
                                                                                         "of parts",
@@ -28,7 +28,8 @@ COSTLY = 1.0
 
 def model_title(name: str, hidden: Sequence[int]) -> str:
     """Return a model with the widths of its hidden layers, such as "GraphSAGE 256-256"."""
-    title = _MODELS.get(name, name.rpartition(":")[2])  # the user's own is called as its function
+    # a model is called as its class, the user's own as its function
+    title = MODELS.object_name(name) if name in MODELS else name.rpartition(":")[2]
     return f"{title} {'-'.join(map(str, hidden))}"
 
 
