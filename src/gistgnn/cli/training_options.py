@@ -31,7 +31,7 @@ from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
 from gistgnn.settings import LONGEST_ROUND, LR, SHORTEST_ROUND, Training
 from gistgnn.theta.registry import SHARDED, STORES
 from gistgnn.training.names import CLASS_LOSSES, NAMES
-from gistgnn.utils.checks import described
+from gistgnn.utils.checks import check_setting, setting_types
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
 
@@ -176,8 +176,8 @@ def config_from_args(
     config["sub_gcns"] = suited if sub_gcns is None else sub_gcns
     config["model"] = _model(args, further["model"], config["sub_gcns"])
     config["training"] = _training(args, further["training"])
-    for name, field in described(RunConfig).items():
-        field.check(config.get(name, field.default))
+    for name, hint in setting_types(RunConfig).items():
+        check_setting(name, config.get(name, getattr(RunConfig, name)), hint)
     method = config.get("method", RunConfig.method)
     if method in UNSPLIT and partitioned:
         raise InputError(
