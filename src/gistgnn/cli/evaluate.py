@@ -101,15 +101,15 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, Record, nn.Module, Eval
     if note := note_on(record):
         say(f"note: {note}")
     # as the option says, as in the run, or as on this machine
-    there = record.data_root or "data"
-    root = args.data_root or (there if Path(there).exists() else options.data_root())
+    root_of_run = record.data_root or "data"
+    root_here = root_of_run if Path(root_of_run).exists() else options.data_root()
     args.device = choose_device(args.device)
     return (
         config,
         record,
         best.to(args.device),
         options.evaluation_of(args, config.evaluation),
-        root,
+        args.data_root or root_here,
     )
 
 

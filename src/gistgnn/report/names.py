@@ -176,59 +176,57 @@ def one_line(record: Record) -> str:
         f"{split} {score_name(key)} {score_text(record, key, table[key])}"
         for split, table in scores_of(record).items()
     ]
-    place = [f"round {record.best_round} of {record.rounds}"] if scores else ["no score"]
-    return ", ".join([*scores, *place, with_times(record)])
+    round_ = f"round {record.best_round} of {record.rounds}" if scores else "no score"
+    return ", ".join([*scores, round_, with_times(record)])
 
 
 def with_times(record: Record) -> str:
     """Return the time of training and, with preparing, evaluating and saving, that of the whole
     run.
     """
-    training = record.train_seconds
-    whole = sum(record.seconds.values())
-    return f"{duration(training)} of training" + (
-        f", {duration(whole)} in all" if whole > training else ""
-    )
+    training = f"{duration(record.train_seconds)} of training"
+    seconds = sum(record.seconds.values())
+    return f"{training}, {duration(seconds)} in all" if seconds > record.train_seconds else training
 
 
 def facts(record: Record) -> list[tuple[str, str]]:
     """Return what a run was and what came of it, as names and values."""
-    found = [("run", f"{record.graph.name}, {model_of(record)}, {method_label(record)}")]
+    rows = [("run", f"{record.graph.name}, {model_of(record)}, {method_label(record)}")]
     for split, scores in scores_of(record).items():
         texts = (
             f"{score_name(key)} {score_text(record, key, scores[key])}"
             for key in score_keys([scores])
         )
-        found.append((split, ", ".join(texts)))
+        rows.append((split, ", ".join(texts)))
     if record.validation:
-        found.append(("best", f"round {record.best_round} of {record.rounds}"))
+        rows.append(("best", f"round {record.best_round} of {record.rounds}"))
     if batches := record.batches:
         text = f"{batches.clusters_per_batch:,} of {batches.clusters:,} clusters"
         if batches.label_entropy is not None:
             share = percent(batches.label_entropy)
             text += f", whose labels have {share} of the entropy of random nodes"
-        found.append(("batches", text))
+        rows.append(("batches", text))
     if record.budget:
-        found.append(("chosen", record.budget.reason))
+        rows.append(("chosen", record.budget.reason))
     rounds = f"{plural(record.rounds, 'round')} (ζ = {record.local_steps})"
     steps = plural(record.steps, "step")
     training = f"{rounds}, {steps}, learning rate {rate_name(record)}, {with_times(record)}"
-    found.append(("training", training))
+    rows.append(("training", training))
     if seconds := record.inference_seconds:
-        found.append(("inference", f"{duration(seconds)} for one pass over the graph"))
-    found.append(("peak memory", size(record.peak_memory_bytes)))
+        rows.append(("inference", f"{duration(seconds)} for one pass over the graph"))
+    rows.append(("peak memory", size(record.peak_memory_bytes)))
     if never := record.coverage.never_trained:
         name = "zero between blocks" if is_joined(record) else "never trained"
-        found.append((name, f"{percent(never)} of the parameters"))
+        rows.append((name, f"{percent(never)} of the parameters"))
     if record.stopped_by is not None:
-        found.append(("ended early", STOPPED[record.stopped_by]))
+        rows.append(("ended early", STOPPED[record.stopped_by]))
     if record.evaluation.get("exact") is False:
-        found.append(("scores", "estimates, since the graph was evaluated in parts"))
-    return found
+        rows.append(("scores", "estimates, since the graph was evaluated in parts"))
+    return rows
 
 
 def summary(record: Record) -> str:
     """Return the facts of a run as lines of text."""
-    found = facts(record)
-    width = max(len(name) for name, _ in found)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in found)
+    rows = facts(record)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
