@@ -115,7 +115,7 @@ def digest_of(run: str, words: list[str], folder: Path) -> dict[str, str]:
     values = xxhash.xxh64()
     for name, tensor in sorted(load_file(out / "model.safetensors").items()):
         values.update(name.encode() + tensor.numpy().tobytes())
-    scores = [[row.get("val"), row.get("round")] for row in result["history"]]
+    scores = [[row["validation"], row["test"], row["round"]] for row in result["history"]]
     print(f"{run}: {values.hexdigest()}", flush=True)
     return {
         "model": values.hexdigest(),

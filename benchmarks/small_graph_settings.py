@@ -153,7 +153,7 @@ def measure(setting: Setting, lr: float, seed: int, graph: Graph) -> dict[str, f
         "test": 100 * result.test["accuracy"],
         "validation": 100 * result.validation["accuracy"],
         "best": 100 * max(entry["test"] for entry in result.history),
-        "untrained": 100 * result.coverage["never_trained"],
+        "untrained": 100 * result.coverage.never_trained,
     }
 
 

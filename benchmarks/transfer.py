@@ -134,7 +134,7 @@ class Trainer:
         except DivergedError as error:
             result = error.result
             diverged = True
-        metric = result.metric["name"]
+        metric = result.metric.name
         best = result.progress.best
         last = result.progress.last
         return {

@@ -14,6 +14,7 @@ import pytest
 
 from gistgnn.cli.main import make_parser
 from gistgnn.cli.options import Parser
+from gistgnn.storage.record import Record
 from tests.helpers.commands import run_program
 
 ROOT = Path(__file__).parents[1]
@@ -136,6 +137,13 @@ def test_every_option_that_the_docs_name_exists() -> None:
     }
     assert named
     assert sorted(pair for pair in named if pair[1] not in known) == []
+
+
+def test_every_entry_of_a_record_is_explained() -> None:
+    page = (DOCS / "reference/run-folder.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page.partition("## result.json")[2], re.MULTILINE)
+    explained = [name for row in rows for name in re.findall("`(.*?)`", row)]
+    assert sorted(explained) == sorted(("version", *Record.__struct_fields__))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -68,8 +68,8 @@ def trained(graph: Graph, options: argparse.Namespace, run: dict[str, Any]) -> d
         evaluate_every=LONG,
         local_steps=options.local_steps if method in ("gist", "local-sgd") else LONG,
     )  # fmt: skip
-    sent = result.traffic.get("bytes_per_round", 0) * result.progress.rounds
-    sent += result.traffic.get("bytes_per_step", 0) * result.progress.steps / m
+    sent = result.traffic.bytes_per_round * result.rounds
+    sent += result.traffic.bytes_per_step * result.steps / m
     scores = {part: 100 * result.progress.best[part]["accuracy"] for part in ("validation", "test")}
     return {"seconds": result.progress.train_seconds, "bytes": sent * (m > 1), **scores}
 

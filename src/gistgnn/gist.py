@@ -1,7 +1,9 @@
 """Algorithm 1 of the paper (`train`), and the class `GIST` around it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +23,7 @@ from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
 from gistgnn.settings import Training
-from gistgnn.training.loss import Loss
-from gistgnn.training.metric import Metric
-from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
-from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
-from gistgnn.utils.checks import check_kind
+from gistgnn.utils.checks import check_kind, did_you_mean
 from gistgnn.utils.denormals import denormals_as_zero
 from gistgnn.utils.machine import require_usual_torch
 
@@ -60,30 +58,6 @@ def run_to_end(setup: Setup) -> Result:
     with Fit(setup) as run:
         train(setup.gist, run)
     return run.end()
-
-
-class TrainingKeywords(TypedDict, total=False):
-    """The fields of `Training` as keywords of `GIST.fit`, without `training`, its first argument;
-    None: the default.
-    """
-
-    epochs: float | None
-    local_steps: int | None
-    optimizer: OptimizerName | MakeOptimizer | None
-    lr: float | None
-    weight_decay: float | None
-    momentum: float | None
-    schedule: ScheduleName | Factor | MakeScheduler | None
-    optimizer_state: Literal["reset", "carry"] | None
-    precision: Literal["float32", "bf16"] | None
-    clip_norm: float | None
-    patience: int | None
-    evaluate_every: int | Literal["auto"] | None
-    budget: float | None
-    loss: LossName | Loss | None
-    class_weights: Literal["balanced"] | Sequence[float] | None
-    label_smoothing: float | None
-    metric: MetricName | Metric | Callable[[Tensor, Tensor], Any] | None
 
 
 class GIST(GlobalModel):
@@ -139,7 +113,7 @@ class GIST(GlobalModel):
         max_seconds: float | None = None,
         saving: Saving | None = None,
         standardise: bool | None = None,
-        **settings: Unpack[TrainingKeywords],
+        **settings: Any,
     ) -> Result:
         """Train on a graph from scratch, and return the model at its best validation score over the
         whole graph.
@@ -175,13 +149,14 @@ class GIST(GlobalModel):
                 result's model does so by itself, and is called with the features as they are. None:
                 unless the features are words (few in each row, and never negative), or as in the
                 model of `init`.
-            settings: the fields of `Training`; None stands for the default.
+            settings: fields of `Training`; None stands for the default.
 
         Raises:
             InputError: a setting is out of range, the graph is unusable, or a checkpoint is of
                 another run.
             DivergedError: training diverged; `self.theta` holds the parameters from before that
                 round.
+            TypeError: there is no argument of a name.
         """
         require_usual_torch()
         check_kind(
@@ -225,8 +200,11 @@ class GIST(GlobalModel):
         """Return the settings that were given as a whole, or one by one, where None stands for the
         default.
         """
-        if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
-            raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
+        names = {field.name for field in fields(Training)}
+        if unknown := sorted(settings.keys() - names):
+            arguments = inspect.signature(self.fit).parameters.keys() - {"settings"}
+            hint = did_you_mean(unknown[0], names | arguments)
+            raise TypeError(f"fit() got an unexpected keyword argument '{unknown[0]}'{hint}")
         given = {name: value for name, value in settings.items() if value is not None}
         if isinstance(training, Training):
             if given:

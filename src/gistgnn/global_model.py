@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -34,27 +34,6 @@ from gistgnn.training.names import UpdateRule
 from gistgnn.utils.checks import check_choice, check_count, check_flag, check_kind
 from gistgnn.utils.machine import require_usual_torch, usable_device
 from gistgnn.utils.random_streams import check_seed
-
-
-class WorkerOptions(TypedDict, total=False):
-    """The keywords of `GIST` that methods have whose workers hold the full model."""
-
-    seed: int
-    device: str | torch.device
-    store: StoreName | Store
-    axis_names: Sequence[str] | None
-    ranks: World | None
-    width_scaling: Literal["mup", "none"]
-    base_width: int
-
-
-class TrainerOptions(WorkerOptions, total=False):
-    """All keywords of `GIST`."""
-
-    input_axis: int | None
-    whole: int | Collection[int]
-    regression: bool
-    partition: Literal["balanced", "categorical"]
 
 
 class GlobalModel:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.storage.record import AxisBlocks
 from gistgnn.utils.checks import check_choice, check_count, check_name, shown
 from gistgnn.utils.random_streams import check_seed, generator
 
@@ -129,18 +130,13 @@ class Partition:
             )
         return list(zip(*axes, strict=True))
 
-    def describe(self, draw: int) -> list[dict[str, Any]]:
+    def describe(self, draw: int) -> list[AxisBlocks]:
         """Return the entry "partition" of result.json for one draw: every axis, its features, its
         blocks' sizes.
         """
-        found = []
+        axes = []
         for axis, sizes in enumerate(zip(*self.sizes(draw), strict=True)):
-            d = self.features[axis]
-            found.append(
-                {
-                    "name": self.names[axis],
-                    "features": d,
-                    "blocks": [d] if axis in self.whole else [*sizes],
-                }
-            )
-        return found
+            features = self.features[axis]
+            blocks = [features] if axis in self.whole else [*sizes]
+            axes.append(AxisBlocks(name=self.names[axis], features=features, blocks=blocks))
+        return axes

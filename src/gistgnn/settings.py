@@ -7,10 +7,20 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from msgspec import Meta
+
 from gistgnn.errors import InputError
 from gistgnn.training import names
 from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, named_as
-from gistgnn.utils.checks import LONGEST, MOST, Setting, check_number, check_settings, set_field
+from gistgnn.utils.checks import (
+    LONGEST,
+    MOST,
+    AtLeastOne,
+    Fraction,
+    check_number,
+    check_settings,
+    set_field,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +31,14 @@ if TYPE_CHECKING:
     from gistgnn.training.metric import Metric
     from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
     from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
+
+    OptimizerSetting = OptimizerName | MakeOptimizer
+    ScheduleSetting = ScheduleName | Factor | MakeScheduler
+    LossSetting = LossName | Loss | None
+    WeightsSetting = Literal["balanced"] | Sequence[float] | None
+    MetricSetting = MetricName | Metric | Callable[[Tensor, Tensor], Any] | None
+else:  # what a user may bring is checked by `gistgnn.training.names`
+    OptimizerSetting = ScheduleSetting = LossSetting = WeightsSetting = MetricSetting = Any
 
 # Settings that older records do not have.
 _NEWER = ("budget", "loss", "class_weights", "label_smoothing", "metric")
@@ -97,61 +115,76 @@ class Training:
             have several labels, or "r2".
     """
 
-    epochs: Annotated[float | None, Setting("", "E", above=True, below=MOST + 1)] = None
-    local_steps: Annotated[int | None, Setting("ζ, steps in a round", "N")] = None
+    epochs: Annotated[
+        Annotated[float, Meta(gt=0, lt=MOST + 1)] | None, Meta(extra={"metavar": "E"})
+    ] = None
+    local_steps: Annotated[
+        AtLeastOne | None, Meta(description="ζ, steps in a round", extra={"metavar": "N"})
+    ] = None
     training: Annotated[
         Literal["split", "each"],
-        Setting("E/m epochs for each sub-GCN, or E, which is m times the work"),
+        Meta(description="E/m epochs for each sub-GCN, or E, which is m times the work"),
     ] = "split"
-    optimizer: Annotated["OptimizerName | MakeOptimizer", Setting(choices=NAMES["optimizer"])] = (
-        "adam"
-    )
-    lr: Annotated[float | None, Setting("learning rate", above=True, below=HIGHEST)] = None
-    weight_decay: Annotated[float, Setting("", "W", below=1e6)] = 0.0
-    momentum: Annotated[float, Setting("of sgd", below=1.0)] = 0.0
+    optimizer: Annotated[OptimizerSetting, Meta(extra={"choices": NAMES["optimizer"]})] = "adam"
+    lr: Annotated[
+        Annotated[float, Meta(gt=0, lt=HIGHEST)] | None, Meta(description="learning rate")
+    ] = None
+    weight_decay: Annotated[float, Meta(ge=0, lt=1e6, extra={"metavar": "W"})] = 0.0
+    momentum: Annotated[Fraction, Meta(description="of sgd")] = 0.0
     schedule: Annotated[
-        "ScheduleName | Factor | MakeScheduler",
-        Setting(
-            "step divides the rate by 10 at 50 % and 75 % of the run", choices=NAMES["schedule"]
+        ScheduleSetting,
+        Meta(
+            description="step divides the rate by 10 at 50 % and 75 % of the run",
+            extra={"choices": NAMES["schedule"]},
         ),
     ] = "cosine"
     optimizer_state: Annotated[
         Literal["reset", "carry"],
-        Setting("a new optimiser in every round, or moments that travel with the parameters"),
+        Meta(
+            description="a new optimiser in every round, or moments that travel with the parameters"
+        ),
     ] = "carry"
     precision: Annotated[
-        Literal["float32", "bf16"], Setting("of dense products; parameters are float32")
+        Literal["float32", "bf16"], Meta(description="of dense products; parameters are float32")
     ] = "float32"
     clip_norm: Annotated[
-        float | None, Setting("largest norm of a gradient", "C", above=True, below=1e30)
+        Annotated[float, Meta(gt=0, lt=1e30)] | None,
+        Meta(description="largest norm of a gradient", extra={"metavar": "C"}),
     ] = None
     patience: Annotated[
-        int | None, Setting("stop after K evaluations without a better score", "K")
+        AtLeastOne | None,
+        Meta(description="stop after K evaluations without a better score", extra={"metavar": "K"}),
     ] = None
     evaluate_every: Annotated[
-        int | Literal["auto"],
-        Setting(
-            "rounds between evaluations, or auto: evaluations take up to a tenth of the time", "K"
+        AtLeastOne | Literal["auto"],
+        Meta(
+            description="rounds between evaluations, or auto: evaluations take up to a tenth of "
+            "the time",
+            extra={"metavar": "K"},
         ),
     ] = "auto"
     budget: float | None = None
     loss: Annotated[
-        "LossName | Loss | None",
-        Setting(
-            f"{', '.join(CLASS_LOSSES)}, or package.module:function of (logits, targets)", "NAME"
+        LossSetting,
+        Meta(
+            description=f"{', '.join(CLASS_LOSSES)}, or package.module:function of (logits, "
+            "targets)",
+            extra={"metavar": "NAME"},
         ),
     ] = None
     class_weights: Annotated[
-        "Literal['balanced'] | Sequence[float] | None",
-        Setting("balanced, or a number for each class", "W"),
+        WeightsSetting,
+        Meta(description="balanced, or a number for each class", extra={"metavar": "W"}),
     ] = None
-    label_smoothing: Annotated[float, Setting("of the cross-entropy", "S", below=1.0)] = 0.0
+    label_smoothing: Annotated[
+        Fraction, Meta(description="of the cross-entropy", extra={"metavar": "S"})
+    ] = 0.0
     metric: Annotated[
-        "MetricName | Metric | Callable[[Tensor, Tensor], Any] | None",
-        Setting(
-            f"score that selects the best model: {', '.join(CLASS_METRICS)}, or "
+        MetricSetting,
+        Meta(
+            description=f"score that selects the best model: {', '.join(CLASS_METRICS)}, or "
             "package.module:function",
-            "NAME",
+            extra={"metavar": "NAME"},
         ),
     ] = None
 

@@ -17,6 +17,7 @@ from gistgnn.baselines.registry import METHODS
 from gistgnn.nn import GCN
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import ClusterSampling
+from gistgnn.storage.record import Coverage
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import every_model
 
@@ -141,18 +142,19 @@ def test_a_result_has_it(method: str, kind: str) -> None:
     rounds = 1 if splits else 4
     trained = held(gist, gist.blocks(0)) if splits else np.ones(16)
     parameters = sum(tensor.numel() for tensor in gcn()((16, 12)).parameters())
-    assert result.coverage == {
-        "rounds": rounds, "parameters": parameters,
-        "never_trained": pytest.approx(1 - trained.mean(), abs=1e-12)
-    }  # fmt: skip
-    assert (result.coverage["never_trained"] > 0.1) == splits
+    assert result.coverage == Coverage(
+        rounds=rounds,
+        parameters=parameters,
+        never_trained=pytest.approx(1 - trained.mean(), abs=1e-12),
+    )
+    assert (result.coverage.never_trained > 0.1) == splits
 
 
 def test_rounds_of_a_run_have_draws_of_their_own() -> None:
     gist = GIST(gcn(), (16, 12), 3)
     result = fit(gist, training="each", epochs=8, local_steps=2)
     assert result.coverage == coverage_of(gist.full_spec, gist.partition, 4)
-    crossing = 16 * 12 / result.coverage["parameters"]  # the weights between the two split layers
+    crossing = 16 * 12 / result.coverage.parameters  # the weights between the two split layers
     sizes = [(6, 4), (5, 4), (5, 4)]
     chance = sum(a * b for a, b in sizes) / (16 * 12)
-    assert result.coverage["never_trained"] == pytest.approx(crossing * (1 - chance) ** 4)
+    assert result.coverage.never_trained == pytest.approx(crossing * (1 - chance) ** 4)

@@ -10,6 +10,7 @@ from torch.optim import lr_scheduler
 
 from gistgnn import GIST, Training
 from gistgnn.layout.axes import named_tensors
+from gistgnn.storage.record import Sent
 from tests.helpers.fitting import GRAPH, gcn
 
 
@@ -70,7 +71,7 @@ def test_traffic_is_what_sub_gcns_and_their_optimisers_hold(name: str, norm: str
     )
     # a slice comes from the other ranks' rows, and goes back
     expected = 2 * (m - 1) / m * slices / m
-    assert result.traffic == {"workers": m, "bytes_per_round": pytest.approx(expected)}
+    assert result.traffic == Sent(workers=m, bytes_per_round=pytest.approx(expected))
     reset = GIST(gcn(norm=norm), (9, 7), m).fit(
         GRAPH, epochs=m, progress=False, optimizer_state="reset", **options
     )
@@ -79,4 +80,4 @@ def test_traffic_is_what_sub_gcns_and_their_optimisers_hold(name: str, norm: str
         for sub in GIST(gcn(norm=norm), (9, 7), m).begin_round()
         for t in named_tensors(sub).values()
     )
-    assert reset.traffic["bytes_per_round"] == pytest.approx(2 * (m - 1) / m * alone / m)
+    assert reset.traffic.bytes_per_round == pytest.approx(2 * (m - 1) / m * alone / m)

@@ -13,6 +13,7 @@ from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
 from gistgnn.baselines.registry import METHODS
 from gistgnn.distributed import Ranks, Traffic
 from gistgnn.layout.axes import named_tensors
+from gistgnn.storage.record import Sent
 from tests.distributed.launch import on_ranks
 from tests.helpers.fitting import quiet
 from tests.helpers.refusals import refused
@@ -151,16 +152,11 @@ def test_ranks_end_as_one_process_does() -> None:
 def test_what_a_worker_sends_in_a_round() -> None:
     traffic = {method: fit(make(method, 4)).traffic for method in METHODS}
     theta = sum(p.nbytes for p in make("gist", 1).theta.place.tensors.values())
-    assert traffic["local-sgd"] == {
-        "workers": 4,
-        "bytes_per_round": pytest.approx(2 * 3 / 4 * theta),
-    }
-    assert traffic["data-parallel"] == {
-        "workers": 4,
-        "bytes_per_step": pytest.approx(2 * 3 / 4 * theta),
-    }
-    assert traffic["ensemble"] == {"workers": 4}
-    assert 0 < traffic["gist"]["bytes_per_round"] < 2 * 3 / 4 * theta / 2
+    average = pytest.approx(2 * 3 / 4 * theta)
+    assert traffic["local-sgd"] == Sent(workers=4, bytes_per_round=average)
+    assert traffic["data-parallel"] == Sent(workers=4, bytes_per_step=average)
+    assert traffic["ensemble"] == Sent(workers=4)
+    assert 0 < traffic["gist"].bytes_per_round < 2 * 3 / 4 * theta / 2
 
 
 def test_a_baseline_that_cannot_be_is_refused() -> None:

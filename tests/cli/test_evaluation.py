@@ -142,7 +142,7 @@ def test_a_graph_without_a_test_set(cli: Cli, as_json: Json, tmp_path: Path) -> 
     assert "validation" in done.stdout
     assert "test" not in done.stdout
     record = json.loads((tmp_path / "run/result.json").read_text())
-    assert (record["test"], {entry["test"] for entry in record["history"]}) == (None, {None})
+    assert (record["test"], {entry["test"] for entry in record["history"]}) == ({}, {None})
     assert sum(each["nodes"] for each in record["classes"]) == 13
     page = (tmp_path / "run/report.html").read_text()
     assert (

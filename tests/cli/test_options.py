@@ -1,5 +1,6 @@
 """The options of `gistgnn train` against the dataclasses that they fill."""
 
+import operator
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.inspect import FloatType, IntType
 from safetensors.torch import load_file
 from torch.distributed.run import get_args_parser
 
@@ -25,7 +27,7 @@ from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import AutoSampling, ClusterSampling, LadiesSampling
 from gistgnn.sampling.registry import SAMPLERS
 from gistgnn.settings import Training
-from gistgnn.utils.checks import described
+from gistgnn.utils.checks import setting_types, types_of
 
 from .conftest import Cli
 from .in_process import run
@@ -117,7 +119,7 @@ def test_every_setting_of_training_is_an_option_or_one_of_set() -> None:
     assert (
         values.keys()
         == {field.name for field in fields(Training)} - instead
-        == described(Training).keys()
+        == setting_types(Training).keys()
     )
     words = []
     for name, value in values.items():
@@ -192,6 +194,12 @@ def test_every_field_of_a_sampler_is_an_option_or_one_of_set() -> None:
         assert {field.name for field in fields(kind)} <= options | settings
 
 
+def numbers_of(kind: type) -> dict[str, IntType | FloatType]:
+    """Return the settings of a dataclass that are numbers, by name, with their ranges."""
+    types = ((name, part) for name, hint in setting_types(kind).items() for part in types_of(hint))
+    return {name: part for name, part in types if isinstance(part, (IntType, FloatType))}
+
+
 @given(st.data())
 def test_a_value_out_of_a_field_s_range_is_refused_and_one_within_is_taken(
     data: st.DataObject,
@@ -199,18 +207,20 @@ def test_a_value_out_of_a_field_s_range_is_refused_and_one_within_is_taken(
     """What a field says of itself decides, whichever way the settings are made."""
     kinds = [(Training, {"epochs": 1}), (ModelConfig, {}), (RunConfig, {"dataset": "x"})]
     kind, needed = data.draw(st.sampled_from(kinds))
-    numbers = {name: field for name, field in described(kind).items() if field.kind in (int, float)}
-    field = numbers[data.draw(st.sampled_from(sorted(numbers.keys() - {"epochs", "momentum"})))]
-    setting = field.setting
-    integer = field.kind is int
-    values = st.integers(-3, 2**64) if integer else st.floats(allow_nan=True) | st.just(1)
+    numbers = numbers_of(kind)
+    name = data.draw(st.sampled_from(sorted(numbers.keys() - {"epochs", "momentum"})))
+    number = numbers[name]
+    is_integer = isinstance(number, IntType)
+    values = st.integers(-3, 2**64) if is_integer else st.floats(allow_nan=True) | st.just(1)
     value = data.draw(values)
-    within = setting.least <= value <= setting.most if integer else 0 <= value < setting.below
-    if within and (integer or value or not setting.above):
-        assert getattr(kind(**{**needed, field.name: value}), field.name) == value
+    bounds = {operator.ge: number.ge, operator.gt: number.gt}
+    bounds |= {operator.le: number.le, operator.lt: number.lt}
+    assert sum(bound is not None for bound in bounds.values()) == 2
+    if all(bound is None or holds(value, bound) for holds, bound in bounds.items()):
+        assert getattr(kind(**{**needed, name: value}), name) == value
     else:
-        with pytest.raises(InputError, match=f"^{field.name} is .*, expected"):
-            kind(**{**needed, field.name: value})
+        with pytest.raises(InputError, match=f"^{name} is .*, expected"):
+            kind(**{**needed, name: value})
 
 
 @pytest.mark.parametrize("name", ["train", "compare", "plan", "evaluate", "predict"])

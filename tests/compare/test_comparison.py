@@ -56,19 +56,17 @@ def test_rows_sum_up_their_seeds() -> None:
 
 def test_a_budget_is_not_one_device() -> None:
     run = scored(1, [0.5, 0.8], [1, 2])
-    run["config"] = {**run["config"], "training": {**run["config"]["training"], "budget": 9.0}}
+    run.config["training"]["budget"] = 9.0
     assert [row.label for row in rows_of([BASE[:1], [run]])] == ["one device", "a budget"]
 
 
 def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
-    lost = scored(2, [0.1], [1.0], test=None, validation=None, diverged="in round 1")
-    lost |= {
-        "history": [],
-        "inference_seconds": None,
-        "train_seconds": 0.0,
-        "rounds": 0,
-        "steps": 0,
-    }
+    lost = scored(2, [0.1], [1.0], test={}, validation={}, diverged="in round 1")
+    lost.history = []
+    lost.inference_seconds = None
+    lost.train_seconds = 0.0
+    lost.rounds = 0
+    lost.steps = 0
     groups = [BASE[:1], [lost]]
     base, row = rows_of(groups)
     assert (row.score, row.seconds_to, row.times_faster(base), row.inference) == (
@@ -253,22 +251,24 @@ def test_a_value_of_another_type_behind_a_checksum_that_fits(
         )
 
 
-def test_coverage_may_be_that_of_an_older_record_but_not_missing(
+def test_a_file_of_version_1_is_read_and_one_of_another_form_is_refused(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record: dict[str, Any] = json.loads((runs / "faster/result.json").read_text())
-    known = {"rounds": 3, "parameters": 5}
     shutil.copytree(runs / "faster", tmp_path / "older")
-    rewrite(tmp_path / "older", {**record, "coverage": {**known, "counts": {"0": 0.25, "3": 0.75}}})
-    rewrite(tmp_path / "odd", {**record, "coverage": known})
+    rewrite(tmp_path / "older", {**record, "version": 1, "test": None})
     again = load_run(tmp_path / "older")
-    assert "25.00\N{NO-BREAK SPACE}% of the parameters" in again.summary()
-    again.save(tmp_path / "again")
-    assert (
-        "25.00\N{NO-BREAK SPACE}% were never trained"
-        in (tmp_path / "again/report.html").read_text()
-    )
-    refused(capsys, "coverage has no never_trained", "evaluate", tmp_path / "odd")
+    assert (again.test, again.validation) == ({}, record["validation"])
+    odd = tmp_path / "odd"
+    for changes, message in (
+        ({"version": 3}, "it has the form 3, and this gistgnn reads 2"),
+        ({"version": 1, "coverage": {"rounds": 3, "parameters": 5}}, "`never_trained`"),
+        ({"version": 1, "local_steps": [2, 3]}, "`$.local_steps`"),
+    ):
+        rewrite(odd, {**record, **changes})
+        refused(capsys, f"{odd / 'result.json'} cannot be read", "evaluate", odd)
+        refused(capsys, message, "evaluate", odd)
+        refused(capsys, "train the run again", "evaluate", odd)
 
 
 def test_runs_are_listed(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

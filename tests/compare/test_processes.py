@@ -7,7 +7,6 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,8 +15,10 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
+from gistgnn.storage.record import Record
 from tests.helpers.fitting import quiet
 from tests.helpers.refusals import refused
+from tests.report.records import run_record
 
 
 def config(m: int = 2, method: str = "gist", seed: int = 0) -> RunConfig:
@@ -25,16 +26,16 @@ def config(m: int = 2, method: str = "gist", seed: int = 0) -> RunConfig:
     return RunConfig("digits", ModelConfig(hidden=(8, 8)), m, method, seed=seed, training=training)
 
 
-def pretended(config: RunConfig) -> dict[str, Any]:
-    """A run that tells its process; with m = 3 it is refused, with m = 4 killed."""
+def pretended(config: RunConfig) -> Record:
+    """A run that tells its process, as its id; with m = 3 it is refused, with m = 4 killed."""
     if config.sub_gcns == 3:
         raise InputError("lr is -1")
     if config.sub_gcns == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return {"process": os.getpid()}
+    return run_record(run=str(os.getpid()))
 
 
-def killed_with_one(config: RunConfig) -> dict[str, Any]:
+def killed_with_one(config: RunConfig) -> Record:
     """A real run; with m = 1 it is killed."""
     if config.sub_gcns == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -62,8 +63,8 @@ def test_others_go_on_after_one_that_is_killed(
     monkeypatch.setattr(store, "train", pretended)
     with refused("2 runs were killed: gist, m = 4, seed 0; gist, m = 4, seed 1"):
         store.run_all(runs, "runs")
-    processes = {record["process"] for run in runs if (record := store.get(run))}
-    assert len(processes | {os.getpid()}) == 3, "each has its own"
+    processes = {record.run for run in runs if (record := store.get(run))}
+    assert len(processes | {str(os.getpid())}) == 3, "each has its own"
 
 
 def test_they_end_as_they_do_alone_and_are_done_once(
@@ -80,7 +81,7 @@ def test_they_end_as_they_do_alone_and_are_done_once(
     graph = load("digits")
     for run, record in zip(wanted, records, strict=True):
         result = run.fit(run.trainer(graph.num_features, graph.num_classes), graph, progress=False)
-        assert quiet(record["history"]) == quiet(result.history)
+        assert quiet(record.history) == quiet(result.history)
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert all(path.suffix == ".json" for path in kept)  # no checkpoints are left
     assert "-seed1-" in max(kept, key=lambda path: kept[path]).name, (

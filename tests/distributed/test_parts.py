@@ -97,7 +97,7 @@ def within_a_budget(ranks: Ranks, folder: Path) -> dict[str, Any]:
     gist = GIST(build, (32, 32), 4, ranks=ranks)
     saving = Saving(folder / "c", every=1)
     result = gist.fit(GRAPH, budget=3.0, progress=False, saving=saving)
-    partition = gist.partition.split_into(len(result.partition[0]["blocks"]))
+    partition = gist.partition.split_into(len(result.partition[0].blocks))
     weight = (
         named_tensors(plain_model(result.model))["convs.0.weight"]
         if ranks.leads

@@ -134,8 +134,12 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
     for said, own in OF_FIT.items():
         with refused(said):
             make().fit(GRAPH, **{**watching, **own})
-    with pytest.raises(TypeError, match="unexpected keyword argument 'epoch'"):
-        make().fit(GRAPH, epoch=3)
+    for name, meant in {"epoch": "epochs", "optimiser": "optimizer", "runer": "runner"}.items():
+        said = f"unexpected keyword argument '{name}', did you mean {meant}"
+        with pytest.raises(TypeError, match=said):
+            make().fit(GRAPH, **{name: 3})
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'xyz'$"):
+        make().fit(GRAPH, xyz=3)
     with refused("Data"):
         make().fit("graph", epochs=1)  # type: ignore[arg-type]
     assert not trained

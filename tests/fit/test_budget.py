@@ -176,7 +176,7 @@ def test_cycles_double_and_the_rate_falls_in_each(machine: MakeMachine) -> None:
     watch = SimpleNamespace(on_fit_begin=lambda run: begun.append(run.schedule.steps))
     result = make(NARROW).fit(GRAPH, budget=10.0, progress=False, callbacks=[watch])
     assert result.budget is not None
-    cycles = begun[-result.budget["cycles"] :]
+    cycles = begun[-result.budget.cycles :]
     whole = [steps for steps in cycles[:-1] if steps == cycles[0] * 2 ** cycles.index(steps)]
     assert len(whole) >= 3
     assert whole == cycles[: len(whole)], "the rest are those that fill up the time"
@@ -190,7 +190,7 @@ def test_the_wide_model_has_the_output_and_the_scores_of_the_narrow_one(
     gist = make(NARROW)
     result = gist.fit(GRAPH, budget=2.0, progress=False, metric="f1_macro")
     assert result.budget is not None
-    assert result.budget["sub_gcns"] > 1, "the test can tell"
+    assert result.budget.sub_gcns > 1, "the test can tell"
     for split in ("validation", "test"):
         found = evaluate(result.model, GRAPH, (split,))[split]
         for name in ("accuracy", "f1_macro"):
@@ -218,7 +218,7 @@ def test_the_best_trial_counts_if_nothing_later_is_better(
     monkeypatch.setattr(NarrowRuns, "train", with_score)
     result = make(NARROW).fit(GRAPH, budget=40.0, progress=False)
     assert result.budget is not None
-    assert result.budget["sub_gcns"] == 1
+    assert result.budget.sub_gcns == 1
     assert result.progress.best_score == 2.0
     assert [len(axis["blocks"]) for axis in result.partition] == [4]
 
@@ -238,7 +238,7 @@ def test_a_resumed_run_keeps_its_choice_and_its_budget(
     assert not rest.interrupted
     assert cut.budget is not None
     assert rest.budget is not None
-    assert rest.budget["sub_gcns"] == cut.budget["sub_gcns"]
+    assert rest.budget.sub_gcns == cut.budget.sub_gcns
     assert len(rest.history) > len(cut.history)
     assert [entry["step"] for entry in rest.history][: len(cut.history)] == [
         entry["step"] for entry in cut.history
@@ -302,10 +302,10 @@ def test_batches_are_smaller_where_there_is_time_for_few_steps(
         GRAPH, **options, saving=saving, callbacks=after(3) if seconds == 10 else ()
     )
     assert cut.budget is not None
-    assert cut.budget["batch_divisor"] == expected
+    assert cut.budget.batch_divisor == expected
     if sampler is not None:
         assert cut.batches is not None
-        assert cut.batches["clusters_per_batch"] == usual[0] // expected
+        assert cut.batches.clusters_per_batch == usual[0] // expected
     if seconds == 10:
         rest = make(NARROW).fit(GRAPH, **options, saving=replace(saving, resume=True))
         assert rest.batches == cut.batches, "a resumed run has the same batches"

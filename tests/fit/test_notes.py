@@ -25,7 +25,7 @@ def test_a_run_that_is_stopped_says_what_it_has_not_trained(after: int, said: bo
         result = GIST(gcn(), (8, 8), 2).fit(
             GRAPH, "each", epochs=20, local_steps=1, progress=False, callbacks=[Stop(after)]
         )
-    share = 100 * result.coverage["never_trained"]
+    share = 100 * result.coverage.never_trained
     told = [note for note in notes if "have never been trained" in note]
     assert bool(told) == said
     if said:

@@ -131,7 +131,7 @@ def test_two_classes_and_one_output_are_a_decision(name: str) -> None:
         chosen = result.model(GRAPH.x, GRAPH.edge_index)[:, 0] > 0
         right = (chosen.long() == BINARY)[GRAPH.test].float().mean()
         assert result.test["accuracy"] == pytest.approx(float(right))
-        assert result.metric["name"] == "accuracy"
+        assert result.metric.name == "accuracy"
     check_trained(loss, Graph.from_pyg(data(BINARY)), expected, metric="roc_auc")
 
 

@@ -69,7 +69,7 @@ def test_regression(loss: Any) -> None:
     result = fit(GIST(one_output, (16,), 2), data(y), loss=loss, epochs=400, local_steps=20)
     assert set(result.test) == {"r2", "mae", "rmse"}
     assert result.test["r2"] > 0.8
-    assert result.metric["name"] == "r2"
+    assert result.metric.name == "r2"
     graph = Graph.from_pyg(data(y), regression=True)
     assert evaluate(result.model, graph)["test"] == result.test
     residual = predict(result.model, whole_graph(graph))[LARGER.test] - y[LARGER.test, None]

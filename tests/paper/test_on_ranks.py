@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from gistgnn.compare.many_runs import Record, RunStore, train_run
+from gistgnn.compare.many_runs import RunStore, train_run
 from gistgnn.compare.on_ranks import records_on_ranks, store_of_ranks, train_on_ranks
 from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
@@ -23,6 +24,7 @@ from gistgnn.paper.table3 import UltraWide
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
+from gistgnn.storage.record import Record, Workers
 from tests.cli.in_process import refused, run
 from tests.distributed.launch import on_ranks
 from tests.distributed.test_command import words
@@ -144,20 +146,16 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> No
     together = [store.get(RUNS[0]), *(store_of_ranks(store, 2).get(run) for run in RUNS[1:])]
     for record, expected in zip(together, map(alone, RUNS), strict=True):
         assert record
-        assert record["test"] == expected["test"]
-        assert [entry["test"] for entry in record["history"]] == [
-            entry["test"] for entry in expected["history"]
+        assert record.test == expected.test
+        assert [entry["test"] for entry in record.history] == [
+            entry["test"] for entry in expected.history
         ]
     for record in together[1:]:
         assert record
-        workers = record["workers"]
-        assert (
-            record["train_seconds"]
-            == max(workers["train_seconds"])
-            > max(workers["step_seconds"])
-            > 0
-        )
-        assert 0 < max(workers["exchange_seconds"]) < record["train_seconds"]
+        workers = record.workers
+        assert workers
+        assert record.train_seconds == max(workers.train_seconds) > max(workers.step_seconds) > 0
+        assert 0 < max(workers.exchange_seconds) < record.train_seconds
     # no checkpoints
     assert {path.name for path in tmp_path.rglob("*") if path.is_dir()} == {"ranks-2"}
 
@@ -183,16 +181,18 @@ def test_what_more_ranks_have_trained_with_every_seed_counts(tmp_path: Path) -> 
     record = alone(seeds[0])
     for count, trained in {2: seeds, 3: seeds[:1], 10: seeds[1:]}.items():
         for each in trained:
-            config = {**record["config"], "seed": each.seed}
-            store_of_ranks(store, count).keep(
-                each, {**record, "config": config, "workers": {"ranks": count}}
-            )
+            config = {**record.config, "seed": each.seed}
+            workers = Workers(ranks=count, train_seconds=[], step_seconds=[], exchange_seconds=[])
+            kept = structs.replace(record, config=config, workers=workers)
+            store_of_ranks(store, count).keep(each, kept)
     found = records_on_ranks(store, seeds)
     assert found
-    assert [(one["workers"]["ranks"], one["config"]["seed"]) for one in found] == [(2, 0), (2, 1)]
+    assert [one.config["seed"] for one in found] == [0, 1]
+    assert [one.workers and one.workers.ranks for one in found] == [2, 2]
     assert records_on_ranks(store, seeds, least=3) == []
     (most,) = records_on_ranks(store, seeds[1:], least=3)
-    assert most["workers"]["ranks"] == 10
+    assert most.workers
+    assert most.workers.ranks == 10
     assert records_on_ranks(store, [RUNS[0]]) == []
 
 

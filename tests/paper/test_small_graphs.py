@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
+from gistgnn.compare import Record
 from gistgnn.graphs import load
 from gistgnn.paper.published import TABLE1_ROWS
 from gistgnn.paper.small_graphs import RATES, LocalIterations, validation_of
 from gistgnn.paper.table1 import CANDIDATES, SEARCH_SEEDS, Table1
 from gistgnn.runs import RunConfig
 from tests.cli.in_process import run
-from tests.paper.finished_runs import Finished
+from tests.paper.finished_runs import EVALUATED, Finished
+from tests.report.records import run_record
 
 
 class Scored(Finished):
@@ -22,13 +24,13 @@ class Scored(Finished):
         super().__init__(Path(), "data")
         self.scores = scores
 
-    def get(self, config: RunConfig) -> dict[str, Any]:
+    def get(self, config: RunConfig) -> Record:
         validation, test = self.scores(config)
-        own = {
-            "validation": {"accuracy": validation},
-            "test": {"accuracy": test + 0.02 * config.seed},
-        }
-        return {"graph": {}, **own, "history": [{"test": test + best} for best in (0.0, 0.1, 0.05)]}
+        return run_record(
+            validation={"accuracy": validation},
+            test={"accuracy": test + 0.02 * config.seed},
+            history=[{**EVALUATED, "test": test + best} for best in (0.0, 0.1, 0.05)],
+        )
 
 
 def plain(cells: list[str]) -> list[str]:
@@ -57,7 +59,8 @@ def test_each_cell_has_its_own_rate_and_shows_its_own_runs() -> None:
         pytest.approx([8.1, 8.5]),
     ]
     # one diverged at once
-    assert validation_of([{"validation": {"accuracy": 0.8}}, {"validation": None}]) == 0.4
+    runs = [run_record(validation=scores) for scores in ({"accuracy": 0.8}, {})]
+    assert validation_of(runs) == 0.4
 
 
 @pytest.mark.parametrize(

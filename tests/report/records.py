@@ -10,6 +10,8 @@ from gistgnn.compare.many_runs import train_run
 from gistgnn.graphs import load
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
+from gistgnn.storage.json_files import plain
+from gistgnn.storage.record import Record, record_of
 
 PROVENANCE = {
     "version": "0.1.0",
@@ -23,16 +25,22 @@ PROVENANCE = {
 
 @cache
 def _real() -> dict[str, Any]:
-    """The record of a real run of two rounds."""
+    """What result.json holds of a real run of two rounds."""
     training = Training(2, 1, training="each")
     config = RunConfig(
         "digits", ModelConfig(hidden=(256, 256)), sub_gcns=4, training=training, standardise=True
     )
-    return train_run(config, load("digits"), "data")
+    real: dict[str, Any] = plain(train_run(config, load("digits"), "data"))
+    return real
 
 
-def run_record(evaluations: int = 20, **changes: Any) -> dict[str, Any]:
-    """A real record, with the numbers of a run over so many rounds."""
+def run_record(evaluations: int = 20, **changes: Any) -> Record:
+    """The record of `run_content`."""
+    return record_of(run_content(evaluations, **changes))
+
+
+def run_content(evaluations: int = 20, **changes: Any) -> dict[str, Any]:
+    """What result.json holds of a real run, with the numbers of a run over so many rounds."""
     history = [
         {"round": i, "epoch": 10.0 * i, "step": 10 * i, "lr": 0.01, "train_seconds": 0.15 * i}
         | {"loss": 0.05 + 2 * math.exp(-i / 6) + 0.02 * math.sin(7 * i)}
@@ -66,18 +74,20 @@ def run_record(evaluations: int = 20, **changes: Any) -> dict[str, Any]:
         }
     }
     own |= {"coverage": {"rounds": evaluations, "parameters": 84746, "never_trained": 0.75**20}}
+    own["per_round"] = history
     return json.loads(json.dumps({**_real(), **own, **changes}))
 
 
 def scored(
     m: int, scores: list[float], seconds: list[float], method: str = "gist", **changes: Any
-) -> dict[str, Any]:
+) -> Record:
     """A run with m sub-GCNs whose test scores after each round, and whose seconds until then, are
     these.
     """
     rounds = len(scores)
     history = [
-        {"round": k, "epoch": k, "step": 5 * k, "loss": 1.0, "test": score, "train_seconds": time}
+        {"round": k, "epoch": k, "step": 5 * k, "loss": 1.0, "lr": 0.01, "train_seconds": time}
+        | {"validation": score, "test": score}
         for k, (score, time) in enumerate(zip(scores, seconds, strict=True), 1)
     ]
     own = {
@@ -94,7 +104,7 @@ def scored(
 def comparison_record() -> dict[str, Any]:
     """What a comparison.json of five rows and three seeds holds."""
 
-    def runs(method: str, m: int, score: float, seconds: float) -> list[dict[str, Any]]:
+    def runs(method: str, m: int, score: float, seconds: float) -> list[Record]:
         rising = [score - 40 * math.exp(-i / 5) + math.sin(3 * i + m) for i in range(1, 40)]
         return [
             scored(

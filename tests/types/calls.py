@@ -61,16 +61,16 @@ for round in gist.rounds(2):
         F.cross_entropy(sub(graph.x, graph.edge_index), graph.y).backward()
 print(again.summary(), gist.model(), result.plot())
 
-gist.fit(graph, epoch=10)  # call-arg
-gist.fit(graph, epochs="10")  # arg-type
-gist.fit(graph, epochs=1, optimizer="adamm")  # arg-type
-gist.fit(graph, epochs=1, schedule="linear")  # arg-type
-gist.fit(graph, epochs=1, metric="acuracy")  # arg-type
+Training(epoch=10)  # call-arg
+Training(epochs="10")  # arg-type
+Training(epochs=1, optimizer="adamm")  # arg-type
+Training(epochs=1, schedule="linear")  # arg-type
+Training(epochs=1, metric="acuracy")  # arg-type
+Training(epochs=1, loss="crossentropy")  # arg-type
+Training(epochs=1, precision="fp16")  # arg-type
 gist.fit(graph, epochs=1, runner="in turn")  # arg-type
-gist.fit(graph, epochs=1, loss="crossentropy")  # arg-type
 GIST(build, widths=(64, 64), subgcns=4)  # call-arg
 GIST(build, widths=(64, 64), store="memroy")  # arg-type
-Ensemble(build, (64, 64), 4, sed=1)  # call-arg
-Training(epochs=1, precision="fp16")  # arg-type
-Parts(build, (64, 64), 4, sed=1)  # call-arg
 print(gist.fit(graph, epochs=1).tests)  # attr-defined
+print(result.coverage.never)  # attr-defined
+print(result.history[-1]["tests"])  # typeddict-item

@@ -6,14 +6,11 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
 import gistgnn
-from gistgnn import GIST, Training
-from gistgnn.gist import TrainingKeywords
-from gistgnn.global_model import TrainerOptions
+from gistgnn import GIST
 from gistgnn.partition import KINDS
 from gistgnn.runners.registry import RUNNERS, RunnerName
 from gistgnn.sampling.registry import FULL, SAMPLERS, SamplerName
@@ -61,15 +58,6 @@ def test_the_names_for_type_checkers_are_those_of_the_registries() -> None:
     )
     parameter = inspect.signature(GIST).parameters["partition"]
     assert get_args(parameter.annotation) == KINDS
-
-
-def test_keywords_for_type_checkers_are_the_fields_and_arguments() -> None:
-    """A type checker cannot derive them: they repeat names, so that editors complete them."""
-    settings = {field.name for field in fields(Training)}
-    # an argument of `fit`
-    assert TrainingKeywords.__annotations__.keys() == settings - {"training"}
-    arguments = inspect.signature(GIST).parameters.keys() - {"build", "widths", "sub_gcns"}
-    assert TrainerOptions.__annotations__.keys() == arguments
 
 
 def test_the_package_lists_its_public_names() -> None:

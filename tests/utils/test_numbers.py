@@ -9,13 +9,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.inspect import FloatType, IntType
 
 from gistgnn import GIST, InputError, Loop, Saving, Training
 from gistgnn.baselines import DataParallel, LocalSGD
 from gistgnn.evaluation import Evaluation
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import SAMPLERS, ClusterSampling, NeighborSampling, describe
-from gistgnn.utils.checks import as_integer, as_number, described
+from gistgnn.utils.checks import as_integer, as_number, setting_types, types_of
 from tests.helpers.fitting import GRAPH, gcn, same, theta
 
 INTEGERS = [np.int64, np.int32, np.uint8, np.array, torch.tensor]
@@ -61,27 +62,26 @@ SETTINGS: list[tuple[Any, dict[str, Any]]] = [
     (RunConfig, {"dataset": "x"}),
 ]
 NUMBERS = [
-    (kind, needed, field)
+    pytest.param(kind, needed, name, isinstance(part, IntType), id=name)
     for kind, needed in SETTINGS
-    for field in described(kind).values()
-    if field.kind in (int, float)
+    for name, hint in setting_types(kind).items()
+    for part in types_of(hint)
+    if isinstance(part, (IntType, FloatType))
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "needed", "field"), NUMBERS, ids=lambda each: getattr(each, "name", "")
-)
-def test_every_number_of_the_settings(kind: Any, needed: dict[str, Any], field: Any) -> None:
-    more = {"optimizer": "sgd"} if field.name == "momentum" else {}
+@pytest.mark.parametrize(("kind", "needed", "name", "is_integer"), NUMBERS)
+def test_every_number_of_the_settings(
+    kind: Any, needed: dict[str, Any], name: str, is_integer: bool
+) -> None:
+    more = {"optimizer": "sgd"} if name == "momentum" else {}
     for make, value in (
-        [(np.int64, 2), (torch.tensor, 2)]
-        if field.kind is int
-        else [(np.float32, 0.5), (np.array, 0.5)]
+        [(np.int64, 2), (torch.tensor, 2)] if is_integer else [(np.float32, 0.5), (np.array, 0.5)]
     ):
-        found = getattr(kind(**needed, **more, **{field.name: make(value)}), field.name)
-        assert (found, type(found)) == (value, field.kind)
-    with pytest.raises(InputError, match=f"^{field.name} is "):
-        kind(**needed, **more, **{field.name: np.True_})
+        found = getattr(kind(**needed, **more, **{name: make(value)}), name)
+        assert (found, type(found)) == (value, int if is_integer else float)
+    with pytest.raises(InputError, match=f"^{name} is "):
+        kind(**needed, **more, **{name: np.True_})
 
 
 def test_a_run_of_numpy_s_numbers_is_that_of_python_s() -> None:

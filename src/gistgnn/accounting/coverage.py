@@ -3,10 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from gistgnn.layout.axes import Dim
 from gistgnn.partition import Partition
+from gistgnn.storage.record import Coverage
 from gistgnn.theta.model_spec import ModelSpec
 
 NEGLIGIBLE = 1e-13  # a smaller share counts as none
@@ -16,13 +16,13 @@ Place = tuple[int, ...]  # how many different features of every split axis a par
 Sizes = Sequence[Sequence[int]]  # of the blocks: for each sub-GCN one per axis
 
 
-def coverage_of(spec: ModelSpec, partition: Partition, rounds: int) -> dict[str, Any]:
+def coverage_of(spec: ModelSpec, partition: Partition, rounds: int) -> Coverage:
     """Return the entry "coverage" of result.json: of some rounds, each with a draw of its own."""
-    return {
-        "rounds": rounds,
-        "parameters": sum(tensor.numel() for tensor in spec.on_meta().parameters()),
-        "never_trained": never_trained(spec, partition, rounds),
-    }
+    return Coverage(
+        rounds=rounds,
+        parameters=sum(tensor.numel() for tensor in spec.on_meta().parameters()),
+        never_trained=never_trained(spec, partition, rounds),
+    )
 
 
 def never_trained(spec: ModelSpec, partition: Partition, rounds: int) -> float:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,6 @@ from gistgnn.distributed.ranks import error_message, raise_first
 from gistgnn.errors import GistError
 from gistgnn.fit.prepare import Variant
 from gistgnn.gist import GIST
-from gistgnn.global_model import WorkerOptions
 from gistgnn.layout.axes import Build
 from gistgnn.round import Round
 from gistgnn.runners.registry import Numbers
@@ -56,7 +55,7 @@ class DataParallel(GIST):
         build: Build,
         widths: int | Sequence[int],
         workers: int,
-        **options: Unpack[WorkerOptions],
+        **options: Any,
     ) -> None:
         self._workers = check_count("workers", workers)
         super().__init__(build, widths, 1, **options)

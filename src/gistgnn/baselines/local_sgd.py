@@ -1,11 +1,10 @@
 """Local SGD: full models trained on every worker, averaged every ζ steps (appendix B)."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any
 
 from gistgnn.fit.prepare import Variant
 from gistgnn.gist import GIST
-from gistgnn.global_model import WorkerOptions
 from gistgnn.layout.axes import Build
 
 
@@ -33,7 +32,7 @@ class LocalSGD(GIST):
         build: Build,
         widths: int | Sequence[int],
         workers: int,
-        **options: Unpack[WorkerOptions],
+        **options: Any,
     ) -> None:
         axes = range(len(widths) if isinstance(widths, (list, tuple)) else 1)
         super().__init__(build, widths, workers, whole=axes, **options)

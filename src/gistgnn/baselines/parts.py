@@ -6,25 +6,25 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
+from msgspec import structs
 from torch import Tensor
 
 from gistgnn.accounting.costs import memory_of, require_theta_fits, slice_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import note_missed_classes
-from gistgnn.fit.identity import fingerprint_of, require_same_training, settings_of
+from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
 from gistgnn.fit.narrow import NarrowRuns, RecipeState, score_wide_model, values_of
 from gistgnn.fit.prepare import Setup, Variant
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.scorer import Fixed, Running
 from gistgnn.gist import GIST, run_to_end
-from gistgnn.global_model import TrainerOptions
 from gistgnn.layout.axes import Build
 from gistgnn.settings import Training
+from gistgnn.storage.record import Sent
 from gistgnn.utils.process_memory import peak_memory_bytes
-from gistgnn.utils.tensors import digest_of
 
 # of the time of a run that is limited, for putting the parts together and scoring them
 LAST_SECONDS = 0.05
@@ -57,7 +57,7 @@ class Parts(GIST):
         build: Build,
         widths: int | Sequence[int],
         sub_gcns: int,
-        **options: Unpack[TrainerOptions],
+        **options: Any,
     ) -> None:
         if options.get("input_axis") is not None:
             raise InputError(
@@ -93,7 +93,7 @@ class Parts(GIST):
         joined = self._joined(runs, results, fingerprint, is_complete=not interrupted)
         if self.ranks.leads:
             note_missed_classes(joined.progress, setup.graph.class_names)
-        return replace(joined, interrupted=interrupted)
+        return structs.replace(joined, interrupted=interrupted)
 
     def _train_parts(self, runs: NarrowRuns, begun: float, results: dict[int, Result]) -> None:
         """Train the parts of this rank, and add their results, also of one that was interrupted or
@@ -150,32 +150,30 @@ class Parts(GIST):
             part: values_of(result.model) for part, result in results.items() if result.history
         }
         shared: dict[str, Any] = {
-            "progress": progress,
+            **facts_of(setup, fingerprint),
             "interrupted": False,
             "diverged": None,
             "coverage": coverage_of(self.full_spec, self.partition, 1),
-            "config": settings_of(setup),
-            "run": digest_of(fingerprint),
-            "fingerprint": fingerprint,
         }
         if not is_complete and not self._fill_up(values):
             progress.history = []
             progress.per_round = []
-            return replace(first, model=self.model(), **shared)
+            return structs.replace(first, model=self.model(), **progress.entries(), **shared)
         running = self._combine(values)
         scorer = score_wide_model(setup, running, runs.sampler, progress)
         sizes = self.partition.sizes(0)
         theta = theta_bytes(self.full_spec)
         slices = slice_bytes(self.full_spec, sizes)
-        return replace(
+        return structs.replace(
             first,
+            **progress.entries(),
             model=self.with_scaling(
                 running.module if isinstance(running, Fixed) else running.best()
             ),
             peak_memory_bytes=peak_memory_bytes(self.device),
             evaluation=scorer.description,
             inference_seconds=statistics.median(scorer.passes) if scorer.passes else None,
-            traffic={"workers": self.workers},
+            traffic=Sent(workers=self.workers),
             memory=memory_of(self, setup.graph, setup.training, theta, slices),
             partition=self.partition.describe(0),
             **shared,

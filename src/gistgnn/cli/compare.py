@@ -111,10 +111,10 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
             if not store.finished(with_seeds([run], args.seeds)):
                 require_room(run, sizes, here, ["memory"])
     rows, records = compare(store, runs, args.seeds, "comparing")
-    for record in (record for each in records for record in each if "diverged" in record):
-        config = record["config"]
-        log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record["diverged"])
-    title = f"{base.model.name} on {records[0][0]['graph']['name']}"
+    for record in (record for group in records for record in group if record.diverged is not None):
+        config = record.config
+        log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record.diverged)
+    title = f"{base.model.name} on {records[0][0].graph.name}"
     return {**table_record(title, rows, records), **training_record(base, args.seeds)}
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.cli.further_settings import SETTINGS
-from gistgnn.cli.options import Parser, did_you_mean
+from gistgnn.cli.options import Parser
 from gistgnn.errors import InputError
 from gistgnn.storage.whole_files import reading
-from gistgnn.utils.checks import shown
+from gistgnn.utils.checks import did_you_mean, shown
 
 OPTION = "--config"
 COMMANDS = ("train", "compare", "plan")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gistgnn.graphs import Graph
     from gistgnn.runs.config import RunConfig
     from gistgnn.sampling import Batch
+    from gistgnn.storage.record import Record
 
 
 def add_parser(commands: Any) -> None:
@@ -71,19 +72,17 @@ def add_parser(commands: Any) -> None:
         add("--output", type=Path, required=True, metavar="FILE", help=text)
 
 
-def _load(
-    args: argparse.Namespace,
-) -> "tuple[RunConfig, dict[str, Any], nn.Module, Evaluation, str]":
-    """Return the configuration of a run, its result.json, its model on the device, its evaluation
-    and the data root.
+def _load(args: argparse.Namespace) -> "tuple[RunConfig, Record, nn.Module, Evaluation, str]":
+    """Return the configuration of a run, its record, its model on the device, its evaluation and
+    the data root.
     """
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device, note_on, open_run, read_record
     from gistgnn.training.names import find_named as imported
 
     record = read_record(args.directory)
-    model = record["config"]["model"]
-    dataset = record["config"]["dataset"]
+    model = record.config["model"]
+    dataset = record.config["dataset"]
     if args.model and not (model.get("own") or ":" in model["name"]):
         raise InputError(
             f"--model is {args.model}, but the run has a model of gistgnn: leave it out"
@@ -94,7 +93,7 @@ def _load(
         )
     if model.get("own") and args.dataset is None and not find(dataset):
         raise InputError(f"the run was trained on a graph of your own, '{dataset}': add --dataset")
-    if record["graph"].get("regression"):
+    if record.graph.regression:
         raise InputError(
             "the run predicts numbers, which the command line does not: use load_run in Python"
         )
@@ -102,15 +101,15 @@ def _load(
     if note := note_on(record):
         say(f"note: {note}")
     # as the option says, as in the run, or as on this machine
-    there = record.get("data_root", "data")
-    root = args.data_root or (there if Path(there).exists() else options.data_root())
+    root_of_run = record.data_root or "data"
+    root_here = root_of_run if Path(root_of_run).exists() else options.data_root()
     args.device = choose_device(args.device)
     return (
         config,
         record,
         best.to(args.device),
         options.evaluation_of(args, config.evaluation),
-        root,
+        args.data_root or root_here,
     )
 
 
@@ -126,7 +125,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     name = args.dataset or config.dataset
     graph = load_file(name, partial=True) if is_file(name) else load(name, root)
     graph = graph.to(args.device)
-    if graph.multi_label != record["graph"]["multi_label"]:
+    if graph.multi_label != record.graph.multi_label:
         there, learnt = (
             ("several labels", "one label")
             if graph.multi_label
@@ -136,8 +135,8 @@ def _evaluate(args: argparse.Namespace) -> int:
             f"the model was trained on {learnt} per node, {graph.name} has {there}: give another "
             "graph"
         )
-    graph = _numbered_as(record["graph"].get("class_names", []), graph)
-    graph = _with_classes(record["graph"]["classes"], graph)
+    graph = _numbered_as(record.graph.class_names, graph)
+    graph = _with_classes(record.graph.classes, graph)
     wanted = graph.train | graph.val | graph.test
     inference = _prepared(
         evaluation, model, whole_graph(graph), config.seed, graph.num_classes, wanted
@@ -246,20 +245,20 @@ def _predict(args: argparse.Namespace) -> int:
         numbers = original_nodes(graph)
         ids = node_ids(graph)
         nodes = graph.num_nodes
-    how = {
-        "multi_label": record["graph"]["multi_label"],
-        "names": record["graph"].get("class_names", []),
-    }
-    how |= {
-        "rows": nodes,
-        "numbers": numbers,
-        "ids": ids,
-        "temperature": record.get("temperature", 1.0),
-    }
-    every = replace(evaluation, sample=None)  # predict every node
-    inference = _prepared(every, model, batch, config.seed, record["graph"]["classes"])
+    of_all_nodes = replace(evaluation, sample=None)
+    inference = _prepared(of_all_nodes, model, batch, config.seed, record.graph.classes)
     with evaluation_mode(model):
-        write_predictions(args.output, inference.outputs(model), len(batch.x), **how)
+        write_predictions(
+            args.output,
+            inference.outputs(model),
+            len(batch.x),
+            rows=nodes,
+            numbers=numbers,
+            ids=ids,
+            multi_label=record.graph.multi_label,
+            names=record.graph.class_names,
+            temperature=record.temperature,
+        )
     print(
         f"{nodes} nodes written to {printable(args.output)}{_by_parts(inference.describe())}",
         file=sys.stderr,

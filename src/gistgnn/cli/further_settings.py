@@ -8,11 +8,19 @@ import textwrap
 from collections import defaultdict
 from typing import Any
 
-from gistgnn.cli.options import Parser, did_you_mean, keyword
+from gistgnn.cli.options import Parser, keyword
 from gistgnn.errors import InputError
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
-from gistgnn.utils.checks import check_choice, described, shown
+from gistgnn.utils.checks import (
+    check_choice,
+    check_setting,
+    choices_of,
+    did_you_mean,
+    meta_of,
+    setting_types,
+    shown,
+)
 
 # The part of a run that a setting belongs to, and its field there, by the setting's name.
 SETTINGS: dict[str, tuple[str, str]] = {
@@ -127,26 +135,26 @@ def _checked(name: str, value: Any) -> Any:
     part, field = SETTINGS[name]
     if part not in _CLASSES:
         return value
-    known = described(_CLASSES[part])[field]
+    hint = setting_types(_CLASSES[part])[field]
     try:
-        if known.setting.choices:
-            check_choice(name, value, known.setting.choices)
-        return known.check(value)
+        if choices := choices_of(hint):
+            check_choice(name, value, choices)
+        return check_setting(name, value, hint)
     except InputError as error:
-        message = str(error).replace(known.name, name, 1)
-        raise argparse.ArgumentTypeError(message) from None
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _help_of(name: str) -> str:
     if name in _HELP:
         return _HELP[name]
     part, field = SETTINGS[name]
-    known = described(_CLASSES[part])[field]
-    choices = known.setting.choices or known.words
-    text = known.setting.help
+    kind = _CLASSES[part]
+    hint = setting_types(kind)[field]
+    choices = choices_of(hint)
+    text = meta_of(hint).description or ""
     if not all(choice in text for choice in choices):
         text = f"{' or '.join(choices)}: {text}"
-    default = known.default
+    default = getattr(kind, field)
     if default is None:
         return text
     return f"{text} ({default:g})" if isinstance(default, float) else f"{text} ({default})"

@@ -8,7 +8,7 @@ from typing import Any
 from gistgnn.cli.options import add_command, add_shared, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
-from gistgnn.report.names import main_score, method_label, model_title, score_name
+from gistgnn.report.names import method_label, model_of, score_name
 from gistgnn.utils.formats import duration
 
 _KNOWN = (
@@ -74,10 +74,9 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
     """
     # What is not known is None. The state is "finished", "interrupted", "diverged", "unfinished" or
     # "unreadable".
-    from gistgnn.fit.result import RESULT
-    from gistgnn.runs.record import Saved
     from gistgnn.runs.run_folder import CHECKPOINTS
     from gistgnn.storage.checkpoints import Checkpoints
+    from gistgnn.storage.record import RESULT, Saved
 
     places = {result.parent for folder in folders for result in folder.rglob(RESULT)}
     saved = (checkpoints for folder in folders for checkpoints in folder.rglob(CHECKPOINTS))
@@ -93,10 +92,9 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
                 "rounds": state.rounds,
                 "train_seconds": state.train_seconds,
             }
-            for best in (
-                entry for entry in state.history if entry.round == state.scores.best_round
-            ):
-                known |= {"test": best.test, "validation": best.validation}
+            for entry in state.history:
+                if entry["round"] == state.scores.best_round:
+                    known |= {"test": entry["test"], "validation": entry["validation"]}
         listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
     return sorted(
         listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"])
@@ -110,21 +108,19 @@ def _finished(folder: Path) -> dict[str, Any]:
         record = read_record(folder)
     except InputError:
         return {"state": "unreadable"}
-    score = main_score(record)
+    score = record.metric.name
+    state = "interrupted" if record.interrupted else "finished"
     return {
-        "state": "diverged"
-        if "diverged" in record
-        else "interrupted"
-        if record.get("interrupted")
-        else "finished",
-        "rounds": record.get("rounds"),
-        "graph": record["graph"]["name"],
-        "model": model_title(record["config"]),
+        "state": state if record.diverged is None else "diverged",
+        "rounds": record.rounds,
+        "graph": record.graph.name,
+        "model": model_of(record),
         "method": method_label(record),
         "score": score,
-        **{split: (record[split] or {}).get(score) for split in ("test", "validation")},
-        "train_seconds": record.get("train_seconds"),
-        "date": (record.get("provenance") or {}).get("date"),
+        "test": record.test.get(score),
+        "validation": record.validation.get(score),
+        "train_seconds": record.train_seconds,
+        "date": None if record.provenance is None else record.provenance["date"],
     }
 
 

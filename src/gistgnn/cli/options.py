@@ -9,15 +9,26 @@ import sys
 from argparse import SUPPRESS
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec import inspect
 
 from gistgnn.cli.process import GRACE
 from gistgnn.errors import one_line
-from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST, Described, described
+from gistgnn.utils.checks import (
+    LARGEST_SEED,
+    LONGEST,
+    MOST,
+    choices_of,
+    did_you_mean,
+    meta_of,
+    setting_types,
+    types_of,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
@@ -160,12 +171,6 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-def did_you_mean(word: str, known: Collection[str]) -> str:
-    """Return a question with the known word that is nearest to a wrong one, if one is near."""
-    near = get_close_matches(word, [*known], n=1)
-    return f", did you mean {near[0]}?" if near else ""
-
-
 def _in_home(value: Any) -> Any:
     """Return a path, or paths, with the user's home folder for a ~; other values as they are."""
     if isinstance(value, list):
@@ -206,16 +211,16 @@ def add_fields(
     *names: str,
     special: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """Add the options of some fields of a dataclass, or of an object whose values are the
+    """Add the options of some settings of a dataclass, or of an object whose values are the
     defaults.
     """
     # `special` has by name what wins over the field's arguments of `add_argument`; and `flag`, and
     # `shown`, the default in the help. See `gistgnn.utils.checks`.
-    fields = described(settings if isinstance(settings, type) else type(settings))
+    hints = setting_types(settings if isinstance(settings, type) else type(settings))
     for name in names:
         given = {
             "default": getattr(settings, name, None),
-            **_arguments(fields[name]),
+            **_arguments(hints[name]),
             **special.get(name, {}),
         }
         shown = given.pop("shown", given["default"])
@@ -228,21 +233,25 @@ def add_fields(
         )
 
 
-def _arguments(field: Described) -> dict[str, Any]:
-    """Return what `add_argument` takes, as it follows from a field's type."""
-    setting = field.setting
-    kind = field.kind
-    if kind is bool:
-        action = argparse.BooleanOptionalAction if field.optional else "store_true"
-        return {"help": setting.help, "action": action}
-    if choices := setting.choices or (() if field.kind or field.optional else field.words):
-        return {"help": setting.help, "choices": list(choices)}
-    given: dict[str, Any] = {"help": setting.help, "metavar": setting.metavar}
-    if get_origin(kind) is tuple:
-        return {**given, "nargs": "+", "type": get_args(kind)[0]}
-    if field.words:
-        return {**given, "type": partial(_word_or_integer, field.words)}
-    return {**given, "type": kind} if kind in (int, float) else given
+def _arguments(hint: Any) -> dict[str, Any]:
+    """Return what `add_argument` takes, as it follows from the type of a setting."""
+    meta = meta_of(hint)
+    types = types_of(hint)
+    first = types[0]
+    given: dict[str, Any] = {"help": meta.description or ""}
+    if isinstance(first, inspect.BoolType):
+        may_be_none = len(types) > 1
+        given["action"] = argparse.BooleanOptionalAction if may_be_none else "store_true"
+        return given
+    if choices := choices_of(hint):
+        return {**given, "choices": list(choices)}
+    given["metavar"] = (meta.extra or {}).get("metavar")
+    if isinstance(first, inspect.VarTupleType):
+        return {**given, "nargs": "+", "type": int}
+    if isinstance(first, inspect.IntType):
+        words = words_of(types)
+        return {**given, "type": partial(_word_or_integer, words) if words else int}
+    return {**given, "type": float} if isinstance(first, inspect.FloatType) else given
 
 
 def _word_or_integer(words: tuple[str, ...], text: str) -> int | str:

@@ -100,9 +100,9 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     from gistgnn.fit.saving import Saving
     from gistgnn.runs.run_folder import (
         CHECKPOINTS,
-        finished_run,
+        check_finished,
         is_finished,
-        result_json,
+        record_of_command,
         trained_tensors,
         write_run,
     )
@@ -126,9 +126,8 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
         fingerprint = config.fingerprint(gist, graph, **hooks) if finished else {}
     if finished:
-        return _report(
-            ranks.lead(lambda: finished_run(out, fingerprint)), out, args.json, shown=first
-        )
+        ranks.lead(lambda: check_finished(out, fingerprint))
+        return _report(out, args.json, shown=first)
     callbacks = list[Any]()
     settings = plain(config.as_dict())
     ranks.lead(
@@ -154,9 +153,8 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
     try:
-        record = ranks.lead(
-            lambda: write_run(out, result_json(config, result, args.data_root), result.model)
-        )
+        record = record_of_command(config, result, args.data_root)
+        ranks.lead(lambda: write_run(out, record, result.model))
     except Exception:
         if first:
             _say_how_to_go_on(out, "training is over, but its result cannot be written; ")
@@ -165,7 +163,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         return _interrupted(out, stop, ranks, best=True)
     if diverged:
         raise diverged
-    return _report(record, out, args.json, shown=first)
+    return _report(out, args.json, shown=first)
 
 
 class _SayOnce:
@@ -218,7 +216,7 @@ def _keep_what_is_there(config: RunConfig, out: Path, data_root: str, error: Exc
     """Write the best model of a run that an error has ended, if a round is over, and say how to go
     on.
     """
-    from gistgnn.runs.run_folder import result_json, write_run
+    from gistgnn.runs.run_folder import record_of_command, write_run
 
     if not getattr(error, "__notes__", None):  # nothing was trained
         return
@@ -226,7 +224,7 @@ def _keep_what_is_there(config: RunConfig, out: Path, data_root: str, error: Exc
     failure = "the run has failed; "
     if result is not None and result.progress.rounds:
         with suppress(Exception):  # such as a full disk, which the run's own error may be about
-            write_run(out, result_json(config, result, data_root), result.model)
+            write_run(out, record_of_command(config, result, data_root), result.model)
             say(f"{failure}its best model so far is in {out}, and `gistgnn evaluate {out}` runs it")
             failure = ""
     _say_how_to_go_on(out, failure)
@@ -330,14 +328,20 @@ def _read_graph(
     return scale.graph(graph) if scale else graph, scale
 
 
-def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:
+def _report(out: Path, as_json: bool, *, shown: bool) -> int:
+    """Print what a run has written, and return the exit status 0."""
+    from gistgnn.report import REPORT
+    from gistgnn.report.names import summary
+    from gistgnn.runs.run_folder import read_record
+    from gistgnn.storage.record import MODEL, RESULT
+
     if not shown:
         return 0
     if as_json:
-        return options.print_json(record)
-    from gistgnn.report.names import summary
-
-    print("\n".join(map(printable, summary(record).replace(NBSP, " ").splitlines())))
-    written = (out / name for name in ("result.json", "model.safetensors", "report.html"))
+        print((out / RESULT).read_text(encoding="utf-8"), end="")
+        return 0
+    lines = summary(read_record(out)).replace(NBSP, " ").splitlines()
+    print("\n".join(map(printable, lines)))
+    written = (out / name for name in (RESULT, MODEL, REPORT))
     print(f"written: {', '.join(map(printable, written))}")
     return 0

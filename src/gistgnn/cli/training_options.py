@@ -5,7 +5,6 @@ The options of the model and of training follow from the fields of `ModelConfig`
 """
 
 import argparse
-import json
 import logging
 import os
 import time
@@ -32,7 +31,7 @@ from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
 from gistgnn.settings import LONGEST_ROUND, LR, SHORTEST_ROUND, Training
 from gistgnn.theta.registry import SHARDED, STORES
 from gistgnn.training.names import CLASS_LOSSES, NAMES
-from gistgnn.utils.checks import described
+from gistgnn.utils.checks import check_setting, setting_types
 
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
 
@@ -153,9 +152,7 @@ def given_sub_gcns(args: argparse.Namespace) -> int | None:
 
 def title_of(args: argparse.Namespace) -> str:
     """Return what a command is about to train, in a few words."""
-    return (
-        f"{model_title({'model': {'name': args.model, 'hidden': args.hidden}})}, on {args.dataset}"
-    )
+    return f"{model_title(args.model, args.hidden)}, on {args.dataset}"
 
 
 def config_from_args(
@@ -179,8 +176,8 @@ def config_from_args(
     config["sub_gcns"] = suited if sub_gcns is None else sub_gcns
     config["model"] = _model(args, further["model"], config["sub_gcns"])
     config["training"] = _training(args, further["training"])
-    for name, field in described(RunConfig).items():
-        field.check(config.get(name, field.default))
+    for name, hint in setting_types(RunConfig).items():
+        check_setting(name, config.get(name, getattr(RunConfig, name)), hint)
     method = config.get("method", RunConfig.method)
     if method in UNSPLIT and partitioned:
         raise InputError(
@@ -289,11 +286,13 @@ def _model_of_run(folder: str | None) -> dict[str, Any]:
     """
     if folder is None:
         return {}
+    from gistgnn.storage.record import RESULT, read_result
+
     try:
-        model = json.loads((Path(folder) / "result.json").read_bytes())["config"]["model"]
-    except (OSError, ValueError, KeyError, TypeError):
+        model = read_result(Path(folder) / RESULT, "").config["model"]
+    except InputError:
         return {}  # which is refused when the model is read
-    if not isinstance(model, dict) or ":" in str(model.get("name")) or model.get("own"):
+    if ":" in model["name"] or model.get("own"):
         return {}
     return {"norm": model.get("norm"), "activation": model.get("activation", "relu")}
 

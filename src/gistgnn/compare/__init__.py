@@ -9,8 +9,9 @@ from gistgnn.compare.comparison import (
     score_of,
     speedup,
 )
-from gistgnn.compare.many_runs import Record, RunStore, with_seeds
+from gistgnn.compare.many_runs import RunStore, with_seeds
 from gistgnn.compare.on_ranks import records_on_ranks, train_on_ranks
+from gistgnn.storage.record import Record
 
 __all__ = [
     "Record",

@@ -10,11 +10,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from gistgnn.compare.many_runs import Record, RunStore, with_seeds
+from gistgnn.compare.many_runs import RunStore, with_seeds
 from gistgnn.errors import InputError
 from gistgnn.report import names
 from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import read_record
+from gistgnn.storage.json_files import plain
+from gistgnn.storage.record import Record
 from gistgnn.utils.machine import provenance
 
 BELOW = 0.5  # points below the baseline's final score: the goal to which times are compared
@@ -145,21 +147,20 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail
     goals = [score_of(record, split) - BELOW for record in baseline]
     if len(goals) != len(group):  # seeds may not correspond
         goals = [statistics.fmean(goals)] * len(group)
-    steps = [record["steps"] // record["traffic"]["workers"] for record in group]
     sent = [
-        names.bytes_sent(record, record["rounds"], n)
-        for record, n in zip(group, steps, strict=True)
+        names.bytes_sent(record, record.rounds, record.steps // record.traffic.workers)
+        for record in group
     ]
-    inference = [record["inference_seconds"] for record in group]
+    inference = [record.inference_seconds for record in group]
     return Row(
         method=names.method_of(group[0]),
-        sub_gcns=group[0]["config"]["sub_gcns"],
+        sub_gcns=group[0].config["sub_gcns"],
         score=tuple(score_of(record, split) for record in group),
-        seconds=tuple(record["train_seconds"] for record in group),
-        diverged=any("diverged" in record for record in group),
+        seconds=tuple(record.train_seconds for record in group),
+        diverged=any(record.diverged is not None for record in group),
         bytes=statistics.fmean(sent),
         inference_seconds=tuple(seconds for seconds in inference if seconds is not None),
-        peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
+        peak_memory_bytes=tuple(record.peak_memory_bytes for record in group),
         seconds_to=tuple(
             seconds_to(record, goal, split) for record, goal in zip(group, goals, strict=True)
         ),
@@ -171,15 +172,17 @@ def score_of(record: Record, split: str = "test") -> float:
     """Return a run's score at its best validation score, in percent; 0 if it diverged before the
     first score.
     """
-    return 100 * record[split][names.main_score(record)] if record[split] else 0.0
+    return 100 * (names.scores_of(record).get(split, {}).get(record.metric.name) or 0.0)
 
 
 def seconds_to(record: Record, goal: float, split: str = "test") -> float | None:
     """Return a run's training time until its score was `goal` percent for the first time; None:
     never.
     """
-    scored = (entry for entry in record["history"] if entry[split] is not None)
-    return next((entry["train_seconds"] for entry in scored if 100 * entry[split] >= goal), None)
+    for entry, score in zip(record.history, names.history_of(record, split), strict=True):
+        if score is not None and 100 * score >= goal:
+            return entry["train_seconds"]
+    return None
 
 
 def table_record(
@@ -192,9 +195,9 @@ def table_record(
     split = names.scored_split(*chain(*records))
     return {
         "title": title,
-        "dataset": first["config"]["dataset"],
-        "graph": first["graph"],
-        "score": names.main_score(first),
+        "dataset": first.config["dataset"],
+        "graph": plain(first.graph),
+        "score": first.metric.name,
         "split": split,
         "below": BELOW,
         "baseline": 0,
@@ -243,12 +246,12 @@ def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
 
 def _curve(row: Row, record: Record, split: str) -> dict[str, Any]:
     """Return the score of a row's first run against epochs and seconds."""
-    history = record["history"]
+    scores = names.history_of(record, split)
     return {
         "label": row.label,
-        "score": [None if entry[split] is None else 100 * entry[split] for entry in history],
-        "epoch": [entry["epoch"] for entry in history],
-        "seconds": [entry["train_seconds"] for entry in history],
+        "score": [None if score is None else 100 * score for score in scores],
+        "epoch": [entry["epoch"] for entry in record.history],
+        "seconds": [entry["train_seconds"] for entry in record.history],
     }
 
 
@@ -295,31 +298,31 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
     """
     records = {folder: read_record(folder) for folder in folders}
     groups = _by_settings(records)
-    first = records[folders[0]]["graph"]
+    first = records[folders[0]].graph
     for folder, record in records.items():
-        graph = record["graph"]
-        if any(graph[key] != first[key] for key in ("name", "nodes", "edges", "classes")):
-            graphs = f"{folders[0]} is of the graph {first['name']}, {folder} of {graph['name']}"
+        graph = record.graph
+        if any(
+            getattr(graph, fact) != getattr(first, fact)
+            for fact in ("name", "nodes", "edges", "classes")
+        ):
+            graphs = f"{folders[0]} is of the graph {first.name}, {folder} of {graph.name}"
             raise InputError(f"{graphs}: compare runs on one graph")
 
     def is_baseline(group: Sequence[Record]) -> bool:
-        return (names.method_of(group[0]), group[0]["config"]["sub_gcns"]) == ("gist", 1)
+        return (names.method_of(group[0]), group[0].config["sub_gcns"]) == ("gist", 1)
 
     ordered = sorted(groups, key=is_baseline, reverse=True)
     rows = rows_of(ordered, _details([_settings(group[0]) for group in ordered]))
-    origins = [(record.get("provenance") or {}).get("machine") for record in records.values()]
-    machines = list(
-        dict.fromkeys(machine or "a machine that is not recorded" for machine in origins)
-    )
+    machines = list(dict.fromkeys(record.machine for record in records.values()))
     notes = _notes_on(records)
     if len(machines) > 1:
         notes.append("The runs were made on different machines: their times cannot be compared.")
     return rows, {
-        **table_record(f"{len(records)} runs on {first['name']}", rows, ordered),
+        **table_record(f"{len(records)} runs on {first.name}", rows, ordered),
         "machine": "; ".join(machines),
         "provenance": provenance("cpu"),
         "notes": [*notes, TIMES],
-        "config": {str(folder): record["config"] for folder, record in records.items()},
+        "config": {str(folder): record.config for folder, record in records.items()},
     }
 
 
@@ -329,13 +332,13 @@ def _by_settings(records: Mapping[Path, Record]) -> list[list[Record]]:
     """
     groups = dict[str, list[Record]]()
     for folder, record in records.items():
-        score = names.main_score(record)
+        score = record.metric.name
         if not names.is_share(record, score):
             raise InputError(
                 f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn "
                 "list"
             )
-        if any(record[split] and record[split][score] is None for split in ("test", "validation")):
+        if any(scores[score] is None for scores in names.scores_of(record).values()):
             raise InputError(f"{folder} has no {score} of its nodes: leave it out")
         groups.setdefault(json.dumps(_settings(record), sort_keys=True), []).append(record)
     if len(groups) < 2:
@@ -353,17 +356,13 @@ def _notes_on(records: Mapping[Path, Record]) -> list[str]:
     """
     notes = []
     for folder, record in records.items():
-        if record.get("interrupted"):
+        if record.interrupted:
             notes.append(f"{folder} was interrupted: its scores and times are those so far.")
-        if "diverged" in record:
-            notes.append(f"{folder} diverged: {record['diverged']}.")
-    digests = {
-        folder: record.get("fingerprint", {}).get("graph") for folder, record in records.items()
-    }
-    first, *others = digests
+        if record.diverged is not None:
+            notes.append(f"{folder} diverged: {record.diverged}.")
+    first, *others = records
+    digests = {folder: record.fingerprint.get("graph", {}) for folder, record in records.items()}
     for folder in others:
-        if not digests[first] or not digests[folder]:
-            continue
         parts = digests[first] | digests[folder]
         differing = [
             part for part in parts if digests[first].get(part) != digests[folder].get(part)
@@ -377,15 +376,15 @@ def _settings(record: Record) -> dict[str, Any]:
     """Return the settings of a run that decide its result, but for the seed, without the levels of
     config.
     """
-    config = record["config"]
-    sampler = config.get("sampler") or {"name": "full"}
+    config = record.config
+    sampler = config["sampler"] or {"name": "full"}
     # 0: by a budget
     training = {key: value for key, value in config["training"].items() if key != "epochs" or value}
     return {
-        "model": names.model_title(config),
+        "model": names.model_of(record),
         **{key: value for key, value in config["model"].items() if key not in ("name", "hidden")},
         **training,
-        "sampler": " ".join(map(str, sampler.values())) if isinstance(sampler, dict) else sampler,
+        "sampler": " ".join(map(str, sampler.values())),
         **{
             key: value
             for key, value in config.items()

@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from functools import partial
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gistgnn.compare.processes import start_once, train_apart
 from gistgnn.distributed import World
@@ -20,14 +21,15 @@ from gistgnn.fit.identity import Fingerprint
 from gistgnn.fit.saving import Saving
 from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
-from gistgnn.runs.run_folder import result_json
+from gistgnn.runs.run_folder import record_of_command
 from gistgnn.storage.json_files import plain, read_json, write_json
+from gistgnn.storage.record import Record, read_result
 from gistgnn.utils.console import TaskProgress
-from gistgnn.utils.machine import describe_machine, version_of
+from gistgnn.utils.machine import version_of
 from gistgnn.utils.tensors import digest_of
 
 CHECKPOINT_EVERY = 10  # rounds
-Record = dict[str, Any]  # what result.json holds of a run
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -70,7 +72,7 @@ class RunStore:
         """
         if not any(self.directory.glob(f"{escape(self._name(config))}-*.json")):
             return None  # without reading the graph
-        return _read(self._path(config))
+        return _read(self._path(config), read_result)
 
     def finished(self, configs: Iterable[RunConfig]) -> list[Record]:
         """Return the records of some runs, or an empty list if one of them is missing."""
@@ -82,7 +84,7 @@ class RunStore:
         """Write the record of a run that has ended, and remove its checkpoints; return whether it
         has ended.
         """
-        if record.get("interrupted"):
+        if record.interrupted:
             return False
         path = self._path(config)
         write_json(path, record)
@@ -142,7 +144,7 @@ class RunStore:
         as JSON.
         """
         path = self._file(name, settings)
-        content = _read(path)
+        content = _read(path, partial(read_json, kind=dict[str, Any]))
         if content is None:
             content = {"found": json.dumps(measure())}  # as text, where NaN stays NaN
             write_json(path, content)
@@ -195,17 +197,15 @@ def train_run(
         result = config.fit(trainer, graph, progress=False, **options)
     except DivergedError as error:
         result = error.result
-    return {**result_json(config, result, data_root), "machine": describe_machine(config.device)}
+    return record_of_command(config, result, data_root)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, read: Callable[..., T]) -> T | None:
     """Return the content of a file; None if it is missing or damaged."""
     if not path.exists():
         return None
     try:
-        content = read_json(path, dict[str, Any], "it is done again")
+        return read(path, advice="it is done again")
     except InputError as error:
         log.warning("%s", error)
         return None
-    del content["checksum"]
-    return content

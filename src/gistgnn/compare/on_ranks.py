@@ -4,11 +4,12 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from gistgnn.compare.many_runs import Record, RunStore, with_seeds
+from gistgnn.compare.many_runs import RunStore, with_seeds
 from gistgnn.distributed import Traffic, World
 from gistgnn.errors import InputError
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.runs.config import RunConfig
+from gistgnn.storage.record import Record, Workers
 from gistgnn.utils.console import TaskProgress
 
 FOLDER = "ranks-"  # inside a store's folder, followed by the number of ranks
@@ -26,7 +27,7 @@ def store_of_ranks(store: RunStore, count: int) -> RunStore:
 
 
 def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int = 1) -> list[Record]:
-    """Return the records of runs that ranks have trained, with their entry "workers".
+    """Return the records of runs that ranks have trained, with their `workers`.
 
     Of several numbers of ranks, not below `least`, the largest that has trained all of the runs
     counts. The list is empty if none has.
@@ -138,12 +139,12 @@ def _train_on_all(
     record = together.train(config, [InterruptWhen(stop)], ranks)
     exchange_of_a_round = ranks.traffic.seconds / max(ranks.traffic.rounds, 1)
     times: dict[str, float] = {
-        "train_seconds": record["train_seconds"],
-        "step_seconds": record["seconds"].get("train", 0.0),
-        "exchange_seconds": exchange_of_a_round * record["rounds"],  # of a resumed run, too
+        "train_seconds": record.train_seconds,
+        "step_seconds": record.seconds.get("train", 0.0),
+        "exchange_seconds": exchange_of_a_round * record.rounds,  # of a resumed run, too
     }
     of_ranks = ranks.gather(times)
-    workers = {name: [own[name] for own in of_ranks] for name in times}
-    record["train_seconds"] = max(workers["train_seconds"])
-    record["workers"] = {"ranks": ranks.count, **workers}
+    by_name = {name: [times[name] for times in of_ranks] for name in times}
+    record.train_seconds = max(by_name["train_seconds"])
+    record.workers = Workers(ranks=ranks.count, **by_name)
     return ranks.lead(lambda: together.keep(config, record))

@@ -12,11 +12,11 @@ from contextlib import suppress
 from functools import cache
 from multiprocessing.context import ForkServerContext, SpawnContext
 from threading import Thread
-from typing import Any
 
 import torch
 
 from gistgnn.runs.config import RunConfig
+from gistgnn.storage.record import Record
 from gistgnn.utils.console import show_log
 
 
@@ -26,7 +26,7 @@ def start_once() -> None:
         process.submit(os.getpid).result()
 
 
-def train_apart(config: RunConfig, train: Callable[[RunConfig], dict[str, Any]]) -> dict[str, Any]:
+def train_apart(config: RunConfig, train: Callable[[RunConfig], Record]) -> Record:
     """Train a run in a process of its own, and return its record.
 
     Raises:

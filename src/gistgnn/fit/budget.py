@@ -12,13 +12,12 @@ from gistgnn.accounting.costs import require_theta_fits
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import note_missed_classes
-from gistgnn.fit.identity import Fingerprint, fingerprint_of, require_same_training, settings_of
+from gistgnn.fit.identity import Fingerprint, facts_of, fingerprint_of, require_same_training
 from gistgnn.fit.narrow import NarrowRuns, RecipeState, Train, score_wide_model, values_of
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.scorer import Running
 from gistgnn.fit.trials import (
-    Choice,
     Clock,
     Trials,
     cluster_method_within,
@@ -27,8 +26,8 @@ from gistgnn.fit.trials import (
     widths_of_part,
     with_cluster_method,
 )
+from gistgnn.storage.record import BudgetFacts, Choice, Sent
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
-from gistgnn.utils.tensors import digest_of
 
 log = logging.getLogger(__name__)
 
@@ -326,25 +325,23 @@ class _Recipe:
                 score_wide_model(
                     setup, Running(gist.theta, gist.full_spec), self._runs.sampler, progress
                 )
-        model = gist.model()
-        peak = peak_memory_bytes(gist.device)
-        last = self._last
-        if last is None:  # it was interrupted in a trial on rank 0
-            last = Result(model, progress, self._interrupted, peak)
-        return replace(
-            last,
-            model=model,
-            progress=progress,
+        last = self._last  # None: the run was interrupted in a trial, or nothing was left to do
+        return Result(
+            model=gist.model(),
+            **facts_of(setup, self._fingerprint),
+            **progress.entries(),
             interrupted=self._interrupted,
-            diverged=None,
-            peak_memory_bytes=peak,
-            budget=self._facts(),
-            coverage=coverage_of(gist.full_spec, partition, 1),
+            peak_memory_bytes=peak_memory_bytes(gist.device),
+            evaluation={} if last is None else last.evaluation,
+            communication=None,
+            inference_seconds=None if last is None else last.inference_seconds,
+            traffic=Sent(workers=self._ranks.count),
+            memory={} if last is None else last.memory,
             partition=partition.describe(0),
-            traffic={"workers": self._ranks.count},
-            config=settings_of(setup),
-            run=digest_of(self._fingerprint),
-            fingerprint=self._fingerprint,
+            coverage=coverage_of(gist.full_spec, partition, 1),
+            batches=self._runs.sampler.facts,
+            budget=self._facts(),
+            local_steps=1 if last is None else last.local_steps,
         )
 
     def _agree_on_progress(self) -> None:
@@ -353,17 +350,16 @@ class _Recipe:
         first = self._ranks.lead(lambda: msgspec.to_builtins(self._standing.progress))
         self._standing.progress = msgspec.convert({**first, "steps": steps}, Progress)
 
-    def _facts(self) -> dict[str, object]:
-        """Return the entry "budget" of result.json."""
+    def _facts(self) -> BudgetFacts | None:
+        """Return the entry "budget" of result.json. None: no width was chosen yet."""
         choice = self._standing.choice
         if choice is None:
-            return {"reason": "interrupted before a width was chosen"}
-        facts = msgspec.to_builtins(choice, str_keys=True)
-        return {
-            **facts,
-            "cycles": self._standing.cycles,
-            "parts": min(self._ranks.count, choice.sub_gcns),
-        }
+            return None
+        return BudgetFacts(
+            **msgspec.structs.asdict(choice),
+            cycles=self._standing.cycles,
+            parts=min(self._ranks.count, choice.sub_gcns),
+        )
 
     def _save(self) -> None:
         """Save what a resumed run needs: where it stands, and the models so far."""

@@ -17,7 +17,7 @@ from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError, RankLostError
 from gistgnn.fit.callbacks import Notes, ProgressBar, Run
-from gistgnn.fit.identity import describe_graph, fingerprint_of, require_same_training, settings_of
+from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
@@ -26,10 +26,10 @@ from gistgnn.graphs.doubts import note_doubts, note_homophily
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runners.registry import make_runner
 from gistgnn.schedule import Schedule
+from gistgnn.storage.record import Evaluated, Sent
 from gistgnn.training.loss import Criterion
 from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
-from gistgnn.utils.tensors import digest_of
 
 log = logging.getLogger(__name__)
 
@@ -292,7 +292,7 @@ class Fit(Run):
         gist = self.gist
         setup = self._setup
         progress = self.progress
-        metric = self._setup.metric
+        passes = self._scorer.passes
         last_round = max(progress.rounds - 1, 0)
         sizes = gist.partition.sizes(last_round)
         theta = theta_bytes(gist.trained_spec)
@@ -305,30 +305,20 @@ class Fit(Run):
         sent = costs(theta, sum(slices) + carried, workers, local_steps)
         return Result(
             model=gist.with_scaling(self._running.best()),
-            progress=progress,
+            **facts_of(setup, self._fingerprint),
+            **progress.entries(),
             interrupted=self.interrupted,
             peak_memory_bytes=peak_memory_bytes(gist.device),
             evaluation=self._scorer.description,
             communication=gist.theta.exchange.communication(gist.theta.place, theta, local_steps),
-            inference_seconds=statistics.median(passes)
-            if (passes := self._scorer.passes)
-            else None,
-            traffic={"workers": workers, **setup.variant.traffic(sent)},
+            inference_seconds=statistics.median(passes) if passes else None,
+            traffic=Sent(workers=workers, **setup.variant.traffic(sent)),
             memory=memory_of(gist, setup.graph, self.training, theta, slices),
             partition=gist.partition.describe(last_round),
             coverage=coverage_of(gist.full_spec, gist.partition, progress.rounds),
             batches=self.sampler.facts,
+            budget=None,
             local_steps=local_steps,
-            metric={
-                "name": metric.name,
-                "higher_is_better": metric.higher_is_better,
-                "percent": metric.percent,
-            },
-            standardised=setup.scaling is not None,
-            config=settings_of(setup),
-            graph=describe_graph(setup.graph),
-            run=digest_of(self._fingerprint),
-            fingerprint=self._fingerprint,
         )
 
     def _call(self, hook: str, *given: Any) -> None:
@@ -353,19 +343,19 @@ class Fit(Run):
                 scores.classes = self._scorer.classes
                 scores.temperature = self._scorer.temperature
                 self.gist.theta.place.keep_best()
-            entry: dict[str, Any] = {
-                "round": progress.rounds,
-                "epoch": self.schedule.epochs_after(progress.rounds),
-                "step": steps.first + steps.count,
-                "loss": loss,
-                "lr": steps.rate(self.training, steps.count - 1),
-                "validation": score,
-                "test": scores.last.get("test", {}).get(metric.name),
-                "train_seconds": progress.train_seconds,
-            }
+            entry = Evaluated(
+                round=progress.rounds,
+                epoch=self.schedule.epochs_after(progress.rounds),
+                step=steps.first + steps.count,
+                loss=loss,
+                lr=steps.rate(self.training, steps.count - 1),
+                validation=score,
+                test=scores.last.get("test", {}).get(metric.name),
+                train_seconds=progress.train_seconds,
+            )
             if self.training.metric is not None:
                 entry["metric"] = metric.name
-            progress.history.append(entry)
+            progress.history.append(dict(entry))
             self._longest_evaluation = max(self._longest_evaluation, time.perf_counter() - begun)
             # a copy: what a callback writes into it is no history
             self._call("on_evaluation", dict(entry))

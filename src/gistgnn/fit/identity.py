@@ -27,6 +27,7 @@ from gistgnn.graphs import Graph
 from gistgnn.layout.axes import construct
 from gistgnn.sampling import describe
 from gistgnn.storage.json_files import plain
+from gistgnn.storage.record import GraphFacts, MetricFacts
 from gistgnn.theta.model_spec import ModelSpec, digest_of_tensors
 from gistgnn.training.names import NAMES, named_as
 from gistgnn.utils.random_streams import Stream
@@ -67,6 +68,23 @@ def settings_of(setup: Setup) -> dict[str, Any]:
     }
 
 
+def facts_of(setup: Setup, fingerprint: Fingerprint) -> dict[str, Any]:
+    """Return the entries of a `Record` that say what a run from Python is."""
+    metric = setup.metric
+    return {
+        "run": digest_of(fingerprint),
+        "fingerprint": fingerprint,
+        "config": settings_of(setup),
+        "graph": describe_graph(setup.graph),
+        "standardised": setup.scaling is not None,
+        "metric": MetricFacts(
+            name=metric.name,
+            higher_is_better=bool(metric.higher_is_better),
+            percent=metric.percent,
+        ),
+    }
+
+
 def width_settings(gist: GlobalModel) -> dict[str, Any]:
     """Return how the learning rates follow the widths, as records hold it."""
     scaling = gist.width_scaling
@@ -75,18 +93,18 @@ def width_settings(gist: GlobalModel) -> dict[str, Any]:
     return {"width_scaling": "mup", "base_width": scaling.base_width}
 
 
-def describe_graph(graph: Graph) -> dict[str, Any]:
+def describe_graph(graph: Graph) -> GraphFacts:
     """Return the entry "graph" of result.json."""
-    facts = {
-        "name": graph.name,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "features": graph.num_features,
-    }
-    facts |= {"classes": graph.num_classes, "multi_label": graph.multi_label}
-    if graph.class_names:
-        facts["class_names"] = list(graph.class_names)
-    return {**facts, "regression": True} if graph.regression else facts
+    return GraphFacts(
+        name=graph.name,
+        nodes=graph.num_nodes,
+        edges=graph.num_edges,
+        features=graph.num_features,
+        classes=graph.num_classes,
+        multi_label=graph.multi_label,
+        class_names=list(graph.class_names),
+        regression=graph.regression,
+    )
 
 
 def fingerprint_of(setup: Setup) -> Fingerprint:

@@ -59,10 +59,13 @@ class NarrowRuns:
         if sampler is None or sampler.facts is None:
             return None
         assert isinstance(self.sampling, ClusterSampling)
-        counts = {name: sampler.facts[name] for name in ("clusters", "clusters_per_batch")}
         other = copy(self)
         other.sampler = sampler
-        other.sampling = replace(self.sampling, **counts)
+        other.sampling = replace(
+            self.sampling,
+            clusters=sampler.facts.clusters,
+            clusters_per_batch=sampler.facts.clusters_per_batch,
+        )
         return other
 
     def seed_of(self, part: int) -> int:

@@ -1,11 +1,12 @@
 """The result of a run, how far the run has come, and the files of a result."""
 
 import json
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from torch import nn
 
 from gistgnn.errors import InputError
@@ -13,7 +14,8 @@ from gistgnn.evaluation.scores import ScoreTable
 from gistgnn.nn.scaling import saved_state
 from gistgnn.report import REPORT, names, write_report
 from gistgnn.storage.folder_lock import FolderLock
-from gistgnn.storage.json_files import read_json, write_json
+from gistgnn.storage.json_files import write_json
+from gistgnn.storage.record import MODEL, RESULT, Record
 from gistgnn.storage.tensors import write_tensors
 from gistgnn.storage.whole_files import replacing
 from gistgnn.training.metric import Metric
@@ -135,155 +137,98 @@ class Progress:
         if len(self.per_round) > MOST_ROUNDS:
             self.per_round = [held for held in self.per_round if held["round"] % (2 * stride) == 0]
 
+    def entries(self) -> dict[str, Any]:
+        """Return the entries of a `Record` that say how far the run came."""
+        scores = self.scores
+        return {
+            "test": scores.best.get("test", {}),
+            "validation": scores.best.get("validation", {}),
+            "best_round": scores.best_round,
+            "last": scores.last,
+            "classes": scores.classes,
+            "temperature": scores.temperature or 1.0,
+            "train_seconds": self.train_seconds,
+            "seconds": self.seconds,
+            "rounds": self.rounds,
+            "steps": self.steps,
+            "stopped_early": self.stopped_early,
+            "stopped_by": self.stopped_by,
+            "history": self.history,
+            "per_round": self.per_round,
+        }
+
     def add_seconds(self, other: "Progress") -> None:
         """Add the seconds of another run's activities to this one's."""
         for activity, seconds in other.seconds.items():
             self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
 
-@dataclass(repr=False)
-class Result:
-    """What `GIST.fit` returns.
+class Result(Record, kw_only=True):
+    """What `GIST.fit` returns: the model, and the record of its run.
+
+    The attributes are `model` and the entries of
+    [result.json](run-folder.md#resultjson), by the same names: `result.rounds`,
+    `result.coverage.never_trained`. Those that the file leaves out are None, empty or False.
 
     Args:
         model: the user's own module at full width, with the parameters of the best validation
             score.
-        progress: history, best and last scores, rounds, steps, seconds.
-        interrupted: the run was ended by `Run.interrupt`, a signal or an error, and can be resumed.
-        peak_memory_bytes: the most memory the process held.
-        evaluation: how the model was scored: "method", "exact" or not, and the method's own values.
-        communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None
-            without ranks, and of parts and ensembles, which exchange nothing between rounds.
-        inference_seconds: the median time of one pass of the model over the whole graph; None:
-            there was no pass.
-        traffic: "workers", the number of workers that could train at the same time;
-            "bytes_per_round" or "bytes_per_step", the bytes that each would send, by formula.
-        memory: bytes that are held during the whole run (see `gistgnn.accounting.costs`).
-        partition: the axes, their features and blocks.
-        batches: how clusters were chosen: "clusters", "clusters_per_batch", and "label_entropy",
-            that of a batch's labels as a share of that of as many random nodes; None: there are
+        test: the test scores at the best validation score, by name, such as accuracy; empty if
+            there are none. A score is None where it could not be computed, as ROC AUC where a
+            class is missing.
+        validation: the best validation scores, by name; empty if there was no evaluation.
+        history: an entry for each evaluation: round, epoch, step, loss, lr, validation, test,
+            train_seconds. validation and test are the metric's scores, or None where there is
             none.
-        budget: for a run with a budget: m, which was chosen, why, the times of steps and the scores
-            of trials; else None.
-        local_steps: ζ, also where it was chosen; with a budget, of the last cycle.
-        coverage: "never_trained", the expected share of the "parameters" that no sub-GCN held in
-            any of the "rounds".
-        metric: the score that selected the model: "name", "higher_is_better", and "percent" if it
-            is a share.
-        standardised: the model scales the features that it is called with.
-        config: the settings of the run.
-        graph: the graph's name, sizes and task.
+        per_round: an entry for each round: round, epoch, train_seconds, loss, and what else the
+            runner measured. Of a run of more than 1,000 rounds the entries are those of every
+            second, fourth, eighth, ... round.
+        temperature: T: logits / T give the probabilities. It is fitted on validation nodes (Guo
+            et al., 2017); else it is 1.
+        interrupted: the run was ended by `Run.interrupt`, a signal or an error, and can be resumed.
         diverged: how training diverged, in the result of a `DivergedError`; None: it did not. Any
             other error that ends `fit` has the result so far as its attribute `result`, too.
-        run: the id of the run, which its files carry: a digest of its fingerprint.
-        fingerprint: what says whether another run is the same: "settings", "model" and "graph",
-            each with its entries.
     """
 
     model: nn.Module
-    progress: Progress
-    interrupted: bool
-    peak_memory_bytes: int
-    evaluation: dict[str, Any] = field(default_factory=dict)
-    communication: dict[str, Any] | None = None
-    inference_seconds: float | None = None
-    traffic: dict[str, Any] = field(default_factory=dict)
-    memory: dict[str, int] = field(default_factory=dict)
-    partition: list[dict[str, Any]] = field(default_factory=list)
-    coverage: dict[str, Any] = field(default_factory=dict)
-    batches: dict[str, Any] | None = None
-    budget: dict[str, Any] | None = None
-    local_steps: int = 1
-    metric: dict[str, Any] = field(default_factory=dict)
-    standardised: bool = False
-    config: dict[str, Any] = field(default_factory=dict)
-    graph: dict[str, Any] = field(default_factory=dict)
-    diverged: str | None = None
-    run: str = ""
-    fingerprint: dict[str, dict[str, Any]] = field(default_factory=dict)
+    test: dict[str, Any]
+    validation: dict[str, Any]
 
     @property
-    def test(self) -> dict[str, Any]:
-        """The test scores at the best validation score, by name, such as accuracy; empty if there
-        are none.
+    def progress(self) -> Progress:
+        """How far the run came, in the form of `Loop.progress`."""
+        best = {"validation": self.validation, "test": self.test}
+        classes: list[Any] = self.classes
+        scores = Scores(
+            best_round=self.best_round,
+            best_score=self.validation.get(self.metric.name),
+            best={split: table for split, table in best.items() if table},
+            classes=classes,
+            temperature=self.temperature,
+            last=self.last,
+        )
+        same = ("rounds", "steps", "train_seconds", "seconds", "history", "per_round", "stopped_by")
+        entries: dict[str, Any] = {name: getattr(self, name) for name in same}
+        return Progress(**entries, scores=scores)
 
-        A score is None where it could not be computed, as ROC AUC where a class is missing.
-        """
-        return self.progress.best.get("test", {})
-
-    @property
-    def validation(self) -> dict[str, Any]:
-        """The best validation scores, by name; empty if there was no evaluation. None: see
-        `test`.
-        """
-        return self.progress.best.get("validation", {})
-
-    @property
-    def temperature(self) -> float:
-        """T: logits / T give the probabilities. It is fitted on validation nodes (Guo et al.,
-        2017); else it is 1.
-        """
-        return self.progress.scores.temperature or 1.0
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """An entry for each evaluation: round, epoch, step, loss, lr, validation, test,
-        train_seconds.
-
-        validation and test are the metric's scores, or None where there is none.
-        """
-        return self.progress.history
-
-    @property
-    def per_round(self) -> list[dict[str, float]]:
-        """An entry for each round: round, epoch, train_seconds, loss, and what else the runner
-        measured.
-
-        Of a run of more than 1,000 rounds the entries are those of every second, fourth, eighth,
-        ... round.
-        """
-        return self.progress.per_round
+    def record(self) -> Record:
+        """Return the record of the run, without the model."""
+        return Record(**{name: getattr(self, name) for name in Record.__struct_fields__})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scores and costs as result.json holds them."""
-        progress = (
-            "best_round",
-            "last",
-            "train_seconds",
-            "seconds",
-            "rounds",
-            "steps",
-            "stopped_early",
-            "stopped_by",
-        )
-        apart = ("model", "progress", "interrupted", "diverged")
-        own = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name not in apart
-        }
-        ended = {name: getattr(self.progress.scores, name) for name in ("classes", "temperature")}
-        ended |= {name: getattr(self, name) for name in ("interrupted", "diverged")}
-        return {
-            **{name: own.pop(name) for name in ("run", "config", "graph", "standardised")},
-            "test": self.progress.best.get("test"),
-            "validation": self.progress.best.get("validation"),
-            **{name: getattr(self.progress, name) for name in progress},
-            **own,
-            "history": self.history,
-            "per_round": self.per_round,
-            **{name: value for name, value in ended.items() if value},
-        }
+        """Return the record as result.json holds it."""
+        record: dict[str, Any] = msgspec.to_builtins(self.record(), str_keys=True)
+        return record
 
     def summary(self) -> str:
         """Return the run in a few lines of text: scores, rounds, time, memory."""
-        return names.summary(self.as_dict())
+        return names.summary(self)
 
     def plot(self) -> "Figure":
         """Draw loss and scores against epochs: a figure of matplotlib, which a notebook shows."""
         from gistgnn.report.pages import curves  # matplotlib is slow to import
 
-        return curves(self.as_dict())
+        return curves(self)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model, result.json and report.html into a folder; `gistgnn.load_run` reads
@@ -307,37 +252,30 @@ class Result:
             raise InputError(
                 f"{folder} already holds a result: choose another folder, or overwrite=True"
             )
-        record = self.as_dict()
-        origin = provenance(record["config"].get("device", "cpu"))
+        record = self.record()
+        record.provenance = provenance(self.config.get("device", "cpu"))
         with FolderLock(folder):
-            write_result(folder, {**record, "provenance": origin}, self.model)
+            write_result(folder, record, self.model)
         return folder
 
     def __repr__(self) -> str:
-        return f"Result({names.one_line(self.as_dict())})"
+        return f"Result({names.one_line(self)})"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.summary())}</pre>"
 
 
-RESULT = "result.json"
-MODEL = "model.safetensors"
-VERSION = 1  # of result.json
-
-
-def write_result(folder: Path, record: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+def write_result(folder: Path, record: Record, model: nn.Module) -> None:
     """Write the files of a result, result.json last: if it is there, the other files are there
     too.
     """
-    # The record comes back with the version, the digests of the files, and the checksum.
     from gistgnn.report.pages import run_page  # matplotlib is slow to import
 
     with replacing(folder / MODEL) as path:
         # for whoever has this file alone
-        described = json.dumps(record.get("fingerprint", {}).get("model", {}))
+        described = json.dumps(record.fingerprint.get("model", {}))
         # One entry: safetensors writes several in any order, and equal runs write equal files.
         digest = write_tensors(path, saved_state(model), {"model": described})
     write_report(folder / REPORT, run_page(record))
-    listed = {"version": VERSION, **record, "files": {MODEL: digest}}
+    listed = msgspec.structs.replace(record, files={MODEL: digest})
     write_json(folder / RESULT, listed, indent=2)
-    return read_json(folder / RESULT, dict[str, Any], "save it again")

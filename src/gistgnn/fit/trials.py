@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-import msgspec
 import torch
 
 from gistgnn.accounting.costs import theta_bytes
@@ -23,6 +22,7 @@ from gistgnn.layout.width_scaling import rate_factors
 from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
+from gistgnn.storage.record import Choice
 from gistgnn.subtrain import subtrain
 from gistgnn.utils.formats import duration
 from gistgnn.utils.process_memory import available_bytes
@@ -69,16 +69,6 @@ class Clock:
     def left(self) -> float:
         """The seconds that are left for training; a few are spared for what comes after it."""
         return max((1 - SPARED) * self.seconds - AFTERWARDS - self.passed, 0.0)
-
-
-class Choice(msgspec.Struct):
-    """The width that was chosen: that of one of m parts of the full model."""
-
-    sub_gcns: int  # m
-    reason: str
-    batch_divisor: int  # batches have about 1 / this number of the usual nodes
-    step_seconds: dict[int, float]  # of a step of one of m parts, by m
-    scores: dict[int, float]  # on validation nodes after a trial, by m; more is better
 
 
 @dataclass
@@ -130,7 +120,13 @@ class Trials:
         scores = {
             tried: self.score(tried) for tried in self.results if math.isfinite(self.score(tried))
         }
-        return Choice(m, self._reason(m, scores), self.batch_divisor, dict(self.timed), scores)
+        return Choice(
+            sub_gcns=m,
+            reason=self._reason(m, scores),
+            batch_divisor=self.batch_divisor,
+            step_seconds=dict(self.timed),
+            scores=scores,
+        )
 
     def _try_smaller_batches(self, part: GlobalModel, m: int) -> None:
         """Take smaller batches if there is time for few steps: as many nodes in more steps then

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from gistgnn.compare import Record, RunStore, as_markdown, train_on_ranks
 from gistgnn.distributed import World
@@ -106,9 +106,12 @@ class Experiment(ABC):
         return tables
 
 
-def scores_of(label: str, record: Record, against: str, *, dashed: bool = False) -> Series:
+def scores_of(
+    label: str, record: Record, against: Literal["epoch", "train_seconds"], *, dashed: bool = False
+) -> Series:
     """Return a run's test scores, in percent, against another number of its history, such as
     "epoch".
     """
-    x = [entry[against] for entry in record["history"]]
-    return Series(label, x, [100 * entry["test"] for entry in record["history"]], dashed=dashed)
+    x = [entry[against] for entry in record.history]
+    scores = [None if entry["test"] is None else 100 * entry["test"] for entry in record.history]
+    return Series(label, x, scores, dashed=dashed)

@@ -146,11 +146,11 @@ def _worker_cells(trained: TrainedRun, baseline: Row) -> list[str]:
     if not trained.on_ranks:
         return [NONE] * len(COLUMNS)
     [row] = rows_of([trained.on_ranks])
-    workers = [record["workers"] for record in trained.on_ranks]
-    exchange = statistics.fmean(max(times["exchange_seconds"]) for times in workers)
+    workers = [record.workers for record in trained.on_ranks if record.workers is not None]
+    exchange = statistics.fmean(max(times.exchange_seconds) for times in workers)
     exchange_cell = duration(exchange) if exchange else NONE
     return [
-        str(workers[0]["ranks"]),
+        str(workers[0].ranks),
         mean_sd(row.score),
         duration(row.time),
         exchange_cell,
@@ -160,8 +160,8 @@ def _worker_cells(trained: TrainedRun, baseline: Row) -> list[str]:
 
 def _machines(every: Iterable[TrainedRun]) -> str:
     """Say on which machines the runs of one device trained, and those on ranks."""
-    alone = {record["machine"] for trained in every for record in trained.alone}
-    on_ranks = {record["machine"] for trained in every for record in trained.on_ranks}
+    alone = {record.machine for trained in every for record in trained.alone}
+    on_ranks = {record.machine for trained in every for record in trained.on_ranks}
     places = {"one device": alone, "each rank": on_ranks}
     return "; ".join(
         f"{place}: {', '.join(sorted(machines))}" for place, machines in places.items() if machines

@@ -81,9 +81,7 @@ def validation_of(records: Sequence[Record]) -> float:
     """Return the mean of the best validation accuracies; a run that diverged before its first score
     counts as 0.
     """
-    return statistics.fmean(
-        record["validation"]["accuracy"] if record["validation"] else 0.0 for record in records
-    )
+    return statistics.fmean(record.validation.get("accuracy") or 0.0 for record in records)
 
 
 def listed(values: Iterable[float]) -> str:

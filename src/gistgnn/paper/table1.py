@@ -132,7 +132,8 @@ def _row(cell: Cell, chosen: Candidate, records: Sequence[Record]) -> list[str]:
     m, partitioned = ROWS[index]
     accuracy = [score_of(record) for record in records]
     best = [
-        100 * max((entry["test"] for entry in record["history"]), default=0.0) for record in records
+        100 * max((entry["test"] or 0.0 for entry in record.history), default=0.0)
+        for record in records
     ]
     ticks = ["✓" if dim in partitioned else "" for dim in (0, 1, 2)]
     paper = f"{PAPER[dataset][index]:.2f} ± {SD[dataset][index]:.2f}"

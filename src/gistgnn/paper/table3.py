@@ -233,13 +233,14 @@ def cells_of_paper(layers: int, m: int, width: int) -> list[str]:
 
 
 def _scores_by_parts(trained: TrainedRun) -> list[float]:
-    return [100 * (record["test"] or {}).get("f1_parts", 0.0) for record in trained.records]
+    return [100 * (record.test.get("f1_parts") or 0.0) for record in trained.records]
 
 
 def _cells(trained: TrainedRun | None, reason: str) -> list[str]:
     """Return the ranks, the F1 and the time of a run; if it is not trained, the reason."""
     if trained is None:
         return ["–", reason, "–"]
-    ranks = str(trained.on_ranks[0]["workers"]["ranks"]) if trained.on_ranks else "–"
-    seconds = statistics.fmean(record["train_seconds"] for record in trained.records)
+    workers = trained.on_ranks[0].workers if trained.on_ranks else None
+    ranks = "–" if workers is None else str(workers.ranks)
+    seconds = statistics.fmean(record.train_seconds for record in trained.records)
     return [ranks, mean_sd(_scores_by_parts(trained)), duration(seconds)]

@@ -2,9 +2,11 @@
 for notebooks.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gistgnn.nn import MODELS
+from gistgnn.storage.record import Record
 from gistgnn.utils.formats import duration, percent, plural, size
 
 _METHODS = {
@@ -13,7 +15,6 @@ _METHODS = {
     "ensemble": "ensemble",
 }  # fmt: skip
 ONE_DEVICE = "one device"
-_MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT", "gatv2": "GATv2", "gin": "GIN"}
 _SHARES = {
     "accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 "
                                                                                         "of parts",
@@ -25,15 +26,17 @@ _NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square
 COSTLY = 1.0
 
 
-def model_title(config: dict[str, Any]) -> str:
-    """Return a model with the widths of its hidden layers, such as "GraphSAGE 256-256", from a
-    run's configuration.
-    """
-    name = config["model"]["name"]  # the user's own is called as its function
-    return (
-        f"{_MODELS.get(name, name.rpartition(':')[2])} "
-        f"{'-'.join(map(str, config['model']['hidden']))}"
-    )
+def model_title(name: str, hidden: Sequence[int]) -> str:
+    """Return a model with the widths of its hidden layers, such as "GraphSAGE 256-256"."""
+    # a model is called as its class, the user's own as its function
+    title = MODELS.object_name(name) if name in MODELS else name.rpartition(":")[2]
+    return f"{title} {'-'.join(map(str, hidden))}"
+
+
+def model_of(record: Record) -> str:
+    """Return the model of a run with its widths."""
+    model = record.config["model"]
+    return model_title(model["name"], model["hidden"])
 
 
 def score_keys(rows: Iterable[Mapping[str, float | None]]) -> list[str]:
@@ -58,78 +61,72 @@ def method_name(method: str, m: int) -> str:
     return ONE_DEVICE if m == 1 and method != "budget" else _METHODS.get(method, method)
 
 
-def method_of(record: dict[str, Any]) -> str:
+def method_of(record: Record) -> str:
     """Return how a run is trained: "budget", otherwise the method of its configuration."""
-    config = record["config"]
-    return "budget" if config["training"].get("budget") else str(config.get("method", "gist"))
+    config = record.config
+    return "budget" if config["training"].get("budget") else str(config["method"])
 
 
-def sub_gcns_of(record: dict[str, Any]) -> int:
+def sub_gcns_of(record: Record) -> int:
     """Return m of a run, also where a budget has chosen it."""
-    budget = record.get("budget") or {}
-    return int(budget.get("sub_gcns", record["config"]["sub_gcns"]))
+    return int(record.config["sub_gcns"]) if record.budget is None else record.budget.sub_gcns
 
 
-def settings_used(record: dict[str, Any]) -> dict[str, Any]:
+def settings_used(record: Record) -> dict[str, Any]:
     """Return the configuration of a run with the settings that were used, also where they were
     chosen.
     """
-    config = record["config"]
-    sampler = record["config"].get("sampler")
+    config = record.config
+    sampler = config["sampler"]
     if sampler and sampler["name"] == "auto":
-        batches = record.get("batches") or {}
-        counts = {
-            name: batches[name] for name in ("clusters", "clusters_per_batch") if name in batches
-        }
-        sampler = {**sampler, "name": "clusters" if counts else "full", **counts}
-    training = {**config["training"], "local_steps": local_steps_of(record)}
-    used = {
+        sampler = {**sampler, "name": "full"}
+        if record.batches is not None:
+            counts = {
+                "clusters": record.batches.clusters,
+                "clusters_per_batch": record.batches.clusters_per_batch,
+            }
+            sampler = {**sampler, "name": "clusters", **counts}
+    return {
+        **config,
+        "sub_gcns": sub_gcns_of(record),
+        "training": {**config["training"], "local_steps": record.local_steps},
         "sampler": sampler,
-        "standardise": record.get("standardised", config.get("standardise")),
+        "standardise": record.standardised,
     }
-    return {**config, "sub_gcns": sub_gcns_of(record), "training": training, **used}
 
 
-def local_steps_of(record: dict[str, Any]) -> int:
-    """Return ζ of a run; of one of an earlier version that had several, the first."""
-    steps = record["local_steps"]
-    return int(steps[0] if isinstance(steps, list) else steps)
-
-
-def rate_name(record: dict[str, Any]) -> str:
+def rate_name(record: Record) -> str:
     """Return the learning rate and its schedule: "0.005, cosine"."""
-    training = record["config"]["training"]
+    training = record.config["training"]
     return f"{training['lr']:g}, {training['schedule']}"
 
 
-def is_joined(record: dict[str, Any]) -> bool:
+def is_joined(record: Record) -> bool:
     """Whether the model is narrow models side by side, with weights of zero between them."""
     return method_of(record) in ("parts", "budget")
 
 
-def never_trained(record: dict[str, Any]) -> float:
-    """Return the share of the parameters that was never trained."""
-    coverage = record["coverage"]
-    if "counts" in coverage:  # an older record, with the share of every number of rounds
-        return float(coverage["counts"].get("0", 0.0))
-    return float(coverage["never_trained"])
-
-
-def main_score(record: dict[str, Any]) -> str:
-    """Return the key of the score that selects the best model of a run."""
-    default = "f1_micro" if record["graph"].get("multi_label") else "accuracy"
-    return str((record.get("metric") or {}).get("name", default))
-
-
-def scored_split(*records: dict[str, Any]) -> str:
+def scored_split(*records: Record) -> str:
     """Return the split that runs are judged by: "validation" if one of them has no test set, else
     "test".
     """
-    return (
-        "validation"
-        if any(not record["test"] and record["validation"] for record in records)
-        else "test"
-    )
+    lacks_test = any(record.validation and not record.test for record in records)
+    return "validation" if lacks_test else "test"
+
+
+def scores_of(record: Record) -> dict[str, Mapping[str, float | None]]:
+    """Return the scores of the best model by split, those of the test set first; without splits
+    that have none.
+    """
+    tables = {"test": record.test, "validation": record.validation}
+    return {split: scores for split, scores in tables.items() if scores}
+
+
+def history_of(record: Record, split: str) -> list[float | None]:
+    """Return the score of a run on a split at every evaluation; None where there is none."""
+    if split == "test":
+        return [entry["test"] for entry in record.history]
+    return [entry["validation"] for entry in record.history]
 
 
 def score_name(key: str) -> str:
@@ -139,30 +136,25 @@ def score_name(key: str) -> str:
     return {**_SHARES, **_NUMBERS}.get(key, key)
 
 
-def is_share(record: dict[str, Any], key: str) -> bool:
+def is_share(record: Record, key: str) -> bool:
     """Whether a score of a run is a share from 0 to 1, which pages show in per cent."""
-    metric = record.get("metric") or {}
-    return bool(metric.get("percent")) if key == metric.get("name") else key in _SHARES
+    return record.metric.percent if key == record.metric.name else key in _SHARES
 
 
-def score_text(record: dict[str, Any], key: str, value: float | None) -> str:
+def score_text(record: Record, key: str, value: float | None) -> str:
     """Format a score of a run; "-" where there is none."""
     if value is None:
         return "-"
     return percent(value) if is_share(record, key) else f"{value:.4g}"
 
 
-def bytes_sent(record: dict[str, Any], rounds: int, steps: int) -> float:
-    """Return the bytes that one worker of a run sends in these rounds and steps; 0 where the record
-    does not say.
-    """
-    traffic = record.get("traffic") or {}
-    return float(
-        traffic.get("bytes_per_round", 0.0) * rounds + traffic.get("bytes_per_step", 0.0) * steps
-    )
+def bytes_sent(record: Record, rounds: int, steps: int) -> float:
+    """Return the bytes that one worker of a run sends in these rounds and steps."""
+    traffic = record.traffic
+    return traffic.bytes_per_round * rounds + traffic.bytes_per_step * steps
 
 
-def method_label(record: dict[str, Any]) -> str:
+def method_label(record: Record) -> str:
     """Return how a run trains, in words."""
     m = sub_gcns_of(record)
     method = method_name(method_of(record), m)
@@ -177,71 +169,64 @@ STOPPED = {
 """Why a run ended before its last round, by `stopped_by`."""
 
 
-def one_line(record: dict[str, Any]) -> str:
+def one_line(record: Record) -> str:
     """Return the scores, the round and the time of a run."""
-    key = main_score(record)
+    key = record.metric.name
     scores = [
-        f"{split} {score_name(key)} {score_text(record, key, record[split][key])}"
-        for split in ("test", "validation")
-        if record[split]
+        f"{split} {score_name(key)} {score_text(record, key, table[key])}"
+        for split, table in scores_of(record).items()
     ]
-    place = [f"round {record['best_round']} of {record['rounds']}"] if scores else ["no score"]
-    return ", ".join([*scores, *place, with_times(record)])
+    round_ = f"round {record.best_round} of {record.rounds}" if scores else "no score"
+    return ", ".join([*scores, round_, with_times(record)])
 
 
-def with_times(record: dict[str, Any]) -> str:
+def with_times(record: Record) -> str:
     """Return the time of training and, with preparing, evaluating and saving, that of the whole
     run.
     """
-    training = record["train_seconds"]
-    whole = sum(record["seconds"].values())
-    return f"{duration(training)} of training" + (
-        f", {duration(whole)} in all" if whole > training else ""
-    )
+    training = f"{duration(record.train_seconds)} of training"
+    seconds = sum(record.seconds.values())
+    return f"{training}, {duration(seconds)} in all" if seconds > record.train_seconds else training
 
 
-def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
+def facts(record: Record) -> list[tuple[str, str]]:
     """Return what a run was and what came of it, as names and values."""
-    found = [
-        (
-            "run",
-            f"{record['graph']['name']}, {model_title(record['config'])}, {method_label(record)}",
+    rows = [("run", f"{record.graph.name}, {model_of(record)}, {method_label(record)}")]
+    for split, scores in scores_of(record).items():
+        texts = (
+            f"{score_name(key)} {score_text(record, key, scores[key])}"
+            for key in score_keys([scores])
         )
-    ]
-    for split in ("test", "validation"):
-        if scores := record[split]:
-            texts = (
-                f"{score_name(key)} {score_text(record, key, scores[key])}"
-                for key in score_keys([scores])
-            )
-            found.append((split, ", ".join(texts)))
-    if record["validation"]:
-        found.append(("best", f"round {record['best_round']} of {record['rounds']}"))
-    if batches := record.get("batches"):
-        text = f"{batches['clusters_per_batch']:,} of {batches['clusters']:,} clusters"
-        if (share := batches.get("label_entropy")) is not None:
-            text += f", whose labels have {percent(share)} of the entropy of random nodes"
-        found.append(("batches", text))
-    if budget := record.get("budget"):
-        found.append(("chosen", budget["reason"]))
-    zeta = local_steps_of(record)
-    rounds = f"{plural(record['rounds'], 'round')} (ζ = {zeta}), {plural(record['steps'], 'step')}"
-    found.append(("training", f"{rounds}, learning rate {rate_name(record)}, {with_times(record)}"))
-    if seconds := record["inference_seconds"]:
-        found.append(("inference", f"{duration(seconds)} for one pass over the graph"))
-    found.append(("peak memory", size(record["peak_memory_bytes"])))
-    if never := never_trained(record):
+        rows.append((split, ", ".join(texts)))
+    if record.validation:
+        rows.append(("best", f"round {record.best_round} of {record.rounds}"))
+    if batches := record.batches:
+        text = f"{batches.clusters_per_batch:,} of {batches.clusters:,} clusters"
+        if batches.label_entropy is not None:
+            share = percent(batches.label_entropy)
+            text += f", whose labels have {share} of the entropy of random nodes"
+        rows.append(("batches", text))
+    if record.budget:
+        rows.append(("chosen", record.budget.reason))
+    rounds = f"{plural(record.rounds, 'round')} (ζ = {record.local_steps})"
+    steps = plural(record.steps, "step")
+    training = f"{rounds}, {steps}, learning rate {rate_name(record)}, {with_times(record)}"
+    rows.append(("training", training))
+    if seconds := record.inference_seconds:
+        rows.append(("inference", f"{duration(seconds)} for one pass over the graph"))
+    rows.append(("peak memory", size(record.peak_memory_bytes)))
+    if never := record.coverage.never_trained:
         name = "zero between blocks" if is_joined(record) else "never trained"
-        found.append((name, f"{percent(never)} of the parameters"))
-    if record["stopped_early"]:
-        found.append(("ended early", STOPPED[record["stopped_by"] or "patience"]))
-    if record["evaluation"]["exact"] is False:
-        found.append(("scores", "estimates, since the graph was evaluated in parts"))
-    return found
+        rows.append((name, f"{percent(never)} of the parameters"))
+    if record.stopped_by is not None:
+        rows.append(("ended early", STOPPED[record.stopped_by]))
+    if record.evaluation.get("exact") is False:
+        rows.append(("scores", "estimates, since the graph was evaluated in parts"))
+    return rows
 
 
-def summary(record: dict[str, Any]) -> str:
+def summary(record: Record) -> str:
     """Return the facts of a run as lines of text."""
-    found = facts(record)
-    width = max(len(name) for name, _ in found)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in found)
+    rows = facts(record)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

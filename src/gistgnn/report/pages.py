@@ -1,4 +1,4 @@
-"""The pages of a run, a comparison and a reproduction, and the curves of a run, from their JSON
+"""The pages of a run, a comparison and a reproduction, and the curves of a run, from their
 records.
 """
 
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from gistgnn.report import names, render
 from gistgnn.report.charts import Chart, Series, draw_charts
 from gistgnn.report.names import COSTLY, score_name
+from gistgnn.storage.record import Record
 from gistgnn.utils.formats import (
     NBSP,
     duration,
@@ -23,89 +24,108 @@ from gistgnn.utils.formats import (
 )
 
 
-def run_page(record: dict[str, Any]) -> str:
-    """Return the page of a run, from the content of result.json."""
-    graph = record["graph"]
-    config = record["config"]
-    score = names.main_score(record)
-    about = f"{graph['nodes']:,} nodes, {graph['edges']:,} edges, {graph['features']:,} features"
-    scored = [split for split in ("test", "validation") if record[split]]
+def run_page(record: Record) -> str:
+    """Return the page of a run."""
+    graph = record.graph
+    key = record.metric.name
+    about = f"{graph.nodes:,} nodes, {graph.edges:,} edges, {graph.features:,} features"
+    scores = names.scores_of(record)
     return render(
         "run.html",
-        title=f"{graph['name']}: {names.model_title(config)}",
-        subtitle=f"{names.method_label(record)} · {about}, {graph['classes']:,} classes",
-        record=record, ensemble=config.get("method") == "ensemble", score=names.score_name(score),
-        reached={split: names.score_text(record, score, record[split][score]) for split in scored},
+        title=f"{graph.name}: {names.model_of(record)}",
+        subtitle=f"{names.method_label(record)} · {about}, {graph.classes:,} classes",
+        record=record, ensemble=_is_ensemble(record), score=names.score_name(key),
+        reached={split: names.score_text(record, key, scores[split][key]) for split in scores},
         facts=names.facts(record), all_scores=_all_scores(record), classes=_classes(record),
         split=names.scored_split(record), charts=_charts(record), coverage=_coverage(record),
-        config=names.settings_used(record),
+        **_origin({"provenance": record.provenance, "config": names.settings_used(record)}),
     )  # fmt: skip
 
 
-def curves(record: dict[str, Any]) -> Figure:
-    """Draw loss and scores against epochs, from the content of result.json."""
-    key = names.main_score(record)
-    title = (
-        f"{record['graph']['name']}, {names.model_title(record['config'])}, m = "
-        f"{names.sub_gcns_of(record)}"
-    )
-    if scores := record[split := names.scored_split(record)]:
+def _origin(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what every page ends with: where its numbers come from, and the settings."""
+    provenance = record.get("provenance") or {}
+    return {
+        "origin": provenance,
+        "command": record.get("command") or provenance.get("command"),
+        "config": record.get("config", {}),
+    }
+
+
+def _is_ensemble(record: Record) -> bool:
+    return names.method_of(record) == "ensemble"
+
+
+def curves(record: Record) -> Figure:
+    """Draw loss and scores of a run against epochs."""
+    key = record.metric.name
+    split = names.scored_split(record)
+    title = f"{record.graph.name}, {names.model_of(record)}, m = {names.sub_gcns_of(record)}"
+    if scores := names.scores_of(record).get(split):
         title += f": {split} {names.score_text(record, key, scores[key])}"
     return draw_charts(_charts(record)[:2], title)
 
 
-def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _all_scores(record: Record) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows of the scores of the best and of the last round."""
+    best = {"test": record.test, "validation": record.validation}
     tables = {
         f"{split}, {when} round": scores[split]
-        for when, scores in {"best": record, "last": record["last"]}.items()
+        for when, scores in {"best": best, "last": record.last}.items()
         for split in ("test", "validation")
         if scores.get(split)
     }
     keys = names.score_keys(tables.values())
     cells = [
-        [name, *(names.score_text(record, key, table[key]) for key in keys)]
+        [name, *(names.score_text(record, key, table.get(key)) for key in keys)]
         for name, table in tables.items()
     ]
     return ["", *map(names.score_name, keys)], cells
 
 
-def _classes(record: dict[str, Any]) -> list[list[str]]:
+def _classes(record: Record) -> list[list[str]]:
     """Return rows of the scores of the classes, if result.json has them."""
-    texts = record["graph"].get("class_names")
+    class_names = record.graph.class_names
     return [
-        [texts[n] if texts else str(n), percent(each["f1"]), f"{each['nodes']:,}"]
-        for n, each in enumerate(record.get("classes", []))
+        [
+            class_names[number] if class_names else str(number),
+            percent(of_class["f1"]),
+            f"{of_class['nodes']:,}",
+        ]
+        for number, of_class in enumerate(record.classes)
     ]
 
 
-def _charts(record: dict[str, Any]) -> list[Chart]:
+def _charts(record: Record) -> list[Chart]:
     """Return loss and score against epochs, and against time."""
-    history = record["history"]
-    key = names.main_score(record)
+    history = record.history
+    key = record.metric.name
     score = names.score_name(key)
     scale = 100 if names.is_share(record, key) else 1
-    kept = next(
-        (i for i, entry in enumerate(history) if entry["round"] == record["best_round"]), None
-    )
+    best = next((i for i, entry in enumerate(history) if entry["round"] == record.best_round), None)
     seconds = [entry["train_seconds"] for entry in history]
     second, time_name = time_unit(max(seconds, default=0.0))
     across = [
         ("epoch", "epoch", [entry["epoch"] for entry in history]),
         ("time", f"{time_name} of training", [value / second for value in seconds]),
     ]
-    # older records have the loss where the model was scored
-    rounds = record.get("per_round") or history
+    rounds = record.per_round
     at_rounds = {
         "epoch": [entry["epoch"] for entry in rounds],
-        "time": [entry["train_seconds"] / second for entry in rounds],
+        "time": [_scaled(entry["train_seconds"], 1 / second) for entry in rounds],
     }
     charts = []
     for by, xlabel, x in across:
-        mark = None if kept is None or record["config"].get("method") == "ensemble" else x[kept]
+        mark = None if best is None or _is_ensemble(record) else x[best]
         loss = Series("training loss", at_rounds[by], [entry["loss"] for entry in rounds], colour=7)
         lines = [
-            Series(split, x, [_scaled(entry[split], scale) for entry in history], i, dashed=bool(i))
+            Series(
+                split,
+                x,
+                [_scaled(value, scale) for value in names.history_of(record, split)],
+                i,
+                dashed=bool(i),
+            )
             for i, split in enumerate(("test", "validation"))
             if split != "test" or names.scored_split(record) == "test"
         ]
@@ -121,16 +141,16 @@ def _scaled(score: float | None, scale: float) -> float | None:
     return None if score is None else scale * score
 
 
-def _coverage(record: dict[str, Any]) -> dict[str, Any]:
+def _coverage(record: Record) -> dict[str, Any]:
     """Return what the page shows of the coverage; weights that are zero between blocks are not
     called untrained.
     """
-    never = names.never_trained(record)
+    never = record.coverage.never_trained
     return {
         "all": never == 0,
         "never": f"< 0.01{NBSP}%" if 0 < never < 5e-5 else percent(never),
         "zero": names.is_joined(record),
-        "expected": 0 < never < 1 and record["config"].get("method") != "ensemble",
+        "expected": 0 < never < 1 and not _is_ensemble(record),
     }
 
 
@@ -151,6 +171,7 @@ def comparison_page(record: dict[str, Any]) -> str:
         table=comparison_table(record), costly=f"{COSTLY:g}", below=f"{record['below']:g}",
         charts=_comparison_charts(record, f"{score} (%)"),
         several=any(len(row["score"]) > 1 for row in rows),
+        **_origin(record),
     )  # fmt: skip
 
 
@@ -220,4 +241,4 @@ def experiment_page(record: dict[str, Any]) -> str:
         "title": record["title"],
         "subtitle": f"scale: {record['scale']} · {record['machine']}",
     }
-    return render("experiment.html", **facts, record=record, charts=charts)
+    return render("experiment.html", **facts, record=record, charts=charts, **_origin(record))

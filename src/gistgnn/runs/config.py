@@ -10,6 +10,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Meta
+
 from gistgnn.baselines.registry import METHODS, UNSPLIT
 from gistgnn.defaults import DROPOUT, complete
 from gistgnn.errors import InputError, users_code
@@ -18,7 +20,15 @@ from gistgnn.runners.registry import RUNNERS
 from gistgnn.settings import BASE_WIDTH, PRECISIONS, WIDTH_SCALINGS, Training
 from gistgnn.theta.registry import SHARDED, SHARES, STORES
 from gistgnn.training.names import find_named
-from gistgnn.utils.checks import LARGEST_SEED, WIDEST, Setting, check_choice, check_settings
+from gistgnn.utils.checks import (
+    MOST,
+    AtLeastOne,
+    Fraction,
+    Seed,
+    Width,
+    check_choice,
+    check_settings,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -62,36 +72,44 @@ class ModelConfig:
 
     name: Annotated[
         str,
-        Setting(
-            "or package.module:function or path/to/file.py:function, called with (in_features, "
-            "hidden, classes)",
-            f"{{{','.join(MODELS)}}}",
+        Meta(
+            description="or package.module:function or path/to/file.py:function, called with "
+            "(in_features, hidden, classes)",
+            extra={"metavar": f"{{{','.join(MODELS)}}}"},
         ),
     ] = "gcn"
     hidden: Annotated[
-        tuple[int, ...],
-        Setting("width of each hidden layer (of each head, for gat and gatv2)", "D", most=WIDEST),
+        tuple[Width, ...],
+        Meta(
+            description="width of each hidden layer (of each head, for gat and gatv2)",
+            extra={"metavar": "D"},
+        ),
     ] = (256, 256)
-    dropout: Annotated[float, Setting("on hidden features", below=1.0)] = DROPOUT
+    dropout: Annotated[Fraction, Meta(description="on hidden features")] = DROPOUT
     norm: Annotated[
         str,
-        Setting(
-            "whole: one mean over all nodes and features",
-            choices=("none", "layer", "batch", "whole"),
+        Meta(
+            description="whole: one mean over all nodes and features",
+            extra={"choices": ("none", "layer", "batch", "whole")},
         ),
     ] = "none"
-    heads: Annotated[int, Setting("attention heads of gat and gatv2", most=10_000)] = 4
-    activation: Annotated[str, Setting("after hidden layers", choices=("relu", "elu"))] = "relu"
+    heads: Annotated[int, Meta(ge=1, le=10_000, description="attention heads of gat and gatv2")] = 4
+    activation: Annotated[
+        str, Meta(description="after hidden layers", extra={"choices": ("relu", "elu")})
+    ] = "relu"
     attention_dropout: Annotated[
-        float | None,
-        Setting("on the attention of gat and gatv2; default: as --dropout", "P", below=1.0),
+        Fraction | None,
+        Meta(
+            description="on the attention of gat and gatv2; default: as --dropout",
+            extra={"metavar": "P"},
+        ),
     ] = None
     args: Annotated[
         dict[str, Any],
-        Setting(
-            "keywords for a function of --model, such as alpha=0.1 name=x; values are JSON, or "
-            "else text",
-            "K=V",
+        Meta(
+            description="keywords for a function of --model, such as alpha=0.1 name=x; values are "
+            "JSON, or else text",
+            extra={"metavar": "K=V"},
         ),
     ] = field(default_factory=dict)
 
@@ -137,86 +155,90 @@ class RunConfig:
 
     dataset: str  # a known name, or the path of a graph file
     model: ModelConfig = field(default=ModelConfig())
-    sub_gcns: Annotated[int, Setting("m; 1 is the baseline", "M")] = 1
+    sub_gcns: Annotated[
+        AtLeastOne, Meta(description="m; 1 is the baseline", extra={"metavar": "M"})
+    ] = 1
     method: Annotated[
         str,
-        Setting(
-            "gist; parts: M narrow models that train by themselves, joined at the end; or what "
-            "these are compared "
-            "with, on M workers: data parallel (gradients averaged at every step), local SGD (full "
-            "models averaged "
-            "after N steps), an ensemble of M narrow models",
-            choices=METHODS,
+        Meta(
+            description="gist; parts: M narrow models that train by themselves, joined at the end; "
+            "or what these are compared with, on M workers: data parallel (gradients averaged at "
+            "every step), local SGD (full models averaged after N steps), an ensemble of M narrow "
+            "models",
+            extra={"choices": METHODS},
         ),
     ] = "gist"
     partitioned: Annotated[
-        tuple[int, ...] | None,
-        Setting(
-            "the dimensions d_L that are split into blocks, 0 for the input features", "L", least=0
+        tuple[Annotated[int, Meta(ge=0, le=MOST)], ...] | None,
+        Meta(
+            description="the dimensions d_L that are split into blocks, 0 for the input features",
+            extra={"metavar": "L"},
         ),
     ] = None
     partition: str = "balanced"  # or "categorical"
     width_scaling: Annotated[
         str,
-        Setting(
-            "mup: every tensor has the learning rate and initial values of its width, so one rate "
-            "suits all widths; "
-            "none: all have the same",
-            choices=WIDTH_SCALINGS,
+        Meta(
+            description="mup: every tensor has the learning rate and initial values of its width, "
+            "so one rate suits all widths; none: all have the same",
+            extra={"choices": WIDTH_SCALINGS},
         ),
     ] = "mup"
-    base_width: Annotated[int, Setting("the width at which the learning rate was chosen", "N")] = (
-        BASE_WIDTH
-    )
+    base_width: Annotated[
+        AtLeastOne,
+        Meta(description="the width at which the learning rate was chosen", extra={"metavar": "N"}),
+    ] = BASE_WIDTH
     init: Annotated[
         str | None,
-        Setting(
-            "begin with the best model of this finished run, made wider if its widths are a "
-            "fraction",
-            "DIR",
+        Meta(
+            description="begin with the best model of this finished run, made wider if its widths "
+            "are a fraction",
+            extra={"metavar": "DIR"},
         ),
     ] = None
-    seed: Annotated[int, Setting(least=0, most=LARGEST_SEED)] = 0
+    seed: Annotated[Seed, Meta()] = 0
     device: str = "cpu"
     training: Training = field(default=Training())  # complete in a configuration
     sampler: "Sampling | None" = None
     runner: Annotated[
         str,
-        Setting(
-            "auto: the sub-GCNs take a step on each batch, one after another; in-turn: each takes "
-            "all its steps of a "
-            "round before the next, with the same result; fused: all in one pass over each batch",
-            choices=RUNNERS,
+        Meta(
+            description="auto: the sub-GCNs take a step on each batch, one after another; in-turn: "
+            "each takes all its steps of a round before the next, with the same result; fused: all "
+            "in one pass over each batch",
+            extra={"choices": RUNNERS},
         ),
     ] = "auto"
     inductive: Annotated[
-        bool, Setting("train on the subgraph of the training nodes; scores are of all")
+        bool, Meta(description="train on the subgraph of the training nodes; scores are of all")
     ] = False
     # None: unless they are words (`Standardisation.suits`)
     standardise: Annotated[
-        bool | None, Setting("scale features to mean 0, deviation 1 over training nodes")
+        bool | None,
+        Meta(description="scale features to mean 0, deviation 1 over training nodes"),
     ] = None
     evaluation: "Evaluation" = field(
         default_factory=lambda: resolve_name("gistgnn.evaluation:Evaluation")()
     )
     store: Annotated[
         str,
-        Setting(
-            "where Θ lies between rounds; "
+        Meta(
+            description="where Θ lies between rounds; "
             f"{'; '.join(f'{name}: {place.help}' for name, place in STORES.items())}",
-            choices=(*STORES, SHARDED),
+            extra={"choices": (*STORES, SHARDED)},
         ),
     ] = "memory"
     share: Annotated[
         str,
-        Setting(
-            "what a rank of torchrun holds of Θ: all of it, or 1/W of its rows; --store sharded is "
-            "memory by rows",
-            choices=SHARES,
+        Meta(
+            description="what a rank of torchrun holds of Θ: all of it, or 1/W of its rows; "
+            "--store sharded is memory by rows",
+            extra={"choices": SHARES},
         ),
     ] = "whole"
     store_precision: Annotated[
-        str, Setting("type of the numbers in the files of disk", choices=PRECISIONS)
+        str,
+        Meta(description="type of the numbers in the files of disk", extra={"choices": PRECISIONS}),
     ] = "float32"
 
     def __post_init__(self) -> None:

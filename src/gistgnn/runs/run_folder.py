@@ -7,26 +7,26 @@ disk, theta/.
 
 import logging
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason, users_code
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.identity import Fingerprint, module_facts
 from gistgnn.fit.loggers import ID
-from gistgnn.fit.result import MODEL, RESULT, Progress, Result, Scores, write_result
+from gistgnn.fit.result import Result, write_result
 from gistgnn.layout.axes import Build, construct
 from gistgnn.nn.scaling import scaled_model, split_scaling
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig, call_own
-from gistgnn.runs.record import check_record
 from gistgnn.sampling import from_description
 from gistgnn.settings import Training
 from gistgnn.storage.checkpoints import Checkpoints, require_same_run
-from gistgnn.storage.json_files import plain, read_json
+from gistgnn.storage.json_files import plain
+from gistgnn.storage.record import MODEL, RESULT, Record, read_result
 from gistgnn.storage.tensors import assign, check_digest, read_tensors
 from gistgnn.storage.whole_files import reading
 from gistgnn.theta.folder import every_folder, remove
@@ -34,32 +34,27 @@ from gistgnn.utils.formats import plural
 from gistgnn.utils.machine import provenance, usable_device
 
 CHECKPOINTS = "checkpoints"
-# settings of training that runs had before version 0.1.0
-_GONE = ("phases", "redraw_every", "cross_weights")
 
 log = logging.getLogger(__name__)
 
 
-def result_json(config: RunConfig, result: Result, data_root: str) -> dict[str, Any]:
-    """Return what result.json holds of a run of the command line."""
-    own = {
-        "config": config.as_dict(),
-        "data_root": data_root,
-        "provenance": provenance(config.device),
-    }
-    return {**own, **result.as_dict(), **own}
+def record_of_command(config: RunConfig, result: Result, data_root: str) -> Record:
+    """Return the record of a run of the command line, which has settings of its own."""
+    return structs.replace(
+        result.record(),
+        config=plain(config.as_dict()),
+        data_root=data_root,
+        provenance=provenance(config.device),
+    )
 
 
-def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """Write a run into its folder, result.json last; return its record. An interrupted run keeps
-    its checkpoints.
-    """
-    record = write_result(out, record, model)
-    if not record.get("interrupted"):
+def write_run(out: Path, record: Record, model: nn.Module) -> None:
+    """Write a run into its folder, result.json last. An interrupted run keeps its checkpoints."""
+    write_result(out, record, model)
+    if not record.interrupted:
         Checkpoints(out / CHECKPOINTS).remove()
         for folder in every_folder(out / THETA):
             remove(folder)
-    return record
 
 
 def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
@@ -90,48 +85,42 @@ def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
 
 
 def is_finished(out: Path) -> bool:
-    """Whether a folder holds a run of which nothing is left to do; see `finished_run`."""
+    """Whether a folder holds a run of which nothing is left to do; see `check_finished`."""
     return Checkpoints(out / CHECKPOINTS).newest() is None and (out / RESULT).exists()
 
 
-def finished_run(out: Path, fingerprint: Fingerprint) -> dict[str, Any]:
-    """Return the result.json of a finished run, or refuse the run in the folder if it is another
-    one.
-    """
+def check_finished(out: Path, fingerprint: Fingerprint) -> None:
+    """Refuse the finished run in a folder if it is another one, did not end well, or is damaged."""
     record = read_record(out)
-    if not record.get("fingerprint"):
-        why = "was made by an older gistgnn, which did not record its model and its graph"
-        raise InputError(f"{out} {why}: give another --out, or --overwrite")
     advice = f"to train the model of this run on, give --init {out} and another --out"
-    require_same_run(out / RESULT, record["fingerprint"], fingerprint, advice)
-    if record.get("interrupted"):
+    require_same_run(out / RESULT, record.fingerprint, fingerprint, advice)
+    if record.interrupted:
         raise InputError(
             f"{out} holds an interrupted run, but no checkpoint to resume from: add --overwrite "
             "instead"
         )
-    if "diverged" in record:
-        raise InputError(record["diverged"])
+    if record.diverged is not None:
+        raise InputError(record.diverged)
     check_files(out, record)
-    return record
 
 
-def note_on(record: dict[str, Any]) -> str | None:
+def note_on(record: Record) -> str | None:
     """Return what has to be known of a run's model if the run did not end as it should; None: it
     did.
     """
-    if found := record.get("diverged"):
-        why = str(found).partition(";")[0]
-        if record.get("rounds") == 0:
+    if record.diverged is not None:
+        why = record.diverged.partition(";")[0]
+        if record.rounds == 0:
             return f"{why}: this model is as it was before training, and worth nothing"
         return f"{why}: this is the best model from before"
-    if record.get("interrupted"):
-        rounds = plural(record["rounds"], "round")
+    if record.interrupted:
+        rounds = plural(record.rounds, "round")
         return f"the run was interrupted after {rounds}; this is its best model so far"
     return None
 
 
-def read_record(out: Path) -> dict[str, Any]:
-    """Read a run's result.json."""
+def read_record(out: Path) -> Record:
+    """Read the record of the run in a folder."""
     if out.is_file():
         raise InputError(f"{out} is a file: give the folder of the run, {out.parent}")
     if not (out / RESULT).exists():
@@ -142,9 +131,8 @@ def read_record(out: Path) -> dict[str, Any]:
                 "--resume"
             )
         raise InputError(f"{out} holds no {RESULT}: {advice}")
-    record = read_json(out / RESULT, dict[str, Any], _advice(out))
+    record = read_result(out / RESULT, _advice(out))
     with reading(out / RESULT, _advice(out)):
-        check_record(record)
         config_of(record)
     return record
 
@@ -157,11 +145,11 @@ def trained_tensors(out: Path) -> dict[str, Tensor]:
     return read_tensors(out / MODEL, _advice(out))
 
 
-def check_files(out: Path, record: dict[str, Any]) -> None:
+def check_files(out: Path, record: Record) -> None:
     """Read the files of a run once, and compare them with the digests in its result.json."""
-    for name, digest in record["files"].items():
+    for name, digest in record.files.items():
         check_digest(out / Path(name).name, digest, _advice(out))
-    if MODEL not in record["files"]:
+    if MODEL not in record.files:
         raise InputError(f"{out / RESULT} lists no {MODEL}; {_advice(out)}")
 
 
@@ -172,9 +160,9 @@ def _advice(out: Path) -> str:
     return "train the run again"
 
 
-def config_of(record: dict[str, Any]) -> RunConfig:
-    """Return the configuration in a result.json."""
-    fields = dict(record["config"])
+def config_of(record: Record) -> RunConfig:
+    """Return the configuration of a recorded run."""
+    fields = dict(record.config)
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
     evaluation = Evaluation(**fields.pop("evaluation"))
@@ -183,32 +171,25 @@ def config_of(record: dict[str, Any]) -> RunConfig:
         return RunConfig(fields["dataset"], own, seed=fields["seed"], evaluation=evaluation)
     return RunConfig(
         model=ModelConfig(**model),
-        training=training_of(fields.pop("training")),
-        sampler=from_description(fields.pop("sampler", None)),
+        training=Training(**fields.pop("training")),
+        sampler=from_description(fields.pop("sampler")),
         evaluation=evaluation,
         **fields,
     )
 
 
-def training_of(values: dict[str, Any]) -> Training:
-    """Return the settings of training in a result.json; those of earlier versions that are gone are
-    left out.
-    """
-    return Training(**{name: value for name, value in values.items() if name not in _GONE})
-
-
 def open_run(
     out: Path, build: Callable[..., Any] | None = None
-) -> tuple[RunConfig, dict[str, Any], nn.Module]:
-    """Return a finished run's configuration, result.json, and model in evaluation mode, large
-    weights mapped.
+) -> tuple[RunConfig, Record, nn.Module]:
+    """Return a finished run's configuration, record, and model in evaluation mode, large weights
+    mapped.
     """
     # `build` makes a model of the user's own, and was given to `GIST`, or to --model. Without it
     # such a model is refused: the code that result.json names does not run unasked.
     record = read_record(out)
     check_files(out, record)
     config = config_of(record)
-    model = record["config"]["model"]
+    model = record.config["model"]
     own = model.get("own") or config.model.own
     if own and build is None:
         command = config.model.name if config.model.own else "package.module:function"
@@ -218,8 +199,8 @@ def open_run(
         )
         raise InputError(f"{said} {command}, or load_run(folder, build))")
     try:
-        features = record["graph"]["features"]
-        classes = record["graph"]["classes"]
+        features = record.graph.features
+        classes = record.graph.classes
 
         def make(widths: Any) -> Any:
             if build is None or not own:
@@ -241,9 +222,9 @@ def open_run(
             f"{out / RESULT} does not describe a model ({reason(error)}): train the run again"
         ) from error
     if config.method != "ensemble":
-        check_model(out, record.get("fingerprint", {}).get("model", {}), found)
+        check_model(out, record.fingerprint.get("model", {}), found)
     tensors, scaling = split_scaling(read_tensors(out / MODEL, _advice(out)))
-    if bool(record.get("standardised")) != (scaling is not None):
+    if record.standardised != (scaling is not None):
         has = "no feature_mean" if scaling is None else "a feature_mean"
         raise InputError(f"{out / MODEL} has {has}, but {RESULT} says otherwise: {_advice(out)}")
     return config, record, scaled_model(assign(found, tensors, str(out / MODEL)), scaling)
@@ -254,10 +235,10 @@ def check_model(out: Path, trained: dict[str, Any], model: nn.Module) -> None:
     differs, note it.
 
     Its tensors may fit all the same: a norm or an activation need not have any. `trained` is what
-    the fingerprint says of the model, empty in an older result.
+    the fingerprint says of the model.
     """
     built = plain(module_facts(model))
-    for name in dict.fromkeys((*built, *trained)) if trained else ():
+    for name in dict.fromkeys((*built, *trained)):
         before = trained.get(name)
         now = built.get(name)
         if before == now:
@@ -294,22 +275,4 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
     _, record, model = open_run(Path(folder), build)
     if note := note_on(record):
         log.warning("%s: %s", folder, note)
-    if "standardised" in record:  # in the configuration it may be left to the features
-        record["config"]["standardise"] = record["standardised"]
-    best = {split: record[split] for split in ("validation", "test") if record.get(split)}
-    score = best.get("validation", {}).get(record.get("metric", {}).get("name")) if best else None
-    known = {
-        kind: {f.name: record[f.name] for f in fields(kind) if f.name in record}
-        for kind in (Progress, Result)
-    }
-    scores = Scores(
-        best_round=record["best_round"],
-        best_score=score,
-        best=best,
-        classes=record.get("classes", []),
-        temperature=record.get("temperature"),
-        last=record["last"],
-    )
-    progress = Progress(**known[Progress], scores=scores)
-    own = {"interrupted": False, **known[Result], "model": model, "progress": progress}
-    return Result(**own)
+    return Result(model=model, **structs.asdict(record))

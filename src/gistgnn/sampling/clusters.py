@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
+import msgspec
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -27,6 +28,7 @@ from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, expected_batch
+from gistgnn.storage.record import BatchFacts
 from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import check_choice, check_count, check_flag
 from gistgnn.utils.tensors import Array, to_device
@@ -88,7 +90,7 @@ class ClusterSampling(Sampling):
         there = len(clusters) if clusters else len(cast(Tensor, whole.cluster_ptr)) - 1
         options = {"independent": self.batches == "independent", "precompute": self.precompute}
         made = ClusterBatches(whole, clusters, q, seed, **options)
-        made.facts = {"clusters": there, "clusters_per_batch": q, "label_entropy": entropy}
+        made.facts = BatchFacts(clusters=there, clusters_per_batch=q, label_entropy=entropy)
         made.has_given_size = self.clusters_per_batch is not None
         if entropy is not None and entropy < clustering.POOR:
             self._note_poor(entropy, there, q, whole)
@@ -263,7 +265,9 @@ class ClusterBatches(RandomBatches):
         per_batch = self._per_batch // times
         if self.has_given_size or per_batch < 1:
             return None
-        facts = None if self.facts is None else {**self.facts, "clusters_per_batch": per_batch}
+        facts = None
+        if self.facts is not None:
+            facts = msgspec.structs.replace(self.facts, clusters_per_batch=per_batch)
         steps_per_epoch = -(-self._clusters // per_batch)
         return self._changed(_per_batch=per_batch, steps_per_epoch=steps_per_epoch, facts=facts)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.sampling.batch import Batch
+from gistgnn.storage.record import BatchFacts
 from gistgnn.utils.checks import check_choice, check_count, set_field
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
@@ -68,7 +69,7 @@ class Sampler(ABC):
     """Gives the batches of a run's steps; `RandomBatches` is the base class of most samplers."""
 
     steps_per_epoch: int  # in which every training node is seen about once
-    facts: dict[str, Any] | None = None  # what was chosen for the graph, as result.json holds it
+    facts: BatchFacts | None = None  # what was chosen for the graph, as result.json holds it
     # about the most nodes and edges of a batch on a GPU; None: not known
     largest_batch: tuple[int, int] | None = None
 

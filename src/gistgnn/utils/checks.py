@@ -1,14 +1,13 @@
-"""Checks of values, and `Setting`: what a field of a settings class says of its option and the
-values it may have.
-"""
+"""Checks of values, and of the settings that are the fields of a dataclass, by their types."""
 
 import math
 import operator
-from collections.abc import Collection
-from dataclasses import dataclass, fields
-from functools import cache
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from collections.abc import Collection, Iterable
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Annotated, Any, get_args, get_origin
+
+from msgspec import Meta, inspect
 
 from gistgnn.errors import InputError
 
@@ -27,6 +26,11 @@ LARGEST_SEED = 2**63 - 1
 
 LONGEST_NAME = 255
 """The most characters of a name, as of a file's: what has a name is drawn, and tabulated."""
+
+AtLeastOne = Annotated[int, Meta(ge=1, le=MOST)]
+Width = Annotated[int, Meta(ge=1, le=WIDEST)]
+Seed = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
+Fraction = Annotated[float, Meta(ge=0, lt=1)]
 
 _SHOWN = 80  # characters
 
@@ -111,6 +115,12 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """Return a question with the known word that is nearest to a wrong one, if one is near."""
+    near = get_close_matches(word, [*known], n=1)
+    return f", did you mean {near[0]}?" if near else ""
+
+
 def check_flag(name: str, value: Any) -> None:
     """Raise InputError unless a value is True or False."""
     if not isinstance(value, bool):
@@ -152,94 +162,85 @@ def check_callable(name: str, value: Any, expected: str) -> None:
         raise InputError(f"{name} is {shown(value)}, expected {expected}")
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Describes a field: its option, default in the help, check and line in the reference follow
-    from it.
+def setting_types(kind: type) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass that are settings, by name.
+
+    These are annotated by a `msgspec.Meta`: its description is the help of the setting's option,
+    and its `extra` may have the option's "metavar", and "choices", the names that it offers. The
+    ranges of numbers are in the type.
     """
-
-    help: str = ""  # what the option means, without its default
-    metavar: str | None = None  # what stands for the value in the help
-    # names that the command line offers; of a `Literal` they are its values
-    choices: Collection[str] = ()
-    least: int = 1  # of an integer
-    most: int = MOST
-    above: bool = False  # a number is greater than 0; otherwise 0 is allowed
-    below: float = math.inf  # what a number is less than
+    hints = {field.name: field.type for field in fields(kind)}
+    return {
+        name: hint
+        for name, hint in hints.items()
+        if get_origin(hint) is Annotated and isinstance(meta_of(hint), Meta)
+    }
 
 
-@dataclass(frozen=True)
-class Described:
-    """A field with its `Setting`, its default, and the types of its values; `words` are the values
-    of a `Literal`.
+def meta_of(hint: Any) -> Meta:
+    """Return what the type of a setting says of its option."""
+    meta: Meta = get_args(hint)[-1]
+    return meta
+
+
+def types_of(hint: Any) -> list[inspect.Type]:
+    """Return the types of a setting's values: two of `int | None`."""
+    outer = hint if isinstance(hint, inspect.Type) else inspect.type_info(hint)
+    union = outer.type if isinstance(outer, inspect.Metadata) else outer
+    return list(union.types) if isinstance(union, inspect.UnionType) else [union]
+
+
+def words_of(types: Iterable[inspect.Type]) -> tuple[str, ...]:
+    """Return the words among the values of some types."""
+    literals = (kind for kind in types if isinstance(kind, inspect.LiteralType))
+    return tuple(str(word) for literal in literals for word in literal.values)
+
+
+def choices_of(hint: Any) -> tuple[str, ...]:
+    """Return the only words that the option of a setting takes; empty: it takes other values."""
+    types = types_of(hint)
+    words = words_of(types) if isinstance(types[0], inspect.LiteralType) else ()
+    return tuple((meta_of(hint).extra or {}).get("choices", words))
+
+
+def check_setting(name: str, value: Any, hint: Any) -> Any:
+    """Return the value of a setting, numbers as Python's; other types than numbers may be any.
+
+    Raises:
+        InputError: it is neither one of the words nor in range.
     """
-
-    name: str
-    setting: Setting
-    default: Any
-    kind: Any  # the type of its values beside None and the words; None: there is no other
-    optional: bool  # it may be None
-    words: tuple[str, ...]
-
-    def check(self, value: Any) -> Any:
-        """Return the value, numbers as Python's; other types than numbers may be any.
-
-        Raises:
-            InputError: it is neither one of the words nor in range.
-        """
-        setting = self.setting
-        kind = self.kind
-        if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
-            return value
-        if self.words and kind is None:
-            check_choice(self.name, value, self.words)
-        if self.words and isinstance(value, str):
-            words = " or ".join(map(repr, self.words))
-            raise InputError(
-                f"{self.name} is {shown(value)}, expected an integer >= {setting.least} or {words}"
-            )
-        if kind is int:
-            return check_count(self.name, value, setting.least, setting.most)
-        if kind is float:
-            return check_number(self.name, value, above=setting.above, below=setting.below)
-        if get_origin(kind) is tuple:
-            return tuple(
-                check_count(self.name, number, setting.least, setting.most)
-                for number in value or ()
-            )
+    types = types_of(hint)
+    words = words_of(types)
+    if value is None and any(isinstance(kind, inspect.NoneType) for kind in types):
+        return None
+    if isinstance(value, str) and value in words:
         return value
-
-
-@cache
-def described(kind: type) -> dict[str, Described]:
-    """Return the fields of a dataclass that have a `Setting`, by name."""
-    found = {}
-    for field in fields(kind):
-        if get_origin(field.type) is Annotated:
-            annotated, setting = get_args(field.type)
-            parts = (
-                get_args(annotated) if get_origin(annotated) in (Union, UnionType) else (annotated,)
-            )
-            words = tuple(
-                word for part in parts if get_origin(part) is Literal for word in get_args(part)
-            )
-            kinds = [
-                part for part in parts if part is not NoneType and get_origin(part) is not Literal
-            ]
-            own = kinds[0] if kinds else None
-            found[field.name] = Described(
-                field.name, setting, field.default, own, NoneType in parts, words
-            )
-    return found
+    for kind in types:
+        if isinstance(kind, inspect.IntType):
+            least = kind.ge or 0
+            if words and isinstance(value, str):
+                quoted = " or ".join(map(repr, words))
+                raise InputError(
+                    f"{name} is {shown(value)}, expected an integer >= {least} or {quoted}"
+                )
+            return check_count(name, value, least, kind.le or MOST)
+        if isinstance(kind, inspect.FloatType):
+            return check_number(name, value, above=kind.gt == 0, below=kind.lt or math.inf)
+        if isinstance(kind, inspect.VarTupleType):
+            item = kind.item_type
+            return tuple(check_setting(name, number, item) for number in value or ())
+    if words:
+        check_choice(name, value, words)
+    return value
 
 
 def check_settings(settings: Any) -> None:
-    """Raise InputError unless every described field of a dataclass has a value that it may have.
+    """Raise InputError unless every setting of a dataclass has a value that it may have.
 
     Numbers of NumPy and torch become Python's, so that records are JSON.
     """
-    for name, field in described(type(settings)).items():  # type: ignore[arg-type]  # mypy: a type has no hash
-        set_field(settings, name, field.check(getattr(settings, name)))
+    for name, hint in setting_types(type(settings)).items():
+        set_field(settings, name, check_setting(name, getattr(settings, name), hint))
 
 
 def set_field(settings: Any, name: str, value: Any) -> None:

@@ -19,6 +19,12 @@ class Registry(UserDict[str, Any], Generic[T]):
         found: T = resolve_name(self.data[name])
         return found
 
+    def object_name(self, name: str) -> str:
+        """Return the name that an object has in its module, such as "GraphSAGE", without an
+        import.
+        """
+        return str(self.data[name]).rpartition(":")[2]
+
 
 def lazy_attributes(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a package's ``__getattr__``, which imports a name when it is first used.

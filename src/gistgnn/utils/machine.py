@@ -1,4 +1,6 @@
-"""The machine and the process on which a number was measured, as a result describes them."""
+"""The machine and the process on which a number was measured, as a result describes them. Torch is
+imported late, for the command line.
+"""
 
 import os
 import platform
@@ -8,28 +10,44 @@ import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from gistgnn.errors import InputError, reason
 from gistgnn.utils.checks import check_kind, shown
 from gistgnn.utils.formats import plural
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Provenance(TypedDict):
+    """Where a result comes from."""
+
+    version: str | None  # of gistgnn
+    date: str  # when it was written, UTC
+    command: str
+    machine: str
+    libraries: dict[str, str | None]  # their versions; None: it is not installed
+    git: dict[str, Any] | None  # the commit of the working directory; None: there is none
 
 
 def describe_machine(device: str = "cpu", threads: int | None = None) -> str:
     """Describe the processor or GPU, torch's threads (None: of this process) and torch's version in
     one line.
     """
+    import torch
+
     hardware = torch.cuda.get_device_name(device) if device.startswith("cuda") else processor()
     used = plural(threads or torch.get_num_threads(), "thread")
     return f"{hardware}, {used} of {os.cpu_count()} cores, torch {torch.__version__}"
 
 
-def usable_device(name: str | torch.device) -> torch.device:
+def usable_device(name: "str | torch.device") -> "torch.device":
     """Return a device that torch finds; "cuda" alone is the GPU in use, by its number: threads
     begin with GPU 0.
     """
+    import torch
+
     check_kind("device", name, (str, torch.device), "cpu, cuda or cuda:N")
     try:
         device = torch.device(name)
@@ -51,6 +69,8 @@ def usable_device(name: str | torch.device) -> torch.device:
 
 def require_usual_torch() -> None:
     """Refuse what a program may have set in torch, and with which no model of ours can train."""
+    import torch
+
     if (kind := torch.get_default_dtype()) is not torch.float32:
         raise InputError(
             f"torch's default type is {kind}, and features are float32: "
@@ -78,7 +98,7 @@ LIBRARIES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn", "pyme
 _GIT_SECONDS = 5  # a folder on a slow disk should not delay a result
 
 
-def provenance(device: str) -> dict[str, Any]:
+def provenance(device: str) -> Provenance:
     """Describe this process and the device where the sub-GCNs train, as result.json holds it."""
     return {
         "version": version_of("gistgnn"),
