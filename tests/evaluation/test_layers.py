@@ -16,6 +16,7 @@ from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures
 from gistgnn.evaluation.scores import predict
 from gistgnn.nn import MODELS
 from gistgnn.nn.convolutions import SAGELayer
+from gistgnn.nn.gat import GATLayer
 from gistgnn.nn.gnn import GNN
 from gistgnn.sampling import Batch
 from tests.helpers.refusals import full_disk, refused
@@ -67,6 +68,22 @@ def test_any_pieces_give_the_whole(
     torch.testing.assert_close(
         by_layers(model, batch, **pieces), whole(model, batch), rtol=1e-10, atol=1e-10
     )
+
+
+def test_scores_of_a_node_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = random_batch(30, 400)
+    model = random_model("gat", [4, 4])
+    nodes = list[int]()
+
+    def counted(self: GATLayer, z: torch.Tensor) -> torch.Tensor:
+        nodes.append(len(z))
+        return computed(self, z)
+
+    computed = GATLayer.scores_of_nodes
+    monkeypatch.setattr(GATLayer, "scores_of_nodes", counted)
+    by_layers(model, batch, work=1)
+    assert sum(nodes) == 3 * 30
+    assert len(nodes) > 3  # blocks of few nodes
 
 
 def test_sums_of_a_layers_own_are_evaluated_or_refused() -> None:

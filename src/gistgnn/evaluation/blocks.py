@@ -136,9 +136,7 @@ class Block:
         table = self._required.table
         table[inputs] = torch.arange(len(inputs))  # of equal places one is written last
         sources = inputs[table[inputs] == torch.arange(len(inputs))].sort().values
-        own = (
-            torch.arange(self.own.start, self.own.stop) if isinstance(self.own, slice) else self.own
-        )
+        own = self._own_places()
         table[sources] = 0
         table[own] = 1
         return torch.cat([own, sources[table[sources] == 0]])
@@ -167,6 +165,19 @@ class Block:
         return SparseMatrix.from_pattern(
             CSR(matrix.pattern.rowptr, col, (self.count, required.inputs)), matrix.value
         )
+
+    def attention_of_inputs(self) -> CSR:
+        """Return the entries of attention, from the whole input of the layer: [k, inputs]."""
+        pattern = self._edges[0].for_products()
+        col = self._required.inputs_of(pattern.col).to(pattern.col.dtype)
+        shape = (self.count, self._required.inputs)
+        return CSR(pattern.rowptr, col, shape).looped(self._own_places())[0]
+
+    def _own_places(self) -> Tensor:
+        """The places of the computed nodes in the layer's input: [k]."""
+        if isinstance(self.own, slice):
+            return torch.arange(self.own.start, self.own.stop)
+        return self.own
 
     def _renumbered(self, pattern: CSR) -> CSR:
         """Return edges from nodes by number, [k, N], as edges from the nodes of the block: [k,

@@ -5,13 +5,14 @@ blocks of nodes.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeGuard, cast
 
 import torch
 from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.nn import Adjacency
+from gistgnn.nn.gat import AttentionLayer
 from gistgnn.nn.gnn import GNN, Layer, Propagation, as_gnn, is_ours, propagates_features
 from gistgnn.nn.scaling import scales_input
 from gistgnn.sampling import Batch
@@ -189,9 +190,14 @@ def layer_costs(
     return _layer_costs(model, graph, 0, on_host=budget is None or budget.device is None)
 
 
-def sums_by_operator(layer: nn.Module) -> bool:
+def sums_by_operator(layer: nn.Module) -> TypeGuard[Propagation]:
     """Tell whether a layer's aggregate is Ā times the messages, and nothing else."""
     return isinstance(layer, Propagation) and type(layer).aggregate is Propagation.aggregate
+
+
+def sums_by_attention(layer: nn.Module) -> TypeGuard[AttentionLayer]:
+    """Tell whether a layer's aggregate is attention of `gistgnn.nn`, and nothing else."""
+    return isinstance(layer, AttentionLayer) and is_ours(layer)
 
 
 def _layer_costs(
@@ -217,7 +223,9 @@ def _layer_costs(
             uses_product = kept <= most_kept
         received = read if uses_product else sent or read
         is_scaled = index == 0 and not sent and scales_input(model)
-        is_in_place = on_host and not is_scaled and sums_by_operator(layer)
+        is_in_place = (
+            on_host and not is_scaled and (sums_by_operator(layer) or sums_by_attention(layer))
+        )
         costs.append(
             LayerCosts(
                 width=layer.out_features,
@@ -324,6 +332,8 @@ def _sent(gnn: GNN, graph: GraphShape) -> list[tuple[Layer, int, int]]:
             weight = next(chain(layer.parameters(), layer.buffers()))
             probe = torch.empty(0, read, device=weight.device, dtype=weight.dtype)
             message = layer.message(probe, graph.adj or _NO_EDGES)
+            if sums_by_attention(layer):
+                message = layer.add_scores(message)
             is_input = message is probe and is_ours(layer)  # a user's may have changed it
             sent = 0 if is_input else message.shape[1]
         sizes.append((layer, read, sent))
