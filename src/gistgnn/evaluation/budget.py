@@ -128,6 +128,7 @@ class LayerCosts(NamedTuple):
         edge: bytes of each edge.
         uses_product: the nodes of the block receive their rows of Ā x, and no edges are read.
         kept: bytes of Ā x, and of its computation, if it is to be computed.
+        hops: how many edges away a node may be that a row of the output depends on.
     """
 
     width: int
@@ -137,6 +138,7 @@ class LayerCosts(NamedTuple):
     edge: int
     uses_product: bool = False
     kept: int = 0
+    hops: int = 1
 
     def bytes(self, rows: int, sources: int, edges: int) -> int:
         """Return the bytes of a block."""
@@ -146,13 +148,18 @@ class LayerCosts(NamedTuple):
         """Return the bytes of one block of all nodes."""
         return self.row * nodes if self.uses_product else self.bytes(nodes, nodes, edges)
 
-    def least(self, nodes: int, most_entries: int) -> int:
-        """Return the bytes of the node with the most edges, ``most_entries``, in a graph with some
-        nodes.
+    def least(self, nodes: int, edges: int, most_entries: int) -> int:
+        """Return the bytes of one node at most.
+
+        Args:
+            nodes, edges: of the graph.
+            most_entries: edges into the node with the most of them.
         """
         if self.uses_product:
             return self.row
-        return self.bytes(1, min(1 + most_entries, nodes), 1 + most_entries)
+        sources = min((1 + most_entries) ** self.hops, nodes)
+        entries = min((1 + most_entries) ** self.hops, nodes + edges)
+        return self.bytes(1, sources, entries)
 
 
 class LayerPlan(NamedTuple):
@@ -254,7 +261,7 @@ def _resident_bytes(costs: Sequence[LayerCosts], graph: GraphShape) -> int:
 def least_bytes(costs: Sequence[LayerCosts], batch: Batch | GraphShape) -> int:
     """Return the bytes without which layers cannot be evaluated, one node at a time."""
     graph = GraphShape.of(batch)
-    most = max(layer.least(graph.nodes, graph.most_entries) for layer in costs)
+    most = max(layer.least(graph.nodes, graph.edges, graph.most_entries) for layer in costs)
     return _resident_bytes(costs, graph) + most
 
 

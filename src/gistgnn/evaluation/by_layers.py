@@ -164,7 +164,7 @@ class OwnLayer(BlockLayer):
         if sums_by_attention(layer):
             targets = sources[: block.count]
             return layer.sums_of_block(sources, targets, adj.attention, in_place=False)
-        return layer.aggregate(sources, adj)
+        return layer.aggregate(sources, adj)[: block.count]
 
     def of_product(self, x: Tensor | SparseMatrix, product: Tensor | SparseMatrix) -> Tensor:
         """Return the output of nodes with features ``x``, given their rows of Ā x."""
@@ -293,7 +293,8 @@ class ByLayers(Inference):
         self._costs = costs
         self._plan = plan
         adj = structure_on_host(model, batch)
-        self._required = required_nodes(len(costs), adj, wanted if batch.is_stored else None)
+        hops = [layer.hops for layer in costs]
+        self._required = required_nodes(hops, adj, wanted if batch.is_stored else None)
         if (last := self._required[-1].nodes) is not None:
             nodes = torch.zeros(len(batch.x), dtype=torch.bool)
             nodes[last] = True
