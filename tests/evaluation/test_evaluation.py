@@ -79,7 +79,6 @@ def test_models_that_do_not_run_by_layers() -> None:
         (Changed(F, (4,), C), "Changed, which offers no layers()"),
         (Wrong((4,), GCNConv), f"Wrong, {differ}"),
         (models.GCN(F, 4, 2, C, norm="graph_norm"), f"GCN, {differ}"),
-        (models.GCN(F, 4, 2, C, improved=True), f"GCN, {differ}"),
         (GCN(GRAPH.num_features, (4,), C, norm="whole"), "GCN, which offers no layers()"),
     ):
         with refused(why, "models of gistgnn.nn", "a method layers(): add it", "parts, or whole"):

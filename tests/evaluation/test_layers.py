@@ -16,6 +16,7 @@ from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures
 from gistgnn.evaluation.scores import predict
 from gistgnn.nn import MODELS
 from gistgnn.nn.convolutions import SAGELayer
+from gistgnn.nn.gat import GATLayer
 from gistgnn.nn.gnn import GNN
 from gistgnn.sampling import Batch
 from tests.helpers.refusals import full_disk, refused
@@ -69,6 +70,22 @@ def test_any_pieces_give_the_whole(
     )
 
 
+def test_scores_of_a_node_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = random_batch(30, 400)
+    model = random_model("gat", [4, 4])
+    nodes = list[int]()
+
+    def counted(self: GATLayer, z: torch.Tensor) -> torch.Tensor:
+        nodes.append(len(z))
+        return computed(self, z)
+
+    computed = GATLayer.scores_of_nodes
+    monkeypatch.setattr(GATLayer, "scores_of_nodes", counted)
+    by_layers(model, batch, work=1)
+    assert sum(nodes) == 3 * 30
+    assert len(nodes) > 3  # blocks of few nodes
+
+
 def test_sums_of_a_layers_own_are_evaluated_or_refused() -> None:
     batch = random_batch()
 
@@ -87,7 +104,7 @@ def test_sums_of_a_layers_own_are_evaluated_or_refused() -> None:
             conv.__class__ = type("Own", (SAGELayer,), {"aggregate": aggregate})
         expected = whole(model, batch)
         for method, memory in (("layers", None), ("auto", 2**13)):
-            if aggregate is twice_as_much or method == "auto":
+            if aggregate is not of_all_nodes or method == "auto":
                 found = predict(model, batch, Evaluation(method, memory))
                 torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
             else:

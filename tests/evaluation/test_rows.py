@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GCNConv, SAGEConv
+from torch_geometric.nn import GCNConv, SAGEConv, SGConv, SimpleConv, TAGConv
 from torch_geometric.nn.models import GAT, GCN, GIN, PNA, EdgeCNN, GraphSAGE
 
 from gistgnn.evaluation import Evaluation
@@ -89,10 +89,46 @@ class OfAdjacency(nn.Module):
         return self.two(self.one(x, adj), adj)
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {name: partial(build, name) for name in PYG} | {
-    "a function, a method and a module": Own,
-    "with an adj": OfAdjacency,
+class OverHops(nn.Module):
+    """A user's model whose first layer needs the edges into the sources, too."""
+
+    def __init__(self, first: nn.Module) -> None:
+        super().__init__()
+        self.first = first
+        self.second = SAGEConv(8, C)
+
+    def layers(self) -> list[Any]:
+        return [self.hidden, self.second]
+
+    def hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.first(x, edge_index).relu()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.second(self.hidden(x, edge_index), edge_index)
+
+
+class SumsOverTwoHops(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2 * F, 8)
+        self.sum = SimpleConv()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.linear(torch.cat([x, self.sum(self.sum(x, edge_index), edge_index)], dim=1))
+
+
+OVER_HOPS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "sums over two hops": (SumsOverTwoHops, 2),
+    "degrees of the sources": (partial(GCNConv, F, 8, improved=True), 2),
+    "SGConv": (partial(SGConv, F, 8, K=2), 3),
+    "TAGConv": (partial(TAGConv, F, 8, K=2), 3),
+    "GCNConv": (partial(GCNConv, F, 8), 1),
 }
+MODELS: dict[str, Callable[[], nn.Module]] = (
+    {name: partial(build, name) for name in PYG}
+    | {"a function, a method and a module": Own, "with an adj": OfAdjacency}
+    | {name: lambda layer=layer: OverHops(layer()) for name, (layer, _) in OVER_HOPS.items()}
+)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -109,7 +145,8 @@ def test_rows_are_the_whole(name: str, weighted: bool) -> None:
     expected = whole(model.eval(), batch)
     model.train()
     with refused("evaluation has 1 bytes of memory, layer by layer this model needs"):
-        predict(model, batch, Evaluation(memory=1))
+        method = "layers" if name in OVER_HOPS else "auto"
+        predict(model, batch, Evaluation(method, memory=1))
     found = Evaluation("layers").prepare(model, batch)
     assert isinstance(found, ByLayers)
     for pieces in (
@@ -125,14 +162,37 @@ def test_rows_are_the_whole(name: str, weighted: bool) -> None:
     assert model.training
 
 
-@pytest.mark.parametrize("name", ["gcn", "gat", "pna"])
+@pytest.mark.parametrize("name", OVER_HOPS)
+def test_a_layer_gets_the_hops_that_it_needs(name: str) -> None:
+    layer, hops = OVER_HOPS[name]
+    torch.manual_seed(0)
+    found = Evaluation("layers").prepare(OverHops(layer()).double().eval(), random_batch())
+    assert isinstance(found, ByLayers)
+    assert [costs.hops for costs in found._costs] == [hops, 1]
+
+
+def test_too_many_hops_are_refused() -> None:
+    batch = random_batch()
+    torch.manual_seed(0)
+    model = OverHops(TAGConv(F, 8, K=4)).double().eval()
+    with refused("a OverHops, which has layers() that do not give, row by row"):
+        Evaluation("layers").prepare(model, batch)
+    # in a graph where a node's neighbourhood may be all of it, the whole graph takes less
+    model = OverHops(TAGConv(F, 8, K=2)).double().eval()
+    with refused("layer by layer this model needs"):
+        Evaluation("layers", memory=1).prepare(model, batch)
+    assert Evaluation(memory=1).prepare(model, batch).describe()["method"] == "whole"
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat", "pna", "TAGConv"])
 def test_a_folder_is_scored_as_in_memory(name: str, tmp_path: Path) -> None:
     graph = tiny_graph(90)
-    model = build(name).float().eval()
+    torch.manual_seed(0)
+    model = MODELS[name]().float().eval()
     graph = replace(
         graph, train=torch.arange(90) > 2, val=torch.arange(90) == 0, test=torch.arange(90) == 1
     )
-    if "edge_dim" in PYG[name][1]:
+    if "edge_dim" in PYG.get(name, ("", {}))[1]:
         graph = replace(graph, edge_attr=torch.rand(graph.num_edges, 2))
     same, _ = make_clustered(graph, 9, tmp_path / "graph")
     stored = load(str(tmp_path / "graph"))

@@ -2,7 +2,7 @@
 from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -75,9 +75,10 @@ class RequiredNodes:
             stop = min(start + step, by_edges, by_rows, count)
             rows = slice(start, max(stop, start + 1))
             step = rows.stop - rows.start
-            block = Block(self, rows)
-            sources = len(block.nodes) if costs.source else 0
-            needed = costs.bytes(step, sources, int(ends[rows.stop] - ends[start]))
+            block = Block(self, rows, costs.hops, work // costs.edge)
+            needed = costs.bytes(step, 0, block.num_entries)
+            if costs.source and (step == 1 or needed <= work):
+                needed += costs.source * len(block.nodes)
             if step > 1 and needed > work:
                 step = max(min(step * work // needed, step * 7 // 8), 1)
                 continue
@@ -95,28 +96,52 @@ class RequiredNodes:
 class Block:
     """Some nodes that a layer computes, with all edges into them and the sources of these edges.
 
+    A layer that sums over several hops needs the edges into these sources as well. Then they are
+    among the targets of the block, which come after the nodes that are computed.
+
     Args:
         required: all nodes that the layer computes.
         rows: which of these.
+        hops: how many edges away a node may be that a computed node depends on.
+        most_edges: of a block of several nodes: where there are more, it is not completed, as it is
+            too large. Defaults to any number.
 
     Attributes:
         count: k, how many nodes are computed.
         own: their places in the layer's input.
+        hops: as given.
     """
 
-    def __init__(self, required: RequiredNodes, rows: slice) -> None:
+    def __init__(
+        self, required: RequiredNodes, rows: slice, hops: int = 1, most_edges: int | None = None
+    ) -> None:
         self._required = required
-        self._numbers = required.numbers(rows)
+        self._targets = required.numbers(rows)  # [t] by number, or a range
         self.count = rows.stop - rows.start
         self.own = required.own_inputs(rows)
+        self.hops = hops
+        for _ in range(1, hops):
+            if self.count > 1 and most_edges is not None and self.num_entries > most_edges:
+                break
+            self._targets = _with_sources(required.adj, self._targets)
+
+    @property
+    def num_entries(self) -> int:
+        """The edges into the targets, and a self-loop for each of them."""
+        if isinstance(self._targets, slice):
+            start = self._targets.start
+            stop = self._targets.stop
+            rowptr = self._required.adj.pattern.rowptr
+            return int(rowptr[stop] - rowptr[start]) + stop - start
+        return int(_rowptr(self._required.adj, self._targets)[-1]) + len(self._targets)
 
     @cached_property
     def _edges(self) -> tuple[CSR, slice | Tensor]:
-        """The edges by target, from nodes by number: [k, N]; and their index among those of the
+        """The edges by target, from nodes by number: [t, N]; and their index among those of the
         graph.
         """
         adj = self._required.adj
-        edges, entries = adj.pattern.rows(self._numbers)
+        edges, entries = adj.pattern.rows(self._targets)
         check_sources(edges.col, adj.num_nodes)
         return edges, entries
 
@@ -129,57 +154,72 @@ class Block:
     def nodes(self) -> Tensor:
         """The places of the block's nodes in the layer's input: [n].
 
-        First come those that are computed, in ascending order, then their other sources, in
-        ascending order.
+        First come the targets, of which those that are computed are first, then their other
+        sources, in ascending order.
         """
         inputs = self._required.inputs_of(self._edges[0].col)
         table = self._required.table
         table[inputs] = torch.arange(len(inputs))  # of equal places one is written last
         sources = inputs[table[inputs] == torch.arange(len(inputs))].sort().values
-        own = (
-            torch.arange(self.own.start, self.own.stop) if isinstance(self.own, slice) else self.own
-        )
+        targets = self._places_of_targets()
         table[sources] = 0
-        table[own] = 1
-        return torch.cat([own, sources[table[sources] == 0]])
+        table[targets] = 1
+        return torch.cat([targets, sources[table[sources] == 0]])
 
     @cached_property
     def pattern(self) -> CSR:
-        """The edges by target, from nodes of the block: [k, n]."""
+        """The edges by target, from nodes of the block: [t, n]."""
         return self._renumbered(self._edges[0])
 
     def rows(self, operator: Operator) -> SparseMatrix:
-        """Return the rows of an operator of the whole graph, for features of the block's nodes: [k,
+        """Return the rows of an operator of the whole graph, for features of the block's nodes: [t,
         n].
         """
-        matrix = self._required.adj.rows(operator, self._numbers)
+        matrix = self._required.adj.rows(operator, self._targets)
         return SparseMatrix.from_pattern(self._renumbered(matrix.pattern), matrix.value)
 
     def rows_of_inputs(self, operator: Operator) -> SparseMatrix:
-        """Return the rows of an operator of the whole graph, for the layer's whole input: [k,
+        """Return the rows of an operator of the whole graph, for the layer's whole input: [t,
         inputs].
         """
         required = self._required
-        matrix = required.adj.rows(operator, self._numbers)
+        matrix = required.adj.rows(operator, self._targets)
         if required.place is None:
             return matrix
         col = required.inputs_of(matrix.pattern.col).to(matrix.pattern.col.dtype)
         return SparseMatrix.from_pattern(
-            CSR(matrix.pattern.rowptr, col, (self.count, required.inputs)), matrix.value
+            CSR(matrix.pattern.rowptr, col, (matrix.shape[0], required.inputs)), matrix.value
         )
 
+    def attention_of_inputs(self) -> CSR:
+        """Return the entries of attention, from the whole input of the layer: [t, inputs]."""
+        pattern = self._edges[0].for_products()
+        col = self._required.inputs_of(pattern.col).to(pattern.col.dtype)
+        shape = (pattern.shape[0], self._required.inputs)
+        return CSR(pattern.rowptr, col, shape).looped(self._places_of_targets())[0]
+
+    def _places_of_targets(self) -> Tensor:
+        """Return the places of the targets in the layer's input: [t]."""
+        if isinstance(self._targets, slice):
+            return torch.arange(self._targets.start, self._targets.stop)
+        return self._required.inputs_of(self._targets)
+
     def _renumbered(self, pattern: CSR) -> CSR:
-        """Return edges from nodes by number, [k, N], as edges from the nodes of the block: [k,
+        """Return edges from nodes by number, [t, N], as edges from the nodes of the block: [t,
         n].
         """
         table = self._required.table
         table[self.nodes] = torch.arange(len(self.nodes))
         col = table[self._required.inputs_of(pattern.col)].to(pattern.col.dtype)
-        return CSR(pattern.rowptr, col, (self.count, len(self.nodes)))
+        return CSR(pattern.rowptr, col, (pattern.shape[0], len(self.nodes)))
 
 
 class BlockAdjacency(Adjacency):
     """The edges of a block, with the whole graph's operators: for layers of `gistgnn.nn`.
+
+    It leads from all nodes of the block, [n], to the computed ones, [k]. Where a layer sums over
+    several hops it leads to all nodes, [n], as a sum is the input of the next one; those that are
+    no targets have no edges then.
 
     Args:
         block: the edges.
@@ -190,48 +230,63 @@ class BlockAdjacency(Adjacency):
     def __init__(self, block: Block, dtype: torch.dtype, device: torch.device) -> None:
         self._block = block
         self._device = device
-        self.pattern = block.pattern
+        self.pattern = self._completed(block.pattern)
         self.dtype = dtype
         self.cache_products(None)
 
     @cached_property
     def gcn(self) -> SparseMatrix:
-        return self._block.rows("gcn").to(self._device)
+        return self._operator("gcn")
 
     @cached_property
     def mean(self) -> SparseMatrix:
-        return self._block.rows("mean").to(self._device)
+        return self._operator("mean")
 
     @cached_property
     def sum(self) -> SparseMatrix:
-        return self._block.rows("sum").to(self._device)
+        return self._operator("sum")
 
     @cached_property
     def attention(self) -> CSR:
         return super().attention.to(self._device)
 
+    def _operator(self, name: Operator) -> SparseMatrix:
+        rows = self._block.rows(name)
+        matrix = SparseMatrix.from_pattern(self._completed(rows.pattern), rows.value)
+        return matrix.to(self._device)
 
-def required_nodes(layers: int, adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
+    def _completed(self, pattern: CSR) -> CSR:
+        """Return the entries [t, n] with rows for the nodes that are no targets, if there are
+        several hops.
+        """
+        if self._block.hops == 1:
+            return pattern
+        rows, columns = pattern.shape
+        rowptr = torch.cat([pattern.rowptr, pattern.rowptr[-1:].expand(columns - rows)])
+        return CSR(rowptr, pattern.col, (columns, columns))
+
+
+def required_nodes(
+    hops: Sequence[int], adj: Adjacency, wanted: Tensor | None
+) -> list[RequiredNodes]:
     """Return the nodes that each layer computes.
 
     Args:
-        layers: how many there are.
+        hops: of each layer, see `Block`.
         adj: the graph, on the host.
         wanted: mask [N] of the nodes whose output is wanted. None: all.
     """
-    required = [RequiredNodes(adj, adj.num_nodes)] * layers
+    required = [RequiredNodes(adj, adj.num_nodes)] * len(hops)
     if wanted is None:
         return required
     # the nodes that the layer above needs; then also the sources of their edges
     chosen = wanted.cpu().clone()
-    for index in reversed(range(layers)):
+    for index in reversed(range(len(hops))):
         if int(chosen.sum()) > MOST * adj.num_nodes:
             break
         nodes = chosen.nonzero().squeeze(1)
-        for rows in row_chunks(_rowptr(adj, nodes), len(nodes), ENTRIES):
-            edges, _ = adj.pattern.rows(nodes[rows])
-            check_sources(edges.col, adj.num_nodes)
-            chosen[edges.col.long()] = True
+        for _ in range(hops[index]):
+            _add_sources(adj, chosen)
         inputs = adj.num_nodes
         place = None
         if index and int(chosen.sum()) <= MOST * inputs:
@@ -239,6 +294,24 @@ def required_nodes(layers: int, adj: Adjacency, wanted: Tensor | None) -> list[R
             inputs = int(chosen.sum())
         required[index] = RequiredNodes(adj, inputs, nodes, place)
     return required
+
+
+def _add_sources(adj: Adjacency, chosen: Tensor) -> None:
+    """Add the sources of the edges into some nodes to a mask of these: [N]."""
+    nodes = chosen.nonzero().squeeze(1)
+    for rows in row_chunks(_rowptr(adj, nodes), len(nodes), ENTRIES):
+        edges, _ = adj.pattern.rows(nodes[rows])
+        check_sources(edges.col, adj.num_nodes)
+        chosen[edges.col.long()] = True
+
+
+def _with_sources(adj: Adjacency, nodes: slice | Tensor) -> Tensor:
+    """Return some nodes, by number, and then the other sources of the edges into them: [n]."""
+    edges, _ = adj.pattern.rows(nodes)
+    check_sources(edges.col, adj.num_nodes)
+    numbers = torch.arange(nodes.start, nodes.stop) if isinstance(nodes, slice) else nodes
+    sources = edges.col.long().unique()
+    return torch.cat([numbers, sources[~torch.isin(sources, numbers)]])
 
 
 def _rowptr(adj: Adjacency, nodes: Tensor) -> Tensor:

@@ -5,13 +5,14 @@ blocks of nodes.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeGuard, cast
 
 import torch
 from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.nn import Adjacency
+from gistgnn.nn.gat import AttentionLayer
 from gistgnn.nn.gnn import GNN, Layer, Propagation, as_gnn, is_ours, propagates_features
 from gistgnn.nn.scaling import scales_input
 from gistgnn.sampling import Batch
@@ -127,6 +128,7 @@ class LayerCosts(NamedTuple):
         edge: bytes of each edge.
         uses_product: the nodes of the block receive their rows of Ā x, and no edges are read.
         kept: bytes of Ā x, and of its computation, if it is to be computed.
+        hops: how many edges away a node may be that a row of the output depends on.
     """
 
     width: int
@@ -136,6 +138,7 @@ class LayerCosts(NamedTuple):
     edge: int
     uses_product: bool = False
     kept: int = 0
+    hops: int = 1
 
     def bytes(self, rows: int, sources: int, edges: int) -> int:
         """Return the bytes of a block."""
@@ -145,13 +148,18 @@ class LayerCosts(NamedTuple):
         """Return the bytes of one block of all nodes."""
         return self.row * nodes if self.uses_product else self.bytes(nodes, nodes, edges)
 
-    def least(self, nodes: int, most_entries: int) -> int:
-        """Return the bytes of the node with the most edges, ``most_entries``, in a graph with some
-        nodes.
+    def least(self, nodes: int, edges: int, most_entries: int) -> int:
+        """Return the bytes of one node at most.
+
+        Args:
+            nodes, edges: of the graph.
+            most_entries: edges into the node with the most of them.
         """
         if self.uses_product:
             return self.row
-        return self.bytes(1, min(1 + most_entries, nodes), 1 + most_entries)
+        sources = min((1 + most_entries) ** self.hops, nodes)
+        entries = min((1 + most_entries) ** self.hops, nodes + edges)
+        return self.bytes(1, sources, entries)
 
 
 class LayerPlan(NamedTuple):
@@ -189,9 +197,14 @@ def layer_costs(
     return _layer_costs(model, graph, 0, on_host=budget is None or budget.device is None)
 
 
-def sums_by_operator(layer: nn.Module) -> bool:
+def sums_by_operator(layer: nn.Module) -> TypeGuard[Propagation]:
     """Tell whether a layer's aggregate is Ā times the messages, and nothing else."""
     return isinstance(layer, Propagation) and type(layer).aggregate is Propagation.aggregate
+
+
+def sums_by_attention(layer: nn.Module) -> TypeGuard[AttentionLayer]:
+    """Tell whether a layer's aggregate is attention of `gistgnn.nn`, and nothing else."""
+    return isinstance(layer, AttentionLayer) and is_ours(layer)
 
 
 def _layer_costs(
@@ -217,7 +230,9 @@ def _layer_costs(
             uses_product = kept <= most_kept
         received = read if uses_product else sent or read
         is_scaled = index == 0 and not sent and scales_input(model)
-        is_in_place = on_host and not is_scaled and sums_by_operator(layer)
+        is_in_place = (
+            on_host and not is_scaled and (sums_by_operator(layer) or sums_by_attention(layer))
+        )
         costs.append(
             LayerCosts(
                 width=layer.out_features,
@@ -246,7 +261,7 @@ def _resident_bytes(costs: Sequence[LayerCosts], graph: GraphShape) -> int:
 def least_bytes(costs: Sequence[LayerCosts], batch: Batch | GraphShape) -> int:
     """Return the bytes without which layers cannot be evaluated, one node at a time."""
     graph = GraphShape.of(batch)
-    most = max(layer.least(graph.nodes, graph.most_entries) for layer in costs)
+    most = max(layer.least(graph.nodes, graph.edges, graph.most_entries) for layer in costs)
     return _resident_bytes(costs, graph) + most
 
 
@@ -324,6 +339,8 @@ def _sent(gnn: GNN, graph: GraphShape) -> list[tuple[Layer, int, int]]:
             weight = next(chain(layer.parameters(), layer.buffers()))
             probe = torch.empty(0, read, device=weight.device, dtype=weight.dtype)
             message = layer.message(probe, graph.adj or _NO_EDGES)
+            if sums_by_attention(layer):
+                message = layer.add_scores(message)
             is_input = message is probe and is_ours(layer)  # a user's may have changed it
             sent = 0 if is_input else message.shape[1]
         sizes.append((layer, read, sent))

@@ -10,7 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.evaluation.blocks import Block, BlockAdjacency, required_nodes
-from gistgnn.evaluation.budget import LayerCosts, LayerPlan
+from gistgnn.evaluation.budget import (
+    LayerCosts,
+    LayerPlan,
+    sums_by_attention,
+    sums_by_operator,
+)
 from gistgnn.evaluation.inference import Inference, Output
 from gistgnn.evaluation.offered import ModelLayer, layers_of
 from gistgnn.nn import Adjacency, SparseMatrix
@@ -136,15 +141,30 @@ class OwnLayer(BlockLayer):
         return self._layer.operator
 
     def message(self, x: Tensor | SparseMatrix) -> Tensor:
-        return self._layer.message(self._readable(x), self._batch.adj)
+        message = self._layer.message(self._readable(x), self._batch.adj)
+        return self._layer.add_scores(message) if sums_by_attention(self._layer) else message
 
     def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
-        if self._in_place:
-            received = block.rows_of_inputs(self.operator) @ z.all_rows()
-            return self.updated(h.rows(block.own), received)
+        return self.updated(h.rows(block.own), self._received(block, z))
+
+    def _received(self, block: Block, z: NodeFeatures) -> Tensor:
+        """Return what the nodes of a block receive: [k, ·]."""
+        layer = self._layer
+        if self._in_place and sums_by_operator(layer):
+            return block.rows_of_inputs(layer.operator) @ z.all_rows()
+        if self._in_place and sums_by_attention(layer):
+            return layer.sums_of_block(
+                z.all_rows(),
+                self._dense(z.rows(block.own)),
+                block.attention_of_inputs(),
+                in_place=True,
+            )
         adj = BlockAdjacency(block, self._batch.dtype, self._batch.device)
-        received = self._layer.aggregate(self._dense(z.rows(block.nodes)), adj)
-        return self.updated(h.rows(block.own), received)
+        sources = self._dense(z.rows(block.nodes))
+        if sums_by_attention(layer):
+            targets = sources[: block.count]
+            return layer.sums_of_block(sources, targets, adj.attention, in_place=False)
+        return layer.aggregate(sources, adj)[: block.count]
 
     def of_product(self, x: Tensor | SparseMatrix, product: Tensor | SparseMatrix) -> Tensor:
         """Return the output of nodes with features ``x``, given their rows of Ā x."""
@@ -273,7 +293,8 @@ class ByLayers(Inference):
         self._costs = costs
         self._plan = plan
         adj = structure_on_host(model, batch)
-        self._required = required_nodes(len(costs), adj, wanted if batch.is_stored else None)
+        hops = [layer.hops for layer in costs]
+        self._required = required_nodes(hops, adj, wanted if batch.is_stored else None)
         if (last := self._required[-1].nodes) is not None:
             nodes = torch.zeros(len(batch.x), dtype=torch.bool)
             nodes[last] = True

@@ -16,6 +16,7 @@ from gistgnn.evaluation.budget import (
     LayerCosts,
     LayerPlan,
     layer_costs,
+    least_bytes,
     plan_layers,
     whole_graph_bytes,
 )
@@ -29,7 +30,7 @@ from gistgnn.evaluation.by_layers import (
 from gistgnn.evaluation.inference import Inference, WholeGraph
 from gistgnn.evaluation.offered import ModelLayer, layers_of
 from gistgnn.graphs.features import rows_of
-from gistgnn.nn.gnn import only_reads, row_wise
+from gistgnn.nn.gnn import as_gnn, is_ours, only_reads, row_wise
 from gistgnn.sampling import Batch, forward
 from gistgnn.utils import formats
 from gistgnn.utils.process_memory import PeakBytes
@@ -37,7 +38,11 @@ from gistgnn.utils.process_memory import PeakBytes
 log = logging.getLogger(__name__)
 
 _MANY = 1000  # tensors of the widest layer, for every node and edge: no model has as many at a time
-_CLOSE = 1e-3  # of the largest output: how far layers in blocks may be from the model's forward
+# How far layers in blocks may be from the model's forward, as a share of the largest output. Of a
+# layer that looks over several hops, the last of them may have little weight.
+_CLOSE = 1e-3
+_CLOSE_OVER_HOPS = 1e-5
+_MOST_HOPS = 3  # more reach most nodes of a graph
 
 
 def prepare_layers(
@@ -100,10 +105,16 @@ def _costs_or_reason(
         if not layers or not (always or _whole_bytes(model, batch) > budget.compute):
             return [], ""
         costs = _measured(model, batch, layers)
-    if only_reads(model) or _is_same(model, batch, costs):
+    if only_reads(model):
         return costs, ""
-    layers_name = "layers()" if gnn is None else "layers"
-    return [], f"has {layers_name} that do not give, row by row, what forward gives"
+    costs = _with_hops(model, batch, costs)
+    if not costs:
+        layers_name = "layers()" if gnn is None else "layers"
+        return [], f"has {layers_name} that do not give, row by row, what forward gives"
+    over_hops = max(layer.hops for layer in costs) > 1
+    if over_hops and not always and least_bytes(costs, batch) > budget.compute:
+        return [], "has a layer over several hops, for which the memory is too little"
+    return costs, ""
 
 
 def note_whole(model: nn.Module, batch: Batch, limit: int, why: str) -> None:
@@ -194,10 +205,38 @@ def _measured(model: nn.Module, batch: Batch, layers: Sequence[ModelLayer]) -> l
     return costs
 
 
-def _is_same(model: nn.Module, batch: Batch, costs: Sequence[LayerCosts]) -> bool:
-    """Tell whether the layers give, row by row on a small graph, what the model's forward gives."""
+def _with_hops(model: nn.Module, batch: Batch, costs: Sequence[LayerCosts]) -> list[LayerCosts]:
+    """Return what the layers take with the hops that each of them needs, so that they give row by
+    row what the model's forward gives; nothing, if no few hops do.
+
+    A layer of the user's may sum over more than one hop, or may read its sources' degrees, for
+    which it needs the edges into them. It is tried on a small graph.
+    """
     probe = small_batch(batch)
+    with suppress(Exception):  # a sum over two hops may not fit into the edges of one
+        if _is_same(model, probe, costs, _CLOSE):
+            return list(costs)
+    gnn = as_gnn(model)
+    needed = [
+        layer if gnn is not None and is_ours(gnn.convs[number]) else layer._replace(hops=_MOST_HOPS)
+        for number, layer in enumerate(costs)
+    ]
+    if not _is_same(model, probe, needed, _CLOSE_OVER_HOPS):
+        return []
+    for number, layer in enumerate(needed):
+        for hops in range(1, layer.hops):
+            fewer = [*needed]
+            fewer[number] = layer._replace(hops=hops)
+            with suppress(Exception):
+                if _is_same(model, probe, fewer, _CLOSE_OVER_HOPS):
+                    needed = fewer
+                    break
+    return needed
+
+
+def _is_same(model: nn.Module, probe: Batch, costs: Sequence[LayerCosts], tolerance: float) -> bool:
+    """Tell whether the layers give, row by row on a small graph, what the model's forward gives."""
     expected = forward(model, probe)
     actual = ByLayers(model, probe, costs, LayerPlan(False, 0, 0, 0)).logits(model)
     most = float(expected.nan_to_num().abs().max())
-    return torch.allclose(actual, expected, rtol=0, atol=_CLOSE * most, equal_nan=True)
+    return torch.allclose(actual, expected, rtol=0, atol=tolerance * most, equal_nan=True)

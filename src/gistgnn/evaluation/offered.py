@@ -20,8 +20,8 @@ def layers_of(model: nn.Module) -> list[ModelLayer] | None:
     The model is their composition. A layer is a function or a module, and is called as the model's
     forward: ``layer(x, edge_index)`` or ``layer(x, adj)``, with the edge data that its arguments
     name. A node's row of the output depends on its own row of ``x``, on its incoming edges and on
-    the rows of their sources, and on nothing else: not on the mean of all nodes, nor on a source's
-    degree. Only the degrees in `GCNConv` are those of the whole graph.
+    the rows of their sources; or on what is a few edges away, see `_with_hops` in `choosing.py`. It
+    does not depend on the mean of all nodes. The degrees in `GCNConv` are those of the whole graph.
     """
     model = plain_model(model)
     if callable(offered := getattr(type(model), "layers", None)):

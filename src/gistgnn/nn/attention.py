@@ -26,7 +26,8 @@ def edge_scores(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> T
     """Return LeakyReLU(source[j] + target[i]) at every entry (i, j): [heads, C], [heads, R] to
     [heads, nnz].
     """
-    return _all_heads(_Scores, (_to_float(source), _to_float(target)), pattern, slope)
+    scores = (_to_float(source), _to_float(target))
+    return _all_heads(_Scores, scores, pattern, slope, _heads_together(pattern))
 
 
 def dynamic_scores(
@@ -38,36 +39,64 @@ def dynamic_scores(
     return _Dynamic.apply(_to_float(source), _to_float(target), _to_float(vectors), pattern, slope)
 
 
-def attend(features: Tensor, scores: Tensor, pattern: CSR, dropout: float = 0.0) -> Tensor:
+def scores_of_rows(sources: Tensor, targets: Tensor, pattern: CSR, slope: float) -> Tensor:
+    """Return the same scores of nodes with a row each: [C, heads], [R, heads] to [heads, nnz].
+
+    A row of a mapped file is read for each entry, and nothing else.
+    """
+    scores = sources.index_select(0, pattern.col).add_(targets.index_select(0, pattern.row))
+    return F.leaky_relu_(scores, slope).t().contiguous()
+
+
+def attend(
+    features: Tensor, scores: Tensor, pattern: CSR, dropout: float = 0.0, *, in_place: bool = False
+) -> Tensor:
     """Sum every head's features over each row's entries, weighted by the softmax of the head's
     scores in the row.
+
+    Args:
+        features: [C, heads·d].
+        scores: [heads, nnz].
+        pattern: the entries, [R, C].
+        dropout: of the weights.
+        in_place: read the features where they are, one head after the other, without a copy of all
+            C rows. This is faster where the rows have few entries together.
+
+    Returns:
+        [R, heads·d], differentiable once; empty rows give 0.
     """
-    # `features` [C, heads·d] and `scores` [heads, nnz] give [R, heads·d], differentiable once;
-    # empty rows give 0.
     by_head = (
         _to_float(features)
         .unflatten(1, (len(scores), features.shape[1] // len(scores)))
         .transpose(0, 1)
     )
-    # otherwise a product reads columns of a larger tensor
-    if 1 < len(scores) <= TOGETHER // max(pattern.num_edges, 1):
-        by_head = by_head.contiguous()
-    out = _all_heads(_Attend, (by_head, _to_float(scores)), pattern, dropout)
+    together = 1 if in_place else _heads_together(pattern)
+    if 1 < len(scores) <= together:
+        by_head = by_head.contiguous()  # otherwise a product reads columns of a larger tensor
+    out = _all_heads(_Attend, (by_head, _to_float(scores)), pattern, dropout, together)
     return out.transpose(0, 1).reshape(pattern.shape[0], features.shape[1])
 
 
+def _heads_together(pattern: CSR) -> int:
+    """Return how many heads one product may sum."""
+    return max(TOGETHER // max(pattern.num_edges, 1), 1)
+
+
 def _all_heads(
-    function: "type[_Together]", tensors: tuple[Tensor, ...], pattern: CSR, setting: float
+    function: "type[_Together]",
+    tensors: tuple[Tensor, ...],
+    pattern: CSR,
+    setting: float,
+    together: int,
 ) -> Tensor:
-    """Apply a function of tensors [heads, ...] to as many heads together as fit."""
-    together = max(TOGETHER // max(pattern.num_edges, 1), 1)
+    """Apply a function of tensors [heads, ...] to ``together`` heads at a time."""
     groups = (
         zip(*(x.split(together) for x in tensors), strict=True)
         if together < len(tensors[0])
         else [tensors]
     )
-    each: list[Tensor] = [function.apply(*group, pattern, setting)[0] for group in groups]
-    return each[0] if len(each) == 1 else torch.cat(each)
+    outputs: list[Tensor] = [function.apply(*group, pattern, setting)[0] for group in groups]
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
 def _to_float(x: Tensor) -> Tensor:
@@ -95,9 +124,9 @@ class _Together(Function):
             (x.expand(sizes[0], *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
             for x, dim in zip((a, b), in_dims, strict=False)
         ]
-        return (_all_heads(cls, (stacked[0], stacked[1]), pattern, setting).unflatten(0, sizes),), (
-            0,
-        )
+        together = _heads_together(pattern)
+        out = _all_heads(cls, (stacked[0], stacked[1]), pattern, setting, together)
+        return (out.unflatten(0, sizes),), (0,)
 
 
 class _Scores(_Together):

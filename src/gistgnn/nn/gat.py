@@ -1,5 +1,6 @@
 """GAT, the graph attention network, and GATv2, which has dynamic attention."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -8,14 +9,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.csr import CSR
 from gistgnn.nn.adjacency import Adjacency
-from gistgnn.nn.attention import SLOPE, attend, dynamic_scores, edge_scores
+from gistgnn.nn.attention import SLOPE, attend, dynamic_scores, edge_scores, scores_of_rows
 from gistgnn.nn.gnn import GNN, Activation, Layer, Norm, project
 from gistgnn.nn.sparse import SparseMatrix
 
 
-class _Heads(Layer):
-    """A layer with attention heads, which stand side by side in its output, or are averaged."""
+class AttentionLayer(Layer):
+    """A layer with attention heads, which stand side by side in its output, or are averaged.
+
+    Evaluation layer by layer computes what attention reads of every node once, and then the sums of
+    a block of nodes after another; see `add_scores` and `sums_of_block`.
+    """
 
     bias: nn.Parameter
 
@@ -35,11 +41,38 @@ class _Heads(Layer):
             a if self.concat else a.view(len(a), self.heads, self.width).mean(dim=1)
         ) + self.bias
 
+    @abstractmethod
+    def add_scores(self, z: Tensor) -> Tensor:
+        """Return messages with all else that attention reads of their nodes: [N, c].
+
+        The first heads·width columns are the features that are summed.
+        """
+
+    @abstractmethod
+    def scores_of_edges(self, sources: Tensor, targets: Tensor, pattern: CSR) -> Tensor:
+        """Return the scores of the entries of ``pattern``: [heads, nnz]; see `sums_of_block`."""
+
+    def sums_of_block(
+        self, sources: Tensor, targets: Tensor, pattern: CSR, *, in_place: bool
+    ) -> Tensor:
+        """Return what the nodes of a block receive in evaluation: [k, heads·width].
+
+        Args:
+            sources: rows of `add_scores` for all nodes that the pattern's columns stand for, [n,
+                c].
+            targets: those of the nodes of the block, [k, c].
+            pattern: the entries (target, source), [k, n].
+            in_place: read only those sources that have an entry, where they are.
+        """
+        scores = self.scores_of_edges(sources, targets, pattern)
+        features = sources[:, : self.heads * self.width]
+        return attend(features, scores, pattern, in_place=in_place)
+
 
 # Channel c of head k is feature k·width + c. `weight`: [heads·width, d_in]; `source` and `target`:
 # [heads, width]. With `concat` the output has out_features = heads·width; otherwise it is the
 # heads' mean, of `width` features.
-class GATLayer(_Heads):
+class GATLayer(AttentionLayer):
     """Every node attends to its sources and itself, with `heads` heads of `width` channels; as
     PyG's GATConv.
     """
@@ -63,11 +96,23 @@ class GATLayer(_Heads):
         """Sum every head's features over the neighbours, weighted by the head's attention: [N,
         heads·width].
         """
-        source, target = self._scores(z).chunk(2)  # [heads, N] each
+        source, target = self.scores_of_nodes(z).chunk(2)  # [heads, N] each
         scores = edge_scores(source, target[:, : adj.attention.shape[0]], adj.attention, SLOPE)
         return attend(z, scores, adj.attention, self.dropout if self.training else 0.0)
 
-    def _scores(self, z: Tensor) -> Tensor:
+    def add_scores(self, z: Tensor) -> Tensor:
+        """Return the features, then every head's score as a source and as a target: [N, heads·width
+        + 2·heads].
+        """
+        return torch.cat([z, self.scores_of_nodes(z).t()], dim=1)
+
+    def scores_of_edges(self, sources: Tensor, targets: Tensor, pattern: CSR) -> Tensor:
+        features = self.heads * self.width
+        source = sources[:, features : features + self.heads]
+        target = targets[:, features + self.heads :]
+        return scores_of_rows(source, target, pattern, SLOPE)
+
+    def scores_of_nodes(self, z: Tensor) -> Tensor:
         """Return every head's score as a source, then as a target: [2·heads, N]."""
         # One product over all features, with a block diagonal matrix [2·heads, heads·width] of the
         # attention vectors.
@@ -80,7 +125,7 @@ class GATLayer(_Heads):
 # `weight`: [2·heads·width, d_in] is W_s over W_t; `attention`: [heads, width] is every head's a;
 # `score_bias` is b, PyG's sum of the two maps' biases. What the first of them adds to the output is
 # in `bias`.
-class GATv2Layer(_Heads):
+class GATv2Layer(AttentionLayer):
     """Every node attends to its sources and itself by ⟨a, LeakyReLU(W_s h_j + W_t h_i + b)⟩; as
     PyG's GATv2Conv.
     """
@@ -107,6 +152,15 @@ class GATv2Layer(_Heads):
         source, target = z.chunk(2, dim=1)
         scores = dynamic_scores(source, target[: pattern.shape[0]], self.attention, pattern, SLOPE)
         return attend(source, scores, pattern, self.dropout if self.training else 0.0)
+
+    def add_scores(self, z: Tensor) -> Tensor:
+        """Return the messages, which are all that attention reads."""
+        return z
+
+    def scores_of_edges(self, sources: Tensor, targets: Tensor, pattern: CSR) -> Tensor:
+        source, _ = sources.chunk(2, dim=1)
+        _, target = targets.chunk(2, dim=1)
+        return dynamic_scores(source, target, self.attention, pattern, SLOPE)
 
 
 class GAT(GNN):

@@ -30,10 +30,11 @@ class Layer(nn.Module, ABC):
     """One graph layer, from [N, in_features] to [N, out_features], in three steps: message,
     aggregate, update.
 
-    ``message`` and ``update`` treat every node alone; only ``aggregate`` looks along the edges, by
-    one step. Evaluation layer by layer calls them in turn: ``message`` for all nodes, then
-    ``aggregate`` and ``update`` for a block of nodes after another. Then ``adj`` leads from a
-    block's nodes and their sources to the block's nodes, which come first.
+    ``message`` and ``update`` treat every node alone; only ``aggregate`` looks along the edges.
+    Evaluation layer by layer calls them in turn: ``message`` for all nodes, then ``aggregate`` and
+    ``update`` for a block of nodes after another. Then ``adj`` leads from a block's nodes and their
+    sources to the block's nodes, which come first. For an ``aggregate`` that sums over several hops
+    it leads to all of these, of which the last have no edges.
     """
 
     out_features: int  # columns of the output
