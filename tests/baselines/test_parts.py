@@ -153,7 +153,7 @@ def test_an_ensemble_averages_what_parts_join() -> None:
 
 def test_widths_need_not_be_multiples() -> None:
     result = fit(Parts(build, (13, 10), 3))
-    assert [axis["blocks"] for axis in result.partition] == [[5, 4, 4], [4, 3, 3]]
+    assert [axis.blocks for axis in result.partition] == [[5, 4, 4], [4, 3, 3]]
     assert result.test == evaluate(result.model, GRAPH, ("test",))["test"]
 
 

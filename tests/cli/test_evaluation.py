@@ -159,7 +159,7 @@ def test_a_graph_without_a_test_set(cli: Cli, as_json: Json, tmp_path: Path) -> 
         as_json(
             *TRAIN, "--method", "ensemble", "--metric", "balanced_accuracy", "--out", "ensemble"
         )["test"]
-        is None
+        == {}
     )
     compared = as_json("compare", "run", "ensemble", "--out", "page")
     assert compared["rows"][0]["score"] == [pytest.approx(100 * best)]

@@ -116,10 +116,10 @@ def within_a_budget(ranks: Ranks, folder: Path) -> dict[str, Any]:
 def test_every_rank_trains_a_part_of_its_own_within_a_budget(tmp_path: Path) -> None:
     first, second = on_ranks(2, within_a_budget, tmp_path)
     assert first["budget"] == second["budget"]
-    assert first["budget"]["parts"] == min(2, first["budget"]["sub_gcns"])
+    assert first["budget"].parts == min(2, first["budget"].sub_gcns)
     assert first["test"] == second["test"]
     assert first["history"] == second["history"]
-    if first["budget"]["sub_gcns"] > 1:
+    if first["budget"].sub_gcns > 1:
         assert len({round(total, 4) for total in first["parts"]}) == 2, (
             "two different parts, and their copies"
         )

@@ -210,9 +210,8 @@ def test_the_best_trial_counts_if_nothing_later_is_better(
         result = train(runs, model, training, **options)
         # The narrowest part is far better in its trial; the widest is near, and is chosen.
         is_trial = options["title"].startswith("trial")
-        result.progress.scores.best_score = (
-            (2.0 if model.widths[0] == 8 else 1.9) if is_trial else 0.1
-        )
+        score_of_trial = 2.0 if model.widths[0] == 8 else 1.9
+        result.validation["accuracy"] = score_of_trial if is_trial else 0.1
         return result
 
     monkeypatch.setattr(NarrowRuns, "train", with_score)
@@ -220,7 +219,7 @@ def test_the_best_trial_counts_if_nothing_later_is_better(
     assert result.budget is not None
     assert result.budget.sub_gcns == 1
     assert result.progress.best_score == 2.0
-    assert [len(axis["blocks"]) for axis in result.partition] == [4]
+    assert [len(axis.blocks) for axis in result.partition] == [4]
 
 
 def test_a_resumed_run_keeps_its_choice_and_its_budget(
@@ -290,7 +289,8 @@ def test_batches_are_smaller_where_there_is_time_for_few_steps(
     usual: list[int] = []
 
     def step_seconds(trials: Trials, part: Any, steps: int = 0) -> float:
-        per_batch = (trials.runs.sampler.facts or {}).get("clusters_per_batch", 1)
+        facts = trials.runs.sampler.facts
+        per_batch = 1 if facts is None else facts.clusters_per_batch
         usual.append(per_batch)
         share = per_batch / usual[0]
         return 0.4 * (cost_of_a_node * share + 1 - cost_of_a_node)
