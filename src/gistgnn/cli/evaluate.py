@@ -72,34 +72,49 @@ def add_parser(commands: Any) -> None:
         add("--output", type=Path, required=True, metavar="FILE", help=text)
 
 
+def open_best(directory: Path, function: str | None) -> "tuple[RunConfig, Record, nn.Module]":
+    """Return the configuration of a run, its record and its best model; print what a user has
+    to know of it.
+
+    Args:
+        directory: of the run.
+        function: the name of the function that builds the model, if it is the user's own.
+
+    Raises:
+        InputError: there is no such run, or the function does not build its model.
+    """
+    from gistgnn.runs.run_folder import note_on, open_run, read_record
+    from gistgnn.training.names import find_named
+
+    model = read_record(directory).config["model"]
+    if function and not (model.get("own") or ":" in model["name"]):
+        raise InputError(f"--model is {function}, but the run has a model of gistgnn: leave it out")
+    if function and ":" not in function:
+        raise InputError(
+            f"--model is {function}, expected package.module:function or path/to/file.py:function"
+        )
+    config, record, best = open_run(directory, find_named("model", function))
+    if note := note_on(record):
+        say(f"note: {note}")
+    return config, record, best
+
+
 def _load(args: argparse.Namespace) -> "tuple[RunConfig, Record, nn.Module, Evaluation, str]":
     """Return the configuration of a run, its record, its model on the device, its evaluation and
     the data root.
     """
     from gistgnn.graphs import find
-    from gistgnn.runs.run_folder import choose_device, note_on, open_run, read_record
-    from gistgnn.training.names import find_named as imported
+    from gistgnn.runs.run_folder import choose_device, read_record
 
     record = read_record(args.directory)
-    model = record.config["model"]
     dataset = record.config["dataset"]
-    if args.model and not (model.get("own") or ":" in model["name"]):
-        raise InputError(
-            f"--model is {args.model}, but the run has a model of gistgnn: leave it out"
-        )
-    if args.model and ":" not in args.model:
-        raise InputError(
-            f"--model is {args.model}, expected package.module:function or path/to/file.py:function"
-        )
-    if model.get("own") and args.dataset is None and not find(dataset):
+    if record.config["model"].get("own") and args.dataset is None and not find(dataset):
         raise InputError(f"the run was trained on a graph of your own, '{dataset}': add --dataset")
     if record.graph.regression:
         raise InputError(
             "the run predicts numbers, which the command line does not: use load_run in Python"
         )
-    config, record, best = open_run(args.directory, imported("model", args.model))
-    if note := note_on(record):
-        say(f"note: {note}")
+    config, record, best = open_best(args.directory, args.model)
     # as the option says, as in the run, or as on this machine
     root_of_run = record.data_root or "data"
     root_here = root_of_run if Path(root_of_run).exists() else options.data_root()

@@ -230,6 +230,25 @@ class Result(Record, kw_only=True):
 
         return curves(self)
 
+    def to_pyg(self) -> nn.Module:
+        """Return the model as a module that needs no gistgnn, but only PyG and torch.
+
+        It takes the features as the graph has them, and the edges: ``(x, edge_index)``, and
+        ``edge_weight`` if the graph has weights and the model reads them; and returns the logits:
+        [N, C]. For what it is made of see `gistgnn.nn.to_pyg`; for files, `gistgnn export`.
+
+        Example:
+            >>> model = result.to_pyg()
+            >>> logits = model(graph.x, graph.edge_index)
+
+        Raises:
+            InputError: the model is an ensemble, or a class of the user's own that cannot stand
+                behind a scaling of the features.
+        """
+        from gistgnn.nn.pyg_models import to_pyg  # imports PyG, which takes a second
+
+        return to_pyg(self.model, edge_weight=has_edge_weight(self.fingerprint))
+
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model, result.json and report.html into a folder; `gistgnn.load_run` reads
         them.
@@ -263,6 +282,11 @@ class Result(Record, kw_only=True):
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.summary())}</pre>"
+
+
+def has_edge_weight(fingerprint: dict[str, dict[str, Any]]) -> bool:
+    """Tell whether the graph of a run has weights of edges; no fingerprint: it has none."""
+    return "the graph's edge weights" in fingerprint.get("graph", {})
 
 
 def write_result(folder: Path, record: Record, model: nn.Module) -> None:

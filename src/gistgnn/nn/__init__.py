@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gistgnn.nn.convolutions import GCN, GIN, GraphSAGE
     from gistgnn.nn.gat import GAT, GATv2
     from gistgnn.nn.gnn import GNN, Layer, members_of
+    from gistgnn.nn.pyg_models import to_pyg
     from gistgnn.nn.scaling import ScaledModel
     from gistgnn.nn.sparse import SparseMatrix
 
@@ -28,7 +29,7 @@ __all__ = [
     "Layer",
     "SparseMatrix",
 ]
-__all__ += ["ScaledModel", "members_of"]
+__all__ += ["ScaledModel", "members_of", "to_pyg"]
 
 MODELS: "Registry[type[GNN]]" = Registry(
     {
@@ -53,6 +54,7 @@ __getattr__ = lazy_attributes(
         "gistgnn.nn.convolutions": ("GCN", "GIN", "GraphSAGE"),
         "gistgnn.nn.gat": ("GAT", "GATv2"),
         "gistgnn.nn.gnn": ("GNN", "Layer", "members_of"),
+        "gistgnn.nn.pyg_models": ("to_pyg",),
         "gistgnn.nn.scaling": ("ScaledModel",),
         "gistgnn.nn.sparse": ("SparseMatrix",),
     },
