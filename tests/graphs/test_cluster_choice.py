@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gistgnn.graphs.clustering import ENOUGH, entropy_share
 from gistgnn.sampling import AutoSampling, Batch, ClusterSampling, chosen_sampling
+from gistgnn.storage.record import BatchFacts
 from tests.helpers.logs import logged
 
 NODES = 4000
@@ -20,7 +21,7 @@ IN_ORDER = torch.arange(NODES) * CLASSES // NODES  # neighbours share their clas
 ANY = torch.randint(CLASSES, (NODES,), generator=torch.Generator().manual_seed(0))
 
 
-def facts(y: Tensor, ptr: Tensor | None = None, **given: Any) -> dict[str, float]:
+def facts(y: Tensor, ptr: Tensor | None = None, **given: Any) -> BatchFacts:
     found = ClusterSampling(**given).sampler(ring(y, ptr), 0).facts
     assert found is not None
     return found
@@ -36,25 +37,24 @@ def ring(y: Tensor, ptr: Tensor | None = None) -> Batch:
 
 
 def test_the_clusters_are_as_fine_as_the_classes_need() -> None:
-    assert facts(ANY) | {"label_entropy": 1} == {
-        "clusters": 20,
-        "clusters_per_batch": 10,
-        "label_entropy": 1,
-    }
+    found = facts(ANY)
+    assert (found.clusters, found.clusters_per_batch) == (20, 10)
     chosen = facts(IN_ORDER)
     coarse = facts(IN_ORDER, clusters=20, clusters_per_batch=10)
-    assert chosen["clusters"] > 60
-    assert chosen["clusters_per_batch"] == round(chosen["clusters"] / 2)
-    assert coarse["label_entropy"] < ENOUGH
-    assert coarse["label_entropy"] + 0.05 < chosen["label_entropy"]
+    assert chosen.clusters > 60
+    assert chosen.clusters_per_batch == round(chosen.clusters / 2)
+    assert coarse.label_entropy is not None
+    assert chosen.label_entropy is not None
+    assert coarse.label_entropy < ENOUGH
+    assert coarse.label_entropy + 0.05 < chosen.label_entropy
 
 
 def test_more_of_given_clusters_make_a_batch() -> None:
     ptr = torch.arange(0, NODES + 1, 40)  # one for each class
-    assert facts(ANY, clusters=100)["clusters_per_batch"] == 50
+    assert facts(ANY, clusters=100).clusters_per_batch == 50
     for given in (facts(IN_ORDER, ptr), facts(IN_ORDER, ptr, clusters=100)):
-        assert given["clusters_per_batch"] == 100
-        assert given["label_entropy"] == pytest.approx(1)
+        assert given.clusters_per_batch == 100
+        assert given.label_entropy == pytest.approx(1)
 
 
 def test_a_poor_choice_of_the_users_gets_one_note() -> None:

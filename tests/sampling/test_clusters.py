@@ -44,9 +44,7 @@ def test_smaller_batches_are_of_the_same_clusters() -> None:
     smaller = usual.with_smaller_batches(4)
     assert smaller is not None
     assert usual.facts is not None
-    expected = ClusterSampling(
-        usual.facts["clusters"], usual.facts["clusters_per_batch"] // 4, "random"
-    )
+    expected = ClusterSampling(usual.facts.clusters, usual.facts.clusters_per_batch // 4, "random")
     given = expected.sampler(WHOLE, seed=0)
     assert smaller.steps_per_epoch == given.steps_per_epoch > usual.steps_per_epoch
     for one, other in zip(smaller.batches(0, 9), given.batches(0, 9), strict=True):
