@@ -99,6 +99,24 @@ def test_a_layer_of_pyg_does_not_bring_all_that_pyg_imports(
     assert done.stdout.splitlines()[-2:] == ["True False", "OptimizedModule"]
 
 
+def test_quiet_is_the_result_alone_and_verbose_says_what_is_chosen(
+    cli: Cli, own_graph: Path
+) -> None:
+    usual = cli(*QUICK)
+    quiet = cli(*QUICK, "--overwrite", "-q")
+    verbose = cli(*QUICK, "--overwrite", "--verbose")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert "test" in quiet.stdout
+    assert usual.stdout.splitlines()[:3] == quiet.stdout.splitlines()[:3]
+    chosen = [line for line in verbose.stderr.splitlines() if line.startswith("gistgnn: chosen: ")]
+    assert {line.split(": ")[2] for line in chosen} >= {"batches", "rounds", "scores", "device"}
+    assert "chosen" not in usual.stderr
+    assert "m = " in cli("train", "-v", *SMALL[:5], "--epochs", 1).stderr
+    failing = cli(*QUICK, "--quiet")  # the folder has a result
+    assert (failing.returncode, failing.stderr.count("\n")) == (2, 1)
+    assert cli(*QUICK, "-q", "-v").returncode == 2
+
+
 def test_a_run_leaves_a_result_and_a_model(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
     record = as_json(*QUICK, "--no-standardise")
     assert record == json.loads((tmp_path / "run/result.json").read_text())

@@ -71,7 +71,7 @@ def add_parser(commands: Any) -> None:
 def _run(parser: options.Parser, args: argparse.Namespace) -> int:
     if args.runs:  # training options could not change these runs
         for option in parser.options:
-            if option.dest in ("runs", "out", "json"):
+            if option.dest in ("runs", "out", "json", "quiet", "verbose"):
                 continue
             if getattr(args, option.dest, option.default) != option.default:
                 name = option.option_strings[-1]

@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         formatter = partial(argparse.HelpFormatter, max_help_position=28)
         super().__init__(allow_abbrev=False, formatter_class=formatter, **settings)
         if common:
-            self.common |= {"--help", "--help-all"}
+            self.common |= {"--help", "--help-all", "--quiet", "--verbose"}
             text = "show all options"
             self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help=text)
 
@@ -196,6 +196,10 @@ def add_command(
     """
     usage = f"%(prog)s [options] {takes}".rstrip()
     parser: Parser = commands.add_parser(name, help=text, usage=usage, **settings)
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="show errors and the result alone"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what is chosen, and why")
     parser.set_defaults(run=run)
     return parser
 

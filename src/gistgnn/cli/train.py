@@ -1,6 +1,7 @@
 """`gistgnn train`: train one model on one graph."""
 
 import argparse
+import logging
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,7 +17,7 @@ from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
 from gistgnn.fit.loggers import LOGGERS, require_loggers, start_logger
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling.registry import AUTO
-from gistgnn.utils.formats import NBSP, plural
+from gistgnn.utils.formats import NBSP, plural, size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from gistgnn.fit.result import Result
     from gistgnn.gist import GIST
     from gistgnn.graphs import Graph, Standardisation
+
+log = logging.getLogger(__name__)
 
 
 def add_parser(commands: Any) -> None:
@@ -143,7 +146,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to "
         f"{out}"
     )
-    callbacks += [_SayOnce(said), InterruptWhen(stop)]
+    callbacks += [*([] if args.quiet else [_SayOnce(said)]), InterruptWhen(stop)]
     hooks |= {"callbacks": callbacks, "progress": first}
     try:
         result, diverged = _fit(config, gist, graph, max_seconds=args.max_seconds, **hooks)
@@ -307,6 +310,10 @@ def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "Worl
         places = list(PLACES)
         own = ranks.together(lambda: places.index(chosen_store(config, given.sizes_of(args), here)))
         config = replace(config, store=places[max(ranks.gather(own))])
+        log.debug(
+            "parameters: in %s, the first place in which they fit, of %s of memory and %s of disk",
+            PLACES[config.store], size(min(here.gpu or here.host, here.host)), size(here.disk),
+        )  # fmt: skip
     ranks.together(lambda: require_room(config, given.sizes_of(args), here))
     return config
 

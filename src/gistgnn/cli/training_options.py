@@ -177,6 +177,11 @@ def config_from_args(
     split = [width for dim, width in enumerate(args.hidden, 1) if dim in (partitioned or [dim])]
     suited = max(chosen_sub_gcns(max(split, default=1)), world_size())
     config["sub_gcns"] = suited if sub_gcns is None else sub_gcns
+    if sub_gcns is None:
+        log.debug(
+            "m = %d: sub-GCNs are at least %d features wide, and at most %d",
+            suited, WIDE, MOST_SUB_GCNS,
+        )  # fmt: skip
     config["model"] = _model(args, further["model"], config["sub_gcns"])
     config["training"] = _training(args, further["training"])
     for name, field in described(RunConfig).items():
@@ -199,6 +204,7 @@ def config_from_args(
     if args.standardise is None and (known := find(args.dataset)):
         config["standardise"] = known.standardise
     config["device"] = choose_device(args.device)
+    log.debug("device: %s", config["device"])
     config["sampler"] = _sampler(args, further["sampler"])
     config["evaluation"] = Evaluation(
         args.evaluation or "auto", args.evaluation_memory, **further["evaluation"]
@@ -274,6 +280,7 @@ def _model(args: argparse.Namespace, further: dict[str, Any], sub_gcns: int) -> 
         norm=args.norm or suited_norm,
         **further,
     )
+    log.debug("model: norm %s, dropout %g", config.norm, config.dropout)
     # No tensor says which norm and activation a model has.
     for name, option in (("norm", "--norm "), ("activation", "--set activation=")):
         value = getattr(config, name)

@@ -1,7 +1,7 @@
 """Callbacks of `GIST.fit`: objects that are told how a run goes on, and may end it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -12,7 +12,11 @@ from gistgnn.errors import InputError, reason
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.global_model import GlobalModel
+from gistgnn.sampling import Sampler
+from gistgnn.sampling.clusters import WHOLE_GRAPH
 from gistgnn.schedule import Schedule
+from gistgnn.settings import LONGEST_ROUND, ROUNDS_PER_SUB_GCN, SHORTEST_ROUND
+from gistgnn.training.names import named_as
 from gistgnn.utils.console import Meter
 from gistgnn.utils.formats import duration, plural
 
@@ -176,30 +180,83 @@ class Log(Callback):
 
 
 class ProgressBar(Callback):
-    """A bar on a terminal; in a log, a line for each evaluation. `close` ends it."""
+    """A bar on a terminal; in a log, a line for each evaluation, and one at least every 30 s.
+
+    `close` ends it.
+
+    Args:
+        part: which narrow model of a run it shows, in words. Empty for a run by itself.
+    """
 
     def __init__(self, part: str = "") -> None:
         self._title = f"training {part}".rstrip()
+        self._place = f"{part}, " if part else ""
         self._meter = Meter(self._title)
-        self._scores = list[str]()
+        self._validation = list[str]()
         self.close = self._meter.close
 
     def on_fit_begin(self, run: Run) -> None:
-        self._meter.begin(run.round, run.rounds)
+        rounds = f"{self._place}round {run.round:,}/{run.rounds:,}"
+        self._meter.begin(run.round, run.rounds, rounds)
         self._meter.log(f"{self._title}: {run.round:,} of {plural(run.rounds, 'round')} done")
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
-        self.on_round_end(run, entry["loss"])
         score = "-" if entry["validation"] is None else f"{entry['validation']:.4f}"
-        self._scores = [f"loss {entry['loss']:.3g}", f"validation {score}"]
-        self._scores += [f"best {run.best_score:.4f}"] if run.best_score is not None else []
-        place = [f"round {run.round:,}/{run.rounds:,}", f"epoch {entry['epoch']:.4g}"]
-        self._meter.log(*place, *self._scores, f"{duration(entry['train_seconds'])} of training")
+        self._validation = [f"validation {score}"]
+        if run.best_score is not None:
+            self._validation.append(f"best {run.best_score:.4f}")
+        self.on_round_end(run, entry["loss"])
+        self._meter.log(
+            f"round {run.round:,}/{run.rounds:,}",
+            f"epoch {entry['epoch']:.4g}",
+            f"loss {entry['loss']:.3g}",
+            *self._validation,
+            f"{duration(entry['train_seconds'])} of training",
+        )
 
     def on_round_end(self, run: Run, loss: float) -> None:
-        self._meter.update(
-            run.round, run.rounds, f"round {run.round:,}/{run.rounds:,}", *self._scores
-        )
+        rounds = f"{self._place}round {run.round:,}/{run.rounds:,}"
+        self._meter.update(run.round, run.rounds, rounds, f"loss {loss:.3g}", *self._validation)
+
+
+def log_choices(
+    setup: Setup, schedule: Schedule, sampler: Sampler, evaluation: Mapping[str, Any]
+) -> None:
+    """Log what a run does, and why, where its settings may leave it open; `--verbose` shows it.
+
+    Args:
+        setup: of the run.
+        schedule: its rounds.
+        sampler: its batches.
+        evaluation: how it is scored, as result.json holds it.
+    """
+    training = setup.training
+    nodes = plural(setup.graph.num_nodes, "node")
+    if setup.sampling is None:
+        batches = f"the whole graph of {nodes} in every step; by default of up to {WHOLE_GRAPH:,}"
+    else:
+        batches = f"by {setup.sampling.name}"
+        for name, value in (sampler.facts or {}).items():
+            batches += f", {name.replace('_', ' ')} {value:.4g}"
+    log.debug("batches: %s", batches)
+    if setup.scaling is None:
+        log.debug("features: as they are, as words are by default: few in a row, none negative")
+    else:
+        log.debug("features: scaled to mean 0 and deviation 1 over the training nodes")
+    steps = plural(schedule.local_steps, "step")
+    limits = f"{SHORTEST_ROUND} to {LONGEST_ROUND} by default, with {ROUNDS_PER_SUB_GCN} m rounds"
+    log.debug("rounds: %s of %s (ζ: %s)", f"{schedule.rounds:,}", steps, limits)
+    log.debug(
+        "training: %g epochs of %s, m = %d; learning rate %g, %s; loss %s",
+        training.all_epochs, plural(sampler.steps_per_epoch, "step"), setup.gist.workers,
+        training.first_lr, named_as(setup.settings.schedule),
+        "cross-entropy" if training.loss is None else getattr(training.loss, "name", "own"),
+    )  # fmt: skip
+    log.debug(
+        "scores: %s after every %s, by default in up to a tenth of the time; evaluation %s",
+        setup.metric.name, plural(schedule.evaluate_every, "round").removeprefix("1 "),
+        evaluation.get("method"),
+    )  # fmt: skip
 
 
 class Notes:
