@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.cli.further_settings import SETTINGS
-from gistgnn.cli.options import Parser, did_you_mean
+from gistgnn.cli.messages import did_you_mean
+from gistgnn.cli.options import Parser
 from gistgnn.errors import InputError
 from gistgnn.storage.whole_files import reading
 from gistgnn.utils.checks import shown
@@ -133,7 +134,7 @@ def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[
         elif word not in options:
             names = [other.removeprefix("--").replace("-", "_") for other in options]
             hint = (
-                did_you_mean(name, [*names, *SETTINGS]) or "; gistgnn train --help-all lists them"
+                did_you_mean(name, [*names, *SETTINGS]) or ": gistgnn train --help-all lists them"
             )
             raise InputError(f"{source}: {shown(name)} is no option{hint}")
         elif options[word].nargs == 0:  # it is given or left out

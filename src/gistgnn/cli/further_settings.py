@@ -8,7 +8,8 @@ import textwrap
 from collections import defaultdict
 from typing import Any
 
-from gistgnn.cli.options import Parser, did_you_mean, keyword
+from gistgnn.cli.messages import did_you_mean
+from gistgnn.cli.options import Parser, keyword
 from gistgnn.errors import InputError
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training

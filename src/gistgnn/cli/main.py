@@ -22,6 +22,7 @@ from gistgnn.cli import (
     train,
 )
 from gistgnn.cli.config_file import with_config_file
+from gistgnn.cli.messages import as_typed
 from gistgnn.cli.options import BAD_INPUT, Parser
 from gistgnn.cli.process import Interrupted, leads, raising, say, tell_ranks
 from gistgnn.cli.streams import open_streams
@@ -118,12 +119,17 @@ def _run(words: Sequence[str]) -> int:
         print(f"gistgnn {__version__}")
         return 0
     if not hasattr(args, "run"):
-        parser.error(f"give a command: {', '.join(parser.commands.choices)}")
+        commands = ", ".join(parser.commands.choices)
+        parser.error(f"COMMAND is missing, expected one of {commands}: see gistgnn --help")
     if args.quiet and args.verbose:
         raise InputError("--quiet and --verbose are both given: leave one out")
     from gistgnn.utils.console import show_log
 
     level = logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.INFO
     show_log(level, shown=leads())
-    status: int = args.run(args)
+    try:
+        status: int = args.run(args)
+    except GistError as error:
+        error.args = (as_typed(str(error), args.parser.options),)
+        raise
     return status

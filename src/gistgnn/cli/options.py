@@ -9,12 +9,12 @@ import sys
 from argparse import SUPPRESS
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
 
+from gistgnn.cli.messages import did_you_mean, of_argparse
 from gistgnn.cli.process import GRACE
 from gistgnn.errors import one_line
 from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST, Described, described
@@ -98,7 +98,11 @@ class Parser(argparse.ArgumentParser):
         return [option for group in self.groups for option in group.options]
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
+        """Print one line, and exit with status 2."""
+        text = one_line(of_argparse(message))
+        if text.endswith(" is missing"):
+            text += f": {self.prog} --help says what it is"
+        self.exit(BAD_INPUT, f"gistgnn: error: {text}\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Read words as argparse does; refuse here what is unknown, not in the root's parser."""
@@ -107,27 +111,40 @@ class Parser(argparse.ArgumentParser):
             self._require_command(words)
         values, unknown = super().parse_known_args(words, namespace)
         if unknown:
-            names = [name for option in self.options for name in option.option_strings]
-            wrong = next((word for word in unknown if word.startswith("-")), "")
-            hint = did_you_mean(wrong.partition("=")[0], names)
-            setting = wrong.partition("=")[0].lstrip("-").replace("-", "_")
-            if setting in self.settings:
-                hint = f", give --set {setting}=VALUE"
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+            self._refuse(next((word for word in unknown if word.startswith("-")), unknown[0]))
         for name, value in vars(values).items():  # a shell leaves the ~ in --out=~/run as it is
             setattr(values, name, _in_home(value))
         for option in self.options:  # argparse makes an empty list of --option=--
             if option.option_strings and getattr(values, option.dest, None) == []:
-                self.error(f"argument {'/'.join(option.option_strings)}: expected a value, not --")
+                self.error(f"argument {'/'.join(option.option_strings)}: has no value, but --")
         return values, unknown
+
+    def _refuse(self, word: str) -> NoReturn:
+        """Refuse an option, or an argument without a name, that the command does not have."""
+        name = word.partition("=")[0]
+        setting = name.lstrip("-").replace("-", "_")
+        hint = did_you_mean(
+            name, [known for option in self.options for known in option.option_strings]
+        )
+        if setting in self.settings:
+            hint = f": give --set {setting}=VALUE"
+        if not name.startswith("-"):
+            self.error(f"'{word}' is one argument too many: {self.prog} --help shows its options")
+        shows = "--help-all" if self.common else "--help"
+        self.error(
+            f"{name} is no option of {self.prog}{hint or f': {self.prog} {shows} lists them'}"
+        )
 
     def _require_command(self, words: Sequence[str]) -> None:
         """Refuse a command that does not exist; no option before the command takes a value."""
         known = list(self.commands.choices)
         name = next((word for word in words if not word.startswith("-")), None)
         if name is not None and name not in known:
-            hint = did_you_mean(name, known)
-            self.error(f"invalid choice: '{name}'{hint} (choose from {', '.join(known)})")
+            kind = self.commands.metavar.lower()
+            self.error(
+                f"'{name}' is no {kind}, expected one of {', '.join(known)}"
+                f"{did_you_mean(name, known)}"
+            )
 
     def format_help(self) -> str:
         hidden = []
@@ -158,12 +175,6 @@ class _HelpAll(argparse.Action):
         parser.common = set()
         parser.print_help()
         parser.exit()
-
-
-def did_you_mean(word: str, known: Collection[str]) -> str:
-    """Return a question with the known word that is nearest to a wrong one, if one is near."""
-    near = get_close_matches(word, [*known], n=1)
-    return f", did you mean {near[0]}?" if near else ""
 
 
 def _in_home(value: Any) -> Any:
@@ -200,7 +211,7 @@ def add_command(
         "-q", "--quiet", action="store_true", help="show errors and the result alone"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="say what is chosen, and why")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 
@@ -254,7 +265,7 @@ def _word_or_integer(words: tuple[str, ...], text: str) -> int | str:
         return text if text in words else int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not an integer >= 1 or {' or '.join(words)}"
+            f"is '{text}', expected an integer >= 1 or {' or '.join(words)}"
         ) from None
 
 
@@ -352,7 +363,7 @@ def within(
         with suppress(ValueError):
             if least <= (value := kind(text)) <= most:
                 return value
-        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
+        raise argparse.ArgumentTypeError(f"is '{text}', expected {expected}")
 
     return read
 
@@ -365,9 +376,6 @@ def integer(least: int = 1, most: int = MOST) -> Callable[[str], Any]:
 count = integer()
 seed = integer(0, LARGEST_SEED)
 thousand = integer(1, 1000)  # of runs that differ in their seed, or processes
-seconds = within(
-    float, math.ulp(0.0), LONGEST, f"a number of seconds above 0, at most {LONGEST:,.0f}"
-)
 
 
 def memory_size(text: str) -> int:
@@ -388,16 +396,25 @@ def memory_size(text: str) -> int:
 def duration(text: str) -> float:
     """Read a time such as 90s, 10min or 1.5h; return seconds."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
-        raise argparse.ArgumentTypeError(f"'{text}' has no unit: give {text}s or {text}min")
+        raise argparse.ArgumentTypeError(f"is '{text}', without a unit: {text}s or {text}min?")
     expected = f"a time such as 90s, 10min or 1.5h, of at most {LONGEST:,.0f} seconds"
     return _with_unit(text, {"s": 1, "min": 60, "h": 3600}, expected, LONGEST)
+
+
+def seconds(text: str) -> float:
+    """Read a time such as 90s or 10min, or a number of seconds; return seconds."""
+    expected = f"a time such as 90s or 10min, or a number of seconds, at most {LONGEST:,.0f}"
+    if re.search(r"[a-z]$", text):
+        return _with_unit(text, {"s": 1, "min": 60, "h": 3600}, expected, LONGEST)
+    value: float = within(float, math.ulp(0.0), LONGEST, expected)(text)
+    return value
 
 
 def _with_unit(text: str, units: Mapping[str, float], expected: str, most: float) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
     value = float(match[1]) * units.get(match[2], 0.0) if match else 0.0
     if not 0 < value <= most:
-        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
+        raise argparse.ArgumentTypeError(f"is '{text}', expected {expected}")
     return value
 
 
@@ -406,7 +423,7 @@ def keyword(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier()):
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not a keyword with a value, such as alpha=0.1"
+            f"is '{text}', expected a keyword with a value, such as alpha=0.1"
         )
     try:
         return name, json.loads(value)
@@ -431,13 +448,13 @@ _SHARED: dict[str, dict[str, Any]] = {
         type=Path, metavar="DIR", help="where runs, table and report are kept; the same DIR resumes"
     ),
     "--timeout": dict(
-        type=seconds, default=1800.0, metavar="SECONDS", help="torchrun: for a rank (default: 1800)"
+        type=seconds, default=1800.0, metavar="TIME", help="torchrun: for a rank (default: 30min)"
     ),
     "--grace": dict(
         type=seconds,
         default=GRACE,
-        metavar="SECONDS",
-        help="for the round after SIGTERM (default: 30)",
+        metavar="TIME",
+        help="for the round after SIGTERM (default: 30s)",
     ),
 }
 RANKS = ("--timeout", "--grace")

@@ -105,11 +105,11 @@ def _choose(args: argparse.Namespace) -> int:
     from gistgnn.utils.denormals import denormals_as_zero
 
     options_of_a_plan = {
-        "memory": args.memory,
-        "out": args.out,
-        "no_measure": not args.timed or None,
-        "ranks": None if args.ranks == 1 else args.ranks,
-        "store": None if args.store == PLANNED_STORES else args.store,
+        "--memory": args.memory,
+        "--out": args.out,
+        "--no-measure": not args.timed or None,
+        "--ranks": None if args.ranks == 1 else args.ranks,
+        "--store": None if args.store == PLANNED_STORES else args.store,
     }
     for name, value in options_of_a_plan.items():
         if value is not None:

@@ -81,6 +81,10 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     args.log = [*dict.fromkeys(args.log or ())]
+    if args.budget and args.max_seconds:
+        raise InputError(
+            "max_seconds is given, but a budget limits the time as well: leave one out"
+        )
     if leads():
         require_loggers(args.log)
     store = RunConfig.store if args.store == AUTO else args.store

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import UNSPLIT
 from gistgnn.cli import config_file, further_settings, options
+from gistgnn.cli.messages import did_you_mean
 from gistgnn.cli.process import leads, load_torch, seconds_of_loading, world_size
 from gistgnn.defaults import (
     DROPOUT,
@@ -49,7 +50,7 @@ def known_model(text: str) -> str:
         return text
     known = ", ".join(MODELS)
     raise argparse.ArgumentTypeError(
-        f"invalid choice: '{text}' (choose from {known}, or give file.py:function)"
+        f"is '{text}', expected {known}, or file.py:function{did_you_mean(text, MODELS)}"
     )
 
 
