@@ -52,6 +52,9 @@ class Group:
 class Parser(argparse.ArgumentParser):
     """The options of a command; a wrong one is refused in one line, with the nearest that exists.
 
+    What a command's parser returns has `typed`: the names of the options that were given, with a
+    value that may be their default.
+
     Args:
         common: the options that --help shows; --help-all shows the others, too. Defaults to all.
         example: command lines at the end of the help.
@@ -112,6 +115,13 @@ class Parser(argparse.ArgumentParser):
         values, unknown = super().parse_known_args(words, namespace)
         if unknown:
             self._refuse(next((word for word in unknown if word.startswith("-")), unknown[0]))
+        typed = {word.partition("=")[0] for word in words}
+        if self.commands is None:
+            values.typed = {
+                option.dest
+                for option in self.options
+                if not typed.isdisjoint(option.option_strings)
+            }
         for name, value in vars(values).items():  # a shell leaves the ~ in --out=~/run as it is
             setattr(values, name, _in_home(value))
         for option in self.options:  # argparse makes an empty list of --option=--

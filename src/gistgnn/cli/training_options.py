@@ -35,6 +35,8 @@ from gistgnn.theta.registry import SHARDED, STORES
 from gistgnn.training.names import CLASS_LOSSES, NAMES
 from gistgnn.utils.checks import described
 
+DIGITS = "digits"  # the data set without --dataset
+ABOUT_DIGITS = "handwritten digits, images joined to their 10 nearest ones"
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
 
 log = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ def known_model(text: str) -> str:
 
 # Where the command line differs from the field, or chooses the value unless it is given.
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "epochs": dict(shown=f"{EPOCHS} for each sub-GCN"),
+    "epochs": dict(help="fractions too", shown=f"{EPOCHS} for each sub-GCN"),
     "local_steps": dict(
         shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"
     ),
@@ -87,7 +89,7 @@ _FANOUTS = "neighbor: neighbours drawn for a node; one number, or each hop's; -1
 _SAMPLING: dict[str, dict[str, Any]] = {
     "clusters": {
         "metavar": "C",
-        "help": "c, number of clusters that the graph is cut into (default: by the graph)",
+        "help": "c, number of clusters (default: by the graph)",
     },
     "clusters_per_batch": {"metavar": "Q", "help": "(default: about 2,000 nodes)"},
     "batch_size": {"metavar": "B", "help": _DRAWS},
@@ -101,7 +103,7 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     """
     # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or
     # metric.
-    options.add_data_options(parser, default="digits")
+    options.add_data_options(parser, default=DIGITS)
     config_file.add_option(parser)
     group = parser.add_group
     add = partial(options.add_fields, special=_CHOSEN)
@@ -112,10 +114,7 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     else:
         add(of_gist, RunConfig, "sub_gcns", "method")
     add(of_gist, RunConfig.training, "local_steps", "epochs")
-    text = (
-        "for the run, such as 10min: a narrow model is chosen by short trials, trained, and "
-        "made as wide"
-    )
+    text = "for the run, such as 10min: a narrow model is chosen by trials, trained, and made wide"
     of_gist.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
     add(of_gist, RunConfig, "runner", *(() if several else ("store", "share")))
     batches = group("batches")
@@ -150,6 +149,18 @@ def given_sub_gcns(args: argparse.Namespace) -> int | None:
             f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out"
         )
     return world_size()
+
+
+def without_dataset(args: argparse.Namespace) -> str:
+    """Return what to say where --dataset was forgotten: which graph is used. Empty if it was
+    given.
+    """
+    if "dataset" in args.typed:
+        return ""
+    return (
+        f"no --dataset is given, so the graph is {ABOUT_DIGITS}; give your own by --dataset "
+        "my_graph.npz, or a name from `gistgnn datasets`"
+    )
 
 
 def title_of(args: argparse.Namespace) -> str:

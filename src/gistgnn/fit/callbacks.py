@@ -26,6 +26,9 @@ MOST_UNTRAINED = 0.03  # share of the parameters
 # the last part of a run, and the share of the score that it gains, of a run that is too short
 LATE = 0.2
 RISING = 0.02
+# of a run that is too long: the part of its rounds up to the best one, and the scores after that
+EARLY = 0.5
+MANY_LATER = 5
 
 
 class Run:
@@ -292,7 +295,6 @@ class Notes:
 
     def on_fit_end(self, run: Run, result: Result) -> None:
         progress = run.progress
-        metric = self._setup.metric
         names = self._setup.graph.class_names
         if not run.gist.ranks.leads:
             return
@@ -306,11 +308,20 @@ class Notes:
                 100 * share, f"{progress.rounds:,}", f"{run.schedule.rounds:,}",
                 progress.stopped_by,
             )  # fmt: skip
-        scored = [each for each in progress.history if each["validation"] is not None]
+        scored = [entry for entry in progress.history if entry["validation"] is not None]
+        if not progress.stopped_early:
+            self._note_length(progress, scored)
+        note_missed_classes(progress, names)
+
+    def _note_length(self, progress: Progress, scored: Sequence[Mapping[str, Any]]) -> None:
+        """Say so if a run that has ended was much too short, or much too long."""
+        metric = self._setup.metric
         before = [
-            each["validation"] for each in scored if each["round"] <= (1 - LATE) * progress.rounds
+            entry["validation"]
+            for entry in scored
+            if entry["round"] <= (1 - LATE) * progress.rounds
         ]
-        if before and not progress.stopped_early and progress.best_round == progress.rounds:
+        if before and progress.best_round == progress.rounds:
             best = (max if metric.higher_is_better else min)(before)
             last = scored[-1]["validation"]
             if abs(last - best) > RISING * abs(last):
@@ -320,7 +331,15 @@ class Notes:
                     "the run, and is %.4g: train longer, by more epochs or a budget",
                     metric.name, best, last,
                 )  # fmt: skip
-        note_missed_classes(progress, names)
+        later = [entry for entry in scored if entry["round"] > progress.best_round]
+        if len(later) >= MANY_LATER and progress.best_round <= EARLY * progress.rounds:
+            until_best = scored[-len(later) - 1]["train_seconds"]
+            log.info(
+                "the best round was %s of %s, and those after it took %s: train for fewer epochs, "
+                "or end by patience=%d (--patience %d)",
+                f"{progress.best_round:,}", f"{progress.rounds:,}",
+                duration(progress.train_seconds - until_best), MANY_LATER, MANY_LATER,
+            )  # fmt: skip
 
 
 def note_missed_classes(progress: Progress, class_names: Sequence[str]) -> None:
