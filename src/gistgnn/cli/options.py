@@ -6,10 +6,12 @@ import math
 import os
 import re
 import sys
+import textwrap
 from argparse import SUPPRESS
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
@@ -32,6 +34,10 @@ MOST_USED = (
     "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--sampler",
     "--clusters", "--device",
 )  # fmt: skip
+
+
+_SCREEN = 79  # columns
+_SHORT_COLUMN = 31  # where the help of an option begins on a screen
 
 
 class Group:
@@ -157,24 +163,35 @@ class Parser(argparse.ArgumentParser):
             )
 
     def format_help(self) -> str:
-        hidden = []
-        if self.common:
-            named = [option for option in self.options if option.option_strings]
-            hidden = [option for option in named if self.common.isdisjoint(option.option_strings)]
-        texts = [option.help for option in hidden]
-        for option in hidden:
-            option.help = SUPPRESS
-        text = super().format_help()
-        for option, help_text in zip(hidden, texts, strict=True):
-            option.help = help_text
-        if self.details and not hidden:
-            text += f"\n{self.details}\n"
+        named = [option for option in self.options if option.option_strings]
+        hidden = [option for option in named if self.common.isdisjoint(option.option_strings)]
+        if self.common and hidden:
+            text = self._short_help(len(hidden))
+        else:
+            text = super().format_help()
+            if self.details:
+                text += f"\n{self.details}\n"
         if self._example:
             text += "\nexample:\n"
             text += "".join(f"  $ {line}\n" for line in self._example.splitlines())
-        if hidden:
-            text += f"\n{self.prog} --help-all shows {len(hidden)} more options.\n"
         return text
+
+    def _short_help(self, hidden: int) -> str:
+        """Return a help that fits on a screen: one line for each of the most used options."""
+        shown = [option for option in self.options if self._is_common(option)]
+        lines = [
+            *self.format_usage().splitlines(),
+            "",
+            *textwrap.wrap(self.description or "", _SCREEN),
+            "",
+            *chain.from_iterable(map(_short_lines, shown)),
+            "",
+            f"{self.prog} --help-all says more of these, and shows {hidden} more options.",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _is_common(self, option: argparse.Action) -> bool:
+        return not option.option_strings or not self.common.isdisjoint(option.option_strings)
 
 
 class _HelpAll(argparse.Action):
@@ -185,6 +202,27 @@ class _HelpAll(argparse.Action):
         parser.common = set()
         parser.print_help()
         parser.exit()
+
+
+def _short_lines(option: argparse.Action) -> list[str]:
+    """Return an option with what it is for, in at most two lines of a screen."""
+    value = option.metavar if isinstance(option.metavar, str) else option.dest.upper()
+    text = (option.help or "").replace("%%", "%")
+    choices = ", ".join(map(str, option.choices or ()))
+    if value.startswith("{"):
+        choices = value.strip("{}").replace(",", ", ")
+    if choices:
+        value = "NAME"
+        default = text[text.rfind(" (default: ") :] if " (default: " in text else ""
+        text = choices + default
+    if option.nargs in ("+", "*"):
+        value += " ..."
+    name = ", ".join(option.option_strings)
+    if option.nargs != 0:
+        name = f"{name} {value}".strip()
+    wrapped = textwrap.wrap(text, _SCREEN - _SHORT_COLUMN, max_lines=2, placeholder=" ...")
+    first, *more = wrapped or [""]
+    return [f"  {name:<{_SHORT_COLUMN - 2}}{first}", *(" " * _SHORT_COLUMN + line for line in more)]
 
 
 def _in_home(value: Any) -> Any:
@@ -288,7 +326,7 @@ def data_root() -> str:
 
 def add_data_options(options: Parser | Group, *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
-    text = "a name from `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert`"
+    text = "a name of `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert`"
     text += f" (default: {default or 'the data set of the run'})"
     options.add_argument("--dataset", default=default, metavar="NAME|FILE|FOLDER", help=text)
     if default:
@@ -446,9 +484,7 @@ _SHARED: dict[str, dict[str, Any]] = {
         metavar="DIR", help="where named data sets are, or go (default: $GISTGNN_DATA, or data)"
     ),
     "--device": dict(default="auto", help="auto, cpu, cuda or cuda:N (default: auto)"),
-    "--json": dict(
-        action="store_true", help="print JSON on standard output, and nothing else there"
-    ),
+    "--json": dict(action="store_true", help="print JSON alone on standard output"),
     "--memory": dict(
         type=memory_size,
         metavar="GIB",
