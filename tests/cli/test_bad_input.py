@@ -4,10 +4,17 @@ nothing left.
 
 import os
 import shlex
+from argparse import Action
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from gistgnn.cli.main import make_parser
+from gistgnn.cli.messages import as_typed
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import Training
+from gistgnn.utils.checks import described
 
 from .conftest import Cli, arrays
 from .in_process import refused, run
@@ -23,28 +30,33 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--dataset numbers.npz": 'to predict numbers, give GIST.fit a PyG Data and loss="mse"',
     "--dataset own.csv": "`gistgnn convert own.csv FOLDER --nodes nodes.csv`, and give that FOLDER",
     "--dataset tables": "`gistgnn convert tables/edges.csv FOLDER --nodes tables/nodes.csv`",
-    "--model gcm": "invalid choice: 'gcm' (choose from gcn, graphsage, gat",
-    "--modle gcn": "unrecognized arguments: --modle gcn, did you mean --model? (see gistgnn train "
-    "--help)",
-    "--epohcs=3": "unrecognized arguments: --epohcs=3, did you mean --epochs? (see gistgnn train "
-    "--help)",
-    "more": "unrecognized arguments: more (see gistgnn train --help)",
-    "--momentum 0.9": "unrecognized arguments: --momentum 0.9, give --set momentum=VALUE",
+    "--model gcm": "--model is 'gcm', expected gcn, graphsage, gat",
+    "--modle gcn": "--modle is no option of gistgnn train: did you mean --model?",
+    "--epohcs=3": "--epohcs is no option of gistgnn train: did you mean --epochs?",
+    "--zzz": "--zzz is no option of gistgnn train: gistgnn train --help-all lists them",
+    "more": "'more' is one argument too many: gistgnn train --help",
+    "--momentum 0.9": "--momentum is no option of gistgnn train: give --set momentum=VALUE",
     "--set momentum=0.9": "momentum is 0.9, but the optimizer is adam: use sgd",
-    "--evaluate-every often": "'often' is not an integer >= 1 or auto",
-    f"--checkpoint-every {HUGE}": "is not an integer from 1 to 1000000000",
+    "--evaluate-every often": "--evaluate-every is 'often', expected an integer >= 1 or auto",
+    f"--checkpoint-every {HUGE}": "expected an integer from 1 to 1000000000",
     f"--device cuda:{HUGE}": "expected cpu, cuda or cuda:N",
     "--set partition_dims=3": "d_3 cannot be partitioned",
     "--store memory --set store_precision=bf16": "bf16, but the store is memory: use disk",
     "--out file/run": "cannot write file/run",
     "--resume --overwrite": "--resume and --overwrite are both given",
-    "--max-seconds soon": "'soon' is not a time",
-    "--budget 10": "'10' has no unit: give 10s or 10min",
-    "--grace 1e300": "is not a number of seconds above 0, at most 1,000,000,000",
+    "--max-seconds soon": "--max-seconds is 'soon', expected a time",
+    "--max-seconds 9s --budget 9s": "--max-seconds is given, but a budget limits the time as well",
+    "--budget 10": "--budget is '10', without a unit: 10s or 10min?",
+    "--grace 1e300": "--grace is '1e300', expected a time such as 90s or 10min",
+    "--grace 10x": "--grace is '10x', expected a time such as 90s or 10min",
+    "--sub-gcns 0": "--sub-gcns is 0, expected an integer >= 1",
+    "--sub-gcns two": "--sub-gcns is 'two', expected an integer",
+    "--epochs 0": "--epochs is 0, expected a number > 0",
+    "--sampler": "--sampler has too few values: give one",
     "--set heads=4": "heads is given, but the model is gcn: add --model gat",
     "--model gat --hidden 8 --set heads=2 --sub-gcns 9": "8 features of d_1",
-    "--model-args depth=3": "model_args is given, but the model is gcn",
-    "--model own_net.py:build --model-args depth": "'depth' is not a keyword with a value",
+    "--model-args depth=3": "--model-args is given, but the model is gcn",
+    "--model own_net.py:build --model-args depth": "--model-args is 'depth', expected a keyword",
     "--model own_net.py:build --model-args depth=3": "unexpected keyword argument 'depth'",
     "--model own_net.py:build --dropout 0.1": "dropout is given, but the model is own_net.py:build",
     "--model own_net.py:two": "called as two(3, (8, 8), 3), fails (TypeError: ",
@@ -62,21 +74,25 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--budget 9s --sub-gcns 3": "leave one out",
     "--sampler clusters --clusters 41": "clusters is 41, expected an integer from 1 to 40",
     "--sampler clusters --clusters 14 --inductive": "from 1 to 13",
-    "--clusters 4 --clusters-per-batch 10": "clusters_per_batch is 10, more than the 4 clusters",
+    "--clusters 4 --clusters-per-batch 10": "--clusters-per-batch is 10, more than the 4 clusters",
     "--sampler full --set cluster_method=random": "is given, but the sampler is full: add "
     "--sampler clusters",
-    "--batch-size 4": "batch_size is given, but the sampler is auto: add --sampler ladies or",
-    "--loss hinge": "loss is 'hinge', expected one of cross-entropy",
+    "--batch-size 4": "--batch-size is given, but the sampler is auto: add --sampler ladies or",
+    "--budget 9s --local-steps 3": "--local-steps is given beside a budget",
+    "--loss hinge": "--loss is 'hinge', expected one of cross-entropy",
     "--class-weights equal": "expected balanced, or a number for each class",
 }
 OTHERS = {  # other commands
-    "": "give a command: train, compare, ",
-    "trian": "invalid choice: 'trian', did you mean train? (choose from train, compare, ",
-    "zzz": "invalid choice: 'zzz' (choose from train, compare, ",
-    "reproduce": "the following arguments are required: EXPERIMENT (see gistgnn reproduce --help)",
-    "reproduce tabel1": "invalid choice: 'tabel1', did you mean table1? (choose from table1, ",
-    "evaluate run --devise cpu": "unrecognized arguments: --devise cpu, did you mean --device?",
-    "--verison": "unrecognized arguments: --verison, did you mean --version? (see gistgnn --help)",
+    "": "COMMAND is missing, expected one of train, compare, ",
+    "trian": "theory: did you mean train?",
+    "zzz": "'zzz' is no command, expected one of train, compare, ",
+    "reproduce": "EXPERIMENT is missing: gistgnn reproduce --help",
+    "reproduce tabel1": "theory: did you mean table1?",
+    "evaluate run --devise cpu": "of gistgnn evaluate: did you mean --device?",
+    "--verison": "--verison is no option of gistgnn: did you mean --version?",
+    "plan --budget 9s --no-measure": "--no-measure is given beside a budget",
+    "compare --methods gits": "--methods is 'gits', expected one of gist, parts, ",
+    "plan --sub-gcns 3000": "--sub-gcns is 3000, more than the 256 features",
     "train --resume": "--resume needs --out",
     "evaluate nowhere": "nowhere holds no result.json",
     "predict own.npz --output a.csv": "own.npz is a file: give the folder of the run, .",
@@ -97,12 +113,12 @@ OTHERS = {  # other commands
     "partition --dataset digits --clusters 4 --out made": "make one with `gistgnn convert digits "
     "FOLDER`",
     "convert coraa made": "is neither a data set nor a file (did you mean cora?)",
-    "theory check": "the following arguments are required: GRAPH",
+    "theory check": "GRAPH is missing: gistgnn theory check --help",
     "theory check complete:2": "complete:2 is not a graph, expected complete:N with N an integer "
     "from 3 to 5000",
     "theory check karate --nodes 5": "give no nodes",
-    "theory check karate --width=--": "argument --width: expected a value, not --",
-    "theory check karate --step-size 99": "step_size is 99, expected one above 0 and below 2 / "
+    "theory check karate --width=--": "--width has no value, but --",
+    "theory check karate --step-size 99": "--step-size is 99, expected one above 0 and below 2 / "
     "λ_max(G^∞) = 0.699",
 }
 OWN = """
@@ -155,6 +171,41 @@ def test_training(capsys: pytest.CaptureFixture[str], folder: Path, options: str
 def test_other_commands(capsys: pytest.CaptureFixture[str], folder: Path, words: str) -> None:
     (folder / "file").touch()
     refused(capsys, OTHERS[words], *shlex.split(words), leaves=folder)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        option
+        for option in make_parser().commands.choices["train"].options
+        if option.dest in {**described(Training), **described(RunConfig), **described(ModelConfig)}
+        and not (isinstance(option.default, str) or option.nargs == 0 or option.choices)
+        and option.dest != "init"  # a folder
+    ],
+    ids=lambda option: option.dest,
+)
+def test_a_number_out_of_range_is_refused_by_the_option_s_name(
+    capsys: pytest.CaptureFixture[str], folder: Path, option: Action
+) -> None:
+    name = max(option.option_strings, key=len)
+    for value in ("-1", "x:"):
+        refused(capsys, f" {name} is ", "train", f"{name}={value}", leaves=folder)
+
+
+def test_the_names_of_settings_become_those_of_options_and_the_users_words_stay() -> None:
+    options = make_parser().commands.choices["train"].options
+    for message, expected in {
+        "sub_gcns is 0, expected": "--sub-gcns is 0, expected",
+        "epochs is given": "--epochs is given",
+        "lr is 0.0, expected": "--lr is 0, expected",
+        "raise sub_gcns, or lower local_steps": "raise --sub-gcns, or lower --local-steps",
+        "the epochs of a run": "the epochs of a run",
+        "runs/sub_gcns holds no result.json": "runs/sub_gcns holds no result.json",
+        "'sub_gcns' is no setting": "'sub_gcns' is no setting",
+        "give sub_gcns=4": "give sub_gcns=4",
+        "momentum is 0.9, but": "momentum is 0.9, but",
+    }.items():
+        assert as_typed(message, options) == expected
 
 
 @pytest.mark.parametrize("name", ["$x_{%s{}", "a\n\x1b[31mb", os.fsdecode(b"\xff\xfe")])

@@ -90,7 +90,7 @@ def test_entries_of_a_toml_file_are_options_and_settings(tmp_path: Path) -> None
         ("a.toml", "xyz = 3", "'xyz' is no option"),
         ("a.toml", "epochs = ", "a.toml cannot be read"),
         ("a.toml", "epochs = -1", "epochs is -1"),
-        ("a.toml", "lr = false", "--lr: invalid"),
+        ("a.toml", "lr = false", "--lr is 'False'"),
         ("a.toml", "inductive = 3", "inductive is 3, expected true or false"),
         ("a.toml", "overwrite = 'no'", "overwrite is 'no', expected true or false"),
         ("a.toml", "set = ['momentum=0.9']", "'set' is no option"),

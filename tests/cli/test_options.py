@@ -230,11 +230,22 @@ def test_help_is_short_and_help_all_is_whole(name: str, capsys: pytest.CaptureFi
     for option in ("--help", "--help-all"):
         assert run(name, option) == 0
         shown[option] = capsys.readouterr().out
-        told[option] = set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", shown[option], re.MULTILINE))
+        told[option] = set(re.findall(r"^  (?:-[a-z], )?(--[a-z-]+)", shown[option], re.MULTILINE))
     assert shown["--help"].startswith(f"usage: gistgnn {name} [options]")
     assert f"example:\n  $ gistgnn {name} " in shown["--help"]
     assert told["--help"] < told["--help-all"]
-    assert re.search(r"--help-all shows \d+ more options", shown["--help"])
+    assert re.search(r"--help-all .* shows \d+ more options", shown["--help"])
+
+
+@pytest.mark.parametrize("name", [*make_parser().commands.choices, ""])
+def test_help_fits_on_a_screen(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(*name.split(), "--help") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_every_option_has_a_name_that_torchrun_leaves_alone() -> None:

@@ -42,9 +42,14 @@ def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert split["peaks"]["cpu"] < whole["peaks"]["cpu"]
     assert [option["seconds"] for option in plan["options"]] == [None] * 4
     assert plan["choice"] == {"sub_gcns": 4, "store": "memory"}  # the default of such a graph
-    assert ": it scored best on our graphs" in plan["advice"]
+    assert ": it is the default for such widths" in plan["advice"]
+    # as README and the guides say, and the note of a run
+    assert "the full model fits" in plan["instead"]
+    assert "--budget" in plan["instead"]
+    assert "--method parts" in plan["instead"]
     plan = planned(capsys, *WIDE, "--sub-gcns", 1, "--no-measure")
-    assert "of the m that fit, it is nearest to m = 4, which scored best" in plan["advice"]
+    assert "of the m that fit, it is nearest to the default, m = 4" in plan["advice"]
+    assert plan["instead"] is None
     ranks = planned(capsys, *WIDE, "--store", "host", "--ranks", 4, "--share", "rows")["options"]
     assert [each["sub_gcns"] for each in ranks] == [4, 8, 16]
     assert all(
@@ -61,6 +66,7 @@ def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         plan = planned(capsys, *sizes, "--memory", limit / 2**30)
         assert plan["choice"] == (store and {"sub_gcns": 4, "store": store})
+        assert plan["instead"] is None, "the full model does not fit"
     assert plan["advice"].startswith("nothing fits")
 
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -17,7 +18,7 @@ from gistgnn.report.names import method_name
 from gistgnn.utils.machine import git_commit
 from tests.helpers.commands import command, environment
 
-from .conftest import Cli, Json
+from .conftest import Cli, Json, arrays
 
 SMALL = ("--dataset", "own.npz", "--hidden", 8, 8, "--local-steps", 3, "--sub-gcns", 2)
 QUICK = ("train", *SMALL, "--epochs", 12, "--set", "training=each", "--out", "run")
@@ -97,6 +98,59 @@ def test_a_layer_of_pyg_does_not_bring_all_that_pyg_imports(
         words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-2:] == ["True False", "OptimizedModule"]
+
+
+def test_quiet_is_the_result_alone_and_verbose_says_what_is_chosen(
+    cli: Cli, own_graph: Path
+) -> None:
+    usual = cli(*QUICK)
+    quiet = cli(*QUICK, "--overwrite", "-q")
+    verbose = cli(*QUICK, "--overwrite", "--verbose")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert "test" in quiet.stdout
+    assert usual.stdout.splitlines()[:3] == quiet.stdout.splitlines()[:3]
+    chosen = [line for line in verbose.stderr.splitlines() if line.startswith("gistgnn: chosen: ")]
+    assert {line.split(": ")[2] for line in chosen} >= {"batches", "rounds", "scores", "device"}
+    assert "chosen" not in usual.stderr
+    assert "m = " in cli("train", "-v", *SMALL[:5], "--epochs", 1).stderr
+    failing = cli(*QUICK, "--quiet")  # the folder has a result
+    assert (failing.returncode, failing.stderr.count("\n")) == (2, 1)
+    assert cli(*QUICK, "-q", "-v").returncode == 2
+
+
+def test_a_forgotten_dataset_is_named_at_the_start_and_beside_the_result(
+    cli: Cli, tmp_path: Path
+) -> None:
+    train = ("train", "--hidden", 8, "--epochs", 2, "--out", "run", "--overwrite")
+    done = cli(*train)
+    assert done.returncode == 0
+    for text in (done.stderr, done.stdout, cli(*train, "-q").stdout):
+        assert "no --dataset is given, so the graph is handwritten digits" in text
+        assert "--dataset my_graph.npz" in text
+    (tmp_path / "run.toml").write_text('dataset = "digits"')
+    for dataset in (("--dataset", "digits"), ("--dataset=digits",), ("--config", "run.toml")):
+        done = cli(*train, *dataset)
+        assert done.returncode == 0
+        assert "no --dataset" not in done.stdout + done.stderr
+    assert "no --dataset" in cli("plan", "--hidden", 8, "--no-measure").stdout
+    compare = ("compare", "--hidden", 8, "--epochs", 1, "--sub-gcns", 2, "--out", "compared")
+    assert "no --dataset" in cli(*compare).stderr
+
+
+def test_one_note_says_what_usually_scores_higher_than_gist(cli: Cli, own_graph: Path) -> None:
+    note = "where GIST seldom scores best in a given time: `gistgnn train --dataset own.npz "
+    assert cli(*QUICK).stderr.count(note) == 1
+    for options in (("--sub-gcns", 1), ("--method", "parts")):
+        assert note not in cli(*QUICK, "--overwrite", *options).stderr
+
+
+def test_a_graph_that_suits_graphsage_gets_a_note(cli: Cli, tmp_path: Path) -> None:
+    note = "GraphSAGE often scores higher than the default"
+    for nodes, is_said in ((300, False), (1200, True)):
+        np.savez(tmp_path / "own.npz", **arrays(nodes))  # a third of them train, of 3 classes
+        train = ("train", "--dataset", "own.npz", "--hidden", 4, "--epochs", 1)
+        assert (note in cli(*train, "--out", f"{nodes}").stderr) == is_said
+        assert note not in cli(*train, "--model", "gcn", "--out", f"{nodes}-typed").stderr
 
 
 def test_a_run_leaves_a_result_and_a_model(as_json: Json, tmp_path: Path, own_graph: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from gistgnn import GIST, Callback
 from gistgnn.fit.callbacks import Run
+from gistgnn.training.metric import Metric
 from tests.helpers.fitting import GRAPH, gcn
 from tests.helpers.logs import logged
 
@@ -31,3 +32,42 @@ def test_a_run_that_is_stopped_says_what_it_has_not_trained(after: int, said: bo
     if said:
         assert f"{share:.1f} %" in told[0]
         assert "2 of 20 rounds" in told[0]
+
+
+class Rounds(Callback):
+    """Counts the rounds that are over."""
+
+    over = 0
+
+    def on_round_end(self, run: Run, loss: float) -> None:
+        self.over = run.round
+
+
+@pytest.mark.parametrize(
+    ("best_round", "patience", "said"),
+    [(2, None, True), (10, None, True), (11, None, False), (20, None, False), (2, 5, False)],
+)
+def test_a_run_whose_best_round_is_long_over_says_so(
+    best_round: int, patience: int | None, said: bool
+) -> None:
+    """By a metric that is best after one round."""
+    rounds = Rounds()
+    with logged() as notes:
+        result = GIST(gcn(), (8, 8), 1).fit(
+            GRAPH,
+            epochs=20,
+            local_steps=1,
+            evaluate_every=1,
+            patience=patience,
+            progress=False,
+            metric=Metric(
+                lambda logits, targets: float(rounds.over == best_round - 1), "of a round", True
+            ),
+            callbacks=[rounds],
+        )
+    assert result.progress.best_round == best_round
+    told = [note for note in notes if "the best round was" in note]
+    assert bool(told) == said
+    if said:
+        assert f"{best_round} of 20" in told[0]
+        assert "--patience" in told[0]

@@ -3,7 +3,11 @@ tables.
 """
 
 import io
+import logging
 import re
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,15 +50,76 @@ def test_a_log_gets_a_line_for_every_evaluation(capsys: pytest.CaptureFixture[st
     assert "round" not in capsys.readouterr().err
 
 
-def test_a_terminal_shows_rounds_scores_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def screen_of(width: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Let a terminal of so many columns stand for standard error; return what reads its lines."""
     screen = io.StringIO()
     monkeypatch.setattr(
-        console, "terminal", lambda: Console(file=screen, force_terminal=True, width=160)
+        console, "terminal", lambda: Console(file=screen, force_terminal=True, width=width)
     )
+    return lambda: re.sub(r"\x1b\[[\d;?]*\w", "", screen.getvalue()).splitlines()
+
+
+@pytest.mark.parametrize("width", [160, 80, 40])
+def test_a_terminal_shows_rounds_scores_and_time(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = screen_of(width, monkeypatch)
     GIST(gcn(), (8, 7), 2).fit(GRAPH, epochs=24, local_steps=2, evaluate_every=2)
-    *_, last = (line for line in screen.getvalue().splitlines() if "training" in line)
-    shown = re.sub(r"\x1b\[[\d;?]*\w", "", last)
-    assert re.search(r"round 6/6 · loss \S+ · validation 0\.\d{4} · best 0\.\d{4}", shown)
+    shown = [line for line in lines() if "round" in line]
+    assert re.search(r"round 6/6", shown[-1])
+    assert re.search(r"best 0\.\d{4}", shown[-1])
+    assert all("━" in line and "…" not in line and len(line) <= width for line in shown)
+    if width == 160:
+        assert re.search(r"round 6/6 · loss \S+ · validation 0\.\d{4} · best 0\.\d{4}", shown[-1])
+
+
+def test_a_bar_of_80_columns_has_all_of_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = screen_of(80, monkeypatch)
+    meter = console.Meter("training")
+    meter.begin(0, 100)
+    meter.update(99, 100, "round 9,999/10,000", "loss 0.0123", "validation 0.9876", "best 0.9876")
+    meter.close()
+    *_, last = lines()
+    assert re.fullmatch(
+        r"━+╸?━* round 9,999/10,000 · validation 0.9876 · best 0.9876 · 1 s left", last
+    )
+    assert len(last) == 80
+
+
+def test_a_log_speaks_while_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "LONGEST_SILENCE", 0.05)
+    meter = console.Meter("training")
+    meter.begin(0, 4, "round 0/4")
+    meter.update(1, 4, "round 1/4", "loss 0.5")
+    with console.spinner("cutting the graph", shown=True):
+        time.sleep(0.4)
+    meter.close()
+    threads = threading.active_count()
+    lines = capsys.readouterr().err.splitlines()
+    of_run = [line for line in lines if line.startswith("round 1/4 · loss 0.5 · 1 s so far · ")]
+    of_task = [line for line in lines if line == "gistgnn: cutting the graph, 1 s so far"]
+    assert len(of_run) >= 2
+    assert len(of_task) >= 2
+    assert {*lines} - {*of_run, *of_task} <= {"round 0/4 · 1 s so far"}
+    time.sleep(0.2)
+    assert capsys.readouterr().err == ""
+    assert threads == threading.active_count()
+
+
+def test_a_quiet_program_shows_errors_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    console.show_log(logging.ERROR)
+    try:
+        GIST(gcn(), (8, 7), 2).fit(GRAPH, epochs=24, local_steps=2)
+        with TaskProgress("comparing", 3) as tasks, console.spinner("a", shown=True, logged=True):
+            tasks.advance()
+        logging.getLogger("gistgnn.somewhere").warning("a note")
+        assert capsys.readouterr().err == ""
+    finally:
+        console.show_log()
 
 
 def test_tasks_are_counted_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from gistgnn.defaults import EPOCHS
 from gistgnn.errors import InputError, printable
 from gistgnn.sampling.registry import AUTO
 from gistgnn.settings import LR
+from gistgnn.utils.formats import duration
 
 SUB_GCNS = [2, 4, 8]
 
@@ -29,10 +30,10 @@ def add_parser(commands: Any) -> None:
         description="Train one model with several methods and several m, one run after another; or "
                     "compare runs that "
         "are finished. Writes a table and a report.",
-        example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 "
-                "--seeds 3\n"
+        example="gistgnn compare --dataset cora --methods gist parts --sub-gcns 2 4\n"
+        "gistgnn compare --methods gist parts --sub-gcns 4 --budget 30s\n"
         "gistgnn compare runs/a runs/b",
-        common=("--methods", "--seeds", *options.MOST_USED, "--out", "--json"),
+        common=("--methods", "--seeds", "--budget", *options.MOST_USED, "--out", "--json"),
     )  # fmt: skip
     group = parser.add_group("comparison")
     add = group.add_argument
@@ -66,12 +67,17 @@ def add_parser(commands: Any) -> None:
     for option in parser.options:
         if option.dest in defaults:
             option.help = f"of every run (default: {defaults[option.dest]:g})"
+        if option.dest == "budget":
+            option.help = (
+                "in place of epochs: every run trains as long, such as 30s; one more row is "
+                "`gistgnn train --budget`"
+            )
 
 
 def _run(parser: options.Parser, args: argparse.Namespace) -> int:
     if args.runs:  # training options could not change these runs
         for option in parser.options:
-            if option.dest in ("runs", "out", "json"):
+            if option.dest in ("runs", "out", "json", "quiet", "verbose"):
                 continue
             if getattr(args, option.dest, option.default) != option.default:
                 name = option.option_strings[-1]
@@ -88,13 +94,17 @@ def _run(parser: options.Parser, args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     args.seed = 0
-    if not args.budget:  # as many for every m
-        args.epochs = EPOCHS if args.epochs is None else args.epochs
+    seconds: float | None = args.budget
+    args.budget = None
+    if seconds is not None and args.epochs is not None:
+        raise InputError("epochs is given beside a budget, which chooses it: leave one out")
+    args.epochs = EPOCHS if args.epochs is None else args.epochs  # as many for every m
     if args.sampler == AUTO and not set(args.methods).isdisjoint(UNSPLIT):
         # which `auto` takes for workers with batches of their own: the same for all rows
         args.sampler = "clusters"
     base = given.config_from_args(args, 1, title=given.title_of(args))
     from gistgnn.compare.comparison import compare, runs_of, table_record, training_record
+    from gistgnn.compare.equal_time import epochs_of, runs_within
     from gistgnn.compare.many_runs import RunStore, with_seeds
     from gistgnn.estimate import Resources, require_room
     from gistgnn.utils.console import spinner
@@ -110,12 +120,20 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
             run.trainer(graph.num_features, graph.num_classes)
             if not store.finished(with_seeds([run], args.seeds)):
                 require_room(run, sizes, here, ["memory"])
-    rows, records = compare(store, runs, args.seeds, "comparing")
+    if missing := given.without_dataset(args):
+        log.warning("%s", missing)
+    details = [""] * len(runs)
+    if seconds is not None:
+        runs = runs_within(store, runs, seconds)
+        details = [epochs_of(run) for run in runs]
+    rows, records = compare(store, runs, args.seeds, "comparing", details)
     for record in (record for group in records for record in group if record.diverged is not None):
         config = record.config
         log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record.diverged)
     title = f"{base.model.name} on {records[0][0].graph.name}"
-    return {**table_record(title, rows, records), **training_record(base, args.seeds)}
+    if seconds is not None:
+        title += f", {duration(seconds)} of training each"
+    return {**table_record(title, rows, records), **training_record(base, args.seeds, seconds)}
 
 
 def _write(record: dict[str, Any], args: argparse.Namespace) -> int:

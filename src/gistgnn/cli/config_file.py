@@ -133,7 +133,7 @@ def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[
         elif word not in options:
             names = [other.removeprefix("--").replace("-", "_") for other in options]
             hint = (
-                did_you_mean(name, [*names, *SETTINGS]) or "; gistgnn train --help-all lists them"
+                did_you_mean(name, [*names, *SETTINGS]) or ": gistgnn train --help-all lists them"
             )
             raise InputError(f"{source}: {shown(name)} is no option{hint}")
         elif options[word].nargs == 0:  # it is given or left out

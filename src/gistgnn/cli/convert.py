@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
         "write the graph of a folder to another one in the order of its clusters, without the "
         "graph in memory.",
         example="gistgnn partition --dataset cora --clusters 50\n"
-        "gistgnn partition --dataset papers --clusters 4000 --out papers-clusters --memory 4",
+        "gistgnn partition --dataset papers --clusters 4000 --out cut --memory 4",
     )  # fmt: skip
     add = parser.add_argument
     options.add_data_options(parser, default="digits")

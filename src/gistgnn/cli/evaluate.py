@@ -1,6 +1,7 @@
 """`gistgnn evaluate` and `gistgnn predict`: run the best model of a run on a graph."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.process import load_torch, say
+from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -95,7 +98,7 @@ def open_best(directory: Path, function: str | None) -> "tuple[RunConfig, Record
         )
     config, record, best = open_run(directory, find_named("model", function))
     if note := note_on(record):
-        say(f"note: {note}")
+        log.warning("%s", note)
     return config, record, best
 
 

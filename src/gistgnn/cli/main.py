@@ -4,6 +4,7 @@ A command is a module with `add_parser(commands)`, which names the function that
 imports slow modules itself, so that `gistgnn --help` answers at once.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -22,10 +23,11 @@ from gistgnn.cli import (
     train,
 )
 from gistgnn.cli.config_file import with_config_file
+from gistgnn.cli.messages import as_typed
 from gistgnn.cli.options import BAD_INPUT, Parser
 from gistgnn.cli.process import Interrupted, leads, raising, say, tell_ranks
 from gistgnn.cli.streams import open_streams
-from gistgnn.errors import GistError, RankLostError, lacks_memory, one_line, reason
+from gistgnn.errors import GistError, InputError, RankLostError, lacks_memory, one_line, reason
 
 BROKEN_PIPE = 141  # exit status
 
@@ -44,7 +46,7 @@ gistgnn train --help
 def make_parser() -> Parser:
     """Return the parser of all commands."""
     parser = Parser(prog="gistgnn", description=_DESCRIPTION, example=_EXAMPLE)
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
     commands = parser.add_commands("COMMAND", required=False)
     for command in (
         train,
@@ -119,9 +121,17 @@ def _run(words: Sequence[str]) -> int:
         print(f"gistgnn {__version__}")
         return 0
     if not hasattr(args, "run"):
-        parser.error(f"give a command: {', '.join(parser.commands.choices)}")
+        commands = ", ".join(parser.commands.choices)
+        parser.error(f"COMMAND is missing, expected one of {commands}: see gistgnn --help")
+    if args.quiet and args.verbose:
+        raise InputError("--quiet and --verbose are both given: leave one out")
     from gistgnn.utils.console import show_log
 
-    show_log(shown=leads())
-    status: int = args.run(args)
+    level = logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.INFO
+    show_log(level, shown=leads())
+    try:
+        status: int = args.run(args)
+    except GistError as error:
+        error.args = (as_typed(str(error), args.parser.options),)
+        raise
     return status

@@ -6,16 +6,19 @@ import math
 import os
 import re
 import sys
+import textwrap
 from argparse import SUPPRESS
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import inspect
 
+from gistgnn.cli.messages import of_argparse
 from gistgnn.cli.process import GRACE
 from gistgnn.errors import one_line
 from gistgnn.utils.checks import (
@@ -45,6 +48,10 @@ MOST_USED = (
 )  # fmt: skip
 
 
+_SCREEN = 79  # columns
+_SHORT_COLUMN = 31  # where the help of an option begins on a screen
+
+
 class Group:
     """Options of a command under a title of their own; `options` has those that were added."""
 
@@ -62,6 +69,9 @@ class Group:
 
 class Parser(argparse.ArgumentParser):
     """The options of a command; a wrong one is refused in one line, with the nearest that exists.
+
+    What a command's parser returns has `typed`: the names of the options that were given, with a
+    value that may be their default.
 
     Args:
         common: the options that --help shows; --help-all shows the others, too. Defaults to all.
@@ -85,7 +95,7 @@ class Parser(argparse.ArgumentParser):
         formatter = partial(argparse.HelpFormatter, max_help_position=28)
         super().__init__(allow_abbrev=False, formatter_class=formatter, **settings)
         if common:
-            self.common |= {"--help", "--help-all"}
+            self.common |= {"--help", "--help-all", "--quiet", "--verbose"}
             text = "show all options"
             self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help=text)
 
@@ -109,7 +119,11 @@ class Parser(argparse.ArgumentParser):
         return [option for group in self.groups for option in group.options]
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
+        """Print one line, and exit with status 2."""
+        text = one_line(of_argparse(message))
+        if text.endswith(" is missing"):
+            text += f": {self.prog} --help says what it is"
+        self.exit(BAD_INPUT, f"gistgnn: error: {text}\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Read words as argparse does; refuse here what is unknown, not in the root's parser."""
@@ -118,47 +132,78 @@ class Parser(argparse.ArgumentParser):
             self._require_command(words)
         values, unknown = super().parse_known_args(words, namespace)
         if unknown:
-            names = [name for option in self.options for name in option.option_strings]
-            wrong = next((word for word in unknown if word.startswith("-")), "")
-            hint = did_you_mean(wrong.partition("=")[0], names)
-            setting = wrong.partition("=")[0].lstrip("-").replace("-", "_")
-            if setting in self.settings:
-                hint = f", give --set {setting}=VALUE"
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+            self._refuse(next((word for word in unknown if word.startswith("-")), unknown[0]))
+        typed = {word.partition("=")[0] for word in words}
+        if self.commands is None:
+            values.typed = {
+                option.dest
+                for option in self.options
+                if not typed.isdisjoint(option.option_strings)
+            }
         for name, value in vars(values).items():  # a shell leaves the ~ in --out=~/run as it is
             setattr(values, name, _in_home(value))
         for option in self.options:  # argparse makes an empty list of --option=--
             if option.option_strings and getattr(values, option.dest, None) == []:
-                self.error(f"argument {'/'.join(option.option_strings)}: expected a value, not --")
+                self.error(f"argument {'/'.join(option.option_strings)}: has no value, but --")
         return values, unknown
+
+    def _refuse(self, word: str) -> NoReturn:
+        """Refuse an option, or an argument without a name, that the command does not have."""
+        name = word.partition("=")[0]
+        setting = name.lstrip("-").replace("-", "_")
+        hint = did_you_mean(
+            name, [known for option in self.options for known in option.option_strings]
+        )
+        if setting in self.settings:
+            hint = f": give --set {setting}=VALUE"
+        if not name.startswith("-"):
+            self.error(f"'{word}' is one argument too many: {self.prog} --help shows its options")
+        shows = "--help-all" if self.common else "--help"
+        self.error(
+            f"{name} is no option of {self.prog}{hint or f': {self.prog} {shows} lists them'}"
+        )
 
     def _require_command(self, words: Sequence[str]) -> None:
         """Refuse a command that does not exist; no option before the command takes a value."""
         known = list(self.commands.choices)
         name = next((word for word in words if not word.startswith("-")), None)
         if name is not None and name not in known:
-            hint = did_you_mean(name, known)
-            self.error(f"invalid choice: '{name}'{hint} (choose from {', '.join(known)})")
+            kind = self.commands.metavar.lower()
+            self.error(
+                f"'{name}' is no {kind}, expected one of {', '.join(known)}"
+                f"{did_you_mean(name, known)}"
+            )
 
     def format_help(self) -> str:
-        hidden = []
-        if self.common:
-            named = [option for option in self.options if option.option_strings]
-            hidden = [option for option in named if self.common.isdisjoint(option.option_strings)]
-        texts = [option.help for option in hidden]
-        for option in hidden:
-            option.help = SUPPRESS
-        text = super().format_help()
-        for option, help_text in zip(hidden, texts, strict=True):
-            option.help = help_text
-        if self.details and not hidden:
-            text += f"\n{self.details}\n"
+        named = [option for option in self.options if option.option_strings]
+        hidden = [option for option in named if self.common.isdisjoint(option.option_strings)]
+        if self.common and hidden:
+            text = self._short_help(len(hidden))
+        else:
+            text = super().format_help()
+            if self.details:
+                text += f"\n{self.details}\n"
         if self._example:
             text += "\nexample:\n"
             text += "".join(f"  $ {line}\n" for line in self._example.splitlines())
-        if hidden:
-            text += f"\n{self.prog} --help-all shows {len(hidden)} more options.\n"
         return text
+
+    def _short_help(self, hidden: int) -> str:
+        """Return a help that fits on a screen: one line for each of the most used options."""
+        shown = [option for option in self.options if self._is_common(option)]
+        lines = [
+            *self.format_usage().splitlines(),
+            "",
+            *textwrap.wrap(self.description or "", _SCREEN),
+            "",
+            *chain.from_iterable(map(_short_lines, shown)),
+            "",
+            f"{self.prog} --help-all says more of these, and shows {hidden} more options.",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _is_common(self, option: argparse.Action) -> bool:
+        return not option.option_strings or not self.common.isdisjoint(option.option_strings)
 
 
 class _HelpAll(argparse.Action):
@@ -169,6 +214,27 @@ class _HelpAll(argparse.Action):
         parser.common = set()
         parser.print_help()
         parser.exit()
+
+
+def _short_lines(option: argparse.Action) -> list[str]:
+    """Return an option with what it is for, in at most two lines of a screen."""
+    value = option.metavar if isinstance(option.metavar, str) else option.dest.upper()
+    text = (option.help or "").replace("%%", "%")
+    choices = ", ".join(map(str, option.choices or ()))
+    if value.startswith("{"):
+        choices = value.strip("{}").replace(",", ", ")
+    if choices:
+        value = "NAME"
+        default = text[text.rfind(" (default: ") :] if " (default: " in text else ""
+        text = choices + default
+    if option.nargs in ("+", "*"):
+        value += " ..."
+    name = ", ".join(option.option_strings)
+    if option.nargs != 0:
+        name = f"{name} {value}".strip()
+    wrapped = textwrap.wrap(text, _SCREEN - _SHORT_COLUMN, max_lines=2, placeholder=" ...")
+    first, *more = wrapped or [""]
+    return [f"  {name:<{_SHORT_COLUMN - 2}}{first}", *(" " * _SHORT_COLUMN + line for line in more)]
 
 
 def _in_home(value: Any) -> Any:
@@ -201,7 +267,11 @@ def add_command(
     """
     usage = f"%(prog)s [options] {takes}".rstrip()
     parser: Parser = commands.add_parser(name, help=text, usage=usage, **settings)
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="show errors and the result alone"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what is chosen, and why")
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 
@@ -259,7 +329,7 @@ def _word_or_integer(words: tuple[str, ...], text: str) -> int | str:
         return text if text in words else int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not an integer >= 1 or {' or '.join(words)}"
+            f"is '{text}', expected an integer >= 1 or {' or '.join(words)}"
         ) from None
 
 
@@ -272,7 +342,7 @@ def data_root() -> str:
 
 def add_data_options(options: Parser | Group, *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
-    text = "a name from `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert`"
+    text = "a name of `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert`"
     text += f" (default: {default or 'the data set of the run'})"
     options.add_argument("--dataset", default=default, metavar="NAME|FILE|FOLDER", help=text)
     if default:
@@ -357,7 +427,7 @@ def within(
         with suppress(ValueError):
             if least <= (value := kind(text)) <= most:
                 return value
-        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
+        raise argparse.ArgumentTypeError(f"is '{text}', expected {expected}")
 
     return read
 
@@ -370,9 +440,6 @@ def integer(least: int = 1, most: int = MOST) -> Callable[[str], Any]:
 count = integer()
 seed = integer(0, LARGEST_SEED)
 thousand = integer(1, 1000)  # of runs that differ in their seed, or processes
-seconds = within(
-    float, math.ulp(0.0), LONGEST, f"a number of seconds above 0, at most {LONGEST:,.0f}"
-)
 
 
 def memory_size(text: str) -> int:
@@ -393,16 +460,25 @@ def memory_size(text: str) -> int:
 def duration(text: str) -> float:
     """Read a time such as 90s, 10min or 1.5h; return seconds."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
-        raise argparse.ArgumentTypeError(f"'{text}' has no unit: give {text}s or {text}min")
+        raise argparse.ArgumentTypeError(f"is '{text}', without a unit: {text}s or {text}min?")
     expected = f"a time such as 90s, 10min or 1.5h, of at most {LONGEST:,.0f} seconds"
     return _with_unit(text, {"s": 1, "min": 60, "h": 3600}, expected, LONGEST)
+
+
+def seconds(text: str) -> float:
+    """Read a time such as 90s or 10min, or a number of seconds; return seconds."""
+    expected = f"a time such as 90s or 10min, or a number of seconds, at most {LONGEST:,.0f}"
+    if re.search(r"[a-z]$", text):
+        return _with_unit(text, {"s": 1, "min": 60, "h": 3600}, expected, LONGEST)
+    value: float = within(float, math.ulp(0.0), LONGEST, expected)(text)
+    return value
 
 
 def _with_unit(text: str, units: Mapping[str, float], expected: str, most: float) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
     value = float(match[1]) * units.get(match[2], 0.0) if match else 0.0
     if not 0 < value <= most:
-        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
+        raise argparse.ArgumentTypeError(f"is '{text}', expected {expected}")
     return value
 
 
@@ -411,7 +487,7 @@ def keyword(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier()):
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not a keyword with a value, such as alpha=0.1"
+            f"is '{text}', expected a keyword with a value, such as alpha=0.1"
         )
     try:
         return name, json.loads(value)
@@ -424,9 +500,7 @@ _SHARED: dict[str, dict[str, Any]] = {
         metavar="DIR", help="where named data sets are, or go (default: $GISTGNN_DATA, or data)"
     ),
     "--device": dict(default="auto", help="auto, cpu, cuda or cuda:N (default: auto)"),
-    "--json": dict(
-        action="store_true", help="print JSON on standard output, and nothing else there"
-    ),
+    "--json": dict(action="store_true", help="print JSON alone on standard output"),
     "--memory": dict(
         type=memory_size,
         metavar="GIB",
@@ -436,13 +510,13 @@ _SHARED: dict[str, dict[str, Any]] = {
         type=Path, metavar="DIR", help="where runs, table and report are kept; the same DIR resumes"
     ),
     "--timeout": dict(
-        type=seconds, default=1800.0, metavar="SECONDS", help="torchrun: for a rank (default: 1800)"
+        type=seconds, default=1800.0, metavar="TIME", help="torchrun: for a rank (default: 30min)"
     ),
     "--grace": dict(
         type=seconds,
         default=GRACE,
-        metavar="SECONDS",
-        help="for the round after SIGTERM (default: 30)",
+        metavar="TIME",
+        help="for the round after SIGTERM (default: 30s)",
     ),
 }
 RANKS = ("--timeout", "--grace")

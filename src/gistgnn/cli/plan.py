@@ -15,6 +15,7 @@ from gistgnn.cli.training_options import (
     given_sub_gcns,
     graph_of,
     sizes_of,
+    without_dataset,
 )
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
@@ -37,8 +38,7 @@ def add_parser(commands: Any) -> None:
         description="Say what memory, disk and time a run would take for several m, and which m to "
                     "choose. A few "
         "rounds of every m are timed on a random graph; nothing is kept.",
-        example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters "
-                "--clusters 100",
+        example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096",
         common=(*options.MOST_USED, "--budget", "--store", "--memory", "--json"),
     )  # fmt: skip
     add_training_options(
@@ -88,9 +88,13 @@ def _run(args: argparse.Namespace) -> int:
         plan = make_plan(config_of, sizes, resources, args.sub_gcns, args.store, timed=timed)
     if args.json:
         return options.print_json(plan.as_dict())
+    if missing := without_dataset(args):
+        print(missing)
     _print_sizes(plan)
     _print_options(plan)
     print(f"\n{plan.advice}")
+    if plan.instead:
+        print(plan.instead)
     print(_batches(plan.sampler))
     if plan.narrow:
         print(_first_try(plan.narrow, plan.options[0], config.model.hidden))
@@ -105,11 +109,11 @@ def _choose(args: argparse.Namespace) -> int:
     from gistgnn.utils.denormals import denormals_as_zero
 
     options_of_a_plan = {
-        "memory": args.memory,
-        "out": args.out,
-        "no_measure": not args.timed or None,
-        "ranks": None if args.ranks == 1 else args.ranks,
-        "store": None if args.store == PLANNED_STORES else args.store,
+        "--memory": args.memory,
+        "--out": args.out,
+        "--no-measure": not args.timed or None,
+        "--ranks": None if args.ranks == 1 else args.ranks,
+        "--store": None if args.store == PLANNED_STORES else args.store,
     }
     for name, value in options_of_a_plan.items():
         if value is not None:

@@ -1,8 +1,9 @@
 """`gistgnn train`: train one model on one graph."""
 
 import argparse
+import logging
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -16,7 +17,7 @@ from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
 from gistgnn.fit.loggers import LOGGERS, require_loggers, start_logger
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling.registry import AUTO
-from gistgnn.utils.formats import NBSP, plural
+from gistgnn.utils.formats import NBSP, plural, size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from gistgnn.gist import GIST
     from gistgnn.graphs import Graph, Standardisation
 
+log = logging.getLogger(__name__)
+
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
@@ -34,8 +37,7 @@ def add_parser(commands: Any) -> None:
         description="Train a model on a graph, and write its best version, its scores and a report "
                     "into a folder. "
         "Ctrl-C and SIGTERM stop after the current round; --resume goes on.",
-        example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out "
-                "runs/cora\n"
+        example="gistgnn train --dataset cora --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
         "gistgnn train --dataset mine.npz --budget 10min",
         common=(*options.MOST_USED, "--budget", "--lr", "--seed", "--out", "--resume",
         "--overwrite", "--json"),
@@ -43,13 +45,15 @@ def add_parser(commands: Any) -> None:
     given.add_training_options(parser)
     group = parser.add_group("run")
     add = group.add_argument
-    options.add_fields(group, RunConfig, "seed", "init")
+    options.add_fields(
+        group, RunConfig, "seed", "init", special={"seed": {"help": "of all that is drawn"}}
+    )
     options.add_shared(group, "--device", "--memory")
     add(
         "--out",
         type=Path,
         metavar="DIR",
-        help="where the results go (default: a new folder in runs/)",
+        help="where results go (default: a new one in runs/)",
     )
     add("--overwrite", action="store_true", help="replace the results in DIR")
     add(
@@ -69,7 +73,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--resume",
         action="store_true",
-        help="resume from the last checkpoint in DIR, if there is one",
+        help="resume from the last checkpoint in DIR",
     )
     text = f"where the history also goes: {', '.join(LOGGERS)} (with torchrun: --logger)"
     add("--log", "--logger", action="extend", nargs="+", metavar="NAME", choices=LOGGERS, help=text)
@@ -78,6 +82,10 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     args.log = [*dict.fromkeys(args.log or ())]
+    if args.budget and args.max_seconds:
+        raise InputError(
+            "max_seconds is given, but a budget limits the time as well: leave one out"
+        )
     if leads():
         require_loggers(args.log)
     store = RunConfig.store if args.store == AUTO else args.store
@@ -95,7 +103,6 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     function.
     """
     # `folder` frees the folder of the run, and stops handling signals, when all is written.
-    from gistgnn.estimate import PLACES
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
     from gistgnn.runs.run_folder import (
@@ -127,22 +134,15 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         fingerprint = config.fingerprint(gist, graph, **hooks) if finished else {}
     if finished:
         ranks.lead(lambda: check_finished(out, fingerprint))
-        return _report(out, args.json, shown=first)
+        return _report(out, args, shown=first)
     callbacks = list[Any]()
     settings = plain(config.as_dict())
     ranks.lead(
         lambda: callbacks.extend(start_logger(name, out, settings, folder) for name in args.log)
     )
     stop = folder.enter_context(stopping(args.grace))
-    split = "" if args.budget else f", m = {config.sub_gcns}"
-    if split and args.sub_gcns is None and config.sub_gcns == 1:
-        split += " (ordinary training; --sub-gcns splits the layers)"
-    split += f", parameters in {PLACES[config.store]}"
-    said = (
-        f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to "
-        f"{out}"
-    )
-    callbacks += [_SayOnce(said), InterruptWhen(stop)]
+    notes = _notes(args, config, graph, out, ranks) if first else []
+    callbacks += [_Announcement(_title(args, config, graph, out), notes), InterruptWhen(stop)]
     hooks |= {"callbacks": callbacks, "progress": first}
     try:
         result, diverged = _fit(config, gist, graph, max_seconds=args.max_seconds, **hooks)
@@ -163,19 +163,80 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         return _interrupted(out, stop, ranks, best=True)
     if diverged:
         raise diverged
-    return _report(out, args.json, shown=first)
+    return _report(out, args, shown=first)
 
 
-class _SayOnce:
-    """A callback that says what is about to be trained, when nothing is refused any more."""
+class _Announcement:
+    """A callback that says what is about to be trained, when nothing is refused any more.
 
-    def __init__(self, said: str) -> None:
-        self._said: str | None = said
+    Args:
+        title: the line that says it.
+        notes: what the user may want to do instead.
+    """
+
+    def __init__(self, title: str, notes: Sequence[str]) -> None:
+        self._title = title
+        self._notes = notes
+        self._is_said = False  # a run may train several narrow models
 
     def on_fit_begin(self, run: Any) -> None:
-        if self._said is not None:  # a run may train several narrow models
-            say(self._said)
-        self._said = None
+        if self._is_said:
+            return
+        self._is_said = True
+        if log.isEnabledFor(logging.INFO):
+            say(self._title)
+        for note in self._notes if leads() else ():
+            log.info("%s", note)
+
+
+def _title(args: argparse.Namespace, config: RunConfig, graph: "Graph", out: Path) -> str:
+    """Return what is about to be trained, in a line."""
+    from gistgnn.estimate import PLACES
+
+    split = "" if args.budget else f", m = {config.sub_gcns}"
+    if split and args.sub_gcns is None and config.sub_gcns == 1:
+        split += " (ordinary training; --sub-gcns splits the layers)"
+    split += f", parameters in {PLACES[config.store]}"
+    return (
+        f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to "
+        f"{out}"
+    )
+
+
+def _notes(
+    args: argparse.Namespace, config: RunConfig, graph: "Graph", out: Path, ranks: "World"
+) -> list[str]:
+    """Return what to say of a run that may not be what was meant, or is likely to disappoint."""
+    from gistgnn.estimate import Resources, whole_model_fits
+    from gistgnn.graphs import GraphSizes
+    from gistgnn.graphs.doubts import suits_graphsage
+
+    notes = []
+    if missing := given.without_dataset(args):
+        notes.append(missing)
+    if "model" not in args.typed and suits_graphsage(graph):
+        notes.append(
+            "with so many training nodes of each class GraphSAGE often scores higher than the "
+            "default, a GCN: try --model graphsage"
+        )
+    if config.method == "gist" and config.sub_gcns > 1 and not args.budget:
+        here = Resources.here(
+            config.device, out, args.memory, ranks.count, world_size("LOCAL_WORLD_SIZE")
+        )
+        if whole_model_fits(config, GraphSizes.of_graph(graph), here):
+            notes.append(_instead_of_gist(args, ranks))
+    return notes
+
+
+def _instead_of_gist(args: argparse.Namespace, ranks: "World") -> str:
+    """Say what usually scores higher than GIST where the full model would fit, and what to type."""
+    from gistgnn.estimate import SELDOM_BEST
+
+    if ranks.count > 1:
+        return f"{SELDOM_BEST}: the same command with --method parts usually scores higher"
+    widths = " ".join(map(str, args.hidden))
+    command = f"gistgnn train --dataset {args.dataset} --model {args.model} --hidden {widths}"
+    return f"{SELDOM_BEST}: `{command} --budget 1min` usually scores higher, or --method parts"
 
 
 def _further_settings(config: RunConfig) -> dict[str, Any]:
@@ -305,6 +366,10 @@ def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "Worl
         places = list(PLACES)
         own = ranks.together(lambda: places.index(chosen_store(config, given.sizes_of(args), here)))
         config = replace(config, store=places[max(ranks.gather(own))])
+        log.debug(
+            "parameters: in %s, the first place in which they fit, of %s of memory and %s of disk",
+            PLACES[config.store], size(min(here.gpu or here.host, here.host)), size(here.disk),
+        )  # fmt: skip
     ranks.together(lambda: require_room(config, given.sizes_of(args), here))
     return config
 
@@ -328,7 +393,7 @@ def _read_graph(
     return scale.graph(graph) if scale else graph, scale
 
 
-def _report(out: Path, as_json: bool, *, shown: bool) -> int:
+def _report(out: Path, args: argparse.Namespace, *, shown: bool) -> int:
     """Print what a run has written, and return the exit status 0."""
     from gistgnn.report import REPORT
     from gistgnn.report.names import summary
@@ -337,11 +402,13 @@ def _report(out: Path, as_json: bool, *, shown: bool) -> int:
 
     if not shown:
         return 0
-    if as_json:
+    if args.json:
         print((out / RESULT).read_text(encoding="utf-8"), end="")
         return 0
     lines = summary(read_record(out)).replace(NBSP, " ").splitlines()
     print("\n".join(map(printable, lines)))
     written = (out / name for name in (RESULT, MODEL, REPORT))
     print(f"written: {', '.join(map(printable, written))}")
+    if missing := given.without_dataset(args):
+        print(missing)
     return 0

@@ -31,8 +31,10 @@ from gistgnn.sampling.registry import AUTO, FULL, SAMPLERS
 from gistgnn.settings import LONGEST_ROUND, LR, SHORTEST_ROUND, Training
 from gistgnn.theta.registry import SHARDED, STORES
 from gistgnn.training.names import CLASS_LOSSES, NAMES
-from gistgnn.utils.checks import check_setting, setting_types
+from gistgnn.utils.checks import check_setting, did_you_mean, setting_types
 
+DIGITS = "digits"  # the data set without --dataset
+ABOUT_DIGITS = "handwritten digits, images joined to their 10 nearest ones"
 BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
 
 log = logging.getLogger(__name__)
@@ -48,13 +50,13 @@ def known_model(text: str) -> str:
         return text
     known = ", ".join(MODELS)
     raise argparse.ArgumentTypeError(
-        f"invalid choice: '{text}' (choose from {known}, or give file.py:function)"
+        f"is '{text}', expected {known}, or file.py:function{did_you_mean(text, MODELS)}"
     )
 
 
 # Where the command line differs from the field, or chooses the value unless it is given.
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "epochs": dict(shown=f"{EPOCHS} for each sub-GCN"),
+    "epochs": dict(help="fractions too", shown=f"{EPOCHS} for each sub-GCN"),
     "local_steps": dict(
         shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"
     ),
@@ -85,7 +87,7 @@ _FANOUTS = "neighbor: neighbours drawn for a node; one number, or each hop's; -1
 _SAMPLING: dict[str, dict[str, Any]] = {
     "clusters": {
         "metavar": "C",
-        "help": "c, number of clusters that the graph is cut into (default: by the graph)",
+        "help": "c, number of clusters (default: by the graph)",
     },
     "clusters_per_batch": {"metavar": "Q", "help": "(default: about 2,000 nodes)"},
     "batch_size": {"metavar": "B", "help": _DRAWS},
@@ -99,7 +101,7 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     """
     # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or
     # metric.
-    options.add_data_options(parser, default="digits")
+    options.add_data_options(parser, default=DIGITS)
     config_file.add_option(parser)
     group = parser.add_group
     add = partial(options.add_fields, special=_CHOSEN)
@@ -110,10 +112,7 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     else:
         add(of_gist, RunConfig, "sub_gcns", "method")
     add(of_gist, RunConfig.training, "local_steps", "epochs")
-    text = (
-        "for the run, such as 10min: a narrow model is chosen by short trials, trained, and "
-        "made as wide"
-    )
+    text = "for the run, such as 10min: a narrow model is chosen by trials, trained, and made wide"
     of_gist.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
     add(of_gist, RunConfig, "runner", *(() if several else ("store", "share")))
     batches = group("batches")
@@ -150,6 +149,18 @@ def given_sub_gcns(args: argparse.Namespace) -> int | None:
     return world_size()
 
 
+def without_dataset(args: argparse.Namespace) -> str:
+    """Return what to say where --dataset was forgotten: which graph is used. Empty if it was
+    given.
+    """
+    if "dataset" in args.typed:
+        return ""
+    return (
+        f"no --dataset is given, so the graph is {ABOUT_DIGITS}; give your own by --dataset "
+        "my_graph.npz, or a name from `gistgnn datasets`"
+    )
+
+
 def title_of(args: argparse.Namespace) -> str:
     """Return what a command is about to train, in a few words."""
     return f"{model_title(args.model, args.hidden)}, on {args.dataset}"
@@ -174,6 +185,11 @@ def config_from_args(
     split = [width for dim, width in enumerate(args.hidden, 1) if dim in (partitioned or [dim])]
     suited = max(chosen_sub_gcns(max(split, default=1)), world_size())
     config["sub_gcns"] = suited if sub_gcns is None else sub_gcns
+    if sub_gcns is None:
+        log.debug(
+            "m = %d: sub-GCNs are at least %d features wide, and at most %d",
+            suited, WIDE, MOST_SUB_GCNS,
+        )  # fmt: skip
     config["model"] = _model(args, further["model"], config["sub_gcns"])
     config["training"] = _training(args, further["training"])
     for name, hint in setting_types(RunConfig).items():
@@ -196,6 +212,7 @@ def config_from_args(
     if args.standardise is None and (known := find(args.dataset)):
         config["standardise"] = known.standardise
     config["device"] = choose_device(args.device)
+    log.debug("device: %s", config["device"])
     config["sampler"] = _sampler(args, further["sampler"])
     config["evaluation"] = Evaluation(
         args.evaluation or "auto", args.evaluation_memory, **further["evaluation"]
@@ -271,6 +288,7 @@ def _model(args: argparse.Namespace, further: dict[str, Any], sub_gcns: int) -> 
         norm=args.norm or suited_norm,
         **further,
     )
+    log.debug("model: norm %s, dropout %g", config.norm, config.dropout)
     # No tensor says which norm and activation a model has.
     for name, option in (("norm", "--norm "), ("activation", "--set activation=")):
         value = getattr(config, name)

@@ -17,6 +17,7 @@ from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import read_record
 from gistgnn.storage.json_files import plain
 from gistgnn.storage.record import Record
+from gistgnn.utils.formats import duration
 from gistgnn.utils.machine import provenance
 
 BELOW = 0.5  # points below the baseline's final score: the goal to which times are compared
@@ -114,13 +115,24 @@ def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) ->
 
 
 def compare(
-    store: RunStore, configs: Sequence[RunConfig], seeds: int, label: str
+    store: RunStore,
+    configs: Sequence[RunConfig],
+    seeds: int,
+    label: str,
+    details: Sequence[str] = (),
 ) -> tuple[list[Row], list[list[Record]]]:
     """Train the missing runs of every row and seed, the baseline first; return the rows, and their
     records by seed.
+
+    Args:
+        store: keeps the runs.
+        configs: the run of every row.
+        seeds: how many, from 0 on.
+        label: of the progress bar.
+        details: what to add to the name of every row. Defaults to nothing.
     """
     records = by_seeds(store.run_all(with_seeds(configs, seeds), label), seeds)
-    return rows_of(records), records
+    return rows_of(records, details), records
 
 
 def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
@@ -218,12 +230,22 @@ def _row_record(row: Row, baseline: Row) -> dict[str, Any]:
     }
 
 
-def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
-    """Return what else comparison.json holds of runs that were trained for it, with these
-    settings.
+def training_record(base: RunConfig, seeds: int, seconds: float | None = None) -> dict[str, Any]:
+    """Return what else comparison.json holds of runs that were trained for it, with these settings.
+
+    Args:
+        base: the settings that the runs have in common.
+        seeds: how many runs each row has.
+        seconds: how long each run trained. Defaults to none: their epochs were given.
     """
     origin = provenance(base.device)
-    if base.training.patience:
+    if seconds is not None:
+        steps = (
+            f"Every run has as many epochs as it was measured to train in {duration(seconds)}, and "
+            "its learning rate follows its schedule to the end. A budget has this time for "
+            "everything, also for trials and evaluation."
+        )
+    elif base.training.patience:
         steps = "A run stops early when its validation score no longer rises."
     elif base.training.training == "each":
         steps = (
@@ -235,12 +257,13 @@ def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
             "Epochs are split over sub-GCNs, workers and members: all rows take the same "
             "number of steps in total."
         )
+    of_time = {} if seconds is None else {"budget": seconds}
     return {
         "machine": origin["machine"],
         "command": origin["command"],
         "provenance": origin,
         "notes": [steps, *NOTES],
-        "config": {**base.as_dict(), "seeds": seeds},
+        "config": {**base.as_dict(), "seeds": seeds, **of_time},
     }
 
 

@@ -1,11 +1,17 @@
 """The memory, disk and time of a run, estimated before it starts by closed formulas of sizes."""
 
-from gistgnn.estimate.plan import PLACES, Option, Plan, make_plan
-from gistgnn.estimate.refusal import chosen_store, out_of_memory, require_room
+from gistgnn.estimate.plan import PLACES, SELDOM_BEST, Option, Plan, make_plan
+from gistgnn.estimate.refusal import (
+    chosen_store,
+    out_of_memory,
+    require_room,
+    whole_model_fits,
+)
 from gistgnn.estimate.resources import Resources
 
 __all__ = [
     "PLACES",
+    "SELDOM_BEST",
     "Option",
     "Plan",
     "Resources",
@@ -13,4 +19,5 @@ __all__ = [
     "make_plan",
     "out_of_memory",
     "require_room",
+    "whole_model_fits",
 ]

@@ -25,7 +25,8 @@ PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
 SUB_GCNS = (1, 2, 4, 8, 16)  # and 32, where a run does not fit
 LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
-_SCORED = "scored best on our graphs"
+# Also a note of a run of GIST.
+SELDOM_BEST = "the full model fits in memory, where GIST seldom scores best in a given time"
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +123,7 @@ class Plan:
     sampler: dict[str, Any] | None
     # ordinary training of a model of widths `NARROWEST`, to try before a wider one
     narrow: Option | None
-    suited: int  # the m that scored best with such widths, which a run has by default
+    suited: int  # the m that a run has by default, which follows from the widths
 
     @property
     def choice(self) -> Option | None:
@@ -135,13 +136,23 @@ class Plan:
         return min(in_memory or fitting, key=self._distance, default=None)
 
     def _distance(self, option: Option) -> float:
-        """Return how far an option's m is from the one that scored best."""
+        """Return how far an option's m is from the default."""
         return abs(math.log2(option.sub_gcns / self.suited))
 
     @property
     def advice(self) -> str:
         """Which m and store to choose, and why; or what is lacking."""
         return self._nothing_fits() if self.choice is None else self._reason(self.choice)
+
+    @property
+    def instead(self) -> str | None:
+        """What usually scores higher in the same time, where the full model fits; None: the advice
+        is not to split it, or it does not fit, or m = 1 is not planned.
+        """
+        whole = (option.fits for option in self.options if _is_whole(option))
+        if self.choice is None or self.choice.sub_gcns == 1 or not any(whole):
+            return None
+        return f"{SELDOM_BEST}: --budget TIME usually scores higher, or --method parts on workers"
 
     def _nothing_fits(self) -> str:
         least = min(self.options, key=lambda option: max(option.memory.peaks.values()))
@@ -154,9 +165,9 @@ class Plan:
         return f"{message}; make --hidden smaller, or train by --sampler clusters{batches}"
 
     def _reason(self, chosen: Option) -> str:
-        why = f"it {_SCORED}"
+        why = "it is the default for such widths"
         if chosen.sub_gcns != self.suited:
-            why = f"of the m that fit, it is nearest to m = {self.suited}, which {_SCORED}"
+            why = f"of the m that fit, it is nearest to the default, m = {self.suited}"
         first = self.options[0].store
         if chosen.store != first:
             why = f"no m fits with the parameters in {PLACES[first]}"
@@ -190,6 +201,7 @@ class Plan:
             if chosen is None
             else {"sub_gcns": chosen.sub_gcns, "store": chosen.store},
             "advice": self.advice,
+            "instead": self.instead,
         }
 
 
@@ -247,6 +259,11 @@ def make_plan(
 def _option(memory: Memory, speed: Speed | None) -> Option:
     """Return a run with its seconds, or without them where there is no speed."""
     return Option(memory, speed.seconds(memory) if speed else None)
+
+
+def _is_whole(option: Option) -> bool:
+    """Tell whether an option trains the full model in memory."""
+    return option.sub_gcns == 1 and option.store == "memory"
 
 
 def _with_sub_gcns(config: RunConfig, m: int) -> RunConfig:

@@ -60,6 +60,17 @@ def chosen_store(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
     return PLANNED[0]
 
 
+def whole_model_fits(config: RunConfig, sizes: GraphSizes, resources: Resources) -> bool:
+    """Tell whether the full model of a run of GIST would fit in memory in ordinary training.
+
+    It is False where that is not known: for a model of the user's own.
+    """
+    if config.model.own:
+        return False
+    whole = replace(config, sub_gcns=1, store="memory", store_precision="float32", share="whole")
+    return _memory(whole, sizes, resources).fits
+
+
 def require_room(
     config: RunConfig, sizes: GraphSizes, resources: Resources, stores: Sequence[str] = PLANNED
 ) -> None:

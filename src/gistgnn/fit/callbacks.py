@@ -1,10 +1,11 @@
 """Callbacks of `GIST.fit`: objects that are told how a run goes on, and may end it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
+import msgspec
 from torch import nn
 
 from gistgnn.accounting.coverage import never_trained
@@ -12,7 +13,11 @@ from gistgnn.errors import InputError, reason
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.global_model import GlobalModel
+from gistgnn.sampling import Sampler
+from gistgnn.sampling.clusters import WHOLE_GRAPH
 from gistgnn.schedule import Schedule
+from gistgnn.settings import LONGEST_ROUND, ROUNDS_PER_SUB_GCN, SHORTEST_ROUND
+from gistgnn.training.names import named_as
 from gistgnn.utils.console import Meter
 from gistgnn.utils.formats import duration, plural
 
@@ -22,6 +27,9 @@ MOST_UNTRAINED = 0.03  # share of the parameters
 # the last part of a run, and the share of the score that it gains, of a run that is too short
 LATE = 0.2
 RISING = 0.02
+# of a run that is too long: the part of its rounds up to the best one, and the scores after that
+EARLY = 0.5
+MANY_LATER = 5
 
 
 class Run:
@@ -176,30 +184,85 @@ class Log(Callback):
 
 
 class ProgressBar(Callback):
-    """A bar on a terminal; in a log, a line for each evaluation. `close` ends it."""
+    """A bar on a terminal; in a log, a line for each evaluation, and one at least every 30 s.
+
+    `close` ends it.
+
+    Args:
+        part: which narrow model of a run it shows, in words. Empty for a run by itself.
+    """
 
     def __init__(self, part: str = "") -> None:
         self._title = f"training {part}".rstrip()
+        self._place = f"{part}, " if part else ""
         self._meter = Meter(self._title)
-        self._scores = list[str]()
+        self._validation = list[str]()
         self.close = self._meter.close
 
     def on_fit_begin(self, run: Run) -> None:
-        self._meter.begin(run.round, run.rounds)
+        rounds = f"{self._place}round {run.round:,}/{run.rounds:,}"
+        self._meter.begin(run.round, run.rounds, rounds)
         self._meter.log(f"{self._title}: {run.round:,} of {plural(run.rounds, 'round')} done")
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
-        self.on_round_end(run, entry["loss"])
         score = "-" if entry["validation"] is None else f"{entry['validation']:.4f}"
-        self._scores = [f"loss {entry['loss']:.3g}", f"validation {score}"]
-        self._scores += [f"best {run.best_score:.4f}"] if run.best_score is not None else []
-        place = [f"round {run.round:,}/{run.rounds:,}", f"epoch {entry['epoch']:.4g}"]
-        self._meter.log(*place, *self._scores, f"{duration(entry['train_seconds'])} of training")
+        self._validation = [f"validation {score}"]
+        if run.best_score is not None:
+            self._validation.append(f"best {run.best_score:.4f}")
+        self.on_round_end(run, entry["loss"])
+        self._meter.log(
+            f"round {run.round:,}/{run.rounds:,}",
+            f"epoch {entry['epoch']:.4g}",
+            f"loss {entry['loss']:.3g}",
+            *self._validation,
+            f"{duration(entry['train_seconds'])} of training",
+        )
 
     def on_round_end(self, run: Run, loss: float) -> None:
-        self._meter.update(
-            run.round, run.rounds, f"round {run.round:,}/{run.rounds:,}", *self._scores
-        )
+        rounds = f"{self._place}round {run.round:,}/{run.rounds:,}"
+        self._meter.update(run.round, run.rounds, rounds, f"loss {loss:.3g}", *self._validation)
+
+
+def log_choices(
+    setup: Setup, schedule: Schedule, sampler: Sampler, evaluation: Mapping[str, Any]
+) -> None:
+    """Log what a run does, and why, where its settings may leave it open; `--verbose` shows it.
+
+    Args:
+        setup: of the run.
+        schedule: its rounds.
+        sampler: its batches.
+        evaluation: how it is scored, as result.json holds it.
+    """
+    training = setup.training
+    nodes = plural(setup.graph.num_nodes, "node")
+    if setup.sampling is None:
+        batches = f"the whole graph of {nodes} in every step; by default of up to {WHOLE_GRAPH:,}"
+    else:
+        batches = f"by {setup.sampling.name}"
+        facts = {} if sampler.facts is None else msgspec.structs.asdict(sampler.facts)
+        measured = {name: value for name, value in facts.items() if value is not None}
+        for name, value in measured.items():
+            batches += f", {name.replace('_', ' ')} {value:.4g}"
+    log.debug("batches: %s", batches)
+    if setup.scaling is None:
+        log.debug("features: as they are, as words are by default: few in a row, none negative")
+    else:
+        log.debug("features: scaled to mean 0 and deviation 1 over the training nodes")
+    steps = plural(schedule.local_steps, "step")
+    limits = f"{SHORTEST_ROUND} to {LONGEST_ROUND} by default, with {ROUNDS_PER_SUB_GCN} m rounds"
+    log.debug("rounds: %s of %s (ζ: %s)", f"{schedule.rounds:,}", steps, limits)
+    log.debug(
+        "training: %g epochs of %s, m = %d; learning rate %g, %s; loss %s",
+        training.all_epochs, plural(sampler.steps_per_epoch, "step"), setup.gist.workers,
+        training.first_lr, named_as(setup.settings.schedule),
+        "cross-entropy" if training.loss is None else getattr(training.loss, "name", "own"),
+    )  # fmt: skip
+    log.debug(
+        "scores: %s after every %s, by default in up to a tenth of the time; evaluation %s",
+        setup.metric.name, plural(schedule.evaluate_every, "round").removeprefix("1 "),
+        evaluation.get("method"),
+    )  # fmt: skip
 
 
 class Notes:
@@ -235,7 +298,6 @@ class Notes:
 
     def on_fit_end(self, run: Run, result: Result) -> None:
         progress = run.progress
-        metric = self._setup.metric
         names = self._setup.graph.class_names
         if not run.gist.ranks.leads:
             return
@@ -249,11 +311,20 @@ class Notes:
                 100 * share, f"{progress.rounds:,}", f"{run.schedule.rounds:,}",
                 progress.stopped_by,
             )  # fmt: skip
-        scored = [each for each in progress.history if each["validation"] is not None]
+        scored = [entry for entry in progress.history if entry["validation"] is not None]
+        if not progress.stopped_early:
+            self._note_length(progress, scored)
+        note_missed_classes(progress, names)
+
+    def _note_length(self, progress: Progress, scored: Sequence[Mapping[str, Any]]) -> None:
+        """Say so if a run that has ended was much too short, or much too long."""
+        metric = self._setup.metric
         before = [
-            each["validation"] for each in scored if each["round"] <= (1 - LATE) * progress.rounds
+            entry["validation"]
+            for entry in scored
+            if entry["round"] <= (1 - LATE) * progress.rounds
         ]
-        if before and not progress.stopped_early and progress.best_round == progress.rounds:
+        if before and progress.best_round == progress.rounds:
             best = (max if metric.higher_is_better else min)(before)
             last = scored[-1]["validation"]
             if abs(last - best) > RISING * abs(last):
@@ -263,7 +334,15 @@ class Notes:
                     "the run, and is %.4g: train longer, by more epochs or a budget",
                     metric.name, best, last,
                 )  # fmt: skip
-        note_missed_classes(progress, names)
+        later = [entry for entry in scored if entry["round"] > progress.best_round]
+        if len(later) >= MANY_LATER and progress.best_round <= EARLY * progress.rounds:
+            until_best = scored[-len(later) - 1]["train_seconds"]
+            log.info(
+                "the best round was %s of %s, and those after it took %s: train for fewer epochs, "
+                "or end by patience=%d (--patience %d)",
+                f"{progress.best_round:,}", f"{progress.rounds:,}",
+                duration(progress.train_seconds - until_best), MANY_LATER, MANY_LATER,
+            )  # fmt: skip
 
 
 def note_missed_classes(progress: Progress, class_names: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from gistgnn.accounting.costs import Operations, memory_of, slice_bytes, state_b
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError, RankLostError
-from gistgnn.fit.callbacks import Notes, ProgressBar, Run
+from gistgnn.fit.callbacks import Notes, ProgressBar, Run, log_choices
 from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
@@ -110,6 +110,7 @@ class Fit(Run):
             first = next(batches)
             evaluation = partial(setup.arguments.evaluation.prepare, seed=gist.seed)
             self._scorer = Scorer(self._running, graph, setup.metric, evaluation, first, classes)
+        log_choices(setup, self.schedule, self.sampler, self._scorer.description)
         if setup.any_outputs:
             return
         loss = self.training.loss
@@ -120,9 +121,8 @@ class Fit(Run):
         """Stand at the round to begin with, and tell the callbacks."""
         with ExitStack() as stack:
             if self._setup.arguments.progress:
-                self._callbacks.insert(
-                    0, stack.enter_context(closing(ProgressBar(self._setup.part)))
-                )
+                bar = stack.enter_context(closing(ProgressBar(self._setup.part)))
+                self._callbacks.append(bar)
             if self._setup.arguments.saving:
                 self._saver = Saver(
                     self.gist.theta, self._ranks, self._setup.arguments.saving, self._fingerprint

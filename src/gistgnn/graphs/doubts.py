@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 # edges, and a share of them
 _LOOKED_AT = 1000
 _FEW = 0.05
+MANY_LABELS = 100  # training nodes for each class
 # how many edges between training nodes are judged, and a low homophily
 _LABELLED = (500, 100_000)
 _LOW = 0.1
@@ -104,6 +105,18 @@ def note_homophily(graph: Graph) -> None:
             "model takes the mean of a node and its neighbours: try GraphSAGE too, which keeps "
             "them apart"
         )
+
+
+def suits_graphsage(graph: Graph) -> bool:
+    """Tell whether a GraphSAGE is likely to score higher on a graph than a GCN.
+
+    With some hundreds of training nodes of each class GraphSAGE scored up to a point higher, or
+    about the same; with tens of them it scored up to three points lower (see
+    benchmarks/RESULTS.md, "GCN and GraphSAGE").
+    """
+    if graph.multi_label or graph.regression:
+        return False
+    return int(graph.train.sum()) > MANY_LABELS * graph.num_classes
 
 
 def _some_edges(edges: CSR, count: int) -> tuple[Tensor, Tensor]:

@@ -9,14 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from gistgnn.report.names import COSTLY
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils import formats
 from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from gistgnn.report.charts import Chart, Series
     from gistgnn.report.pages import experiment_page
 
@@ -46,7 +46,10 @@ def render(template: str, **context: Any) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
+    # The command line imports this package for names: jinja2 would take a fifth of its start.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(
         loader=PackageLoader(__name__), autoescape=True, undefined=StrictUndefined, **blocks

@@ -118,7 +118,7 @@ def shown(value: Any) -> str:
 def did_you_mean(word: str, known: Collection[str]) -> str:
     """Return a question with the known word that is nearest to a wrong one, if one is near."""
     near = get_close_matches(word, [*known], n=1)
-    return f", did you mean {near[0]}?" if near else ""
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -6,21 +6,26 @@ import contextlib
 import io
 import logging
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task
 from rich.table import Table
 from rich.text import Text
 
 from gistgnn.errors import printable
 from gistgnn.utils.formats import duration, rough_duration
 
+LONGEST_SILENCE = 30.0  # seconds: a log that says nothing for longer looks like one that hangs
 _WIDEST = 1000  # columns: wider than any table
+_NARROWEST_BAR = 8  # columns
 
 _showing = False  # one spinner at a time: the outermost
+_beating = False  # whether one of them writes into a log from time to time
+_is_quiet = False  # errors are shown, and nothing else
 
 
 def terminal() -> Console:
@@ -30,41 +35,98 @@ def terminal() -> Console:
     return Console(stderr=True, soft_wrap=True)
 
 
-def show_log(*, shown: bool = True) -> None:
-    """Print gistgnn's log messages from level INFO on as ``gistgnn: note: ...`` on standard error,
-    or hide them.
+def show_log(level: int = logging.INFO, *, shown: bool = True) -> None:
+    """Print gistgnn's log messages on standard error, or hide them.
+
+    Args:
+        level: of `logging`, from which on messages are printed: INFO has notes, DEBUG also what is
+            chosen and why. With ERROR there is no spinner and no progress either.
+        shown: whether this process prints at all.
     """
+    global _is_quiet
+    _is_quiet = level >= logging.ERROR
     logger = logging.getLogger("gistgnn")
     logger.handlers.clear()
     logger.addHandler(_NoteHandler() if shown else logging.NullHandler())
-    logger.setLevel(logging.INFO)
+    logger.setLevel(level)
     logger.propagate = False
 
 
 class _NoteHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        text = f"gistgnn: note: {printable(record.getMessage())}"
+        kind = "chosen" if record.levelno < logging.INFO else "note"
+        text = f"gistgnn: {kind}: {printable(record.getMessage())}"
         print(text, file=sys.stderr)  # read sys.stderr now: progress bars replace it
+
+
+class _Heartbeat:
+    """Calls a function after every `LONGEST_SILENCE` seconds without a `beat`, until `close`.
+
+    It has a thread, as nothing else runs during a long round, an evaluation or a cut by METIS.
+    """
+
+    def __init__(self, speak: Callable[[], None]) -> None:
+        self._speak = speak
+        self._over = threading.Event()
+        self._last = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="gistgnn-log", daemon=True)
+        self._thread.start()
+
+    def beat(self) -> None:
+        """Note that the log has got a line."""
+        self._last = time.monotonic()
+
+    def _run(self) -> None:
+        while not self._over.wait(max(self._last + LONGEST_SILENCE - time.monotonic(), 0.01)):
+            if time.monotonic() >= self._last + LONGEST_SILENCE:
+                self.beat()
+                self._speak()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def _write_line(text: str) -> None:
+    """Write a line of a log in one piece, as other threads may write as well."""
+    with contextlib.suppress(OSError):  # training goes on without its log
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 @contextlib.contextmanager
 def spinner(task: str, *, shown: bool, logged: bool = False) -> Iterator[None]:
-    """Say on standard error what the block does, if `shown`; within another spinner, nothing."""
-    # A terminal shows a spinner. Elsewhere a line is printed if `logged`.
-    global _showing
-    console = terminal()
-    task = printable(task)
-    if not shown or _showing or not (logged or console.is_terminal):
+    """Say on standard error what the block does, if `shown`; within another spinner, nothing.
+
+    A terminal shows a spinner. A log gets a line at once if it is `logged`, and one after every
+    `LONGEST_SILENCE` seconds.
+    """
+    global _showing, _beating
+    if not shown or _showing or _is_quiet:
         yield
         return
-    _showing = True
-    try:
-        with console.status(Text(task)) if console.is_terminal else contextlib.nullcontext():
-            if not console.is_terminal:
-                print(f"gistgnn: {task}", file=sys.stderr, flush=True)
+    console = terminal()
+    task = printable(task)
+    begun = time.monotonic()
+
+    def speak() -> None:
+        _write_line(f"gistgnn: {task}, {rough_duration(time.monotonic() - begun)} so far")
+
+    with contextlib.ExitStack() as stack:
+        if console.is_terminal:
+            stack.enter_context(console.status(Text(task)))
+        elif logged:
+            _write_line(f"gistgnn: {task}")
+        is_outermost = not _beating
+        if is_outermost and not console.is_terminal:
+            stack.enter_context(contextlib.closing(_Heartbeat(speak)))
+        _beating = True
+        _showing = logged or console.is_terminal
+        try:
             yield
-    finally:
-        _showing = False
+        finally:
+            _showing = False
+            _beating = not is_outermost
 
 
 def print_table(
@@ -93,48 +155,91 @@ def print_table(
 _APART = " · "
 
 
+class _BarAndWords(BarColumn):
+    """A bar and beside it the words of a meter, as many as fit on the terminal."""
+
+    def __init__(self, meter: "Meter", console: Console) -> None:
+        super().__init__()
+        self._meter = meter
+        self._console = console
+
+    def render(self, task: Task) -> Any:
+        parts = [*self._meter.parts, *self._meter.time_left()]
+        room = self._console.width - _NARROWEST_BAR - 1
+        while len(parts) > 2 and len(_APART.join(parts)) > room:
+            del parts[1]
+        words = _APART.join(parts)
+        self.bar_width = max(self._console.width - len(words) - 1, _NARROWEST_BAR)
+        row = Table.grid(padding=(0, 1, 0, 0))
+        row.add_row(super().render(task), Text(words, no_wrap=True))
+        return row
+
+
 class Meter:
-    """Shows how much of the work `label` is done, and how long the rest takes if it goes on as fast
-    as so far.
+    """Shows how much of some work is done, and how long the rest takes if it goes on as fast as
+    before.
+
+    A terminal has a bar. A log has the lines of `log`, and one after every `LONGEST_SILENCE`
+    seconds without any.
+
+    Args:
+        label: what is done, before there is more to say.
+
+    Attributes:
+        has_bar: whether there is a bar.
+        parts: what is shown; on a narrow terminal the second one is left out first, then the third.
     """
 
     def __init__(self, label: str) -> None:
         console = terminal()
-        self.has_bar = console.is_terminal
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(20),
-            TextColumn("{task.fields[text]}"),
-        )
-        times = (TimeElapsedColumn(), TimeRemainingColumn(compact=True))
-        self._bar = Progress(*columns, *times, console=console, disable=not self.has_bar)
-        self._task = self._bar.add_task(label, total=None, text="")
-        self._begun = time.monotonic()
+        self.has_bar = console.is_terminal and not _is_quiet
+        self.parts: Sequence[str] = [label]
+        self._bar = Progress(_BarAndWords(self, console), console=console, disable=not self.has_bar)
+        self._task = self._bar.add_task(label, total=None)
+        self._heartbeat: _Heartbeat | None = None
+        self._begun = self._updated = time.monotonic()
         self._first = self._done = self._total = 0.0
 
-    def begin(self, done: float, total: float) -> None:
+    def begin(self, done: float, total: float, *parts: str) -> None:
         """Begin to show the work, a part of which was done before."""
         self._bar.start()
-        self.update(done, total)
-        self._begun = time.monotonic()
+        self.update(done, total, *parts)
+        self._begun = self._updated
         self._first = done
+        if not (self.has_bar or _is_quiet):
+            self._heartbeat = _Heartbeat(self._say_where)
 
     def update(self, done: float, total: float, *parts: str) -> None:
         self._done = done
         self._total = total
-        self._bar.update(self._task, completed=done, total=total, text=_APART.join(parts))
+        self._updated = time.monotonic()
+        self.parts = parts or self.parts
+        self._bar.update(self._task, completed=done, total=total)
+
+    def time_left(self) -> list[str]:
+        """Return the time that is left, in words; nothing where it is not known, or none is
+        left.
+        """
+        fresh = self._done - self._first
+        rest = self._total - self._done
+        if fresh <= 0 or rest <= 0:
+            return []
+        seconds = (self._updated - self._begun) / fresh * rest - (time.monotonic() - self._updated)
+        return [f"{rough_duration(seconds)} left"]
 
     def log(self, *parts: str) -> None:
         """Print a line where there is no bar, with the time that is left."""
-        fresh = self._done - self._first
-        rest = self._total - self._done
-        elapsed = time.monotonic() - self._begun
-        left = [f"{rough_duration(elapsed / fresh * rest)} left"] if fresh > 0 and rest > 0 else []
-        if not self.has_bar:
-            with contextlib.suppress(OSError):  # training goes on without its log
-                print(_APART.join([*parts, *left]), file=sys.stderr, flush=True)
+        if self._heartbeat is not None:
+            self._heartbeat.beat()
+            _write_line(_APART.join([*parts, *self.time_left()]))
+
+    def _say_where(self) -> None:
+        elapsed = rough_duration(time.monotonic() - self._begun)
+        _write_line(_APART.join([*self.parts, f"{elapsed} so far", *self.time_left()]))
 
     def close(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.close()
         self._bar.stop()
 
 
@@ -151,14 +256,17 @@ class TaskProgress:
 
     def __enter__(self) -> Self:
         self._begun = time.monotonic()
-        self._meter.begin(self._done, self._total)
+        self._meter.begin(self._done, self._total, self._count)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._meter.close()
 
+    @property
+    def _count(self) -> str:
+        return f"{self._label}: {self._done:,} of {self._total:,}"
+
     def advance(self) -> None:
         self._done += 1
-        count = f"{self._done:,} of {self._total:,}"
-        self._meter.update(self._done, self._total, count)
-        self._meter.log(f"{self._label}: {count}", duration(time.monotonic() - self._begun))
+        self._meter.update(self._done, self._total, self._count)
+        self._meter.log(self._count, duration(time.monotonic() - self._begun))
