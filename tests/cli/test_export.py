@@ -195,12 +195,13 @@ def refused(cli: Cli, message: str, *args: object) -> None:
 
 
 def test_files_are_replaced_only_where_a_user_says_so(cli: Cli, graphs: None) -> None:
-    train(cli, "run", "--model", "graphsage", "--norm", "batch")
+    model = ("--model", "graphsage", "--norm")
     for form, path in {"pyg": "run_pyg/model.py", "torch": "run.pt2"}.items():
+        train(cli, "run", *model, "batch", "--overwrite")
         assert cli("export", "run", "--to", form).returncode == 0
         before = Path(path).read_bytes()
         refused(cli, f"{path} exists", "run", "--to", form)
-        train(cli, "run", "--model", "graphsage", "--norm", "layer", "--overwrite")
+        train(cli, "run", *model, "layer", "--overwrite")
         assert cli("export", "run", "--to", form, "--overwrite").returncode == 0
         assert Path(path).read_bytes() != before
     tensors = load_file("run_pyg/model.safetensors")
