@@ -2,6 +2,7 @@
 
 import operator
 import re
+import subprocess
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,37 @@ def test_help_fits_on_a_screen(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 40
     assert all(len(line) <= 80 for line in lines)
+
+
+def completed(script: Path, *words: str) -> set[str]:
+    """What bash offers for the last of the words."""
+    line = " ".join(f"'{word}'" for word in words)
+    code = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _gistgnn"
+    done = subprocess.run(
+        ["bash", "-c", f'{code}; printf "%s\n" "${{COMPREPLY[@]}}"'],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(done.stdout.split())
+
+
+def test_a_shell_completes_commands_options_and_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--print-completion") == 0
+    script = tmp_path / "completion"
+    script.write_text(capsys.readouterr().out)
+    assert completed(script, "gistgnn", "tr") == {"train"}
+    assert completed(script, "gistgnn", "") >= set(make_parser().commands.choices)
+    assert completed(script, "gistgnn", "train", "--sub") == {"--sub-gcns"}
+    assert completed(script, "gistgnn", "train", "--sampler", "sa") == {
+        "saint-node", "saint-edge", "saint-rw"
+    }  # fmt: skip
+    assert completed(script, "gistgnn", "train", "--model", "gr") == {"graphsage"}
+    assert completed(script, "gistgnn", "reproduce", "tab") == {"table1"}
+    assert completed(script, "gistgnn", "train", "--out", "x") == set(), "a file"
+    for name, command in make_parser().commands.choices.items():
+        names = {word for option in command.options for word in option.option_strings}
+        assert completed(script, "gistgnn", name, "-") == names
 
 
 def test_every_option_has_a_name_that_torchrun_leaves_alone() -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from argparse import SUPPRESS
 from collections.abc import Sequence
 
 from gistgnn.cli import (
@@ -47,6 +48,7 @@ def make_parser() -> Parser:
     """Return the parser of all commands."""
     parser = Parser(prog="gistgnn", description=_DESCRIPTION, example=_EXAMPLE)
     parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
+    parser.add_argument("--print-completion", action="store_true", help=SUPPRESS)
     commands = parser.add_commands("COMMAND", required=False)
     for command in (
         train,
@@ -119,6 +121,11 @@ def _run(words: Sequence[str]) -> int:
         from gistgnn import __version__
 
         print(f"gistgnn {__version__}")
+        return 0
+    if args.print_completion:
+        from gistgnn.cli.completion import completion_script
+
+        print(completion_script(parser), end="")
         return 0
     if not hasattr(args, "run"):
         commands = ", ".join(parser.commands.choices)
