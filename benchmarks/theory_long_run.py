@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.tables import table
 from gistgnn.theory import (
+    Hyperparameters,
     LeadingOrder,
     Problem,
     complete,
@@ -112,10 +113,11 @@ def error_rows(problem: Problem, seeds: int, looks: Sequence[int]) -> Iterator[l
             "from_zero": from_zero,
         }
         runs = [list(train_fast(problem, **settings, seed=seed)) for seed in range(seeds)]
+        numbers = Hyperparameters(d_1, M, 1, eta)
         if from_zero:  # at infinite width there is no error then
-            predicted = LeadingOrder.of(problem, d_1, M, 1, eta).after(looks[-1]).tolist()
+            predicted = LeadingOrder.of(problem, numbers).after(looks[-1]).tolist()
         else:
-            predicted = predicted_error(problem, d_1, M, 1, eta, looks[-1]).tolist()
+            predicted = predicted_error(problem, numbers, looks[-1]).tolist()
         errors, norms, off = (
             np.mean([[at[k] for at in run] for run in runs], axis=0) for k in (ERROR, NORMS, OFF)
         )

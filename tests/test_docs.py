@@ -94,7 +94,7 @@ def test_training_is_predicted_as_the_docs_say() -> None:
     exec(block, names)
     ratios = (
         names["errors"][1:]
-        / names["predicted_error"](names["problem"], 4096, 2, 2, names["eta"], rounds=20)[1:]
+        / names["predicted_error"](names["problem"], names["numbers"], rounds=20)[1:]
     )
     assert float(ratios.log().abs().max()) < 0.5
 

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def prepared(
 ) -> ByLayers:
     costs = layer_costs(model, batch, budget)
     if as_on_gpu:  # every block has a copy of its sources
-        costs = [layer._replace(source=layer.source or 64) for layer in costs]
+        costs = [replace(layer, source=layer.source or 64) for layer in costs]
     plan = plan_layers(costs, batch, budget)
     return ByLayers(model, batch, costs, plan._replace(**changes))
 

@@ -19,7 +19,13 @@ from gistgnn.paper.theory_laws import (
     STEPS,
     Laws,
 )
-from gistgnn.theory import Bound, complete, expected_initial_error, recommended_step
+from gistgnn.theory import (
+    Bound,
+    Hyperparameters,
+    complete,
+    expected_initial_error,
+    recommended_step,
+)
 from tests.cli.in_process import refused
 
 
@@ -29,7 +35,7 @@ def test_a_cell_is_what_the_library_computes() -> None:
     result = train_cell(p, **settings, epochs=31, seeds=3)
     eta = recommended_step(p, 2)
     assert result["steps"] == list(range(0, 31, 3))
-    bound = Bound(p, 2, 3, eta, 4096, printed=True)
+    bound = Bound(p, Hyperparameters(**settings, step_size=eta), printed=True)
     initial = expected_initial_error(p, 2)
     assert result["printed"][4] == bound.at(4, max(initial, result["error"][0]))
     assert result["predicted"][0] == pytest.approx(initial)

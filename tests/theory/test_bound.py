@@ -1,7 +1,7 @@
 """The theorem's bound, and those that are proved, against training."""
 
 import math
-from typing import Any
+from dataclasses import replace
 
 import pytest
 import torch
@@ -64,7 +64,7 @@ def test_the_measured_error_stays_under_the_theorems_bound(seed: int) -> None:
     # Lemma init_error_bound
     assert start <= float(base.y.abs().max()) ** 2 * base.n + base.d / m**2 * base.mass
     for printed in (True, False):
-        bound = theory.Bound(base, m, zeta, eta, d_1, printed=printed)
+        bound = theory.Bound(base, theory.Hyperparameters(d_1, m, zeta, eta), printed=printed)
         assert 0 < bound.contraction < 1
         assert all(float(runs[t]) <= bound.at(t, start) for t in range(1, rounds + 1))
     assert runs[-1] < runs[0]
@@ -84,7 +84,8 @@ def test_the_error_lemma_fails_at_large_width() -> None:
         eta = theory.recommended_step(base, m) / 4
         lambda_0 = theory.least_eigenvalue(base, m)
         p = theory.Problem(base.x, base.edge_index, torch.zeros(base.n, dtype=torch.float64))
-        bound = theory.Bound(p, m, zeta, eta, d_1, gamma=0.9, printed=True)
+        numbers = theory.Hyperparameters(d_1, m, zeta, eta)
+        bound = theory.Bound(p, numbers, gamma=0.9, printed=True)
         measured = []
         allowed = []
         for seed in range(seeds):
@@ -154,9 +155,8 @@ def test_the_bounds_are_those_of_the_paper_and_of_its_proof() -> None:
     mass = 28.0
     lambda_0 = theory.least_eigenvalue(p, m)
     assert p.mass == pytest.approx(mass)
-    printed, right = (
-        theory.Bound(p, m, zeta, eta, d_1, gamma, printed=flag) for flag in (True, False)
-    )
+    numbers = theory.Hyperparameters(d_1, m, zeta, eta)
+    printed, right = (theory.Bound(p, numbers, gamma, printed=flag) for flag in (True, False))
     shrunk = (1 - eta * lambda_0 / 2) ** zeta
     alpha = (1 - gamma) * (1 - shrunk)
     for bound in (printed, right):
@@ -173,22 +173,17 @@ def test_the_bounds_are_those_of_the_paper_and_of_its_proof() -> None:
 
 def test_values_that_no_bound_takes() -> None:
     p = theory.complete(6)
-    bound: dict[str, Any] = {
-        "sub_gcns": 2,
-        "local_steps": 1,
-        "step_size": theory.recommended_step(p, 2),
-        "d_1": 100,
-    }
+    numbers = theory.Hyperparameters(100, 2, 1, theory.recommended_step(p, 2))
     for call, parts in (
-        (lambda: theory.Bound(p, **{**bound, "gamma": 1.5}), ("gamma is 1.5",)),
+        (lambda: theory.Bound(p, numbers, gamma=1.5), ("gamma is 1.5",)),
         (
-            lambda: theory.Bound(p, **{**bound, "step_size": 1e6}),
+            lambda: theory.Bound(p, replace(numbers, step_size=1e6)),
             ("step_size is 1e+06", "recommended_step"),
         ),
-        (lambda: theory.Bound(p, **{**bound, "gamma": 1e-320}), ("beyond what a float64 holds",)),
+        (lambda: theory.Bound(p, numbers, gamma=1e-320), ("beyond what a float64 holds",)),
         (lambda: theory.predict(p, 2, 0, 9), ("local_steps is 0",)),
         (lambda: theory.predict(p, 2, 1, 1), ("width is 1",)),
-        (lambda: theory.Bound(NO_KERNEL, **bound), ("λ_0 is 0", "check")),
+        (lambda: theory.Bound(NO_KERNEL, numbers), ("λ_0 is 0", "check")),
         (lambda: theory.ProvedBound(0.03, 0.01, 5000.0, 1), ("step_size is 5000",)),
         (lambda: theory.ProvedBound(0.1, 0.5, 0.1, 1), ("ρ is 0.5",)),
         (lambda: theory.train_round(theory.make_gist(p, 64, 2), p, 0, 0.1), ("local_steps is 0",)),

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,12 @@ from gistgnn.utils.formats import plural, size
 if TYPE_CHECKING:
     from gistgnn.graphs import DatasetInfo
     from gistgnn.graphs.cache import KeptFile
+
+# what the JSON of the list has of a data set
+_PUBLISHED = (
+    *("name", "description", "nodes", "edges", "features", "classes", "train", "split"),
+    *("row_normalised", "standardise", "reader", "nonzero", "sparse"),
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -102,11 +107,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _bytes_in_memory(info: "DatasetInfo") -> int:
     """Return the bytes of a graph's features and edges in memory."""
-    from gistgnn.graphs import GraphSizes
-
-    sizes = GraphSizes.of_dataset(info)
-    bytes_of_number = 4 if sizes.edges < 2**31 else 8
-    return sizes.feature_bytes + bytes_of_number * (sizes.edges + sizes.nodes)
+    bytes_of_number = 4 if info.edges < 2**31 else 8
+    return info.feature_bytes + bytes_of_number * (info.edges + info.nodes)
 
 
 def _where(info: "DatasetInfo", data_root: Path) -> str:
@@ -150,12 +152,10 @@ def _list(data_root: Path, *, as_json: bool) -> int:
     if as_json:
         records = []
         for info in DATASETS.values():
-            record = {
-                **asdict(info),
-                "bytes": _bytes_in_memory(info),
-                "data": _where(info, data_root),
-            }
-            del record["source"]  # it is for the readers
+            record = {key: getattr(info, key) for key in _PUBLISHED}
+            record["task"] = "multi-label" if info.multi_label else "single-label"
+            record["bytes"] = _bytes_in_memory(info)
+            record["data"] = _where(info, data_root)
             records.append(record)
         return print_json(records)
     columns = ("name", "nodes", "edges", "features", "classes", "memory", "data")

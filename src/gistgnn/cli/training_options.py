@@ -228,7 +228,7 @@ def sizes_of(args: argparse.Namespace) -> "GraphSizes":
     from gistgnn.utils.console import spinner
 
     if known := find(args.dataset):
-        return GraphSizes.of_dataset(known)
+        return known
     with spinner(f"reading {args.dataset}", shown=leads()):
         args.graph = graph_of(args)
     return GraphSizes.of_graph(args.graph)

@@ -188,8 +188,8 @@ class Plan:
         """Return the plan as JSON holds it."""
         chosen = self.choice
         return {
-            "graph": asdict(self.graph),
-            "batch": asdict(self.batch),
+            "graph": self.graph.as_dict(),
+            "batch": self.batch.as_dict(),
             "parameters": self.parameters,
             "theta": self.theta,
             "resources": asdict(self.resources),

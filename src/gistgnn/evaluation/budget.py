@@ -115,7 +115,8 @@ class GraphShape:
         )
 
 
-class LayerCosts(NamedTuple):
+@dataclass(frozen=True)
+class LayerCosts:
     """What a layer takes for a block of nodes, beside the features of all nodes before and after
     it.
 

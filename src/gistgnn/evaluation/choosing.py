@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from itertools import chain
 
 import torch
@@ -218,7 +219,7 @@ def _with_hops(model: nn.Module, batch: Batch, costs: Sequence[LayerCosts]) -> l
             return list(costs)
     gnn = as_gnn(model)
     needed = [
-        layer if gnn is not None and is_ours(gnn.convs[number]) else layer._replace(hops=_MOST_HOPS)
+        layer if gnn is not None and is_ours(gnn.convs[number]) else replace(layer, hops=_MOST_HOPS)
         for number, layer in enumerate(costs)
     ]
     if not _is_same(model, probe, needed, _CLOSE_OVER_HOPS):
@@ -226,7 +227,7 @@ def _with_hops(model: nn.Module, batch: Batch, costs: Sequence[LayerCosts]) -> l
     for number, layer in enumerate(needed):
         for hops in range(1, layer.hops):
             fewer = [*needed]
-            fewer[number] = layer._replace(hops=hops)
+            fewer[number] = replace(layer, hops=hops)
             with suppress(Exception):
                 if _is_same(model, probe, fewer, _CLOSE_OVER_HOPS):
                     needed = fewer

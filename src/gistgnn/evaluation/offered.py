@@ -44,15 +44,15 @@ def _basic_layer(model: Any, number: int) -> ModelLayer:
     jumps = hasattr(model, "jk")
     last = number + 1 == len(model.convs)
     layer = copy(model)
-    layer._modules = {
-        name: module for name, module in model._modules.items() if name not in ("jk", "lin")
-    }
-    for name in ("convs", "norms"):
-        layer._modules[name] = nn.ModuleList([model._modules[name][number]])
+    layer._modules = copy(model._modules)  # the copy shares its children with the model, not these
+    layer.convs = nn.ModuleList([model.convs[number]])
+    layer.norms = nn.ModuleList([model.norms[number]])
     layer.num_layers = 1 if last else 2  # PyG leaves out norm and activation of the last one
+    if jumps:
+        del layer.jk
+    if hasattr(model, "lin") and (jumps or not last):
+        del layer.lin
     if not jumps:
-        if last and hasattr(model, "lin"):
-            layer._modules["lin"] = model.lin
         return layer.forward
 
     def jumping(

@@ -21,6 +21,7 @@ from gistgnn.graphs.features import (
     SPARSE_BELOW,
     columns_of,
     csr_of,
+    entries_of_coo,
     is_sparse_matrix,
     nonzero_share,
     places_of,
@@ -216,7 +217,8 @@ def edges_of_adj_t(adj_t: Any) -> tuple[Tensor, Tensor]:
         if adj_t.layout == torch.sparse_coo
         else adj_t.detach().to_sparse_csr().to_sparse_coo()
     )
-    return rows._indices().flip(0), rows._values()
+    indices, values = entries_of_coo(rows)
+    return indices.flip(0), values
 
 
 def check_edges(

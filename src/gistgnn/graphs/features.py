@@ -79,8 +79,8 @@ def _of_torch(value: Tensor) -> "sp.spmatrix":
 
     shape = tuple(value.shape)
     if value.layout is torch.sparse_coo:
-        values = value._values()  # it need not be coalesced
-        entries: tuple[Any, ...] = (tuple(value._indices().numpy()),)
+        indices, values = entries_of_coo(value)
+        entries: tuple[Any, ...] = (tuple(indices.numpy()),)
         kind = sp.coo_matrix
     elif value.layout is torch.sparse_csr:
         values = value.values()
@@ -95,6 +95,14 @@ def _of_torch(value: Tensor) -> "sp.spmatrix":
     if len(shape) != 2 or values.dim() != 1:
         raise InputError(f"x has shape {list(shape)}; expected a matrix [nodes, features]")
     return kind((_numbers(values), *entries), shape=shape)
+
+
+def entries_of_coo(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the places [2, nnz] and the values [nnz] of a COO tensor in the order in which they
+    were given.
+    """
+    # The public methods want it coalesced, which sorts the entries and adds up those of one place.
+    return matrix._indices(), matrix._values()
 
 
 def _numbers(values: Tensor) -> Array:

@@ -4,10 +4,10 @@ and their sizes.
 
 import difflib
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import torch
 
@@ -23,25 +23,82 @@ _NODES_PER_CLASS = 20
 
 
 @dataclass(frozen=True)
-class DatasetInfo:
-    """A named data set, with its published figures."""
+class GraphSizes:
+    """The sizes of a graph."""
 
-    name: str
-    description: str
-    nodes: int
-    edges: int  # directed ones after loading: an undirected edge counts twice, a duplicate once
-    features: int
-    classes: int  # or labels per node, of several
+    nodes: int  # N
+    edges: int  # E, directed
     train: int  # training nodes
+    name: str = ""
+    features: int = 0  # F
+    classes: int = 0  # C, or labels per node
+    multi_label: bool = False
+    nonzero: float = 1.0  # share of the features that are not 0
+    sparse: bool = False  # the features are a sparse matrix
+    # the module of `gistgnn.graphs` that reads it; "bundled": a file beside this one; "file": a
+    # graph of the user's
+    reader: str = "file"
+    # validation and test nodes; None: all nodes that are not training nodes
+    scored: int | None = None
+    # bytes of features, edges and their data in a folder of clusters; 0: the graph is in memory
+    stored: int = 0
+    clusters: int = 0  # of this folder
+
+    @classmethod
+    def of_graph(cls, graph: Graph) -> "GraphSizes":
+        stored = 0
+        clusters = 0
+        if graph.folder is not None and graph.cluster_ptr is not None:
+            stored = sum(
+                tensor.nbytes for tensor in (graph.x, graph.edges.col, *graph.edge_data.values())
+            )
+            clusters = len(graph.cluster_ptr) - 1
+        return cls(
+            graph.num_nodes, graph.num_edges, int(graph.train.sum()), graph.name,
+            graph.num_features,
+            graph.num_classes, graph.multi_label,
+            nonzero=nonzero_share(graph.x), sparse=graph.x.layout is not torch.strided,
+            scored=int(graph.val.sum()) + int(graph.test.sum()), stored=stored, clusters=clusters,
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the sizes alone, as JSON holds them."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(GraphSizes)}
+
+    @property
+    def feature_bytes(self) -> int:
+        """The bytes of the features in memory."""
+        return self.sparse_bytes if self.sparse else 4 * self.nodes * self.features
+
+    @property
+    def sparse_bytes(self) -> int:
+        """The bytes of the features as a sparse matrix: of its values, their columns, and where
+        rows begin.
+        """
+        return round(8 * self.nonzero * self.nodes * self.features) + 4 * self.nodes
+
+    @property
+    def degree(self) -> float:
+        """Edges into a node, on average."""
+        return self.edges / self.nodes
+
+    def training(self) -> "GraphSizes":
+        """Return the training nodes' subgraph; both ends of an edge are taken to be in it as two
+        random nodes are.
+        """
+        edges = round(self.edges * (self.train / self.nodes) ** 2)
+        return replace(self, nodes=self.train, edges=edges, stored=0, clusters=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetInfo(GraphSizes):
+    """A named data set: the sizes of its graph, as published, and where it comes from."""
+
+    description: str
     split: str  # how train, val and test were chosen
-    task: Literal["single-label", "multi-label"] = "single-label"
     row_normalised: bool = False  # every row of features is divided by its sum
     standardise: bool = True  # whether `gistgnn train` scales the features unless told otherwise
-    # the module of `gistgnn.graphs` that reads it; "bundled": a file beside this one
-    reader: str = "pyg"
-    nonzero: float = 1.0  # share of the features that are not 0; 1 if unknown
     source: tuple[str, ...] = ()  # the class of PyG and its ``name`` argument, or the name in OGB
-    sparse: bool = False  # the features are read as a sparse matrix
 
 
 _PUBLIC = "public (20 training nodes per class, 500 val, 1,000 test)"
@@ -50,96 +107,172 @@ _DRAWN = "random with a fixed seed (60 % train, 20 % val, 20 % test)"
 # A table: one data set per entry, its figures on one line.
 # fmt: off
 _ALL = (
-    DatasetInfo("cora", "citations among machine learning papers, by topic; words as features "
-                        "(Planetoid)",
-        nodes=2_708, edges=10_556, features=1_433, classes=7, train=140, split=_PUBLIC,
-        source=("Planetoid", "Cora"), row_normalised=True, nonzero=0.0127, standardise=False),
-    DatasetInfo("citeseer", "citations among computer science papers, by topic; words as features "
-                            "(Planetoid)",
-        nodes=3_327, edges=9_104, features=3_703, classes=6, train=120, split=_PUBLIC,
-        source=("Planetoid", "CiteSeer"), row_normalised=True, nonzero=0.0085, standardise=False),
-    DatasetInfo("pubmed", "citations among papers on diabetes, by type; TF-IDF words as features "
-                          "(Planetoid)",
-        nodes=19_717, edges=88_648, features=500, classes=3, train=60, split=_PUBLIC,
-        source=("Planetoid", "PubMed"), row_normalised=True, nonzero=0.1002, standardise=False),
     DatasetInfo(
-        "amazon-computers", "computers bought together on Amazon, by category; words of reviews "
-                            "(Shchur et al., 2018)",
-        nodes=13_752, edges=491_722, features=767, classes=10, train=8_251, split=_DRAWN,
-        reader="shchur", source=("Amazon", "Computers"), row_normalised=True, nonzero=0.3484),
+        name="cora",
+        description=(
+            "citations among machine learning papers, by topic; words as features (Planetoid)"
+        ),
+        nodes=2_708, edges=10_556, train=140, features=1_433, classes=7,
+        split=_PUBLIC,
+        reader="pyg", source=("Planetoid", "Cora"),
+        row_normalised=True, nonzero=0.0127, standardise=False,
+    ),
     DatasetInfo(
-        "amazon-photo", "photo goods bought together on Amazon, by category; words of reviews "
-                        "(Shchur et al., 2018)",
-        nodes=7_650, edges=238_162, features=745, classes=8, train=4_590, split=_DRAWN,
-        reader="shchur", source=("Amazon", "Photo"), row_normalised=True, nonzero=0.3474),
+        name="citeseer",
+        description=(
+            "citations among computer science papers, by topic; words as features (Planetoid)"
+        ),
+        nodes=3_327, edges=9_104, train=120, features=3_703, classes=6,
+        split=_PUBLIC,
+        reader="pyg", source=("Planetoid", "CiteSeer"),
+        row_normalised=True, nonzero=0.0085, standardise=False,
+    ),
     DatasetInfo(
-        "coauthor-cs", "joint papers in computer science, by field of the author; keywords (Shchur "
-                       "et al., 2018)",
-        nodes=18_333, edges=163_788, features=6_805, classes=15, train=11_000, split=_DRAWN,
+        name="pubmed",
+        description=(
+            "citations among papers on diabetes, by type; TF-IDF words as features (Planetoid)"
+        ),
+        nodes=19_717, edges=88_648, train=60, features=500, classes=3,
+        split=_PUBLIC,
+        reader="pyg", source=("Planetoid", "PubMed"),
+        row_normalised=True, nonzero=0.1002, standardise=False,
+    ),
+    DatasetInfo(
+        name="amazon-computers",
+        description=(
+            "computers bought together on Amazon, by category; words of reviews (Shchur et al., "
+            "2018)"
+        ),
+        nodes=13_752, edges=491_722, train=8_251, features=767, classes=10,
+        split=_DRAWN,
+        reader="shchur", source=("Amazon", "Computers"),
+        row_normalised=True, nonzero=0.3484,
+    ),
+    DatasetInfo(
+        name="amazon-photo",
+        description=(
+            "photo goods bought together on Amazon, by category; words of reviews (Shchur et al., "
+            "2018)"
+        ),
+        nodes=7_650, edges=238_162, train=4_590, features=745, classes=8,
+        split=_DRAWN,
+        reader="shchur", source=("Amazon", "Photo"),
+        row_normalised=True, nonzero=0.3474,
+    ),
+    DatasetInfo(
+        name="coauthor-cs",
+        description=(
+            "joint papers in computer science, by field of the author; keywords (Shchur et al., "
+            "2018)"
+        ),
+        nodes=18_333, edges=163_788, train=11_000, features=6_805, classes=15,
+        split=_DRAWN,
         reader="shchur", source=("Coauthor", "CS"),
-        row_normalised=True, nonzero=0.0088, standardise=False, sparse=True),
-    DatasetInfo("coauthor-physics", "joint papers in physics, by field of the author; keywords "
-                                    "(Shchur et al., 2018)",
-        nodes=34_493, edges=495_924, features=8_415, classes=5, train=20_696, split=_DRAWN,
+        row_normalised=True, nonzero=0.0088, standardise=False, sparse=True,
+    ),
+    DatasetInfo(
+        name="coauthor-physics",
+        description=(
+            "joint papers in physics, by field of the author; keywords (Shchur et al., 2018)"
+        ),
+        nodes=34_493, edges=495_924, train=20_696, features=8_415, classes=5,
+        split=_DRAWN,
         reader="shchur", source=("Coauthor", "Physics"),
-        row_normalised=True, nonzero=0.0039, standardise=False, sparse=True),
-    DatasetInfo("reddit", "posts with a commenter in common, by community; raw text features "
-                          "(GraphSAGE)",
-        nodes=232_965, edges=114_615_892, features=602, classes=41, train=153_431, split="public "
-                                                                                         "(by day "
-                                                                                         "of the "
-                                                                                         "post)",
-        source=("Reddit",)),
-    DatasetInfo("flickr", "images with properties in common, by tag; raw word features "
-                          "(GraphSAINT)",
-        nodes=89_250, edges=899_756, features=500, classes=7, train=44_625, split="public",
-        source=("Flickr",)),
-    DatasetInfo("ppi", "protein interactions in 24 tissues as one block-diagonal graph; raw gene "
-                       "features (GraphSAGE)",
-        nodes=56_944, edges=1_587_264, features=50, classes=121, train=44_906,
+        row_normalised=True, nonzero=0.0039, standardise=False, sparse=True,
+    ),
+    DatasetInfo(
+        name="reddit",
+        description="posts with a commenter in common, by community; raw text features (GraphSAGE)",
+        nodes=232_965, edges=114_615_892, train=153_431, features=602, classes=41,
+        split="public (by day of the post)",
+        reader="pyg", source=("Reddit",),
+    ),
+    DatasetInfo(
+        name="flickr",
+        description="images with properties in common, by tag; raw word features (GraphSAINT)",
+        nodes=89_250, edges=899_756, train=44_625, features=500, classes=7,
+        split="public",
+        reader="pyg", source=("Flickr",),
+    ),
+    DatasetInfo(
+        name="ppi",
+        description=(
+            "protein interactions in 24 tissues as one block-diagonal graph; raw gene features "
+            "(GraphSAGE)"
+        ),
+        nodes=56_944, edges=1_587_264, train=44_906, features=50, classes=121,
         split="public (20, 2 and 2 of the 24 graphs)",
-        source=("PPI",), task="multi-label"),
-    DatasetInfo("ogbn-arxiv",
-        "citations among computer science papers of arXiv, made undirected, by subject; raw "
-        "features (OGB)",
-        nodes=169_343, edges=2_315_598, features=128, classes=40, train=90_941, split="public (by "
-                                                                                      "year)",
-        source=("ogbn-arxiv",), reader="ogb"),
-    DatasetInfo("ogbn-products", "goods bought together on Amazon, by category; raw features (OGB)",
-        nodes=2_449_029, edges=123_718_152, features=100, classes=47, train=196_615, split="public "
-                                                                                           "(by "
-                                                                                           "sales "
-                                                                                           "rank)",
-        source=("ogbn-products",), reader="ogb"),
-    DatasetInfo("amazon2m", "the graph of ogbn-products with the split sizes of Cluster-GCN; raw "
-                            "features (OGB)",
-        nodes=2_449_029, edges=123_718_152, features=100, classes=47, train=1_670_674,
+        reader="pyg", source=("PPI",),
+        multi_label=True,
+    ),
+    DatasetInfo(
+        name="ogbn-arxiv",
+        description=(
+            "citations among computer science papers of arXiv, made undirected, by subject; raw "
+            "features (OGB)"
+        ),
+        nodes=169_343, edges=2_315_598, train=90_941, features=128, classes=40,
+        split="public (by year)",
+        reader="ogb", source=("ogbn-arxiv",),
+    ),
+    DatasetInfo(
+        name="ogbn-products",
+        description="goods bought together on Amazon, by category; raw features (OGB)",
+        nodes=2_449_029, edges=123_718_152, train=196_615, features=100, classes=47,
+        split="public (by sales rank)",
+        reader="ogb", source=("ogbn-products",),
+    ),
+    DatasetInfo(
+        name="amazon2m",
+        description=(
+            "the graph of ogbn-products with the split sizes of Cluster-GCN; raw features (OGB)"
+        ),
+        nodes=2_449_029, edges=123_718_152, train=1_670_674, features=100, classes=47,
         split="random with a fixed seed (1,670,674 train, 39,323 val, 739,032 test)",
-        source=("ogbn-products",), reader="ogb"),
-    DatasetInfo("digits", "8×8 images of handwritten digits joined to their 10 nearest; pixels / "
-                          "16 (bundled)",
-        nodes=1_797, edges=24_678, features=64, classes=10, train=179,
+        reader="ogb", source=("ogbn-products",),
+    ),
+    DatasetInfo(
+        name="digits",
+        description=(
+            "8×8 images of handwritten digits joined to their 10 nearest; pixels / 16 (bundled)"
+        ),
+        nodes=1_797, edges=24_678, train=179, features=64, classes=10,
         split="stratified draw with a fixed seed (10 % train, 20 % val, 70 % test)",
-        reader="bundled"),
-    DatasetInfo("synthetic:reddit",
-        "random, in the size of Reddit: planted communities, power-law degrees; any fraction as "
-        "NAME@0.1",
-        nodes=232_965, edges=2 * 11_606_919, features=602, classes=41, train=153_431,
+        reader="bundled",
+    ),
+    DatasetInfo(
+        name="synthetic:reddit",
+        description=(
+            "random, in the size of Reddit: planted communities, power-law degrees; any fraction "
+            "as NAME@0.1"
+        ),
+        nodes=232_965, edges=2 * 11_606_919, train=153_431, features=602, classes=41,
         split="random with a fixed seed (65.9 % train, 10.2 % val, 23.9 % test)",
-        reader="synthetic"),
-    DatasetInfo("synthetic:amazon2m",
-        "random, in the size of Amazon2M: planted communities, power-law degrees; any fraction as "
-        "NAME@0.1",
-        nodes=2_449_029, edges=2 * 61_859_140, features=100, classes=47, train=1_670_674,
+        reader="synthetic",
+    ),
+    DatasetInfo(
+        name="synthetic:amazon2m",
+        description=(
+            "random, in the size of Amazon2M: planted communities, power-law degrees; any fraction"
+            " as NAME@0.1"
+        ),
+        nodes=2_449_029, edges=2 * 61_859_140, train=1_670_674, features=100, classes=47,
         split="random with a fixed seed (68.2 % train, 1.6 % val, 30.2 % test)",
-        reader="synthetic"),
-    DatasetInfo("synthetic:papers100m",
-        "random, in the size of ogbn-papers100M: planted communities, few labels; any fraction as "
-        "NAME@0.1",
-        nodes=111_059_956, edges=1_615_685_872, features=128, classes=172, train=1_207_179,
-        split="random with a fixed seed (1.1 % train, 0.1 % val, 0.2 % test; the others have no "
-              "label)",
-        reader="synthetic_blocks"),
+        reader="synthetic",
+    ),
+    DatasetInfo(
+        name="synthetic:papers100m",
+        description=(
+            "random, in the size of ogbn-papers100M: planted communities, few labels; any fraction"
+            " as NAME@0.1"
+        ),
+        nodes=111_059_956, edges=1_615_685_872, train=1_207_179, features=128, classes=172,
+        split=(
+            "random with a fixed seed (1.1 % train, 0.1 % val, 0.2 % test; the others have no "
+            "label)"
+        ),
+        reader="synthetic_blocks",
+    ),
 )
 # fmt: on
 
@@ -243,73 +376,3 @@ def is_here(info: DatasetInfo, data_root: Path) -> bool:
     """Tell whether a data set can be read without a download."""
     folder = raw_folder(info, data_root)
     return folder is None or (folder.is_dir() and any(folder.iterdir()))
-
-
-@dataclass(frozen=True)
-class GraphSizes:
-    """The sizes of a graph."""
-
-    nodes: int  # N
-    edges: int  # E, directed
-    train: int  # training nodes
-    name: str = ""
-    features: int = 0  # F
-    classes: int = 0  # C, or labels per node
-    multi_label: bool = False
-    nonzero: float = 1.0  # share of the features that are not 0
-    sparse: bool = False  # the features are a sparse matrix
-    reader: str = "file"  # the module that reads a named data set; "file" for a user's graph
-    # validation and test nodes; None: all nodes that are not training nodes
-    scored: int | None = None
-    # bytes of features, edges and their data in a folder of clusters; 0: the graph is in memory
-    stored: int = 0
-    clusters: int = 0  # of this folder
-
-    @classmethod
-    def of_graph(cls, graph: Graph) -> "GraphSizes":
-        stored = 0
-        clusters = 0
-        if graph.folder is not None and graph.cluster_ptr is not None:
-            stored = sum(
-                tensor.nbytes for tensor in (graph.x, graph.edges.col, *graph.edge_data.values())
-            )
-            clusters = len(graph.cluster_ptr) - 1
-        return cls(
-            graph.num_nodes, graph.num_edges, int(graph.train.sum()), graph.name,
-            graph.num_features,
-            graph.num_classes, graph.multi_label,
-            nonzero=nonzero_share(graph.x), sparse=graph.x.layout is not torch.strided,
-            scored=int(graph.val.sum()) + int(graph.test.sum()), stored=stored, clusters=clusters,
-        )  # fmt: skip
-
-    @classmethod
-    def of_dataset(cls, info: DatasetInfo) -> "GraphSizes":
-        several = info.task == "multi-label"
-        sizes = cls(
-            info.nodes, info.edges, info.train, info.name, info.features, info.classes, several
-        )
-        return replace(sizes, nonzero=info.nonzero, sparse=info.sparse, reader=info.reader)
-
-    @property
-    def feature_bytes(self) -> int:
-        """The bytes of the features in memory."""
-        return self.sparse_bytes if self.sparse else 4 * self.nodes * self.features
-
-    @property
-    def sparse_bytes(self) -> int:
-        """The bytes of the features as a sparse matrix: of its values, their columns, and where
-        rows begin.
-        """
-        return round(8 * self.nonzero * self.nodes * self.features) + 4 * self.nodes
-
-    @property
-    def degree(self) -> float:
-        """Edges into a node, on average."""
-        return self.edges / self.nodes
-
-    def training(self) -> "GraphSizes":
-        """Return the training nodes' subgraph; both ends of an edge are taken to be in it as two
-        random nodes are.
-        """
-        edges = round(self.edges * (self.train / self.nodes) ** 2)
-        return replace(self, nodes=self.train, edges=edges, stored=0, clusters=0)

@@ -106,8 +106,7 @@ class UltraWide(Experiment):
         """Return by m and width what a run takes of the device, and why it is not trained: "" if it
         is.
         """
-        info = find(dataset)
-        sizes = GraphSizes.of_dataset(info) if info else GraphSizes.of_graph(store.graph(dataset))
+        sizes = find(dataset) or GraphSizes.of_graph(store.graph(dataset))
         sizes_of_runs = itertools.product(sorted(self.sub_gcns), self.widths)
         return {
             (m, d): self._plan(self.config(dataset, layers, d, m), sizes, store)

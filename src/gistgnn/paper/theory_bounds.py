@@ -14,7 +14,7 @@ from gistgnn.compare import RunStore
 from gistgnn.paper.experiment import Experiment, Table
 from gistgnn.paper.theory_laws import SAMPLES, SHARE, SPLITS, Laws
 from gistgnn.report import Chart, Series
-from gistgnn.theory import Problem, least_eigenvalue, recommended_step
+from gistgnn.theory import Hyperparameters, Problem, least_eigenvalue, recommended_step
 from gistgnn.utils import TaskProgress
 
 COLUMNS = (
@@ -227,12 +227,11 @@ def train_cell(
     rounds = max(1, epochs // local_steps)
     eta = recommended_step(problem, m)
     lambda_0 = least_eigenvalue(problem, m)
-    errors, drift, proved = theory.measure_convergence(problem, d_1, m, zeta, eta, rounds, seeds)
+    numbers = Hyperparameters(d_1, m, zeta, eta)
+    errors, drift, proved = theory.measure_convergence(problem, numbers, rounds, seeds)
     error = errors.mean(dim=0).tolist()
     initial = theory.expected_initial_error(problem, m)
-    printed, corrected = (
-        theory.Bound(problem, m, zeta, eta, d_1, printed=flag) for flag in (True, False)
-    )
+    printed, corrected = (theory.Bound(problem, numbers, printed=flag) for flag in (True, False))
     bounded = ~proved.isnan().any(dim=1)
     return {
         "eta": eta,
@@ -241,9 +240,7 @@ def train_cell(
         # Every seed draws its own Θ_0, so the mean initial error is not its expectation.
         "printed": [printed.at(t, max(initial, error[0])) for t in range(rounds + 1)],
         "corrected_end": corrected.at(rounds, initial),
-        "predicted": theory.predicted_error(
-            problem, d_1, m, zeta, eta, rounds, samples=SAMPLES
-        ).tolist(),
+        "predicted": theory.predicted_error(problem, numbers, rounds, samples=SAMPLES).tolist(),
         "proved_end": float(proved[bounded, -1].mean()) if bounded.any() else None,
         "proved_runs": int(bounded.sum()),
         "proved_held": int((errors[bounded] <= proved[bounded] * (1 + 1e-12)).all(dim=1).sum()),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from gistgnn import theory
-from gistgnn.theory import LeadingOrder, Problem, exponent, recommended_step
+from gistgnn.theory import Hyperparameters, LeadingOrder, Problem, exponent, recommended_step
 
 KERNEL_WIDTHS = (64, 256, 1024, 4096)  # d_1 of the kernels
 KERNEL_SPLITS = (1, 2, 4)  # m of the kernels
@@ -219,18 +219,15 @@ def _added_in_a_round(found: Mapping[str, list[Measured]]) -> Iterator[list[str]
 def _remaining(
     problem: Problem, rounds: int, seeds: int, from_zero: bool = False, **settings: Any
 ) -> dict[str, float]:
-    measured = theory.measure_remaining_error(
-        problem, rounds=rounds, seeds=seeds, from_zero=from_zero, **settings
-    )
-    added = LeadingOrder.of(problem, samples=SAMPLES, **settings).after(rounds)
-    m = settings["sub_gcns"]
-    zeta = settings["local_steps"]
-    eta = settings["step_size"]
-    transient = (
-        0.0
-        if from_zero
-        else theory.mean_of_second_half(theory.limit_error(problem, m, zeta, eta, rounds))
-    )
+    numbers = Hyperparameters(**settings)
+    measured = theory.measure_remaining_error(problem, numbers, rounds, seeds, from_zero)
+    added = LeadingOrder.of(problem, numbers, samples=SAMPLES).after(rounds)
+    transient = 0.0
+    if not from_zero:
+        at_infinite_width = theory.limit_error(
+            problem, numbers.sub_gcns, numbers.local_steps, numbers.step_size, rounds
+        )
+        transient = theory.mean_of_second_half(at_infinite_width)
     return {
         "measured": measured,
         "leading": theory.mean_of_second_half(added),
@@ -239,10 +236,10 @@ def _remaining(
 
 
 def _added(problem: Problem, draws: int, seeds: int, **settings: Any) -> dict[str, float]:
-    measured = theory.measure_added_error(problem, draws=draws, seeds=seeds, **settings)
+    numbers = Hyperparameters(**settings)
     return {
-        "measured": measured,
-        "leading": LeadingOrder.of(problem, samples=SAMPLES, **settings).added,
+        "measured": theory.measure_added_error(problem, numbers, draws, seeds),
+        "leading": LeadingOrder.of(problem, numbers, samples=SAMPLES).added,
     }
 
 

@@ -3,7 +3,7 @@ where each is.
 
 Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or `sub_gcns` is the
 number of sub-GCNs, `d_1` the width of the whole GCN, `local_steps` ζ, `step_size` η, `rounds` T and
-`delta` δ; `x_hat` is X̂ = ĀX, [n, d].
+`delta` δ; `numbers` are d_1, m, ζ and η together; `x_hat` is X̂ = ĀX, [n, d].
 """
 
 from gistgnn.theory.assumptions import (
@@ -40,6 +40,7 @@ from gistgnn.theory.prediction import (
     rounds_to,
 )
 from gistgnn.theory.problem import (
+    Hyperparameters,
     Problem,
     expected_initial_error,
     least_eigenvalue,
@@ -47,7 +48,8 @@ from gistgnn.theory.problem import (
     recommended_step,
 )
 
-__all__ = ["Bound", "Check", "LeadingOrder", "OneHiddenGCN", "Problem", "ProvedBound"]
+__all__ = ["Bound", "Check", "Hyperparameters", "LeadingOrder", "OneHiddenGCN", "Problem"]
+__all__ += ["ProvedBound"]
 __all__ += [
     "check",
     "check_prediction",

@@ -12,7 +12,13 @@ import torch
 
 from gistgnn import InputError
 from gistgnn.theory import problem as problems
-from gistgnn.theory.problem import Problem, least_eigenvalue, limit_kernel, output_covariance
+from gistgnn.theory.problem import (
+    Hyperparameters,
+    Problem,
+    least_eigenvalue,
+    limit_kernel,
+    output_covariance,
+)
 
 
 def proof_step(problem: Problem, m: int) -> float:
@@ -45,6 +51,8 @@ class Bound:
     """The theorem: E‖y − ŷ(t)‖² <= (1 − α)^t E‖y − ŷ(0)‖² + (error of a round) / α.
 
     Args:
+        problem: the graph, the features and the targets.
+        numbers: d_1, m, ζ and η.
         gamma: γ in (0, 1), which is free.
         printed: whether to use the constants as the paper prints them; else they are corrected.
 
@@ -59,14 +67,13 @@ class Bound:
     def __init__(
         self,
         problem: Problem,
-        sub_gcns: int,
-        local_steps: int,
-        step_size: float,
-        d_1: int,
+        numbers: Hyperparameters,
         gamma: float = 0.5,
         printed: bool = False,
     ) -> None:
-        lambda_0 = problems.check_lambda_0(least_eigenvalue(problem, sub_gcns))
+        m = numbers.sub_gcns
+        step_size = numbers.step_size
+        lambda_0 = problems.check_lambda_0(least_eigenvalue(problem, m))
         problems.check_gamma(gamma)
         if not 0 < step_size * lambda_0 / 2 < 1:
             expected = (
@@ -76,23 +83,23 @@ class Bound:
             raise InputError(f"step_size is {step_size:.3g}, {expected}")
         # Without cancellation for small steps:
         self.alpha = (1.0 - gamma) * -math.expm1(
-            local_steps * math.log1p(-step_size * lambda_0 / 2.0)
+            numbers.local_steps * math.log1p(-step_size * lambda_0 / 2.0)
         )
         self.contraction = 1.0 - self.alpha
         common = (
             step_size
-            * (sub_gcns - 1) ** 2
-            * local_steps
+            * (m - 1) ** 2
+            * numbers.local_steps
             * problem.n
             * problem.d
-            / (gamma * sub_gcns**2 * d_1)
+            / (gamma * m**2 * numbers.d_1)
         )
         self.round_error = common * (
             64.0 * problem.mass if printed else 16.0 * problem.mass**2 / lambda_0
         )
         self.neighbourhood = self.round_error / self.alpha if self.alpha > 0 else math.inf
         if not math.isfinite(self.neighbourhood):
-            values = f"gamma = {gamma:.3g}, step_size = {step_size:.3g} and d_1 = {d_1:.3g}"
+            values = f"gamma = {gamma:.3g}, step_size = {step_size:.3g} and d_1 = {numbers.d_1:.3g}"
             raise InputError(
                 f"the bound is beyond what a float64 holds at {values}: give less extreme values"
             )

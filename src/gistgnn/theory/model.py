@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from gistgnn import GIST, InputError
 from gistgnn.theory.bounds import ProvedBound, proof_step
 from gistgnn.theory.problem import (
+    Hyperparameters,
     Problem,
     aggregation,
     kernel,
@@ -179,31 +180,27 @@ def mean_of_second_half(errors: Tensor) -> float:
 
 
 def measure_convergence(
-    problem: Problem,
-    d_1: int,
-    sub_gcns: int,
-    local_steps: int,
-    step_size: float,
-    rounds: int,
-    seeds: int,
+    problem: Problem, numbers: Hyperparameters, rounds: int, seeds: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Train from S seeds, η <= 1/λ_max(G^∞); return ‖y − ŷ(t)‖² [S, T + 1], ρ [S] and
     `ProvedBound.at` [S, T + 1].
     """
     # The bound of a run is nan if its ρ is λ_0 or more, where it says nothing.
-    lambda_0 = least_eigenvalue(problem, sub_gcns)
+    local_steps = numbers.local_steps
+    step_size = numbers.step_size
+    lambda_0 = least_eigenvalue(problem, numbers.sub_gcns)
     errors = torch.empty(seeds, rounds + 1, dtype=torch.float64)
     drift = torch.zeros(seeds, dtype=torch.float64)
     proved = torch.full_like(errors, math.nan)
     for seed in range(seeds):
-        gist = make_gist(problem, d_1, sub_gcns, seed)
+        gist = make_gist(problem, numbers.d_1, numbers.sub_gcns, seed)
         rho = 0.0
         V = 0.0
         errors[seed, 0] = (problem.y - global_output(gist, problem)).square().sum()
         for t in range(1, rounds + 1):
             trace = train_round(gist, problem, local_steps, step_size)
             errors[seed, t] = (problem.y - trace.after).square().sum()
-            rho = max(rho, kernel_drift(problem, [trace], d_1))
+            rho = max(rho, kernel_drift(problem, [trace], numbers.d_1))
             V = max(V, trace.deviation())
         drift[seed] = rho
         if rho < lambda_0:
@@ -217,10 +214,7 @@ def measure_convergence(
 
 def measure_remaining_error(
     problem: Problem,
-    d_1: int,
-    sub_gcns: int,
-    local_steps: int,
-    step_size: float,
+    numbers: Hyperparameters,
     rounds: int,
     seeds: int,
     from_zero: bool = False,
@@ -230,31 +224,27 @@ def measure_remaining_error(
     """
     total = 0.0
     for seed in range(seeds):
-        gist, fitted = start_without_error(problem, d_1, sub_gcns, seed)
-        errors = train(gist, fitted if from_zero else problem, rounds, local_steps, step_size)
+        gist, fitted = start_without_error(problem, numbers.d_1, numbers.sub_gcns, seed)
+        target = fitted if from_zero else problem
+        errors = train(gist, target, rounds, numbers.local_steps, numbers.step_size)
         total += mean_of_second_half(errors)
     return total / seeds
 
 
 def measure_added_error(
-    problem: Problem,
-    d_1: int,
-    sub_gcns: int,
-    local_steps: int,
-    step_size: float,
-    draws: int,
-    seeds: int,
+    problem: Problem, numbers: Hyperparameters, draws: int, seeds: int
 ) -> float:
     """Return the error that a round adds: the mean of ‖y − ŷ(1)‖² over masks and seeds, with y =
     ŷ(0).
     """
     errors = []
     for seed in range(seeds):
-        gist, fitted = start_without_error(problem, d_1, sub_gcns, seed)
+        gist, fitted = start_without_error(problem, numbers.d_1, numbers.sub_gcns, seed)
         # each with the masks of another round; none is aggregated, so Θ stays
         for _ in range(draws):
             ends = [
-                _descend(sub, fitted, local_steps, step_size)[0][-1] for sub in gist.begin_round()
+                _descend(sub, fitted, numbers.local_steps, numbers.step_size)[0][-1]
+                for sub in gist.begin_round()
             ]
             errors.append((fitted.y - torch.stack(ends).mean(dim=0)).square().sum())
     return float(torch.stack(errors).mean())

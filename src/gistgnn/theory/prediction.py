@@ -25,6 +25,7 @@ from gistgnn import InputError
 from gistgnn.theory import problem as problems
 from gistgnn.theory.bounds import Bound, proof_step
 from gistgnn.theory.problem import (
+    Hyperparameters,
     Problem,
     greatest_eigenvalue,
     least_eigenvalue,
@@ -51,22 +52,23 @@ class LeadingOrder:
     def of(
         cls,
         problem: Problem,
-        d_1: int,
-        sub_gcns: int,
-        local_steps: int,
-        step_size: float,
+        numbers: Hyperparameters,
         *,
         samples: int = SAMPLES,
     ) -> "LeadingOrder":
         """Compute N from samples of θ; its relative standard error is about 1/√samples."""
         # N does not depend on y, is 0 for m = 1, and falls as 1/d_1.
-        m = sub_gcns
+        m = numbers.sub_gcns
+        local_steps = numbers.local_steps
+        step_size = numbers.step_size
         problems.check_lambda_0(least_eigenvalue(problem, m))
         problems.check_stable(problem, m, step_size)
         values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
         q = 1.0 - step_size * values
         mean = _sampled_mean(problem, vectors, _mixed_powers(q, local_steps), samples)
-        return cls(step_size**2 * (m - 1) / (m**4 * d_1) * mean, q.abs() ** (2 * local_steps))
+        return cls(
+            step_size**2 * (m - 1) / (m**4 * numbers.d_1) * mean, q.abs() ** (2 * local_steps)
+        )
 
     @property
     def added(self) -> float:
@@ -97,21 +99,17 @@ def limit_error(
 
 
 def predicted_error(
-    problem: Problem,
-    d_1: int,
-    sub_gcns: int,
-    local_steps: int,
-    step_size: float,
-    rounds: int,
-    samples: int = SAMPLES,
+    problem: Problem, numbers: Hyperparameters, rounds: int, samples: int = SAMPLES
 ) -> Tensor:
     """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus
     what GIST adds.
 
     It is heuristic, and for rounds well below d_1. The first part has an error of order d_1^-1/2.
     """
-    added = LeadingOrder.of(problem, d_1, sub_gcns, local_steps, step_size, samples=samples)
-    return limit_error(problem, sub_gcns, local_steps, step_size, rounds) + added.after(rounds)
+    at_infinite_width = limit_error(
+        problem, numbers.sub_gcns, numbers.local_steps, numbers.step_size, rounds
+    )
+    return at_infinite_width + LeadingOrder.of(problem, numbers, samples=samples).after(rounds)
 
 
 def _mixed_powers(q: Tensor, count: int) -> Tensor:
@@ -176,9 +174,8 @@ def predict(
     )
     contracts = eta * lambda_max <= 1.0
     small = problem.n <= SAMPLED_NODES
-    printed, corrected = (
-        Bound(problem, m, zeta, eta, width, gamma, printed=flag) for flag in (True, False)
-    )
+    numbers = Hyperparameters(width, m, zeta, eta)
+    printed, corrected = (Bound(problem, numbers, gamma, printed=flag) for flag in (True, False))
     initial = problems.expected_initial_error(problem, m)
     return {
         "sub_gcns": m,
@@ -199,7 +196,7 @@ def predict(
         "neighbourhood": printed.neighbourhood,
         "corrected_neighbourhood": corrected.neighbourhood,
         # the plateau for rounds well below d_1 (heuristic)
-        "leading": LeadingOrder.of(problem, width, m, zeta, eta, samples=FEWER_SAMPLES).remaining
+        "leading": LeadingOrder.of(problem, numbers, samples=FEWER_SAMPLES).remaining
         if small
         else None,
     }

@@ -126,6 +126,23 @@ class Problem:
         return float((self.a_bar @ self.a_bar).sum())
 
 
+@dataclass(frozen=True)
+class Hyperparameters:
+    """How GIST trains a problem.
+
+    Attributes:
+        d_1: the width of the whole GCN.
+        sub_gcns: m, how many sub-GCNs the width is split into.
+        local_steps: ζ, the steps of gradient descent in a round.
+        step_size: η, of each of them.
+    """
+
+    d_1: int
+    sub_gcns: int
+    local_steps: int
+    step_size: float
+
+
 def angles(x_hat: Tensor) -> Tensor:
     """Return ∠(x̂_i, x̂_j), [n, n]; a row of zeros has the angle π/2 to all other rows."""
     norms = x_hat.norm(dim=1).clamp(min=torch.finfo(x_hat.dtype).tiny)
