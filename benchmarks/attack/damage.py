@@ -66,7 +66,7 @@ _VALUES = [
     np.inf,
     1e30,
 ]
-_OF_RUNS = ["evaluate", "predict", "list", "compare", "resume", "overwrite"]
+_OF_RUNS = ["evaluate", "predict", "export", "list", "compare", "resume", "overwrite"]
 _OF_CLUSTERS = [
     "train",
     "train",
@@ -90,14 +90,15 @@ _LINES = {
     "stream": "partition --dataset NAME --clusters 3 --method stream --out out",
     "evaluate": "evaluate RUN --dataset NAME --device cpu --json",
     "predict": "predict RUN --dataset NAME --device cpu --output out.csv",
+    "export": "export RUN --to pyg --out exported",
     "list": "list .",
     "compare": "compare RUN --out compared",
 }
 
 
 def damage(rng: Random, place: Place) -> Report:
-    """Copy a run, damage one of its files, and evaluate it, predict by it, list it, compare it or
-    go on with it.
+    """Copy a run, damage one of its files, and evaluate it, predict by it, export it, list it,
+    compare it or go on with it.
     """
     name = rng.choice(list(RUNS))
     path, note = _damaged(rng, place, name, CHANGES)

@@ -17,6 +17,7 @@ COMMANDS = {
     "list": (2, "DIR"),
     "evaluate": (8, "DIR --device cpu"),
     "predict": (8, "DIR --device cpu --output out.csv"),
+    "export": (4, "DIR --to pyg --out exported"),
     "datasets": (3, "own.npz"),
     "partition": (6, "--dataset own.npz --clusters 4"),
     "convert": (8, "own.npz out"),

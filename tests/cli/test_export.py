@@ -228,7 +228,7 @@ def test_what_cannot_be_exported_is_refused(
     refused(cli, "cannot write", "run", "--to", "torch", "--out", "file/model.pt2")
     refused(cli, "cannot write", "run", "--to", "pyg", "--out", "file")
     refused(cli, "--model is", "run", "--to", "pyg", "--model", "net.py:build")
-    refused(cli, "invalid choice", "run", "--to", "tensorflow")
+    refused(cli, "--to is 'tensorflow'", "run", "--to", "tensorflow")
     refused(cli, "--to", "run")
     monkeypatch.setattr(exporting, "find_spec", lambda name: None)
     refused(cli, "pip install", "run", "--to", "onnx")
