@@ -33,8 +33,6 @@ from gistgnn.theta.registry import SHARDED, STORES
 from gistgnn.training.names import CLASS_LOSSES, NAMES
 from gistgnn.utils.checks import check_setting, setting_types
 
-BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
-
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
@@ -177,7 +175,8 @@ def config_from_args(
     config["model"] = _model(args, further["model"], config["sub_gcns"])
     config["training"] = _training(args, further["training"])
     for name, hint in setting_types(RunConfig).items():
-        check_setting(name, config.get(name, getattr(RunConfig, name)), hint)
+        if name in config:
+            check_setting(name, config[name], hint)
     method = config.get("method", RunConfig.method)
     if method in UNSPLIT and partitioned:
         raise InputError(
