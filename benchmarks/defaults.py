@@ -21,7 +21,6 @@ import torch
 
 from benchmarks.command import trained_once
 from gistgnn.graphs import load, save_file
-from gistgnn.report.names import never_trained
 from gistgnn.utils.formats import mean_sd
 
 ON_CLUSTERS = (
@@ -68,7 +67,7 @@ def row(dataset: str, name: str, records: list[dict[str, Any]]) -> str:
     """Return a row of the table: scores in per cent, mean and standard deviation over the seeds."""
     last = [run["last"] for run in records]
     scores = [mean_sd([100 * run["test"]["accuracy"] for run in runs]) for runs in (records, last)]
-    shares = [never_trained(run) for run in records]
+    shares = [run["coverage"]["never_trained"] for run in records]
     values = (*scores, f"{records[0]['rounds']}", f"{100 * fmean(shares):.1f}")
     return f"| {dataset} | {name} | {' | '.join(values)} |"
 

@@ -10,7 +10,6 @@ import argparse
 from pathlib import Path
 
 from benchmarks.command import trained_once
-from gistgnn.report.names import never_trained
 
 # By source: steps of ordinary training (80 epochs of the whole graph), its clusters, and how many
 # are in a batch.
@@ -71,7 +70,7 @@ def main() -> None:
     for share, zeta, lr, m in rows:
         steps = round(SOURCES[args.source][0] * share)
         record = trained_once(options(args.source, args.scale, steps, m, zeta, lr), args.results)
-        never = 100 * never_trained(record)
+        never = 100 * record["coverage"]["never_trained"]
         scores = [100 * scores["f1_micro"] for scores in (record["test"], record["last"]["test"])]
         values = [
             record["rounds"],

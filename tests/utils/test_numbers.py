@@ -114,7 +114,13 @@ def test_other_arguments(tmp_path: Any) -> None:
         ]
     )
     for name, kind in SAMPLERS.items():
-        counts = {count: i(2) for count in kind.counts if count not in ("clusters",)}
+        counts = {
+            field: i(2)
+            for field, hint in setting_types(kind).items()
+            if field != "clusters"
+            for part in types_of(hint)
+            if isinstance(part, IntType)
+        }
         assert json.dumps(describe(kind(**counts))), name
     assert type(Saving(tmp_path, every=i(4)).every) is int
     gist = GIST(gcn(), (8, 7), i(2), seed=torch.tensor(3))

@@ -35,7 +35,6 @@ from gistgnn.utils.checks import check_setting, did_you_mean, setting_types
 
 DIGITS = "digits"  # the data set without --dataset
 ABOUT_DIGITS = "handwritten digits, images joined to their 10 nearest ones"
-BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +192,8 @@ def config_from_args(
     config["model"] = _model(args, further["model"], config["sub_gcns"])
     config["training"] = _training(args, further["training"])
     for name, hint in setting_types(RunConfig).items():
-        check_setting(name, config.get(name, getattr(RunConfig, name)), hint)
+        if name in config:
+            check_setting(name, config[name], hint)
     method = config.get("method", RunConfig.method)
     if method in UNSPLIT and partitioned:
         raise InputError(

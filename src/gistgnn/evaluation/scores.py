@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
@@ -36,7 +37,7 @@ from gistgnn.training.metric import (
     label_scores,
     predicted_labels,
 )
-from gistgnn.utils.checks import MOST, check_choice, check_count, set_field
+from gistgnn.utils.checks import AtLeastOne, check_choice, check_settings
 from gistgnn.utils.process_memory import available_bytes
 
 METHODS = ("auto", "whole", "layers", "parts")
@@ -71,15 +72,13 @@ class Evaluation:
     """
 
     method: str = "auto"
-    memory: int | None = None
-    parts: int | None = None
-    sample: int | None = None
+    memory: Annotated[int, Meta(ge=1, le=2**62)] | None = None
+    parts: AtLeastOne | None = None
+    sample: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
         check_choice("evaluation", self.method, METHODS)
-        for name, most in (("memory", 2**62), ("parts", MOST), ("sample", MOST)):
-            if (value := getattr(self, name)) is not None:
-                set_field(self, name, check_count(name, value, most=most))
+        check_settings(self)
         if self.method == "parts" and self.parts is None:
             raise InputError(
                 "evaluation is by parts, but parts is not given: set the number of parts, such as "

@@ -196,7 +196,7 @@ class RunConfig:
             extra={"metavar": "DIR"},
         ),
     ] = None
-    seed: Annotated[Seed, Meta()] = 0
+    seed: Seed = 0
     device: str = "cpu"
     training: Training = field(default=Training())  # complete in a configuration
     sampler: "Sampling | None" = None

@@ -30,7 +30,7 @@ from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, expected_batch
 from gistgnn.storage.record import BatchFacts
 from gistgnn.storage.tensors import read_ahead
-from gistgnn.utils.checks import check_choice, check_count, check_flag
+from gistgnn.utils.checks import AtLeastOne, check_choice, check_count
 from gistgnn.utils.tensors import Array, to_device
 
 # some rows of an array: the first one of each range, and the one after the last
@@ -64,10 +64,9 @@ class ClusterSampling(Sampling):
     """
 
     name = "clusters"
-    counts = ("clusters", "clusters_per_batch")
 
-    clusters: int | None = None
-    clusters_per_batch: int | None = None
+    clusters: AtLeastOne | None = None
+    clusters_per_batch: AtLeastOne | None = None
     method: str = "metis"
     precompute: bool = True
 
@@ -79,7 +78,6 @@ class ClusterSampling(Sampling):
                 f"{self.clusters} clusters there are:"
             )
             raise InputError(f"{said} expected 1 to {self.clusters}")
-        check_flag("precompute", self.precompute)
         check_choice("method", self.method, METHODS)
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
@@ -180,7 +178,6 @@ class AutoSampling(Sampling):
     """
 
     name = "auto"
-    counts = ()
 
     def choose(self, nodes: int) -> ClusterSampling | None:
         """Return the settings for a graph of some nodes; None: every step sees the whole graph."""

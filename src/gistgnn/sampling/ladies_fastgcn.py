@@ -15,7 +15,7 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.layered import LayeredSampling, Layers
 from gistgnn.sampling.sampler import Expected
 from gistgnn.sampling.structure import Structure, pattern_of
-from gistgnn.utils.checks import check_flag
+from gistgnn.utils.checks import AtLeastOne
 from gistgnn.utils.tensors import Array
 
 
@@ -27,13 +27,9 @@ class ImportanceSampling(LayeredSampling):
 
     per_layer = "nodes_per_layer"
 
-    batch_size: int = 512
+    batch_size: AtLeastOne = 512
     nodes_per_layer: int | tuple[int, ...] = 512
     row_normalise: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_flag("row_normalise", self.row_normalise)
 
     @abstractmethod
     def _draw(

@@ -20,7 +20,7 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure
-from gistgnn.utils.checks import as_integer, check_count, check_kind, set_field
+from gistgnn.utils.checks import AtLeastOne, as_integer, check_count, check_kind, set_field
 from gistgnn.utils.tensors import Array, to_device
 
 Layers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
@@ -151,7 +151,7 @@ class NeighborSampling(LayeredSampling):
     also = ALL
 
     fanouts: int | tuple[int, ...] = 10
-    batch_size: int = 512
+    batch_size: AtLeastOne = 512
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count neighbours as if every node drew them from all nodes."""

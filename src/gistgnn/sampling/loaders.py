@@ -69,7 +69,6 @@ class FromLoader(Sampling):
     """
 
     name = "loader"
-    counts = ()
 
     loader: Iterable[Any]
 

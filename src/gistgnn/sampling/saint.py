@@ -17,6 +17,7 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure, pattern_of
+from gistgnn.utils.checks import AtLeastOne
 from gistgnn.utils.random_streams import generator
 from gistgnn.utils.tensors import Array, to_device
 
@@ -162,7 +163,7 @@ class SaintSampling(Sampling):
     edges.
     """
 
-    batch_size: int = 6000
+    batch_size: AtLeastOne = 6000
 
     @property
     def length(self) -> int:
@@ -240,7 +241,7 @@ class SaintEdgeSampling(SaintSampling):
 
     name = "saint-edge"
 
-    batch_size: int = 4000
+    batch_size: AtLeastOne = 4000
 
     @property
     def length(self) -> int:
@@ -281,11 +282,10 @@ class SaintWalkSampling(SaintSampling):
     """
 
     name = "saint-rw"
-    counts = ("batch_size", "walk_length", "sample_coverage")
 
-    batch_size: int = 2000
-    walk_length: int = 2
-    sample_coverage: int = 20
+    batch_size: AtLeastOne = 2000
+    walk_length: AtLeastOne = 2
+    sample_coverage: AtLeastOne = 20
 
     @property
     def length(self) -> int:

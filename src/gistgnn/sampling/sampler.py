@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from torch import Tensor
@@ -11,12 +11,10 @@ from torch import Tensor
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.sampling.batch import Batch
 from gistgnn.storage.record import BatchFacts
-from gistgnn.utils.checks import check_choice, check_count, set_field
+from gistgnn.utils.checks import check_settings
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
 from gistgnn.utils.tensors import Array
-
-BATCHES = ("shared", "independent")
 
 
 @dataclass(frozen=True)
@@ -142,15 +140,11 @@ class Sampling(ABC):
     """
 
     name: ClassVar[str]  # of the sampler in `--sampler`, in result.json and in the registry
-    counts: ClassVar[tuple[str, ...]] = ("batch_size",)  # the settings that are integers >= 1
 
-    batches: str = "shared"
+    batches: Literal["shared", "independent"] = "shared"
 
     def __post_init__(self) -> None:
-        check_choice("batches", self.batches, BATCHES)
-        for name in self.counts:
-            if (value := getattr(self, name)) is not None:
-                set_field(self, name, check_count(name, value))
+        check_settings(self)
 
     @abstractmethod
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "RandomBatches":

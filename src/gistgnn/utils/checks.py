@@ -5,7 +5,7 @@ import operator
 from collections.abc import Collection, Iterable
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args
 
 from msgspec import Meta, inspect
 
@@ -163,18 +163,14 @@ def check_callable(name: str, value: Any, expected: str) -> None:
 
 
 def setting_types(kind: type) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass that are settings, by name.
+    """Return the types of the fields of a dataclass, by name; without those that need a slow
+    import, which are given as texts.
 
-    These are annotated by a `msgspec.Meta`: its description is the help of the setting's option,
-    and its `extra` may have the option's "metavar", and "choices", the names that it offers. The
-    ranges of numbers are in the type.
+    A number's type has its range: `Annotated[int, Meta(ge=1)]`. The `msgspec.Meta` around a type
+    describes the option of the setting: its description is the help, and its `extra` may have the
+    "metavar", and "choices", the names that are offered.
     """
-    hints = {field.name: field.type for field in fields(kind)}
-    return {
-        name: hint
-        for name, hint in hints.items()
-        if get_origin(hint) is Annotated and isinstance(meta_of(hint), Meta)
-    }
+    return {field.name: field.type for field in fields(kind) if not isinstance(field.type, str)}
 
 
 def meta_of(hint: Any) -> Meta:
@@ -204,10 +200,11 @@ def choices_of(hint: Any) -> tuple[str, ...]:
 
 
 def check_setting(name: str, value: Any, hint: Any) -> Any:
-    """Return the value of a setting, numbers as Python's; other types than numbers may be any.
+    """Return the value of a setting, numbers as Python's.
 
     Raises:
-        InputError: it is neither one of the words nor in range.
+        InputError: it is neither one of the words of its type, nor in the range of its numbers,
+            nor a flag. Values of other types may be any.
     """
     types = types_of(hint)
     words = words_of(types)
@@ -216,26 +213,27 @@ def check_setting(name: str, value: Any, hint: Any) -> Any:
     if isinstance(value, str) and value in words:
         return value
     for kind in types:
-        if isinstance(kind, inspect.IntType):
-            least = kind.ge or 0
+        if isinstance(kind, inspect.BoolType):
+            check_flag(name, value)
+        if isinstance(kind, inspect.IntType) and kind.ge is not None:
+            least = kind.ge
             if words and isinstance(value, str):
                 quoted = " or ".join(map(repr, words))
                 raise InputError(
                     f"{name} is {shown(value)}, expected an integer >= {least} or {quoted}"
                 )
             return check_count(name, value, least, kind.le or MOST)
-        if isinstance(kind, inspect.FloatType):
-            return check_number(name, value, above=kind.gt == 0, below=kind.lt or math.inf)
-        if isinstance(kind, inspect.VarTupleType):
-            item = kind.item_type
-            return tuple(check_setting(name, number, item) for number in value or ())
+        if isinstance(kind, inspect.FloatType) and kind.lt is not None:
+            return check_number(name, value, above=kind.gt == 0, below=kind.lt)
+        if isinstance(kind, inspect.VarTupleType) and isinstance(value, (list, tuple)):
+            return tuple(check_setting(name, item, kind.item_type) for item in value)
     if words:
         check_choice(name, value, words)
     return value
 
 
 def check_settings(settings: Any) -> None:
-    """Raise InputError unless every setting of a dataclass has a value that it may have.
+    """Raise InputError unless every setting of a dataclass has a value of its type.
 
     Numbers of NumPy and torch become Python's, so that records are JSON.
     """
