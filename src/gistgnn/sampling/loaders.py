@@ -155,6 +155,8 @@ class LoaderBatches(RandomBatches):
         self._loader = settings.loader
         self._reader = reader
         self._draws: dict[tuple[int, ...], Draws] = {}  # by the stream: one for every worker
+        # what was drawn in this round, by step; None: each step is drawn when it is asked for
+        self._of_round: dict[int, Any] | None = None
         self.steps_per_epoch = settings.steps_per_epoch
         if self._independent:
             self._require_own_batches()
@@ -170,7 +172,7 @@ class LoaderBatches(RandomBatches):
     def for_round(self) -> "LoaderBatches":
         if self._independent:
             return self
-        return self._changed(_draws={self._stream: KeptDraws(self._draws_of(self._stream))})
+        return self._changed(_of_round={})
 
     def make(self, drawn: tuple[int, Any]) -> Batch:
         step, data = drawn
@@ -179,8 +181,14 @@ class LoaderBatches(RandomBatches):
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[tuple[int, Any]]:
         draws = self._draws_of(self._stream)
+        of_round = self._of_round
         for step in range(first_step, first_step + steps):
-            yield step, draws.at(step)
+            if of_round is None:
+                yield step, draws.at(step)
+                continue
+            if step not in of_round:
+                of_round[step] = draws.at(step)
+            yield step, of_round[step]
 
     def _draws_of(self, stream: tuple[int, ...]) -> "Draws":
         if stream not in self._draws:
@@ -286,22 +294,6 @@ class Draws:
                 return data
             self._begin(self._epoch + 1)
         raise InputError(f"the {type(self._loader).__name__} has yielded no batch in an epoch")
-
-
-class KeptDraws(Draws):
-    """What a loader yields in one round, kept for as long as this object is."""
-
-    def __init__(self, draws: Draws) -> None:
-        self._draws = draws
-        self._by_step: dict[int, Any] = {}
-
-    def at(self, step: int) -> Any:
-        if step not in self._by_step:
-            self._by_step[step] = self._draws.at(step)
-        return self._by_step[step]
-
-    def require_training(self, step: int, *, has_nodes: bool) -> None:
-        self._draws.require_training(step, has_nodes=has_nodes)
 
 
 class BatchReader:
