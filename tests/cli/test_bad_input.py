@@ -14,7 +14,7 @@ from gistgnn.cli.main import make_parser
 from gistgnn.cli.messages import as_typed
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
-from gistgnn.utils.checks import described
+from gistgnn.utils.checks import setting_types
 
 from .conftest import Cli, arrays
 from .in_process import refused, run
@@ -178,7 +178,8 @@ def test_other_commands(capsys: pytest.CaptureFixture[str], folder: Path, words:
     [
         option
         for option in make_parser().commands.choices["train"].options
-        if option.dest in {**described(Training), **described(RunConfig), **described(ModelConfig)}
+        if option.dest
+        in {**setting_types(Training), **setting_types(RunConfig), **setting_types(ModelConfig)}
         and not (isinstance(option.default, str) or option.nargs == 0 or option.choices)
         and option.dest != "init"  # a folder
     ],

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ class PretendedStore(RunStore):
     def __init__(self) -> None:
         self.trained: list[RunConfig] = []
 
-    def run_all(self, configs: Iterable[RunConfig], label: str) -> list[dict[str, Any]]:
+    def run_all(self, configs: Iterable[RunConfig], label: str) -> list[Any]:
         records = []
         for config in configs:
             self.trained.append(config)
@@ -35,7 +36,8 @@ class PretendedStore(RunStore):
             seconds = START + 0.05 * config.model.hidden[0] * epochs
             if len(self.trained) > 2 and config.seed == TIMINGS[0]:
                 seconds *= 10
-            records.append({"train_seconds": seconds, "per_round": [{"epoch": epochs}]})
+            per_round = [{"epoch": epochs}]
+            records.append(SimpleNamespace(train_seconds=seconds, per_round=per_round))
         return records
 
 

@@ -135,8 +135,8 @@ TRAIN = (
 def test_commands_with_different_options_are_refused(tmp_path: Path) -> None:
     save_file(tiny_graph(), tmp_path / "own.npz")
     for last, said in (
-        (("--resume",), "resume is False"),
-        (("--dataset", "digits"), "dataset is 'a file'"),
+        (("--resume",), "--resume is False"),
+        (("--dataset", "digits"), "--dataset is 'a file'"),
     ):
         for rank, done in enumerate(run_ranks(tmp_path, 2, *TRAIN, last=last)):
             [line] = [

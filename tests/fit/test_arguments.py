@@ -135,7 +135,7 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
         with refused(said):
             make().fit(GRAPH, **{**watching, **own})
     for name, meant in {"epoch": "epochs", "optimiser": "optimizer", "runer": "runner"}.items():
-        said = f"unexpected keyword argument '{name}', did you mean {meant}"
+        said = f"unexpected keyword argument '{name}': did you mean {meant}"
         with pytest.raises(TypeError, match=said):
             make().fit(GRAPH, **{name: 3})
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'xyz'$"):

@@ -30,6 +30,8 @@ def test_every_name_that_type_checkers_see_is_there(path: Path) -> None:
     )
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)
+        if not str(node.module).startswith("gistgnn"):
+            continue  # a type of another package, which the module's own functions name
         for name in node.names:
             assert getattr(package, name.name) is getattr(
                 importlib.import_module(str(node.module)), name.name

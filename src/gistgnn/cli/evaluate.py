@@ -109,15 +109,14 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, Record, nn.Module, Eval
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device, read_record
 
-    record = read_record(args.directory)
-    dataset = record.config["dataset"]
-    if record.config["model"].get("own") and args.dataset is None and not find(dataset):
-        raise InputError(f"the run was trained on a graph of your own, '{dataset}': add --dataset")
-    if record.graph.regression:
+    if read_record(args.directory).graph.regression:
         raise InputError(
             "the run predicts numbers, which the command line does not: use load_run in Python"
         )
     config, record, best = open_best(args.directory, args.model)
+    dataset = record.config["dataset"]
+    if record.config["model"].get("own") and args.dataset is None and not find(dataset):
+        raise InputError(f"the run was trained on a graph of your own, '{dataset}': add --dataset")
     # as the option says, as in the run, or as on this machine
     root_of_run = record.data_root or "data"
     root_here = root_of_run if Path(root_of_run).exists() else options.data_root()

@@ -163,7 +163,7 @@ class Progress:
             self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
 
-class Result(Record, kw_only=True):
+class Result(Record, kw_only=True, weakref=True):
     """What `GIST.fit` returns: the model, and the record of its run.
 
     The attributes are `model` and the entries of
@@ -199,6 +199,7 @@ class Result(Record, kw_only=True):
         """How far the run came, in the form of `Loop.progress`."""
         best = {"validation": self.validation, "test": self.test}
         classes: list[Any] = self.classes
+        later = [entry for entry in self.history if entry["round"] > self.best_round]
         scores = Scores(
             best_round=self.best_round,
             best_score=self.validation.get(self.metric.name),
@@ -206,6 +207,7 @@ class Result(Record, kw_only=True):
             classes=classes,
             temperature=self.temperature,
             last=self.last,
+            evaluations_since_best=sum(entry["validation"] is not None for entry in later),
         )
         same = ("rounds", "steps", "train_seconds", "seconds", "history", "per_round", "stopped_by")
         entries: dict[str, Any] = {name: getattr(self, name) for name in same}
