@@ -59,12 +59,6 @@ class GraphFacts(Struct, omit_defaults=True, kw_only=True):
     class_names: list[Name] = []  # if labels were texts
     regression: bool = False
 
-    def __post_init__(self) -> None:
-        if self.class_names and len(self.class_names) != self.classes:
-            raise ValueError(
-                f"the graph has {self.classes} classes and {len(self.class_names)} names"
-            )
-
 
 class MetricFacts(Struct, kw_only=True):
     """The score that selected the model."""
@@ -202,13 +196,6 @@ class Record(Struct, kw_only=True, omit_defaults=True, tag_field="version", tag=
     provenance: Provenance | None = None
     files: dict[str, str] = {}
 
-    def __post_init__(self) -> None:
-        """Refuse settings and scores that reports could not show."""
-        msgspec.convert(self.config, _Config)
-        for name, scores in (("test", self.test), ("validation", self.validation)):
-            if scores and self.metric.name not in scores:
-                raise ValueError(f"{name} has no {self.metric.name}, the score of the run")
-
     @property
     def machine(self) -> str:
         """Where the run trained, in words."""
@@ -243,13 +230,23 @@ def record_of(content: dict[str, Any]) -> Record:
     """Return what a result.json holds, also one of version 1.
 
     Raises:
-        ValueError: an entry is of another type, or the file of a later version.
-        LookupError: an entry is missing.
+        ValueError: an entry is missing or of another type, or the file is of a later version.
+        KeyError: a file of version 1 has no scores.
     """
     version = content.get("version", 1)
     if version == 1:  # which had null where nothing was scored
-        scores = {name: content[name] or {} for name in ("test", "validation")}
-        content = {**content, **scores, "version": VERSION}
+        scored = {name: content[name] or {} for name in ("test", "validation")}
+        content = {**content, **scored, "version": VERSION}
     elif version != VERSION:
         raise ValueError(f"it has the form {version}, and this gistgnn reads {VERSION}")
-    return msgspec.convert(content, Record, str_keys=True)
+    record = msgspec.convert(content, Record, str_keys=True)
+    msgspec.convert(record.config, _Config)
+    graph = record.graph
+    if graph.class_names and len(graph.class_names) != graph.classes:
+        raise ValueError(
+            f"the graph has {graph.classes} classes and {len(graph.class_names)} names"
+        )
+    for name, scores in (("test", record.test), ("validation", record.validation)):
+        if scores and record.metric.name not in scores:
+            raise ValueError(f"{name} has no {record.metric.name}, the score of the run")
+    return record
