@@ -194,7 +194,7 @@ def test_a_wrong_option_is_refused_before_torch_is_imported(tmp_path: Path) -> N
     environ = slow_module(tmp_path, "torch")
     none = "a.npz: no such file; expected a graph in a .npz or a .pt file"
     for words, said in (
-        ("--sub-gcns 0", "sub_gcns is 0, expected an integer >= 1"),
+        ("--sub-gcns 0", "--sub-gcns is 0, expected an integer >= 1"),
         ("--dataset a.npz", none),
     ):
         process = start(
