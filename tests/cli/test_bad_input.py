@@ -77,6 +77,8 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--clusters 4 --clusters-per-batch 10": "--clusters-per-batch is 10, more than the 4 clusters",
     "--sampler full --set cluster_method=random": "is given, but the sampler is full: add "
     "--sampler clusters",
+    "--sampler clusters --set cluster_method=foo": "error: cluster_method is 'foo', expected one",
+    "--sampler neighbor --fanout 0": "error: --fanout is",
     "--batch-size 4": "--batch-size is given, but the sampler is auto: add --sampler ladies or",
     "--budget 9s --local-steps 3": "--local-steps is given beside a budget",
     "--loss hinge": "--loss is 'hinge', expected one of cross-entropy",

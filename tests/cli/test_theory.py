@@ -109,7 +109,7 @@ def test_files_of_the_user(
     assert {item["name"]: item["value"] for item in bipartite["assumptions"]}["λ_min(Ā) ≠ 0"] == 0.0
     assert bipartite["prediction"] is None
     # also where nothing is predicted
-    refused(capsys, "--gamma is 7, expected", "theory", "check", path, "--gamma", 7)
+    refused(capsys, "--gamma is 7, ", "theory", "check", path, "--gamma", 7)
     several = write(tmp_path / "several.npz", BOTH, y=np.eye(6, 3, dtype="float32"))
     for file, message in {
         write(tmp_path / "one_way.npz", BOTH[:-1]): "has no edge back",

@@ -189,7 +189,7 @@ class Parser(argparse.ArgumentParser):
         return text
 
     def _short_help(self, hidden: int) -> str:
-        """Return a help that fits on a screen: one line for each of the most used options."""
+        """Return a help of one screen: up to two lines for each of the most used options."""
         shown = [option for option in self.options if self._is_common(option)]
         lines = [
             *self.format_usage().splitlines(),

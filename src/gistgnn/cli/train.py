@@ -235,7 +235,8 @@ def _instead_of_gist(args: argparse.Namespace, ranks: "World") -> str:
     if ranks.count > 1:
         return f"{SELDOM_BEST}: the same command with --method parts usually scores higher"
     widths = " ".join(map(str, args.hidden))
-    command = f"gistgnn train --dataset {args.dataset} --model {args.model} --hidden {widths}"
+    root = f" --data-root {args.data_root}" if "data_root" in args.typed else ""
+    command = f"gistgnn train --dataset {args.dataset}{root} --model {args.model} --hidden {widths}"
     return f"{SELDOM_BEST}: `{command} --budget 1min` usually scores higher, or --method parts"
 
 

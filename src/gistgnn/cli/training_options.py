@@ -94,6 +94,10 @@ _SAMPLING: dict[str, dict[str, Any]] = {
 }
 
 
+# The fields of samplers whose options have other names.
+_OTHER_NAMES = {"method": "cluster_method", "fanouts": "fanout"}
+
+
 def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     """Add the options of the data, of the model, of GIST, of batches, of the optimiser and of the
     evaluation.
@@ -332,12 +336,19 @@ def _sampler(args: argparse.Namespace, further: dict[str, Any]) -> "Sampling | N
     for name, value in settings.items():
         if name not in fields_of.get(sampler, ()):
             samplers = " or ".join(other for other, names in fields_of.items() if name in names)
-            option = {"method": "cluster_method", "fanouts": "fanout"}.get(name, name)
+            option = _OTHER_NAMES.get(name, name)
             raise InputError(
                 f"{option} is given, but the sampler is {sampler}: add --sampler {samplers}"
             )
         settings[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return SAMPLERS[sampler](**settings) if sampler != FULL else None
+    if sampler == FULL:
+        return None
+    try:
+        made: Sampling = SAMPLERS[sampler](**settings)
+    except InputError as error:
+        name, *words = str(error).split(" ")
+        raise InputError(" ".join([_OTHER_NAMES.get(name, name), *words])) from None
+    return made
 
 
 def seconds_left(limit: float | None) -> float | None:
