@@ -133,6 +133,8 @@ def attempt(case: Case) -> Outcome:
     torch.manual_seed(0)
     messages = _Messages()
     logger = logging.getLogger("gistgnn")
+    level = logger.level
+    logger.setLevel(logging.INFO)  # another script in this process may have raised it
     logger.addHandler(messages)
     try:
         gist = GIST(case.build, case.widths, 2)
@@ -145,6 +147,7 @@ def attempt(case: Case) -> Outcome:
         return Outcome(False, f"fails: {reason(error)}")
     finally:
         logger.removeHandler(messages)
+        logger.setLevel(level)
     after = gist.model().state_dict()
     if (
         all(torch.equal(before[name], value) for name, value in after.items())
