@@ -144,7 +144,7 @@ BAD: list[tuple[type[Sampling], dict[str, Any], str]] = [
     (
         kinds.ClusterSampling,
         {"clusters": 10, "batches": "own"},
-        "expected one of shared, independent",
+        "expected one of independent, shared",
     ),
     (kinds.ClusterSampling, {"clusters": 40, "precompute": "shared"}, "precompute is 'shared'"),
     (kinds.LadiesSampling, {"batch_size": 0}, "batch_size is 0"),
