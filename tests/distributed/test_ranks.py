@@ -74,9 +74,9 @@ def taken(ranks: Ranks) -> list[list[int]]:
     for round_ in gist.rounds(1):
         for k, _ in enumerate(round_):
             end = time.monotonic() + 20
-            while len(gist.theta._taken) < min(2, 3 - k) and time.monotonic() < end:
+            while len(gist.theta._received) < min(2, 3 - k) and time.monotonic() < end:
                 time.sleep(0.01)
-            found.append(sorted(gist.theta._taken))
+            found.append(sorted(gist.theta._received))
     return found
 
 

@@ -1,5 +1,6 @@
-"""What a run costs by sizes alone: bytes held and sent, multiply-adds; and the refusal of what
-cannot fit.
+"""What a run costs by sizes alone: bytes held and sent, multiply-adds.
+
+What cannot fit is refused.
 """
 
 import math
@@ -30,9 +31,10 @@ from gistgnn.utils.process_memory import available_bytes, of_the_limit
 
 SPARSE = 12  # multiply-adds of a dense product in the time of one of a sparse product
 STEP = 2e7  # multiply-adds in the time that a step takes where it computes next to nothing
-# of the multiply-adds of training, which evaluation may take: up to a tenth of the time
+# Evaluation may take this share of the multiply-adds of training: up to a tenth of the time.
 SHARE = 0.06
-# multiply-adds of all evaluations of a run, about a second: then there is one after every round
+# If all evaluations of a run take fewer multiply-adds, about a second, there is one after every
+# round.
 LITTLE = 5e10
 
 
@@ -53,24 +55,32 @@ def slice_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]]) -> list[int]:
 
 def moments_of(training: Training) -> int:
     """How many moments the optimiser keeps of a matrix."""
-    return _moments(training, {"": 2})[""]
+    return _count_moments(training, {"": 2})[""]
 
 
 def state_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]], training: Training) -> int:
-    """Bytes of the moments of all sub-GCNs, by their numbers of features on each axis; without the
-    steps' counters.
+    """Bytes of the moments of all sub-GCNs, by their numbers of features on each axis.
+
+    The steps' counters do not count.
     """
-    trained = {name: p for name, p in spec.on_meta().named_parameters() if p.requires_grad}
-    moments = _moments(training, {name: p.dim() for name, p in trained.items()})
+    trained = {
+        name: parameter
+        for name, parameter in spec.on_meta().named_parameters()
+        if parameter.requires_grad
+    }
+    moments = _count_moments(
+        training, {name: parameter.dim() for name, parameter in trained.items()}
+    )
     models = [replace(spec, widths=spec.layout.widths(blocks)).on_meta() for blocks in counts]
     return sum(
         moments[name] * model.get_parameter(name).nbytes for model in models for name in trained
     )
 
 
-def _moments(training: Training, dimensions: Mapping[str, int]) -> dict[str, int]:
-    """How many tensors of its shape the optimiser keeps of each parameter, by their numbers of
-    dimensions.
+def _count_moments(training: Training, dimensions: Mapping[str, int]) -> dict[str, int]:
+    """Count the tensors of its shape that the optimiser keeps of each parameter.
+
+    `dimensions` are the parameters' numbers of dimensions, by name.
     """
     # It takes a step on small parameters, as it may be the user's own, and a scheduler may give it
     # a momentum.
@@ -103,8 +113,7 @@ class Trainer(Protocol):
 def memory_of(
     trainer: Trainer, graph: Graph, training: Training, theta: int, slices: list[int]
 ) -> dict[str, int]:
-    """Return the bytes that a process holds from the beginning of a run to its end, by what they
-    are for.
+    """Return the bytes that a process holds during a whole run, by what they are for.
 
     Sub-GCNs count with gradients and the optimiser's state; Θ, the best Θ and moments where the
     device holds them.
@@ -118,15 +127,17 @@ def memory_of(
     """
     store = trainer.store
     ranks = trainer.ranks
-    place = store.place
+    store_place = store.place
     moments = moments_of(training)
     slices_here = slices[ranks.rank :: ranks.count] or slices
     memory = {"graph": graph.held_bytes}
-    if place.holds == "device" or (place.holds == "host" and trainer.device.type == "cpu"):
+    if store_place.holds == "device" or (
+        store_place.holds == "host" and trainer.device.type == "cpu"
+    ):
         shares = ranks.count if store.share == "rows" else 1
         carried = moments * theta if training.keeps_moments or len(slices) == 1 else 0
         memory |= {"theta": theta // shares, "best": theta // shares, "moments": carried // shares}
-    at_once = max(slices_here) if place.streams else sum(slices_here)
+    at_once = max(slices_here) if store_place.streams else sum(slices_here)
     return {**memory, "sub_gcns": (2 + moments) * at_once}
 
 
@@ -154,19 +165,20 @@ def require_theta_fits(spec: ModelSpec, store: Store, ranks: int, replaced: int 
 
 
 def too_large(
-    what: str, needed: int, where: torch.device | str, available: int, advice: str
+    subject: str, needed: int, where: torch.device | str, available: int, advice: str
 ) -> InputError:
     """The error of a model or a step that takes more bytes than are free there."""
     free = f"{size(available)} are free"
     if isinstance(where, torch.device):
         free += "" if where.type == "cuda" else of_the_limit()
         where = "GPU memory" if where.type == "cuda" else "memory"
-    return InputError(f"{what} takes {size(needed)} of {where}, {free}: {advice}")
+    return InputError(f"{subject} takes {size(needed)} of {where}, {free}: {advice}")
 
 
 def free_disk(folder: Path) -> int:
-    """Return the bytes that a folder, which need not exist, may have: those free on its disk, and
-    what it has.
+    """Return the bytes that a folder, which need not exist, may have.
+
+    They are those free on its disk, and those of its own files.
     """
     files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
     existing = next(
@@ -176,8 +188,9 @@ def free_disk(folder: Path) -> int:
 
 
 class Operations:
-    """Counts the multiply-adds of a run of the full model `spec`; they follow from settings, never
-    from a clock.
+    """Counts the multiply-adds of a run of the full model `spec`.
+
+    They follow from settings, never from a clock.
     """
 
     def __init__(
@@ -201,8 +214,9 @@ class Operations:
         )
 
     def evaluate_every(self, *, steps: int, rounds: int) -> int:
-        """After how many rounds the model is evaluated; the aim is less than a tenth of the time of
-        training.
+        """After how many rounds the model is evaluated.
+
+        The aim is less than a tenth of the time of training.
 
         Args:
             steps: those of all sub-GCNs in a round.
@@ -233,8 +247,9 @@ class Operations:
 
 
 def forward_operations(spec: ModelSpec, nodes: float, edges: float) -> float:
-    """Every weight multiplies a feature of every node, and every hidden feature goes along every
-    edge.
+    """Count the multiply-adds of a forward pass.
+
+    Every weight multiplies a feature of every node, and every hidden feature goes along every edge.
     """
     weights = sum(
         tensor.numel() for tensor in named_tensors(spec.on_meta()).values() if tensor.dim() > 1

@@ -12,7 +12,8 @@ from gistgnn.theta.model_spec import ModelSpec
 NEGLIGIBLE = 1e-13  # a smaller share counts as none
 _TERMS = 30  # of an alternating series; the next term is below 1e-14
 
-Place = tuple[int, ...]  # how many different features of every split axis a parameter lies at
+# At how many different features of every split axis a parameter lies.
+FeatureCounts = tuple[int, ...]
 Sizes = Sequence[Sequence[int]]  # of the blocks: for each sub-GCN one per axis
 
 
@@ -35,77 +36,82 @@ def never_trained(spec: ModelSpec, partition: Partition, rounds: int) -> float:
     # Balanced blocks have the same sizes in all draws, and a single draw is draw 0.
     sizes_are_known = partition.kind == "balanced" or rounds == 1
     sizes = partition.sizes(0) if sizes_are_known else None
-    parameters = _parameters_by_place(spec, partition)
+    parameters = _count_parameters(spec, partition)
     expected = 0.0
-    for place, count in parameters.items():
-        chance = _chance_of_training(place, partition, sizes)
+    for feature_counts, count in parameters.items():
+        chance = _compute_chance_of_training(feature_counts, partition, sizes)
         expected += count * (1 - chance) ** rounds
     share = expected / parameters.total()
     return share if share > NEGLIGIBLE else 0.0
 
 
-def _parameters_by_place(spec: ModelSpec, partition: Partition) -> Counter[Place]:
-    found: Counter[Place] = Counter()
+def _count_parameters(spec: ModelSpec, partition: Partition) -> Counter[FeatureCounts]:
+    counts: Counter[FeatureCounts] = Counter()
     for name, _ in spec.on_meta().named_parameters():
-        found.update(_entries_by_place(spec.layout.dims[name], partition))
-    return found
+        counts.update(_count_entries(spec.layout.dims[name], partition))
+    return counts
 
 
-def _entries_by_place(dims: Sequence[Dim], partition: Partition) -> Counter[Place]:
-    """Count the entries of a tensor by the place that they lie at."""
+def _count_entries(dims: Sequence[Dim], partition: Partition) -> Counter[FeatureCounts]:
+    """Count the entries of a tensor by the numbers of features that they lie at."""
     features = partition.features
     nowhere = (0,) * len(features)
     counts = Counter({nowhere: 1})
     for dim in dims:
-        extended: Counter[Place] = Counter()
-        for place, entries in counts.items():
+        extended: Counter[FeatureCounts] = Counter()
+        for feature_counts, entries in counts.items():
             for segment in dim:
                 axis = segment.axis
                 if axis is None:
-                    extended[place] += entries * segment.fixed
+                    extended[feature_counts] += entries * segment.fixed
                 elif axis not in partition.split:
-                    extended[place] += entries * features[axis]
+                    extended[feature_counts] += entries * features[axis]
                 else:
-                    seen = place[axis]  # the features of earlier dimensions
-                    farther = (*place[:axis], seen + 1, *place[axis + 1 :])
-                    extended[place] += entries * seen
+                    seen = feature_counts[axis]  # the features of earlier dimensions
+                    farther = (*feature_counts[:axis], seen + 1, *feature_counts[axis + 1 :])
+                    extended[feature_counts] += entries * seen
                     extended[farther] += entries * (features[axis] - seen)
         counts = +extended  # without zeros
     return counts
 
 
-def _chance_of_training(place: Place, partition: Partition, sizes: Sizes | None) -> float:
-    """Return the probability that a round sends all features of the place to the same sub-GCN."""
-    if sum(place) < 2:
+def _compute_chance_of_training(
+    feature_counts: FeatureCounts, partition: Partition, sizes: Sizes | None
+) -> float:
+    """Return the probability that a round sends all of some features to the same sub-GCN."""
+    if sum(feature_counts) < 2:
         return 1.0
     if sizes is None:
-        return _chance_at_random(place, partition)
-    return _chance_of_sizes(place, partition.features, sizes)
+        return _compute_chance_at_random(feature_counts, partition)
+    return _compute_chance_of_sizes(feature_counts, partition.features, sizes)
 
 
-def _chance_of_sizes(place: Place, features: Sequence[int], sizes: Sizes) -> float:
-    # n features of an axis are all in a block of s of its d with probability C(s, n) / C(d, n).
+def _compute_chance_of_sizes(
+    feature_counts: FeatureCounts, features: Sequence[int], sizes: Sizes
+) -> float:
+    # All of n features of an axis are in a block of s of its d with probability
+    # C(s, n) / C(d, n).
     chance = 0.0
     for blocks in sizes:
         in_this_one = 1.0
-        for n, d, s in zip(place, features, blocks, strict=True):
+        for n, d, s in zip(feature_counts, features, blocks, strict=True):
             in_this_one *= math.comb(s, n) / math.comb(d, n)
         chance += in_this_one
     return chance
 
 
-def _chance_at_random(place: Place, partition: Partition) -> float:
+def _compute_chance_at_random(feature_counts: FeatureCounts, partition: Partition) -> float:
     # Each feature goes to any sub-GCN alike, given that no block is empty (categorical blocks).
     m = partition.sub_gcns
     in_one = 1.0  # a given sub-GCN; all are equally likely
-    for n, d in zip(place, partition.features, strict=True):
+    for n, d in zip(feature_counts, partition.features, strict=True):
         if n:
-            others_fill_the_rest = _none_empty(d - n, m - 1, m)
-            in_one *= m**-n * others_fill_the_rest / _none_empty(d, m, m)
+            others_fill_the_rest = _compute_chance_of_none_empty(d - n, m - 1, m)
+            in_one *= m**-n * others_fill_the_rest / _compute_chance_of_none_empty(d, m, m)
     return m * in_one
 
 
-def _none_empty(features: int, blocks: int, m: int) -> float:
+def _compute_chance_of_none_empty(features: int, blocks: int, m: int) -> float:
     # The probability that features sent to m sub-GCNs at random leave none of `blocks` given ones
     # empty.
     chance = 0.0

@@ -32,8 +32,9 @@ from gistgnn.utils.random_streams import Stream
 
 
 class DataParallel(GIST):
-    """Trains the full model on W batches at every step: the mean of their gradients is one step of
-    the optimiser.
+    """Trains the full model on W batches at every step.
+
+    The mean of their gradients is one step of the optimiser.
 
     One process computes the workers' gradients one after another. Ranks use torch's
     DistributedDataParallel, with worker w on rank w mod the number of ranks. A batch without
@@ -59,7 +60,7 @@ class DataParallel(GIST):
     ) -> None:
         self._workers = check_count("workers", workers)
         super().__init__(build, widths, 1, **options)
-        # there is one model, whichever runner is asked for
+        # There is one model, whichever runner is asked for.
         runner = partial(EveryStep, self._workers, self.ranks)
         self._variant = Variant(
             independent=True,
@@ -81,22 +82,24 @@ class DataParallel(GIST):
 
 
 class EveryStep:
-    """Trains one model on the batches of W workers, dealt to the ranks; see
-    `gistgnn.runners.registry.Runner`.
+    """Trains one model on the batches of W workers, dealt to the ranks.
+
+    See `gistgnn.runners.registry.Runner`.
     """
 
     def __init__(self, workers: int, ranks: World) -> None:
         self._ranks = ranks
-        self._own = range(ranks.rank, workers, ranks.count)
-        # of a worker's gradient in its rank's sum; torch averages over ranks
+        self._rank_workers = range(ranks.rank, workers, ranks.count)
+        # The weight of a worker's gradient in its rank's sum. Torch averages over ranks.
         self._weight = ranks.count / workers
         self._net: DistributedDataParallel | None = None  # on ranks
 
     def __call__(
         self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
     ) -> Numbers:
-        """Train for some steps; return the mean loss of this rank's workers, as the loss of sub-GCN
-        0.
+        """Train for some steps; return the mean loss of this rank's workers.
+
+        It is returned as the loss of sub-GCN 0.
         """
         (model,) = round_.subs
         if self._ranks.several and (self._net is None or self._net.module is not model):
@@ -111,11 +114,11 @@ class EveryStep:
                 stack.enter_context(
                     closing(sampler.for_sub_gcn(w).batches(steps.first, steps.count))
                 )
-                for w in self._own
+                for w in self._rank_workers
             ]
             for k in range(steps.count):
                 steps.begin(optimizer, training, k)
-                for loss in self._backward(
+                for loss in self._add_up_gradients(
                     self._net or model, model, batches, training, (seed, steps.first + k)
                 ):
                     total = total + loss
@@ -123,12 +126,14 @@ class EveryStep:
                 change_gradients(model, training)
                 optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
+        gradients = sum(
+            parameter.nbytes for parameter in model.parameters() if parameter.requires_grad
+        )
         share = 2 * (self._ranks.count - 1) / self._ranks.count  # a ring's, by which torch averages
         self._ranks.traffic.sent += round(share * gradients) * steps.count
         return {0: {"loss": float(total / counted)}} if counted else {}
 
-    def _backward(
+    def _add_up_gradients(
         self,
         net: nn.Module,
         model: nn.Module,
@@ -136,45 +141,49 @@ class EveryStep:
         training: Training,
         stream: tuple[int, int],
     ) -> list[Tensor]:
-        """Add up the gradients of this rank's workers for one step; return the losses that there
-        are.
+        """Add up the gradients of this rank's workers for one step.
+
+        Returns the losses of the workers whose batches have some.
         """
         losses = []
         seed, step = stream
-        for w, each in zip(self._own, batches, strict=True):
-            batch = next(each)
-            last = w == self._own[-1]
+        for w, worker_batches in zip(self._rank_workers, batches, strict=True):
+            batch = next(worker_batches)
+            last = w == self._rank_workers[-1]
             waits = (
                 net.no_sync()
                 if isinstance(net, DistributedDataParallel) and not last
                 else nullcontext()
             )
-            kept = {name: buffer.clone() for name, buffer in model.named_buffers()} if w else {}
+            buffers_before = (
+                {name: buffer.clone() for name, buffer in model.named_buffers()} if w else {}
+            )
             with (
                 Stream(seed, "dropout", step, w, device=batch.x.device),
                 waits,
                 self._ranks.talking(),
             ):
-                found = trains_on(model, batch, training)
+                has_loss = trains_on(model, batch, training)
                 if single := norms_one_node(model, batch):
                     net.eval()
                 with training.autocast(batch.x.device):
                     inputs = arguments(model, batch, nodes=batch.loss_nodes)
                     with calling(model, batch, inputs):
                         logits = inputs.chosen(net(*inputs.positional, **inputs.by_name))
-                    loss = loss_of(logits, batch, training) if found else logits.sum() * 0.0
+                    loss = loss_of(logits, batch, training) if has_loss else logits.sum() * 0.0
                 (loss * self._weight).backward()
                 if single:
                     net.train()
-            for name, buffer in kept.items():
+            for name, buffer in buffers_before.items():
                 model.get_buffer(name).copy_(buffer)
-            losses += [loss.detach()] * found
+            losses += [loss.detach()] * has_loss
         return losses
 
 
 class Mirror(Exchange):
-    """Every rank has trained all of Θ with averaged gradients; rank 0 sends its buffers, which are
-    not averaged.
+    """Every rank has trained all of Θ with averaged gradients.
+
+    Buffers are not averaged: rank 0 sends its own.
     """
 
     ranks: Ranks
@@ -189,12 +198,12 @@ class Mirror(Exchange):
     ) -> Numbers:
         """Return the means of all ranks' numbers, weighted by their workers."""
         ranks = self.ranks
-        every = ranks.gather([numbers.get(0), error_message(error)])
-        raise_first([message for _, message in every], error)
+        reports = ranks.gather([numbers.get(0), error_message(error)])
+        raise_first([message for _, message in reports], error)
         ranks.traffic.rounds += 1
         weights = [len(range(rank, self._workers, ranks.count)) for rank in range(ranks.count)]
         measured = [
-            (values, weight) for (values, _), weight in zip(every, weights, strict=True) if values
+            (values, weight) for (values, _), weight in zip(reports, weights, strict=True) if values
         ]
         if not measured:
             return {}
@@ -217,8 +226,9 @@ class Mirror(Exchange):
         return trained
 
     def communication(self, place: InMemory, theta_bytes: int, local_steps: int) -> dict[str, Any]:
-        """What the ranks have exchanged so far; the bytes of gradients, which torch exchanges, by
-        the formula.
+        """What the ranks have exchanged so far.
+
+        The bytes of gradients, which torch exchanges, are by the formula.
         """
         traffic = communication(self.ranks, theta_bytes, local_steps, copies=self.ranks.count)
         return {**traffic, "received": traffic["sent"], "by_formula": True}

@@ -39,12 +39,14 @@ class Ensemble(Parts):
 
     def _build_members(self, _: object) -> EnsembleModel:
         widths = [self.layout.widths(map(len, blocks)) for blocks in self.blocks(0)]
-        return EnsembleModel([construct(self.build, own, shared=self.shared) for own in widths])
+        return EnsembleModel(
+            [construct(self.build, member_widths, shared=self.shared) for member_widths in widths]
+        )
 
     def _combine(self, values: Mapping[int, Mapping[str, Tensor]]) -> Fixed:
         model = self._build_members(None)
         for i, member in enumerate(model.members):
-            tensors = self._sent_to_leader(i, member, values.get(i, {}))
+            tensors = self._send_to_leader(i, member, values.get(i, {}))
             if self.ranks.leads:
                 fill(member, tensors)
         model = model.to(self.device).eval()
@@ -57,7 +59,7 @@ class Ensemble(Parts):
             "an ensemble has no rounds, as its members are never merged: train it by fit"
         )
 
-    def _sent_to_leader(
+    def _send_to_leader(
         self, i: int, member: nn.Module, values: Mapping[str, Tensor]
     ) -> Mapping[str, Tensor]:
         """Return the values of member i on rank 0; the rank that has trained it sends them."""

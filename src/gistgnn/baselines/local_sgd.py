@@ -9,8 +9,9 @@ from gistgnn.layout.axes import Build
 
 
 class LocalSGD(GIST):
-    """Trains W copies of the full model, each on batches of its own, and averages them after every
-    ζ steps.
+    """Trains W copies of the full model, and averages them after every ζ steps.
+
+    Each copy has batches of its own.
 
     It is GIST with no axis partitioned: every worker's slice is all of Θ, so subAgg averages all of
     Θ. Everything else is as in GIST. Split training gives every worker E/W epochs. Moments start

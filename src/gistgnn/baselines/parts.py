@@ -1,6 +1,4 @@
-"""Parts: m narrow models that train by themselves, and stand side by side in one wide model at the
-end.
-"""
+"""Parts: m narrow models that train by themselves, and stand side by side at the end."""
 
 import statistics
 import time
@@ -26,13 +24,14 @@ from gistgnn.settings import Training
 from gistgnn.storage.record import Sent
 from gistgnn.utils.process_memory import peak_memory_bytes
 
-# of the time of a run that is limited, for putting the parts together and scoring them
+# The share of the time of a limited run that is left for joining the parts and scoring them.
 LAST_SECONDS = 0.05
 
 
 class Parts(GIST):
-    """Trains m narrow models, each on batches of its own, and puts them side by side into one wide
-    model.
+    """Trains m narrow models by themselves, and puts them side by side into one wide model.
+
+    Each has batches of its own.
 
     Nothing is exchanged before the end. Part i trains on rank i mod W, and each is kept at its own
     best validation score. Weights between the parts are zero, so the wide model's output is the
@@ -86,21 +85,22 @@ class Parts(GIST):
             try:
                 self.ranks.together(lambda: self._train_parts(runs, begun, results))
             except DivergedError as error:
-                error.result = self._joined(runs, results, fingerprint, is_complete=False)
+                error.result = self._join_results(runs, results, fingerprint, is_complete=False)
                 error.result.diverged = str(error)
                 raise
         interrupted = self.ranks.any(any(result.interrupted for result in results.values()))
-        joined = self._joined(runs, results, fingerprint, is_complete=not interrupted)
+        joined = self._join_results(runs, results, fingerprint, is_complete=not interrupted)
         if self.ranks.leads:
             note_missed_classes(joined.progress, setup.graph.class_names)
         return structs.replace(joined, interrupted=interrupted)
 
     def _train_parts(self, runs: NarrowRuns, begun: float, results: dict[int, Result]) -> None:
-        """Train the parts of this rank, and add their results, also of one that was interrupted or
-        has diverged.
+        """Train the parts of this rank, and add their results.
+
+        The result of a part that was interrupted or has diverged is added, too.
         """
         setup = runs.setup
-        training = self._settings_of_a_part(setup.settings)
+        training = self._make_part_settings(setup.settings)
         own_parts = range(self.ranks.rank, self.sub_gcns, self.ranks.count)
         for number, part in enumerate(own_parts):
             seconds = None
@@ -125,13 +125,13 @@ class Parts(GIST):
             if results[part].interrupted:
                 return
 
-    def _settings_of_a_part(self, training: Training) -> Training:
+    def _make_part_settings(self, training: Training) -> Training:
         epochs = training.all_epochs
         if training.training == "split":
             epochs = epochs / self.sub_gcns
         return replace(training, epochs=epochs, training="split")
 
-    def _joined(
+    def _join_results(
         self,
         runs: NarrowRuns,
         results: Mapping[int, Result],
@@ -141,11 +141,11 @@ class Parts(GIST):
     ) -> Result:
         """Return the result of the whole run: its model is made of the parts, and scored.
 
-        `is_complete`: all parts have been trained to their end.
+        `is_complete` says that all parts have been trained to their end.
         """
         setup = runs.setup
         first = next(iter(results.values()))
-        progress = self._progress(list(results.values()), setup.settings)
+        progress = self._combine_progress(list(results.values()), setup.settings)
         values = {
             part: values_of(result.model) for part, result in results.items() if result.history
         }
@@ -180,8 +180,9 @@ class Parts(GIST):
         )
 
     def _fill_up(self, values: dict[int, dict[str, Tensor]]) -> bool:
-        """Let parts that have not been trained yet be copies of those that have; False: some rank
-        cannot do so.
+        """Let parts that have not been trained yet be copies of those that have.
+
+        Returns False if some rank cannot do so.
         """
         sizes = self.partition.sizes(0)
         missing = [
@@ -199,41 +200,45 @@ class Parts(GIST):
         self.join_parts(values.__getitem__, self.sub_gcns)
         return Running(self.theta, self.trained_spec)
 
-    def _progress(self, results: Sequence[Result], training: Training) -> Progress:
-        """Return how far the run has come: means over all parts, and the time of the slowest
-        rank.
+    def _combine_progress(self, results: Sequence[Result], training: Training) -> Progress:
+        """Return how far the run has come: means over all parts.
+
+        The time is that of the slowest rank.
         """
-        own = [result.progress for result in results]
+        parts = [result.progress for result in results]
         progress = Progress(
-            rounds=max(each.rounds for each in own), steps=sum(each.steps for each in own)
+            rounds=max(part.rounds for part in parts), steps=sum(part.steps for part in parts)
         )
-        progress.train_seconds = sum(each.train_seconds for each in own)
-        for each in own:
-            progress.add_seconds(each)
-        every = self.ranks.gather(
+        progress.train_seconds = sum(part.train_seconds for part in parts)
+        for part in parts:
+            progress.add_seconds(part)
+        reports = self.ranks.gather(
             {
                 "rounds": progress.rounds,
                 "steps": progress.steps,
                 "train_seconds": progress.train_seconds,
-                "histories": [each.history for each in own],
-                "per_round": [each.per_round for each in own],
+                "histories": [part.history for part in parts],
+                "per_round": [part.per_round for part in parts],
             }
         )
-        progress.rounds = max(rank["rounds"] for rank in every)
-        progress.steps = sum(rank["steps"] for rank in every)
-        progress.train_seconds = max(rank["train_seconds"] for rank in every)
-        progress.history = _mean_history([rank["histories"] for rank in every])
-        progress.per_round = _mean_rounds([rank["per_round"] for rank in every])
+        progress.rounds = max(report["rounds"] for report in reports)
+        progress.steps = sum(report["steps"] for report in reports)
+        progress.train_seconds = max(report["train_seconds"] for report in reports)
+        progress.history = _average_histories([report["histories"] for report in reports])
+        progress.per_round = _average_rounds([report["per_round"] for report in reports])
         for entry in (*progress.history, *progress.per_round):
-            entry["epoch"] *= training.all_epochs / self._settings_of_a_part(training).all_epochs
-        stopped = [each.stopped_by for each in own if each.stopped_by is not None]
+            entry["epoch"] *= training.all_epochs / self._make_part_settings(training).all_epochs
+        stopped = [part.stopped_by for part in parts if part.stopped_by is not None]
         progress.stopped_by = stopped[0] if stopped else None
         return progress
 
 
-def _mean_history(by_rank: Sequence[Sequence[Sequence[dict[str, Any]]]]) -> list[dict[str, Any]]:
-    """Return an entry for every round after which all parts were scored, and for their ends: the
-    means of theirs.
+def _average_histories(
+    by_rank: Sequence[Sequence[Sequence[dict[str, Any]]]],
+) -> list[dict[str, Any]]:
+    """Return the means of the parts' scores after every round in which all were scored.
+
+    A last entry has the means of their ends.
 
     Args:
         by_rank: of each rank the histories of its parts; those without a score do not count.
@@ -251,10 +256,12 @@ def _mean_history(by_rank: Sequence[Sequence[Sequence[dict[str, Any]]]]) -> list
     ends = [[history[-1] for history in histories] for histories in scored]
     if ends not in rows:  # the parts have stopped after different rounds
         rows.append(ends)
-    return list(map(_mean_evaluation, rows))
+    return list(map(_average_evaluations, rows))
 
 
-def _mean_rounds(by_rank: Sequence[Sequence[Sequence[dict[str, float]]]]) -> list[dict[str, float]]:
+def _average_rounds(
+    by_rank: Sequence[Sequence[Sequence[dict[str, float]]]],
+) -> list[dict[str, float]]:
     """Return the means of the numbers of each round that all parts have numbers of.
 
     Args:
@@ -275,12 +282,12 @@ def _mean_rounds(by_rank: Sequence[Sequence[Sequence[dict[str, float]]]]) -> lis
     return means
 
 
-def _mean_evaluation(by_rank: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def _average_evaluations(by_rank: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     """Return the mean of an entry of every part; its time is that of the slowest rank."""
     parts = [entry for rank in by_rank for entry in rank]
-    found = dict(max(parts, key=lambda entry: entry["round"]))
+    mean = dict(max(parts, key=lambda entry: entry["round"]))
     for name in ("loss", "validation", "test"):
         values = [part[name] for part in parts]
-        found[name] = None if None in values else statistics.fmean(values)
-    found["train_seconds"] = max(sum(entry["train_seconds"] for entry in rank) for rank in by_rank)
-    return found
+        mean[name] = None if None in values else statistics.fmean(values)
+    mean["train_seconds"] = max(sum(entry["train_seconds"] for entry in rank) for rank in by_rank)
+    return mean

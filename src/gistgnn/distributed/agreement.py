@@ -23,30 +23,33 @@ def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
     # `facts`: {advice: {name: value}}.
     if ranks.count == 1:
         return
-    found = {name: version_of(name) or "unknown" for name in ("gistgnn", "torch")}
+    installed = {name: version_of(name) or "unknown" for name in ("gistgnn", "torch")}
     # Without "+cpu" and the like: ranks may have different devices.
     versions = {
-        f"the version of {name}": version.partition("+")[0] for name, version in found.items()
+        f"the version of {name}": version.partition("+")[0] for name, version in installed.items()
     }
-    every = {"install the same version for all ranks": versions, **facts}
-    own = {advice: dict(_leaves(values)) for advice, values in every.items()}
-    answers = ranks.gather(own)
-    for advice in own:
+    all_facts = {"install the same version for all ranks": versions, **facts}
+    rank_facts = {
+        advice: dict(_list_leaves(rank_values)) for advice, rank_values in all_facts.items()
+    }
+    answers = ranks.gather(rank_facts)
+    for advice in rank_facts:
         theirs = [answer[advice] for answer in answers]
-        for name in dict.fromkeys(name for values in theirs for name in values):
-            first, *others = (values.get(name, "missing") for values in theirs)
-            for rank, other in enumerate(others, 1):
-                if other != first:
-                    if is_digest(first.strip("'")) or is_digest(other.strip("'")):
+        for name in dict.fromkeys(name for rank_values in theirs for name in rank_values):
+            first, *other_values = (rank_values.get(name, "missing") for rank_values in theirs)
+            for rank, value in enumerate(other_values, 1):
+                if value != first:
+                    if is_digest(first.strip("'")) or is_digest(value.strip("'")):
                         raise InputError(f"{name} differ between rank 0 and rank {rank}: {advice}")
                     raise InputError(
-                        f"{name} is {first} on rank 0 and {other} on rank {rank}: {advice}"
+                        f"{name} is {first} on rank 0 and {value} on rank {rank}: {advice}"
                     )
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the texts, numbers and lists of numbers in a value, as messages show them, each with
-    its place.
+def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts, numbers and lists of numbers in a value, with their names.
+
+    The values are texts, as messages show them.
     """
     if isinstance(value, (list, tuple)) and any(
         isinstance(entry, (Mapping, list, tuple, str)) for entry in value
@@ -56,14 +59,13 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         if name:
             yield name, "given"
         for key, entry in value.items():
-            yield from _leaves(entry, f"{name}.{key}".lstrip("."))
-    elif isinstance(
-        value, str
-    ):  # a function in a file: the file may lie elsewhere on another machine
+            yield from _list_leaves(entry, f"{name}.{key}".lstrip("."))
+    elif isinstance(value, str):
+        # Of a function in a file only the name counts: on another machine the file may lie
+        # elsewhere.
         yield name, shown(value.rpartition(".py:")[2])
+    elif isinstance(value, tuple):
+        yield name, str(list(value))
     else:
-        known = value is None or isinstance(value, (bool, int, float, list))
-        yield (
-            name,
-            shown(value) if known else str(list(value) if isinstance(value, tuple) else value),
-        )
+        is_plain = value is None or isinstance(value, (bool, int, float, list))
+        yield name, shown(value) if is_plain else str(value)

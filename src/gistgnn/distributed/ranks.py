@@ -18,7 +18,7 @@ from gistgnn.distributed.world import T, World
 from gistgnn.errors import DivergedError, GistError, InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
 
-# seconds to wait for another rank, which may have more steps to do, or may evaluate
+# How many seconds to wait for another rank, which may have more steps to do, or may evaluate.
 TIMEOUT = 1800.0
 _ALIGNED = 8  # bytes of the largest number
 _ANSWER = 3.0  # of these seconds, those in which ranks answer after an exchange has failed
@@ -71,16 +71,9 @@ class Ranks(World):
         answers = self.gather(ready)  # all have joined
         if ready and not all(answers):
             self.close()
-            raise_first(
-                [
-                    [
-                        "input",
-                        f"rank {answers.index(False)} refuses its settings: see what it has "
-                        "printed",
-                    ]
-                ],
-                None,
-            )
+            refusing = answers.index(False)
+            message = f"rank {refusing} refuses its settings: see what it has printed"
+            raise_first([["input", message]], None)
 
     def close(self) -> None:
         if dist.is_initialized():
@@ -100,8 +93,8 @@ class Ranks(World):
             dist.all_gather(texts, padded, self._messages)
         self.traffic.waited += time.perf_counter() - begun
         return [
-            json.loads(text[: int(n)].numpy().tobytes())
-            for text, n in zip(texts, sizes, strict=True)
+            json.loads(text[: int(length)].numpy().tobytes())
+            for text, length in zip(texts, sizes, strict=True)
         ]
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
@@ -131,8 +124,9 @@ class Ranks(World):
         expected: Sequence[Sequence[Form]],
         device: torch.device,
     ) -> list[list[Tensor]]:
-        """Send each rank its given tensors, and return what each rank has sent: one all-to-all of
-        bytes.
+        """Send each rank its given tensors, and return what each rank has sent.
+
+        This is one all-to-all of bytes.
 
         `expected` has the shapes and types of what each rank sends to this one; it is returned on
         `device`.
@@ -169,15 +163,16 @@ class Ranks(World):
             dist.recv(tensor, rank, self._messages)
 
     def remember(self, name: str, value: str) -> None:
-        """Keep a value for the ranks that torchrun starts after these, as long as torchrun itself
-        lives.
+        """Keep a value for the ranks that torchrun starts after these.
+
+        It lives as long as torchrun itself.
         """
         if self._store_of_all_starts is not None:
             with self.talking():
                 self._store_of_all_starts.set(name, value)
 
     def recall(self, name: str) -> str | None:
-        """Return what ranks before a restart have remembered; None: nothing."""
+        """Return what ranks before a restart have remembered; None if they have not."""
         store = self._store_of_all_starts
         if store is None:
             return None
@@ -186,8 +181,9 @@ class Ranks(World):
 
     @contextmanager
     def talking(self) -> Iterator[None]:
-        """Turn an error of torch.distributed in the block into a RankLostError that names the ranks
-        that are lost.
+        """Turn an error of torch.distributed in the block into a RankLostError.
+
+        The message names the ranks that are lost.
         """
         try:
             yield
@@ -210,10 +206,8 @@ class Ranks(World):
             why = str(error) if isinstance(error, NobodyCameError) else reason(error)
             raise RankLostError(
                 f"the other ranks cannot be reached within --timeout {self._timeout:g} ({why}): "
-                "start "
-                "all of them by torchrun, with one --rdzv-endpoint that every machine can connect "
-                "to and nobody else "
-                "listens on"
+                "start all of them by torchrun, with one --rdzv-endpoint that every machine can "
+                "connect to and nobody else listens on"
             ) from error
 
     def _lost(self, error: RuntimeError) -> str:
@@ -253,12 +247,13 @@ def error_message(error: GistError | None) -> list[Any] | None:
     )
 
 
-def raise_first(messages: list[list[Any] | None], own: GistError | None) -> None:
-    """Raise an error if some rank has one: this rank's own, or else the first of the
-    `error_message`s of all ranks.
+def raise_first(messages: list[list[Any] | None], rank_error: GistError | None) -> None:
+    """Raise an error if some rank has one.
+
+    It is this rank's own error, or else the first of the `error_message`s of all ranks.
     """
     if message := next(filter(None, messages), None):
-        error = own or (
+        error = rank_error or (
             DivergedError(*message[1:]) if message[0] == "diverged" else InputError(message[1])
         )
         error.relayed = True
@@ -275,19 +270,20 @@ def each_has_a_gpu(store: Store, rank: int, count: int, uuid: str) -> bool:
         uuid: the name of this rank's GPU; empty if it has none.
     """
     store.set(f"gpu/{rank}", uuid)
-    # waits for the other rank
+    # `get` waits for the other rank.
     names = [store.get(f"gpu/{other}").decode() for other in range(count)]
     return all(names) and len(set(names)) == count
 
 
 def pack(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
-    """Copy tensors into one buffer of bytes, the types with the largest numbers first: uint8
-    [`packed_bytes`].
+    """Copy tensors into one buffer of bytes: uint8 [`packed_bytes`].
+
+    The types with the largest numbers come first.
     """
     forms = [(tensor.shape, tensor.dtype) for tensor in tensors]
     buffer = torch.empty(packed_bytes(forms), dtype=torch.uint8, device=device)
-    for tensor, place in zip(tensors, unpack(buffer, forms), strict=True):
-        place.copy_(tensor)
+    for tensor, view in zip(tensors, unpack(buffer, forms), strict=True):
+        view.copy_(tensor)
     return buffer
 
 

@@ -78,7 +78,7 @@ def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
             _wait_for(store, "looked", set(range(count)) - set(missing), until + _LAST / 2)
         return missing
 
-    return _within(seconds + _LAST, look, "the ranks' store")
+    return _run_within(seconds + _LAST, look, "the ranks' store")
 
 
 def _open_store(until: float) -> tuple[Store, int, int]:
@@ -88,7 +88,7 @@ def _open_store(until: float) -> tuple[Store, int, int]:
         _wait_for_server(where, until)  # torch would print its own trace for every attempt
     left = max(until - time.monotonic(), _PAUSE)
     opened = rendezvous("env://", timeout=timedelta(seconds=left))
-    return _within(left + _LAST, lambda: next(opened), where)
+    return _run_within(left + _LAST, lambda: next(opened), where)
 
 
 def _wait_for_server(where: str, until: float) -> None:
@@ -105,25 +105,25 @@ def _wait_for_server(where: str, until: float) -> None:
             time.sleep(10 * _PAUSE)
 
 
-def _within(seconds: float, work: Callable[[], T], what: str) -> T:
+def _run_within(seconds: float, work: Callable[[], T], server: str) -> T:
     """Return what some work returns, or raise its error.
 
     For a server that accepts connections and says nothing torch waits for ever, whatever the
     timeout. Then a thread is left behind.
     """
-    done: Future[T] = Future()
+    outcome: Future[T] = Future()
 
     def run() -> None:
         try:
-            done.set_result(work())
+            outcome.set_result(work())
         except Exception as error:
-            done.set_exception(error)
+            outcome.set_exception(error)
 
     Thread(target=run, daemon=True).start()
     try:
-        return done.result(seconds)
+        return outcome.result(seconds)
     except TimeoutError:
-        raise NobodyCameError(f"{what} accepts connections, and then does not answer") from None
+        raise NobodyCameError(f"{server} accepts connections, and then does not answer") from None
 
 
 def _wait_for(

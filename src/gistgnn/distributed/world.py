@@ -1,6 +1,4 @@
-"""The processes of a run: what they can do together, the case of one process, and the bytes that
-they send.
-"""
+"""The processes of a run: what they do together, one process alone, and the bytes sent."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,8 +22,9 @@ class Traffic:
 
 
 class World:
-    """The processes that train one model together: `Alone`, or the `Ranks` that torchrun has
-    started.
+    """The processes that train one model together.
+
+    They are `Alone`, or the `Ranks` that torchrun has started.
     """
 
     several: bool = False  # torchrun has started this process, so there may be others
@@ -37,8 +36,9 @@ class World:
         self.traffic = Traffic()  # what this process has exchanged with the others
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in order, on every rank. A value is anything that JSON
-        can hold.
+        """Return the values of all ranks, in order, on every rank.
+
+        A value is anything that JSON can hold.
         """
         return [value]
 
@@ -46,15 +46,17 @@ class World:
         return any(self.gather(flag))
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
-        """Do some work on rank 0, and return its result, which JSON can hold, on all ranks; all
-        raise its GistError.
+        """Do some work on rank 0, and return its result on all ranks.
+
+        The result is something that JSON can hold. All ranks raise its GistError.
         """
         # What the other ranks do meanwhile returns when rank 0 is done.
         return work()
 
     def together(self, work: Callable[[], T]) -> T:
-        """Do some work on every rank, and return this rank's result; all raise the first rank's
-        GistError.
+        """Do some work on every rank, and return this rank's result.
+
+        All ranks raise the first rank's GistError.
         """
         return work()
 
@@ -66,14 +68,16 @@ class World:
         """Keep a value for the ranks that torchrun starts after these; see `Ranks.remember`."""
 
     def recall(self, name: str) -> str | None:
-        """Return what ranks before a restart have remembered; None: nothing, or there was no
-        restart.
+        """Return what ranks before a restart have remembered.
+
+        Returns None if they have not, or if there was no restart.
         """
         return None
 
     def talking(self) -> AbstractContextManager[None]:
-        """Within the block the ranks exchange something by torch.distributed; see
-        `Ranks.talking`.
+        """Within the block the ranks exchange something by torch.distributed.
+
+        See `Ranks.talking`.
         """
         return nullcontext()
 
@@ -86,11 +90,12 @@ class Alone(World):
 
 
 def load_on_ranks(ranks: World | None, load: Callable[[], T]) -> T:
-    """Load a graph on every rank: on one rank of every machine first, which downloads what is
-    missing.
+    """Load a graph on every rank.
 
-    All ranks call this; None: this process is alone. All raise an InputError that `load` has raised
-    on one of them.
+    One rank of every machine loads it first, and downloads what is missing.
+
+    All ranks call this. `ranks` is None for a process alone. All ranks raise an InputError that
+    `load` has raised on one of them.
     """
     return load() if ranks is None else ranks.load(load)
 
@@ -107,43 +112,45 @@ class Costs:
 def costs(
     theta: int, slices: float, ranks: int, local_steps: int, *, copies: int | None = None
 ) -> Costs:
-    """Count the bytes that W ranks send in a round of ζ steps; `theta` and all `slices` (with
-    moments) are in bytes.
+    """Count the bytes that W ranks send in a round of ζ steps.
+
+    `theta` and all `slices` (with moments) are in bytes.
 
     With rows of Θ on every rank, the owners of a slice send it to the rank that trains it, and get
     it back: all ranks send 2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m
     entries: section 2.3. With several `copies` of all of Θ, a trained slice goes to all but one. An
     average over all ranks is a ring's: 2 (W - 1)/W |Θ| for each.
     """
-    others = (ranks - 1) / ranks
-    gist = 2 * others * slices / ranks if copies is None else (copies - 1) * slices / ranks
-    average = 2 * others * theta
+    other_share = (ranks - 1) / ranks
+    gist = 2 * other_share * slices / ranks if copies is None else (copies - 1) * slices / ranks
+    average = 2 * other_share * theta
     return Costs(gist, local_steps * average, average)
 
 
 def communication(
     ranks: World, theta: int, local_steps: int, *, copies: int | None
 ) -> dict[str, Any]:
-    """Gather the traffic of all ranks since the run began; all ranks call this. For the arguments
-    see `costs`.
+    """Gather the traffic of all ranks since the run began; all ranks call this.
+
+    For the arguments see `costs`.
     """
     # Of every rank its mean per round of "sent" and "received" (bytes), "seconds" (exchanging) and
     # "waited" (evaluation included). "formula": the bytes that a rank sends by `costs`; "read":
     # bytes of Θ that rank 0 has read in all.
-    own = ranks.traffic
-    rounds = max(own.rounds, 1)
-    values = (own.sent, own.received, own.seconds, own.waited, own.read)
-    *means, read = zip(*ranks.gather(values), strict=True)
+    traffic = ranks.traffic
+    rounds = max(traffic.rounds, 1)
+    values = (traffic.sent, traffic.received, traffic.seconds, traffic.waited, traffic.read)
+    *totals, read = zip(*ranks.gather(values), strict=True)
     names = ("sent", "received", "seconds", "waited")
     return {
         "ranks": ranks.count,
-        "rounds": own.rounds,
+        "rounds": traffic.rounds,
         **{
-            name: [each / rounds for each in every]
-            for name, every in zip(names, means, strict=True)
+            name: [total / rounds for total in totals_of_ranks]
+            for name, totals_of_ranks in zip(names, totals, strict=True)
         },
         "formula": asdict(
-            costs(theta, own.slices / rounds, ranks.count, local_steps, copies=copies)
+            costs(theta, traffic.slices / rounds, ranks.count, local_steps, copies=copies)
         ),
         "read": sum(read),
     }

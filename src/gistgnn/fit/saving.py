@@ -151,7 +151,7 @@ class Saver:
             state = plain(vars(progress))  # the original changes in the next round
             work = (progress.rounds, state, theta.checkpoint(), theta.shard)
             assert self._background is not None
-            theta.reading(self._background.submit(self._write, *work))
+            theta.block_writes_until(self._background.submit(self._write, *work))
             if theta.shards > 1:
                 self._open = progress.rounds, state
         if last:

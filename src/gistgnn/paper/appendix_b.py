@@ -1,6 +1,4 @@
-"""Tables 6 and 7 (appendix B): GIST against local SGD, and against ensembles of sub-GCNs, on
-batches of one kind.
-"""
+"""Tables 6 and 7 (appendix B): GIST against local SGD, and against ensembles of sub-GCNs."""
 
 import statistics
 import time
@@ -29,8 +27,9 @@ PASSES = 5  # of each model, for the median
 
 @dataclass(frozen=True)
 class AppendixB(ComparisonOfRuns):
-    """GIST against the `rival` method on batches of the same kind; see `Experiment`. Workers share
-    the epochs.
+    """GIST against the `rival` method on batches of the same kind; see `Experiment`.
+
+    Workers share the epochs.
     """
 
     local_steps: int = 100
@@ -38,7 +37,7 @@ class AppendixB(ComparisonOfRuns):
     clusters_per_batch: int = large.IN_BATCH
 
     rival: ClassVar[str]
-    # F1 in percent and seconds, for each of WORKERS
+    # F1 in percent and seconds, for each of WORKERS.
     paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]]
     paper_seconds: ClassVar[str]
     explained: ClassVar[str]  # what the columns mean, for the note
@@ -84,7 +83,7 @@ class AppendixB(ComparisonOfRuns):
         """Return the first seed's test scores by epoch."""
         # The report colours dashed and solid lines each in their order: the baseline comes last, so
         # that pairs match.
-        baseline, *others = group
+        baseline, *other_runs = group
         series = [
             scores_of(
                 trained.row.label,
@@ -92,7 +91,7 @@ class AppendixB(ComparisonOfRuns):
                 "epoch",
                 dashed=trained.config.method != "gist",
             )
-            for trained in (*others, baseline)
+            for trained in (*other_runs, baseline)
         ]
         return Chart(f"F1 by epoch, {key[0]}", "epoch", "test F1 (%)", series)
 
@@ -105,12 +104,9 @@ class AppendixB(ComparisonOfRuns):
         clusters = large.describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)
         return (
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the "
-            "best validation "
-            f"score, {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at "
-            "0.01, dropout 0.2; "
-            f"{self.seeds} seed(s). {clusters}. On one machine, workers train one after another. "
-            f"{paper}"
-            f"{self.explained}"
+            f"best validation score, {self.epochs} epochs split over the workers, ζ = "
+            f"{self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). {clusters}. On "
+            f"one machine, workers train one after another. {paper}{self.explained}"
         )
 
 
@@ -134,9 +130,8 @@ class LocalSgdTable(AppendixB):
     )
     explained = (
         "Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in the "
-        "authors' code. What "
-        "a worker sends is computed by formula. The paper's times are on as many GPUs as workers, "
-        "with the network."
+        "authors' code. What a worker sends is computed by formula. The paper's times are on as "
+        "many GPUs as workers, with the network."
     )
 
     def times(self, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
@@ -157,7 +152,7 @@ class EnsembleTable(AppendixB):
     paper_seconds = "{:.2f} s"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": AppendixB.defaults["small"],
-        # Table 7 repeats Table 2's F1, with its ζ
+        # Table 7 repeats Table 2's F1, with its ζ.
         "full": {**AppendixB.defaults["full"], "local_steps": 500},
     }
     columns = (
@@ -173,11 +168,9 @@ class EnsembleTable(AppendixB):
     )
     explained = (
         "Each member of an ensemble counts as it was at its best validation score; logits are "
-        "averaged. Inference is "
-        "one pass over the whole graph, the median of the passes during training: members share "
-        "the first sum over "
-        'neighbours. "Each model alone" computes everything again for every model '
-        f"(median of {PASSES} passes)."
+        "averaged. Inference is one pass over the whole graph, the median of the passes during "
+        'training: members share the first sum over neighbours. "Each model alone" computes '
+        f"everything again for every model (median of {PASSES} passes)."
     )
 
     def times(self, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
@@ -191,8 +184,9 @@ class EnsembleTable(AppendixB):
 
 
 def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:
-    """Return the seconds that the models of each run take for a graph if they share nothing (median
-    of passes).
+    """Return the seconds that the models of each run take for a graph if they share nothing.
+
+    They are medians of `PASSES` passes.
     """
     # Models have new weights: times do not depend on the weights.
     trainers = [run.trainer(graph.num_features, graph.num_classes) for run in runs]
@@ -202,7 +196,7 @@ def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:
     ]
     seconds: list[list[float]] = [[] for _ in models]
     for _ in range(PASSES):
-        # in turns, so that other load slows all alike
+        # The models take turns, so that other load slows all alike.
         for times, members in zip(seconds, models, strict=True):
             start = time.perf_counter()
             for member in members:

@@ -1,6 +1,4 @@
-"""What the paper's experiments share: settings for two scales, the tables that they return, and
-what they write.
-"""
+"""What the paper's experiments share: settings for two scales, tables, and what they write."""
 
 import json
 from abc import ABC, abstractmethod
@@ -75,8 +73,9 @@ class Experiment(ABC):
     def train_on_ranks(
         self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]
     ) -> bool:
-        """Train what is missing of baselines and runs on ranks; all ranks call this. False if
-        `stop` ended it.
+        """Train what is missing of baselines and runs on ranks; all ranks call this.
+
+        Returns False if `stop` ended it.
         """
         store = RunStore(out / RUNS, data_root)
         return train_on_ranks(
@@ -84,8 +83,9 @@ class Experiment(ABC):
         )
 
     def reproduce(self, out: Path, store: RunStore, command: str) -> list[Table]:
-        """Run the experiment; write its tables (Markdown), its record (JSON) and its report into a
-        directory.
+        """Run the experiment, and write what came of it into a directory.
+
+        It writes its tables (Markdown), its record (JSON) and its report.
         """
         tables = self.run(store)
         machine = tables[0].machine or describe_machine(self.device)
@@ -109,9 +109,7 @@ class Experiment(ABC):
 def scores_of(
     label: str, record: Record, against: Literal["epoch", "train_seconds"], *, dashed: bool = False
 ) -> Series:
-    """Return a run's test scores, in percent, against another number of its history, such as
-    "epoch".
-    """
+    """Return a run's test scores, in percent, against its epochs or its time."""
     x = [entry[against] for entry in record.history]
     scores = [None if entry["test"] is None else 100 * entry["test"] for entry in record.history]
     return Series(label, x, scores, dashed=dashed)

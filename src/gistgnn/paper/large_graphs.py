@@ -1,5 +1,6 @@
-"""Experiments on large graphs (appendix A.4): groups of runs on one device, and on ranks, as the
-paper timed them.
+"""Experiments on large graphs (appendix A.4): groups of runs, on one device and on ranks.
+
+On ranks they are timed as the paper timed them.
 """
 
 import statistics
@@ -23,17 +24,16 @@ CLUSTERS = 15_000  # the paper's c
 NODES = {"reddit": 232_965, "amazon2m": 2_449_029}  # of the paper's graphs
 EVALUATIONS = 30  # of a run
 
-# as in the authors' code
+# These settings are those of the authors' code.
 PLAIN: dict[str, Any] = {"schedule": "constant", "optimizer_state": "reset"}
 
 NONE = "–"  # there was no such run, or it has no such number
 COLUMNS = ("ranks", "on ranks: F1", "time of a worker", "of it exchange", "speed-up")
 NOTE_ON_WORKERS = (
     'Rows with a number under "ranks" were also trained by W processes at the same time, sub-GCN i '
-    "on rank i mod W. "
-    "The time of a worker is the training time of the slowest rank, without evaluation, with the "
-    "exchange and the "
-    "waiting for other ranks. With as many ranks as sub-GCNs it is what the paper measures."
+    "on rank i mod W. The time of a worker is the training time of the slowest rank, without "
+    "evaluation, with the exchange and the waiting for other ranks. With as many ranks as sub-GCNs "
+    "it is what the paper measures."
 )
 
 GroupKey = tuple[Any, ...]  # what the runs of a group share: the data set, and other settings
@@ -41,13 +41,14 @@ GroupKey = tuple[Any, ...]  # what the runs of a group share: the data set, and 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """The runs of one row of a table, by seed, on one device and on ranks. Empty: it was not
-    trained so.
+    """The runs of one row of a table, by seed, on one device and on ranks.
+
+    What is empty was not trained so.
     """
 
     config: RunConfig
     alone: Sequence[Record]  # on one device
-    # with the times of the slowest rank, and those of every rank in "workers"
+    # Their times are those of the slowest rank; "workers" has the times of every rank.
     on_ranks: Sequence[Record]
 
     @property
@@ -73,16 +74,17 @@ def trained_runs(
     """
     if store.trains:
         store.run_all(with_seeds(runs, seeds), label)
-    every = []
+    all_runs = []
     for run in runs:
         configs = with_seeds([run], seeds)
-        every.append(TrainedRun(run, store.finished(configs), records_on_ranks(store, configs)))
-    return [trained for trained in every if trained.records]
+        all_runs.append(TrainedRun(run, store.finished(configs), records_on_ranks(store, configs)))
+    return [trained for trained in all_runs if trained.records]
 
 
 class ComparisonOfRuns(Experiment):
-    """A table of groups of runs, such as a model's baseline and GIST with every m. A subclass is a
-    dataclass.
+    """A table of groups of runs, such as a model's baseline and GIST with every m.
+
+    A subclass is a dataclass.
     """
 
     columns: ClassVar[Sequence[str]]
@@ -111,8 +113,8 @@ class ComparisonOfRuns(Experiment):
             key: trained_runs(runs, self.seeds, store, self.name)
             for key, runs in self.groups().items()
         }
-        every = [trained for group in groups.values() for trained in group]
-        any_on_ranks = any(trained.on_ranks for trained in every)
+        all_runs = [trained for group in groups.values() for trained in group]
+        any_on_ranks = any(trained.on_ranks for trained in all_runs)
         columns = list(self.columns)
         paper = next(i for i, column in enumerate(columns) if column.startswith("paper"))
         if any_on_ranks:
@@ -130,7 +132,9 @@ class ComparisonOfRuns(Experiment):
         note = self.note()
         if not any_on_ranks:
             return [Table(columns, rows, note, charts)]
-        return [Table(columns, rows, f"{note} {NOTE_ON_WORKERS}", charts, _machines(every))]
+        return [
+            Table(columns, rows, f"{note} {NOTE_ON_WORKERS}", charts, _describe_machines(all_runs))
+        ]
 
 
 def cells_of_one_device(trained: TrainedRun, baseline: Row) -> list[str]:
@@ -158,26 +162,30 @@ def _worker_cells(trained: TrainedRun, baseline: Row) -> list[str]:
     ]
 
 
-def _machines(every: Iterable[TrainedRun]) -> str:
+def _describe_machines(runs: Iterable[TrainedRun]) -> str:
     """Say on which machines the runs of one device trained, and those on ranks."""
-    alone = {record.machine for trained in every for record in trained.alone}
-    on_ranks = {record.machine for trained in every for record in trained.on_ranks}
-    places = {"one device": alone, "each rank": on_ranks}
+    alone = {record.machine for trained in runs for record in trained.alone}
+    on_ranks = {record.machine for trained in runs for record in trained.on_ranks}
+    machines_by_place = {"one device": alone, "each rank": on_ranks}
     return "; ".join(
-        f"{place}: {', '.join(sorted(machines))}" for place, machines in places.items() if machines
+        f"{where}: {', '.join(sorted(machines))}"
+        for where, machines in machines_by_place.items()
+        if machines
     )
 
 
 def graphsage(width: int, layers: int) -> ModelConfig:
-    """Return GraphSAGE with `layers` hidden layers; norm and dropout are those of the authors'
-    code.
+    """Return GraphSAGE with `layers` hidden layers.
+
+    Norm and dropout are those of the authors' code.
     """
     return ModelConfig("graphsage", (width,) * layers, dropout=0.2, norm="layer")
 
 
 def default_clusters(dataset: str) -> int:
-    """Return the number of clusters that gives batches as large as the paper's; unknown graphs get
-    40.
+    """Return the number of clusters that gives batches as large as the paper's.
+
+    Unknown graphs get 40.
     """
     shape = "amazon2m" if "amazon2m" in dataset or "products" in dataset else "reddit"
     info = find(dataset)
@@ -194,8 +202,9 @@ def cluster_sampling(
 def describe_clusters(
     datasets: Iterable[str], clusters: int | None = None, in_batch: int = IN_BATCH
 ) -> str:
-    """Say how many clusters each data set has, and each batch; for the arguments see
-    `cluster_sampling`.
+    """Say how many clusters each data set has, and each batch.
+
+    For the arguments see `cluster_sampling`.
     """
     counts = ", ".join(
         f"{clusters or default_clusters(dataset)} of {dataset}" for dataset in datasets
@@ -204,8 +213,9 @@ def describe_clusters(
 
 
 def large_training(epochs: int, local_steps: int, lr: float = 0.01) -> Training:
-    """Return how models on large graphs are trained: Adam whose state is new in every round, at a
-    constant rate.
+    """Return how models on large graphs are trained.
+
+    Adam has a new state in every round, and a constant rate.
     """
     return Training(epochs, local_steps, lr=lr, **PLAIN)
 
@@ -218,8 +228,9 @@ def large_run(
     sampler: ClusterSampling,
     evaluations: int = EVALUATIONS,
 ) -> RunConfig:
-    """The run of one model on a large graph; the epochs are split over m, and it is scored so many
-    times.
+    """Return the run of one model on a large graph.
+
+    The epochs are split over m, and the model is scored `evaluations` times.
     """
     assert training.epochs
     assert training.local_steps

@@ -1,5 +1,6 @@
-"""The numbers of the paper's tables. Scores are test accuracies, or micro-F1 on the test nodes, in
-percent.
+"""The numbers of the paper's tables.
+
+Scores are test accuracies, or micro-F1 on the test nodes, in percent.
 """
 
 import itertools
@@ -38,8 +39,9 @@ def published_cells(rows: Rows | None, m: int) -> list[str]:
 
 
 def paper_cells(numbers: tuple[float, float] | None, second: str) -> list[str]:
-    """Return the cells for two of the paper's numbers: a score, and another one in the format
-    `second`.
+    """Return the cells for two of the paper's numbers.
+
+    They are a score, and another number in the format `second`.
     """
     return [f"{numbers[0]:.2f}", second.format(numbers[1])] if numbers else ["–", "–"]
 
@@ -113,7 +115,7 @@ TABLE2_AMAZON2M = {
     ),
 }
 
-# Table 3: F1 and hours by L and m, for each of TABLE3_WIDTHS; None: out of memory.
+# Table 3: F1 and hours by L and m, for each of TABLE3_WIDTHS. None stands for out of memory.
 TABLE3_WIDTHS = (400, 4096, 8192, 16384, 32768)
 TABLE3: dict[tuple[int, int], tuple[tuple[float, float] | None, ...]] = {
     (2, 1): ((89.38, 1.81), (90.58, 5.17), None, None, None),

@@ -1,5 +1,6 @@
-"""The experiments of the paper. A new one is a file in this folder and an entry here. Imports no
-torch.
+"""The experiments of the paper.
+
+A new one is a file in this folder and an entry here. This module imports no torch.
 """
 
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ SCALES = ("small", "full")
 
 @dataclass(frozen=True)
 class Entry:
-    """An experiment, "module:Class" in `gistgnn.paper`; its title; its options, "+": of several
-    values.
+    """An experiment: "module:Class" in `gistgnn.paper`, its title and its options.
+
+    An option that ends with "+" takes several values.
     """
 
     home: str

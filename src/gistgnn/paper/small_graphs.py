@@ -1,5 +1,6 @@
-"""Figures 4 and 5 (appendix A.3), and what they share with Table 1: full-batch GCNs on small
-graphs.
+"""Figures 4 and 5 (appendix A.3): full-batch GCNs on small graphs.
+
+Table 1 shares this module's functions.
 
 The paper gives no learning rates. Every cell trains with several, and shows the best one by
 validation accuracy.
@@ -21,7 +22,7 @@ from gistgnn.utils import mean_sd, plural
 
 DROPOUT = 0.5
 WEIGHT_DECAY = 5e-4  # of the authors' sweeps
-# "full": the authors' sweeps
+# At the scale "full" the rates are those of the authors' sweeps.
 RATES = {"small": (0.01, 0.05, 0.1), "full": (0.005, 0.01, 0.05, 0.1)}
 DATASETS = ("cora", "citeseer", "pubmed", "ogbn-arxiv")
 STEPS_BETWEEN_SCORES = 20  # of Figure 4
@@ -33,8 +34,9 @@ Candidate = TypeVar("Candidate")
 def small_training(
     epochs: int, local_steps: int, lr: float, weight_decay: float = WEIGHT_DECAY
 ) -> Training:
-    """Return how models on small graphs are trained: scored after every round, the epochs split
-    (section 2.2).
+    """Return how models on small graphs are trained.
+
+    They are scored after every round, and the epochs are split (section 2.2).
     """
     return Training(
         epochs,
@@ -71,15 +73,16 @@ def train_all(
 def ranked(trained: Mapping[tuple[Key, Candidate], Sequence[Record]]) -> dict[Key, list[Candidate]]:
     """Return the candidates of every cell, the best mean validation accuracy first."""
     accuracies = {pair: validation_of(records) for pair, records in trained.items()}
-    found: dict[Key, list[Candidate]] = {}
+    candidates: dict[Key, list[Candidate]] = {}
     for cell, candidate in sorted(accuracies, key=accuracies.__getitem__, reverse=True):
-        found.setdefault(cell, []).append(candidate)
-    return found
+        candidates.setdefault(cell, []).append(candidate)
+    return candidates
 
 
 def validation_of(records: Sequence[Record]) -> float:
-    """Return the mean of the best validation accuracies; a run that diverged before its first score
-    counts as 0.
+    """Return the mean of the best validation accuracies.
+
+    A run that diverged before its first score counts as 0.
     """
     return statistics.fmean(record.validation.get("accuracy") or 0.0 for record in records)
 
@@ -90,12 +93,13 @@ def listed(values: Iterable[float]) -> str:
 
 
 class GridFigure(Experiment):
-    """A figure of scores over one setting, a line for every value of another; every rate of `RATES`
-    is tried.
+    """A figure of scores over one setting, with a line for every value of another.
+
+    Every rate of `RATES` is tried.
     """
 
     axes: ClassVar[tuple[str, str]]  # the settings of the lines, and of the points of a line
-    # names of the lines' setting in the table and, as a format, in the chart
+    # The names of the lines' setting in the table and, as a format, in the chart.
     line: ClassVar[tuple[str, str]]
     point: ClassVar[str]  # format of a column of the table
     chart: ClassVar[tuple[str, str]]  # title and label of the horizontal axis
@@ -137,19 +141,18 @@ class GridFigure(Experiment):
         return (
             "Test accuracy in percent at the best validation score, mean ± standard deviation over "
             f"{plural(self.seeds, 'seed')}. {self.settings.format(epochs=self.epochs)} Each cell "
-            "chooses its learning "
-            f"rate, in brackets, from {listed(RATES[self.scale])} by the mean validation accuracy "
-            "of these seeds. Adam "
-            f"with weight decay {WEIGHT_DECAY:g}, a step schedule, dropout {DROPOUT:g}. The paper "
-            "shows curves; its "
-            "text gives neither learning rates nor dropout."
+            f"chooses its learning rate, in brackets, from {listed(RATES[self.scale])} by the mean "
+            f"validation accuracy of these seeds. Adam with weight decay {WEIGHT_DECAY:g}, a step "
+            f"schedule, dropout {DROPOUT:g}. The paper shows curves; its text gives neither "
+            "learning rates nor dropout."
         )
 
 
 @dataclass(frozen=True)
 class DepthWidth(GridFigure):
-    """Figure 4: models of several depths and widths, trained on one device. The output layer counts
-    in `layers`.
+    """Figure 4: models of several depths and widths, trained on one device.
+
+    The output layer counts in `layers`.
     """
 
     layers: tuple[int, ...] = (2, 3, 4, 5, 7, 9)
@@ -180,7 +183,7 @@ class DepthWidth(GridFigure):
 class LocalIterations(GridFigure):
     """Figure 5: how often sub-GCNs are merged: a GCN 256-256, with every ζ and m."""
 
-    # the authors' sweep, and 100, which A.3 chooses
+    # The values of the authors' sweep, and 100, which A.3 chooses.
     local_steps: tuple[int, ...] = (1, 5, 10, 20, 35, 50, 100)
     sub_gcns: tuple[int, ...] = (2, 4, 8)
 

@@ -1,5 +1,6 @@
-"""Table 1: which feature dimensions to partition, for a three-layer GCN (256, 256) on small graphs
-(appendix A.3).
+"""Table 1: which feature dimensions to partition (appendix A.3).
+
+The model is a three-layer GCN (256, 256) on small graphs.
 
 The paper does not give learning rate and weight decay. Each row chooses them by validation
 accuracy, on seeds that the table does not use: every candidate trains once, and at full scale the
@@ -110,19 +111,15 @@ class Table1(Experiment):
         rates, decays = map(listed, zip(*CANDIDATES[self.scale], strict=True))
         return (
             f"Test accuracy in percent of a three-layer GCN (256, 256), {self.epochs} epochs split "
-            "over the sub-GCNs, "
-            f"dropout {DROPOUT:g} on hidden features (the paper does not give it), mean ± standard "
-            "deviation over "
-            f'{self.seeds} seeds. A tick marks a partitioned dimension. "whole" is the norm of the '
-            "authors' code, one "
-            "mean and deviation over all nodes and features; the text does not mention it. The "
-            "paper's ± are in points "
-            "here: it prints ogbn-arxiv's so, and the others' as fractions. "
+            f"over the sub-GCNs, dropout {DROPOUT:g} on hidden features (the paper does not give "
+            f"it), mean ± standard deviation over {self.seeds} seeds. A tick marks a partitioned "
+            'dimension. "whole" is the norm of the '
+            "authors' code, one mean and deviation over all nodes and features; the text does not "
+            "mention it. The paper's ± are in points here: it prints ogbn-arxiv's so, and the "
+            "others' as fractions. "
             '"accuracy" is taken at the best validation score; "best over rounds" is the best test '
-            "score, which the "
-            f"authors' scripts print. Each row chooses learning rate and weight decay from {rates} "
-            f"and {decays} by "
-            f"validation accuracy: {searched}."
+            "score, which the authors' scripts print. Each row chooses learning rate and weight "
+            f"decay from {rates} and {decays} by validation accuracy: {searched}."
         )
 
 

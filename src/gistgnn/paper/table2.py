@@ -1,5 +1,4 @@
-"""Table 2: GIST on large graphs, Reddit and Amazon2M, against one device (section 5.2, appendix
-A.4).
+"""Table 2: GIST on Reddit and Amazon2M against one device (section 5.2, appendix A.4).
 
 A smaller graph than the paper's has proportionally fewer clusters, so that batches are as large.
 docs/paper/provenance.md says where each setting comes from.
@@ -19,7 +18,7 @@ from gistgnn.paper.published import SUB_GCNS, TABLE2_AMAZON2M, TABLE2_REDDIT, Ro
 from gistgnn.report import Chart
 from gistgnn.runs import ModelConfig, RunConfig
 
-# at the small scale GAT gets this many times GraphSAGE's epochs, and a ζ that many times smaller
+# At the small scale GAT gets this many times GraphSAGE's epochs, and a ζ that many times smaller.
 GAT_FACTOR = 4
 HEADS = 4  # of GAT
 OF_GAT = f"GAT has {HEADS} heads, which share its features"
@@ -27,8 +26,9 @@ OF_GAT = f"GAT has {HEADS} heads, which share its features"
 
 @dataclass(frozen=True)
 class LargeGraphs(ComparisonOfRuns):
-    """One half of Table 2; see `Experiment`. `layers` are every L; `differences` from the paper are
-    listed by scale.
+    """One half of Table 2; see `Experiment`.
+
+    `layers` are every L; `differences` from the paper are listed by scale.
     """
 
     layers: tuple[int, ...] = (2,)
@@ -95,13 +95,10 @@ class LargeGraphs(ComparisonOfRuns):
         clusters = large.describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)
         return (
             f"Micro-F1 on the test nodes in percent at the best validation score, {self.epochs} "
-            "epochs split over the "
-            f"sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). A "
-            "speed-up in "
-            "parentheses costs more than 1 point. Times are of training on one machine, sub-GCNs "
-            "fused; the paper has "
-            f"8 V100. {clusters} (the paper: 15,000 of the whole graph, 10 in a batch). "
-            f"{self.differences[self.scale]}"
+            f"epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; "
+            f"{self.seeds} seed(s). A speed-up in parentheses costs more than 1 point. Times are "
+            f"of training on one machine, sub-GCNs fused; the paper has 8 V100. {clusters} (the "
+            f"paper: 15,000 of the whole graph, 10 in a batch). {self.differences[self.scale]}"
         )
 
 
@@ -113,8 +110,9 @@ def _gat(width: int, layers: int, norm: str = "none") -> ModelConfig:
 
 @dataclass(frozen=True)
 class Reddit(LargeGraphs):
-    """The half on Reddit: GraphSAGE and GAT; `models` are the models' names. A width of GAT is that
-    of all heads.
+    """The half on Reddit: GraphSAGE and GAT.
+
+    `models` are the models' names. A width of GAT is that of all heads.
     """
 
     models: tuple[str, ...] = ("graphsage", "gat")

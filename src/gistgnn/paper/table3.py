@@ -103,8 +103,9 @@ class UltraWide(Experiment):
         )
 
     def plans(self, dataset: str, layers: int, store: RunStore) -> dict[Size, tuple[str, str]]:
-        """Return by m and width what a run takes of the device, and why it is not trained: "" if it
-        is.
+        """Return by m and width what a run takes of the device, and why it is not trained.
+
+        The reason is "" if it is trained.
         """
         sizes = find(dataset) or GraphSizes.of_graph(store.graph(dataset))
         sizes_of_runs = itertools.product(sorted(self.sub_gcns), self.widths)
@@ -131,8 +132,9 @@ class UltraWide(Experiment):
         return [replace(run, share="rows" if run.sub_gcns > 1 else "whole") for run in runs]
 
     def _plan(self, config: RunConfig, sizes: GraphSizes, store: RunStore) -> tuple[str, str]:
-        """Plan a run within the paper's device, or at the small scale within this one; and within
-        this machine.
+        """Plan a run within the paper's device and within this machine.
+
+        At the small scale the device is this one.
         """
         here = Resources.here(self.device, store.directory, None)
         theirs = Resources.here(self.device, store.directory, self.device_memory)
@@ -155,8 +157,9 @@ class UltraWide(Experiment):
     def _train(
         self, dataset: str, layers: int, plans: Mapping[Size, tuple[str, str]], store: RunStore
     ) -> dict[Size, TrainedRun]:
-        """Train the runs that fit and that neither one device nor ranks have trained; return all by
-        m and width.
+        """Train the runs that fit; return all by m and width.
+
+        Runs that ranks have trained are not trained again.
         """
         by_size: dict[Size, TrainedRun] = {}
         for width in self.widths:
@@ -196,24 +199,21 @@ class UltraWide(Experiment):
         )
         return (
             f"GraphSAGE, {self.epochs} epochs split over the sub-GCNs, ζ = {self.local_steps}, "
-            "Adam at 0.01, dropout "
-            f"0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 on test nodes in "
-            "percent, at the best "
-            f"validation score, the micro-F1 of all validation nodes together (parts: {parts}). "
-            "OOM: by the plan, the "
-            f"run takes more than {room} of the device, or {size(HOST_MEMORY)} of its host's "
-            "memory, where the "
+            f"Adam at 0.01, dropout 0.2; {self.seeds} seed(s). F1: the mean of the parts' micro-F1 "
+            "on test nodes in percent, at the best validation score, the micro-F1 of all "
+            f"validation nodes together (parts: {parts}). OOM: by the plan, the run takes more "
+            f"than {room} of the device, or {size(HOST_MEMORY)} of its host's memory, where the "
             f"parameters are ({where}). not run: it does not fit on this machine. Ranks trained at "
-            "the same time; the "
-            "time is that of the slowest. "
-            f"{large.describe_clusters(self.datasets, self.clusters)}. Times are of "
-            f"training on one machine; the paper has 8 V100.{paper}"
+            "the same time; the time is that of the slowest. "
+            f"{large.describe_clusters(self.datasets, self.clusters)}. Times are of training on "
+            f"one machine; the paper has 8 V100.{paper}"
         )
 
 
 def parts_of(dataset: str) -> int:
-    """Return the number of parts that are as large as the paper's; unknown graphs get
-    `FEWEST_PARTS`.
+    """Return the number of parts that are as large as the paper's.
+
+    Unknown graphs get `FEWEST_PARTS`.
     """
     info = find(dataset)
     return (

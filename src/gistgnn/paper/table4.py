@@ -1,5 +1,6 @@
-"""Table 4: GIST with layer sampling: a GCN 256 wide, with two to four hidden layers, trained by
-LADIES (appendix A.6).
+"""Table 4: GIST with layer sampling, by LADIES (appendix A.6).
+
+The model is a GCN 256 wide, with two to four hidden layers.
 
 On graphs of Reddit's shape the learning rate is 0.001, as LADIES' authors have it, because scores
 keep falling back at 0.01; there, features are standardised and training is inductive, as in the
@@ -27,8 +28,9 @@ CLUSTERS = "clusters"
 # No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
 @dataclass(frozen=True)
 class Ladies(ComparisonOfRuns):
-    """Table 4; see `Experiment`. GraphSAGE on clusters, as in Table 2, trains beside it, to compare
-    speed-ups.
+    """Table 4; see `Experiment`.
+
+    GraphSAGE on clusters, as in Table 2, trains beside it, to compare speed-ups.
     """
 
     layers: tuple[int, ...] = (2, 3, 4)
@@ -111,15 +113,11 @@ class Ladies(ComparisonOfRuns):
         local_steps = self.local_steps or "500 on Reddit's shape, 50 elsewhere"
         return (
             "Micro-F1 on the test nodes in percent at the best validation score, of a GCN with "
-            f"{WIDTH} features, "
-            f"{self.epochs} epochs split over the sub-GCNs, on batches of LADIES: 512 output "
-            "nodes, 512 nodes for each "
-            "of the L + 1 graph layers, rows normalised. Adam at 0.01 (0.001 on Reddit's shape), "
-            f"scored after every round, ζ = {local_steps}, dropout {DROPOUT:g}; {self.seeds} "
-            "seed(s). The rows on "
-            "clusters are Table 2's GraphSAGE. Times are of training, sub-GCNs fused. A speed-up "
-            "in parentheses costs "
-            "more than 1 point. The paper's numbers are on Reddit, with as many GPUs as sub-GCNs. "
-            f"{COMMENTED_NOTE} "
-            "Its 3.67x at L = 4, m = 4 is a slip: its times give 3.07x."
+            f"{WIDTH} features, {self.epochs} epochs split over the sub-GCNs, on batches of "
+            "LADIES: 512 output nodes, 512 nodes for each of the L + 1 graph layers, rows "
+            "normalised. Adam at 0.01 (0.001 on Reddit's shape), scored after every round, ζ = "
+            f"{local_steps}, dropout {DROPOUT:g}; {self.seeds} seed(s). The rows on clusters are "
+            "Table 2's GraphSAGE. Times are of training, sub-GCNs fused. A speed-up in parentheses "
+            "costs more than 1 point. The paper's numbers are on Reddit, with as many GPUs as "
+            f"sub-GCNs. {COMMENTED_NOTE} Its 3.67x at L = 4, m = 4 is a slip: its times give 3.07x."
         )

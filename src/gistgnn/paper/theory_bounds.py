@@ -1,5 +1,6 @@
-"""Section 4 and appendix C: the GCN of the analysis, trained by GIST, beside the bounds and
-predictions.
+"""Section 4 and appendix C: the GCN of the analysis, beside the bounds and predictions.
+
+GIST trains it.
 """
 
 import hashlib
@@ -41,8 +42,9 @@ class Cell:
 # a time is varied.
 @dataclass(frozen=True)
 class Theory(Experiment):
-    """Compares the training error with the bounds, and measures how it depends on d_1, m and ζ; see
-    `Experiment`.
+    """Compares the training error with the bounds; see `Experiment`.
+
+    It also measures how the error depends on d_1, m and ζ.
     """
 
     widths: tuple[int, ...] = (16384, 4096, 65536)
@@ -67,9 +69,8 @@ class Theory(Experiment):
             most = max(*self.sub_gcns, *SPLITS)
             raise InputError(
                 f"widths are {', '.join(map(str, self.widths))}, expected at least {most}, a "
-                "neuron for each sub-GCN: "
-                f"m goes up to {max(self.sub_gcns)} in training, and to {max(SPLITS)} in other "
-                "measurements"
+                f"neuron for each sub-GCN: m goes up to {max(self.sub_gcns)} in training, and to "
+                f"{max(SPLITS)} in other measurements"
             )
         cells = list(
             dict.fromkeys(
@@ -82,17 +83,18 @@ class Theory(Experiment):
         with TaskProgress(self.name, len(cells) + sum(map(len, measurements.values()))) as progress:
 
             def result(measure: partial[Any]) -> Any:
-                found = store.measured(
+                # The name of the function is part of the key of a stored measurement.
+                value = store.measured(
                     measure.func.__name__.strip("_"), settings_of(measure), measure
                 )
                 progress.advance()
-                return found
+                return value
 
             by_cell = {}
             for cell in cells:
                 settings = (cell.d_1, cell.m, cell.zeta, self.epochs, self.seeds)
                 by_cell[cell] = result(partial(train_cell, problems[cell.dataset], *settings))
-            found = {
+            results_of_laws = {
                 name: [result(measure) for measure in line] for name, line in measurements.items()
             }
         charts = [chart for name in self.datasets for chart in self._charts(name, by_cell)]
@@ -102,7 +104,7 @@ class Theory(Experiment):
             for name, problem in problems.items()
             for row in self.rows_on_bounds(name, problem, by_cell)
         ]
-        rows_of_laws += [[first, *row] for row in laws.rows(found)]
+        rows_of_laws += [[first, *row] for row in laws.rows(results_of_laws)]
         return [
             Table(COLUMNS, rows, self._note(problems), charts),
             Table(COLUMNS_OF_LAWS, rows_of_laws, self._note_on_laws(first)),
@@ -119,8 +121,9 @@ class Theory(Experiment):
         return theory.in_basis_of_rows(problem)
 
     def _lines(self, name: str) -> list[list[Cell]]:
-        """Return the cells that differ from the base in d_1, in m and in ζ, each line with the
-        base.
+        """Return the cells that differ from the base in d_1, in m and in ζ.
+
+        Each line has the base, too.
         """
         base = Cell(name, self.widths[0], self.sub_gcns[0], self.local_steps[0])
         return [
@@ -132,13 +135,14 @@ class Theory(Experiment):
     def rows_on_bounds(
         self, name: str, problem: Problem, by_cell: Mapping[Cell, Measured]
     ) -> list[list[str]]:
-        """Return rows on the bounds: in how many settings the mean error, and in how many runs the
-        error, is below.
+        """Return rows on the bounds.
+
+        They say in how many settings the mean error, and in how many runs the error, is below.
         """
         results = [result for cell, result in by_cell.items() if cell.dataset == name]
         below = [is_below(result["error"], result["printed"]) for result in results]
         judged = sum(result["proved_runs"] for result in results)
-        held = sum(result["proved_held"] for result in results)
+        below_proved = sum(result["proved_held"] for result in results)
         failing = ", ".join(_failing(problem)) or "none"
         return [
             [
@@ -151,7 +155,7 @@ class Theory(Experiment):
             [
                 name,
                 "runs with ρ < λ_0 whose error stays below the proved bound",
-                f"{held} of {judged}, among {self.seeds * len(results)} runs",
+                f"{below_proved} of {judged}, among {self.seeds * len(results)} runs",
                 "–",
                 "all",
             ],
@@ -166,7 +170,7 @@ class Theory(Experiment):
         ]
         charts = []
         for i, (symbol, attribute) in enumerate((("d_1", "d_1"), ("m", "m"), ("ζ", "zeta"))):
-            others = ", ".join(settings[:i] + settings[i + 1 :])
+            other_settings = ", ".join(settings[:i] + settings[i + 1 :])
             key = "printed" if symbol == "d_1" else "predicted"
             against = "the theorem's bound" if symbol == "d_1" else "the prediction"
             results = {
@@ -176,10 +180,10 @@ class Theory(Experiment):
             series = [Series(label, run["steps"], run["error"]) for label, run in results.items()]
             bound = "bound" if key == "printed" else key
             series += [
-                Series(f"{bound}, {x}", run["steps"], run[key], dashed=True)
-                for x, run in results.items()
+                Series(f"{bound}, {label}", run["steps"], run[key], dashed=True)
+                for label, run in results.items()
             ]
-            title = f"{name}: the error by {symbol} ({others}), and {against}"
+            title = f"{name}: the error by {symbol} ({other_settings}), and {against}"
             charts.append(Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, log_y=True))
         return charts
 
@@ -190,31 +194,23 @@ class Theory(Experiment):
         )
         return (
             "GIST trains the one-hidden-layer GCN of the analysis with gradient descent, in "
-            "float64 with categorical "
-            f"masks: {self.epochs} local steps of every sub-GCN, η = 1/(λ_max(G^∞) + λ_0/2), means "
-            f"over {self.seeds} "
-            f"seeds. Graphs: {sizes}; the longest row of X is (1 − ε)/2, and X is in a basis of "
-            "its rows where it has "
-            f"more features than nodes.\n\nRounds to {SHARE:.0%} of the initial error: measured; "
-            "by the rate of the "
-            "theorem, without its error term; predicted: the error at infinite width plus what "
-            "GIST adds to leading "
-            "order in 1/d_1 (heuristic, for rounds far below d_1). Error left at the end: "
-            "measured; predicted; the "
-            "theorem's bound with its constants as printed, and corrected "
-            "(docs/paper/theory.md); the proved "
-            "bound, as a mean over the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0. γ = 1/2."
+            f"float64 with categorical masks: {self.epochs} local steps of every sub-GCN, η = "
+            f"1/(λ_max(G^∞) + λ_0/2), means over {self.seeds} seeds. Graphs: {sizes}; the longest "
+            "row of X is (1 − ε)/2, and X is in a basis of its rows where it has more features "
+            f"than nodes.\n\nRounds to {SHARE:.0%} of the initial error: measured; by the rate of "
+            "the theorem, without its error term; predicted: the error at infinite width plus what "
+            "GIST adds to leading order in 1/d_1 (heuristic, for rounds far below d_1). Error left "
+            "at the end: measured; predicted; the theorem's bound with its constants as printed, "
+            "and corrected (docs/paper/theory.md); the proved bound, as a mean over the runs with "
+            "ρ = max ‖Ĝ − G^∞‖ below λ_0. γ = 1/2."
         )
 
     def _note_on_laws(self, dataset: str) -> str:
         return (
             f"The laws are measured on {dataset}. The plateau is the error that remains, and is "
-            "settled where the "
-            "initial error is gone. Several numbers in one row are ratios to the first setting, "
-            "unless the row says "
-            'otherwise; "to leading order" is what 1/d_1 predicts (heuristic); "the analysis" is '
-            "what section 4 and "
-            "appendix C say or imply."
+            "settled where the initial error is gone. Several numbers in one row are ratios to the "
+            'first setting, unless the row says otherwise; "to leading order" is what 1/d_1 '
+            'predicts (heuristic); "the analysis" is what section 4 and appendix C say or imply.'
         )
 
 
@@ -250,8 +246,9 @@ def train_cell(
 
 
 def settings_of(measure: partial[Any]) -> list[Any]:
-    """Everything that a measurement depends on: digests of X, the edges and y, and the numbers it
-    is called with.
+    """Return everything that a measurement depends on.
+
+    That is digests of X, the edges and y, and the numbers that it is called with.
     """
     problem, *numbers = measure.args
     tensors = (problem.x, problem.edge_index, problem.y)

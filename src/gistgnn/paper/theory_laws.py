@@ -1,5 +1,6 @@
-"""How the kernels, and the error that GIST adds, depend on d_1, m and ζ: measured beside what the
-analysis says.
+"""How the kernels, and the error that GIST adds, depend on d_1, m and ζ.
+
+Measurements stand beside what the analysis says.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,13 +20,14 @@ STEPS = (1, 2, 4, 8, 16, 32)  # ζ of the error that a round adds
 GENTLE = 16  # the small steps are the recommended η for m = 2, divided by these
 OWN = 4
 SHORT = 400
-# times m² rounds: with η ∝ 1/m, as the theorem's step, ηλ_0 is proportional to 1/m²
+# This times m² is the number of rounds: with η ∝ 1/m, as the theorem's step, ηλ_0 is proportional
+# to 1/m².
 OWN_ENOUGH = 25
 ENOUGH = 120  # rounds; the error has settled after half of them
 GENTLE_ENOUGH = 400  # local steps if steps are small; likewise
 SAMPLES = 5000  # of θ, for the leading order
 SHARE = 0.05  # convergence is compared by when the error reaches this share of the initial error
-# the largest share that the initial error may have in what is measured as the remaining error
+# The largest share that the initial error may have in what is measured as the remaining error.
 TRANSIENT = 0.1
 
 NONE = "–"
@@ -57,20 +59,28 @@ class Laws:
         draws = min(25, 6 * seeds + 1)
 
         def of(
-            measure: Callable[..., Any], m: int, zeta: int, step_size: float, **more: Any
+            measure: Callable[..., Any],
+            m: int,
+            zeta: int,
+            step_size: float,
+            **further_settings: Any,
         ) -> partial[Any]:
             settings = {
                 "d_1": self.middle,
                 "sub_gcns": m,
                 "local_steps": zeta,
                 "step_size": step_size,
-                **more,
+                **further_settings,
             }
             return partial(measure, problem, **settings)
 
         def remaining(m: int, zeta: int, d_1: int) -> partial[Any]:
-            more = {"d_1": d_1, "seeds": max(seeds, 6 * seeds * widths[0] // d_1), "rounds": ENOUGH}
-            return of(_remaining, m, zeta, recommended_step(problem, m), **more)
+            counts = {
+                "d_1": d_1,
+                "seeds": max(seeds, 6 * seeds * widths[0] // d_1),
+                "rounds": ENOUGH,
+            }
+            return of(_remaining, m, zeta, recommended_step(problem, m), **counts)
 
         def settled(m: int, zeta: int, step_size: float, runs: int, rounds: int) -> partial[Any]:
             return of(_remaining, m, zeta, step_size, seeds=runs, rounds=rounds, from_zero=True)
@@ -78,8 +88,14 @@ class Laws:
         def added(m: int, zeta: int, step_size: float) -> partial[Any]:
             return of(_added, m, zeta, step_size, seeds=2 * seeds, draws=draws)
 
-        def rate(m: int, step_size: float, **more: int) -> partial[Any]:
-            return of(_rounds, m, 1, step_size, **{"seeds": seeds, "rounds": GENTLE_ENOUGH, **more})
+        def rate(m: int, step_size: float, **further_settings: int) -> partial[Any]:
+            return of(
+                _rounds,
+                m,
+                1,
+                step_size,
+                **{"seeds": seeds, "rounds": GENTLE_ENOUGH, **further_settings},
+            )
 
         kernel = partial(theory.measure_kernel_distance, problem, draws=15 * seeds)
         return {
@@ -110,38 +126,38 @@ class Laws:
             "lemma": [partial(theory.limit_error_term, problem, 2, 2, eta / 4)],
         }
 
-    def rows(self, found: Mapping[str, list[Any]]) -> Iterator[list[str]]:
+    def rows(self, results: Mapping[str, list[Any]]) -> Iterator[list[str]]:
         """Yield rows of four cells from the results of `measurements`.
 
         They are what is measured, the measurement, its value to leading order in 1/d_1, and what
         the analysis says.
         """
         slopes = [
-            f"{exponent(KERNEL_WIDTHS, found[f'kernel {m}']):.3f} for m = {m}"
+            f"{exponent(KERNEL_WIDTHS, results[f'kernel {m}']):.3f} for m = {m}"
             for m in KERNEL_SPLITS
         ]
         yield ["‖Ĝ − G^∞‖: exponent of d_1", ", ".join(slopes), NONE, "−1/2"]
-        yield from _lemmas(found)
+        yield from _list_lemmas(results)
         steps = {
             "rate fixed": f"η/{OWN} for every m",
             "rate own": f"η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN}",
             "rate": "η as recommended, which grows with m",
         }
         for name, step in steps.items():
-            rounds = _rounds_cell("m", SPLITS, found[name])
+            rounds = _rounds_cell("m", SPLITS, results[name])
             yield [
                 f"rounds to {SHARE:.0%}, by m ({step})",
                 rounds,
                 NONE,
                 "fewer with more sub-GCNs",
             ]
-        rounds = _rounds_cell("d_1", self.widths, found["rate d_1"])
+        rounds = _rounds_cell("d_1", self.widths, results["rate d_1"])
         yield [f"rounds to {SHARE:.0%}, by d_1 (m = 2)", rounds, NONE, "fewer with wider models"]
-        yield from self._plateau(found)
-        yield from _added_in_a_round(found)
+        yield from self._list_plateaus(results)
+        yield from _list_added_errors(results)
 
-    def _plateau(self, found: Mapping[str, list[Measured]]) -> Iterator[list[str]]:
-        lines = {setting: found[f"remaining {setting[0]} {setting[1]}"] for setting in REMAINING}
+    def _list_plateaus(self, results: Mapping[str, list[Measured]]) -> Iterator[list[str]]:
+        lines = {setting: results[f"remaining {setting[0]} {setting[1]}"] for setting in REMAINING}
         settled = all(_settled(result) for line in lines.values() for result in line)
         if len(self.widths) > 1:
             measured, leading = (
@@ -155,18 +171,21 @@ class Laws:
         widest = {setting: line[-1] for setting, line in lines.items()}
         by_zeta = _ratios((1, 4), [widest[2, 1], widest[2, 4]], float)
         by_m = _ratios((2, 4), [widest[2, 1], widest[4, 1]], _claimed)
-        yield [f"plateau: ζ = 2, 4 (η/{GENTLE})", *_ratios(GENTLE_STEPS, found["gentle ζ"], float)]
+        yield [
+            f"plateau: ζ = 2, 4 (η/{GENTLE})",
+            *_ratios(GENTLE_STEPS, results["gentle ζ"], float),
+        ]
         yield ["plateau: ζ = 4 (η as recommended)", *_if(settled, *by_zeta[:2]), by_zeta[2]]
-        yield [f"plateau: m = 4, 8 (η/{GENTLE})", *_ratios(SPLITS, found["gentle m"], _claimed)]
+        yield [f"plateau: m = 4, 8 (η/{GENTLE})", *_ratios(SPLITS, results["gentle m"], _claimed)]
         yield [
             "plateau: m = 4 (η as recommended, which grows with m)",
             *_if(settled, *by_m[:2]),
             by_m[2],
         ]
-        own = f"η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN}"
-        yield [f"plateau: m = 4, 8 ({own})", *_ratios(SPLITS, found["own m"], _claimed)]
-        small = found["gentle ζ"][0]
-        large = found["remaining 2 1"][self.widths.index(self.middle)]
+        step = f"η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN}"
+        yield [f"plateau: m = 4, 8 ({step})", *_ratios(SPLITS, results["own m"], _claimed)]
+        small = results["gentle ζ"][0]
+        large = results["remaining 2 1"][self.widths.index(self.middle)]
         ratios = [f"{small[kind] / large[kind]:.3g}" for kind in ("measured", "leading")]
         setting = f"d_1 = {self.middle:,}, m = 2, ζ = 1"
         yield [
@@ -176,8 +195,8 @@ class Laws:
         ]
 
 
-def _lemmas(found: Mapping[str, list[Any]]) -> Iterator[list[str]]:
-    [local] = found["local"]
+def _list_lemmas(results: Mapping[str, list[Any]]) -> Iterator[list[str]]:
+    [local] = results["local"]
     times = (1 - local["slowest"]) / (1 - local["factor"])
     slowest = f"; the slowest step contracts {times:.2f} times as much" if local["met"] else ""
     yield [
@@ -186,7 +205,7 @@ def _lemmas(found: Mapping[str, list[Any]]) -> Iterator[list[str]]:
         NONE,
         "once or more",
     ]
-    [lemma] = found["lemma"]
+    [lemma] = results["lemma"]
     yield [
         "lemma error_term_bound: fall of the disagreement, as d_1 → ∞ (y = 0, m = 2, ζ = 2)",
         f"{lemma['fall']:.3g}",
@@ -195,22 +214,25 @@ def _lemmas(found: Mapping[str, list[Any]]) -> Iterator[list[str]]:
     ]
 
 
-def _added_in_a_round(found: Mapping[str, list[Measured]]) -> Iterator[list[str]]:
-    short = found["added short"][:3]
+def _list_added_errors(results: Mapping[str, list[Measured]]) -> Iterator[list[str]]:
+    short = results["added short"][:3]
     slopes = [
         f"{exponent(STEPS[:3], _numbers(short, kind)):.3f}" for kind in ("measured", "leading")
     ]
     yield [f"what a round adds: exponent of ζ, 1 to 4 (η/{SHORT})", *slopes, "1"]
-    yield [f"what a round adds: m = 4, 8 (η/{SHORT})", *_ratios(SPLITS, found["added m"], _claimed)]
-    widest = [found[f"remaining {m} {zeta}"][-1] for m, zeta in REMAINING]
+    yield [
+        f"what a round adds: m = 4, 8 (η/{SHORT})",
+        *_ratios(SPLITS, results["added m"], _claimed),
+    ]
+    widest = [results[f"remaining {m} {zeta}"][-1] for m, zeta in REMAINING]
     compared = [
         *filter(_settled, widest),
-        *found["gentle ζ"],
-        *found["gentle m"][1:],
-        *found["own m"],
+        *results["gentle ζ"],
+        *results["gentle m"][1:],
+        *results["own m"],
     ]
     for name in ("added short", "added long", "added m"):
-        compared += found[name]
+        compared += results[name]
     ratios = [result["measured"] / result["leading"] for result in compared]
     text = f"{min(ratios):.2f} to {max(ratios):.2f} times the leading order"
     yield [f"all {len(ratios)} measurements beside the leading order", text, "1", NONE]
@@ -246,8 +268,9 @@ def _added(problem: Problem, draws: int, seeds: int, **settings: Any) -> dict[st
 def _rounds(
     problem: Problem, d_1: int, sub_gcns: int, rounds: int, seeds: int, **settings: Any
 ) -> list[int | None]:
-    """Return after how many rounds the mean error is `SHARE` of the first, or None; and how many
-    were trained.
+    """Return after how many rounds the mean error is `SHARE` of the first, or None.
+
+    The second number is how many rounds were trained.
     """
     gists = [theory.make_gist(problem, d_1, sub_gcns, seed) for seed in range(seeds)]
     total: Any = sum(theory.train(gist, problem, rounds, **settings) for gist in gists)

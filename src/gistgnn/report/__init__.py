@@ -39,8 +39,9 @@ def write_report(path: Path, html: str) -> None:
 
 
 def render(template: str, **context: Any) -> str:
-    """Return the HTML of a page, from a file of the folder `templates`, which escapes all text, and
-    its variables.
+    """Return the HTML of a page, from a file of the folder `templates` and its variables.
+
+    All text is escaped.
     """
     return _environment().get_template(template).render(context)
 

@@ -32,7 +32,7 @@ _STYLE: Any = {  # every matplotlib release types it differently
     "grid.color": "#dcdcd8",
     "text.parse_math": False,
     "font.size": 11,
-    # matplotlib measures text by it; an image has text, not outlines of letters
+    # Matplotlib measures text by this font; an image has text, not outlines of letters.
     "font.sans-serif": "DejaVu Sans",
     "svg.fonttype": "none",
     "svg.hashsalt": "gistgnn",  # the same chart is the same file
@@ -53,8 +53,9 @@ class Series:
     dashed: bool = False
 
     def points(self, most: int) -> list[tuple[float, float]]:
-        """Return at most so many of the points, evenly spaced, with the first and the last, and nan
-        for gaps.
+        """Return at most `most` of the points, evenly spaced, with the first and the last.
+
+        Gaps are nan.
         """
         points = [(finite_or_nan(x), finite_or_nan(y)) for x, y in zip(self.x, self.y, strict=True)]
         if len(points) <= most:
@@ -75,8 +76,9 @@ class Chart:
     mark: float | None = None
 
     def image(self) -> str:
-        """Draw the chart, without its title, and return it as the address of an image, with all of
-        its data.
+        """Draw the chart, without its title, and return it as the address of an image.
+
+        The address has all of the image's data.
         """
         columns = max(1, _LEGEND // (6 + max((len(line.label) for line in self.series), default=0)))
         legend = math.ceil(len(self.series) / columns) if len(self.series) > 1 else 0
@@ -91,8 +93,10 @@ class Chart:
 
     def numbers(self) -> tuple[list[str], list[list[str]]]:
         """Return columns and rows of its numbers: some points of every line."""
-        most = max(2, _NUMBERS // len(self.series))
-        points = [(line.label, point) for line in self.series for point in line.points(most)]
+        points_per_line = max(2, _NUMBERS // len(self.series))
+        points = [
+            (line.label, point) for line in self.series for point in line.points(points_per_line)
+        ]
         return ["", self.xlabel, self.ylabel], [
             [label, *map(number, point)] for label, point in points
         ]
@@ -140,8 +144,8 @@ def _set_ticks(axes: Axes, chart: Chart) -> None:
         )
     if chart.log_x and x and x[0] > 0:
         axes.set_xscale("log")
-        apart = len(x) <= 8 and all(high >= 1.3 * low for low, high in itertools.pairwise(x))
-        axes.xaxis.set_major_locator(FixedLocator(x) if apart else LogLocator())
+        has_room = len(x) <= 8 and all(high >= 1.3 * low for low, high in itertools.pairwise(x))
+        axes.xaxis.set_major_locator(FixedLocator(x) if has_room else LogLocator())
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))

@@ -1,5 +1,6 @@
-"""What reports and tables call things; a run in a few words, from its record, for the terminal and
-for notebooks.
+"""What reports and tables call things, and a run in a few words.
+
+The words are from a run's record, for the terminal and for notebooks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +23,13 @@ _SHARES = {
                                                                                          "precision",
 }  # fmt: skip
 _NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square error"}
-# points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
+# Points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2.
 COSTLY = 1.0
 
 
 def model_title(name: str, hidden: Sequence[int]) -> str:
     """Return a model with the widths of its hidden layers, such as "GraphSAGE 256-256"."""
-    # a model is called as its class, the user's own as its function
+    # A model is called as its class, the user's own as its function.
     title = MODELS.object_name(name) if name in MODELS else name.rpartition(":")[2]
     return f"{title} {'-'.join(map(str, hidden))}"
 
@@ -40,8 +41,9 @@ def model_of(record: Record) -> str:
 
 
 def score_keys(rows: Iterable[Mapping[str, float | None]]) -> list[str]:
-    """Return the keys of some scores. Micro F1 is left out where it is the accuracy: with one label
-    per node.
+    """Return the keys of some scores.
+
+    Micro F1 is left out where it is the accuracy: with one label per node.
 
     With several labels, the accuracy is the share of nodes whose labels are all right, and comes
     last.
@@ -55,8 +57,9 @@ def score_keys(rows: Iterable[Mapping[str, float | None]]) -> list[str]:
 
 
 def method_name(method: str, m: int) -> str:
-    """Return the name of a training method; with one sub-GCN, worker or member it is ordinary
-    training.
+    """Return the name of a training method.
+
+    With one sub-GCN, worker or member it is ordinary training.
     """
     return ONE_DEVICE if m == 1 and method != "budget" else _METHODS.get(method, method)
 
@@ -73,8 +76,9 @@ def sub_gcns_of(record: Record) -> int:
 
 
 def settings_used(record: Record) -> dict[str, Any]:
-    """Return the configuration of a run with the settings that were used, also where they were
-    chosen.
+    """Return the configuration of a run with the settings that were used.
+
+    Settings that were chosen in the run are filled in.
     """
     config = record.config
     sampler = config["sampler"]
@@ -107,16 +111,18 @@ def is_joined(record: Record) -> bool:
 
 
 def scored_split(*records: Record) -> str:
-    """Return the split that runs are judged by: "validation" if one of them has no test set, else
-    "test".
+    """Return the split that runs are judged by.
+
+    It is "validation" if one of them has no test set, else "test".
     """
     lacks_test = any(record.validation and not record.test for record in records)
     return "validation" if lacks_test else "test"
 
 
 def scores_of(record: Record) -> dict[str, Mapping[str, float | None]]:
-    """Return the scores of the best model by split, those of the test set first; without splits
-    that have none.
+    """Return the scores of the best model by split, those of the test set first.
+
+    Splits without scores are left out.
     """
     tables = {"test": record.test, "validation": record.validation}
     return {split: scores for split, scores in tables.items() if scores}
@@ -130,8 +136,9 @@ def history_of(record: Record, split: str) -> list[float | None]:
 
 
 def score_name(key: str) -> str:
-    """Return what a page calls a score; the user's own scores have the names that they have given
-    them.
+    """Return what a page calls a score.
+
+    The user's own scores have the names that they have given them.
     """
     return {**_SHARES, **_NUMBERS}.get(key, key)
 
@@ -181,8 +188,9 @@ def one_line(record: Record) -> str:
 
 
 def with_times(record: Record) -> str:
-    """Return the time of training and, with preparing, evaluating and saving, that of the whole
-    run.
+    """Return the time of training and, if it is longer, that of the whole run.
+
+    The whole run also prepares, evaluates and saves.
     """
     training = f"{duration(record.train_seconds)} of training"
     seconds = sum(record.seconds.values())

@@ -1,6 +1,4 @@
-"""The pages of a run, a comparison and a reproduction, and the curves of a run, from their
-records.
-"""
+"""The pages of a run, a comparison and a reproduction, and a run's curves, from records."""
 
 import itertools
 import statistics
@@ -142,8 +140,9 @@ def _scaled(score: float | None, scale: float) -> float | None:
 
 
 def _coverage(record: Record) -> dict[str, Any]:
-    """Return what the page shows of the coverage; weights that are zero between blocks are not
-    called untrained.
+    """Return what the page shows of the coverage.
+
+    Weights that are zero between blocks are not called untrained.
     """
     never = record.coverage.never_trained
     return {
@@ -226,12 +225,13 @@ def _comparison_charts(record: dict[str, Any], ylabel: str) -> list[Chart]:
 
 
 def experiment_page(record: dict[str, Any]) -> str:
-    """Return the page of a reproduction, from the content of experiment.json: tables, notes and
-    charts.
+    """Return the page of a reproduction: tables, notes and charts.
+
+    `record` is the content of experiment.json.
     """
     charts = []
     for chart in (chart for table in record["tables"] for chart in table["charts"]):
-        # the n-th solid and the n-th dashed line have the same one
+        # The n-th solid and the n-th dashed line have the same colour.
         colours = itertools.count(), itertools.count()
         lines = [
             Series(**{**line, "colour": next(colours[line["dashed"]])}) for line in chart["series"]

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 KEPT = 2  # checkpoints of a run that are kept: the last ones
 VERSION = 6  # of a checkpoint's form; raise it when the state of a run has other entries
-# folders of the checkpoints of narrow models, which a run trains one after another
+# The folders of the checkpoints of narrow models, which a run trains one after another.
 NARROW = r"(part|stage)-\d+"
 _STATE = "state.json"
 
@@ -41,7 +41,7 @@ class _Manifest(msgspec.Struct):
     files: list[str]  # their names
     state: dict[str, Any]  # how far the run has come
     run: dict[str, dict[str, Any]]  # its fingerprint
-    theta: str | None  # the id of Θ's own files; None: Θ is in the checkpoint
+    theta: str | None  # the id of Θ's own files; None where Θ is in the checkpoint
     folders: list[str] = []  # of Θ's own files, relative to that of the checkpoints
     version: int = VERSION  # of this form
 
@@ -84,8 +84,9 @@ class Checkpoints:
         return next(reversed(self.whole()), None)
 
     def newest_state(self, kind: type[T]) -> T | None:
-        """Return the state in the last complete checkpoint, which may be of another run; None: no
-        state can be read.
+        """Return the state in the last complete checkpoint, which may be of another run.
+
+        Returns None if no state can be read.
         """
         with contextlib.suppress(OSError, ValueError):  # it is damaged, which its `Checkpoint` says
             if newest := self.newest():
@@ -93,38 +94,42 @@ class Checkpoints:
         return None
 
     def write(self, rounds: int, parts: Mapping[str, Part], rank: int) -> None:
-        """Write the parts of a rank, by name and none of them empty, into its file; wait until it
-        is on the disk.
+        """Write the parts of a rank into its file, and wait until it is on the disk.
+
+        The parts are named, and none of them is empty.
         """
-        place = self.place(rounds)
-        if (place / _STATE).exists():  # a resumed run stops before its next round
+        folder = self.place(rounds)
+        if (folder / _STATE).exists():  # a resumed run stops before its next round
             return
-        path = temporary_path(place / "part")
+        path = temporary_path(folder / "part")
         tensors = {name: part.tensor for name, part in parts.items()}
         rows = {name: [part.first, list(part.shape)] for name, part in parts.items()}
-        with writing(place, "make room and resume the run: earlier checkpoints are kept"):
-            place.mkdir(parents=True, exist_ok=True)
+        with writing(folder, "make room and resume the run: earlier checkpoints are kept"):
+            folder.mkdir(parents=True, exist_ok=True)
             digest = write_tensors(path, tensors, {"rows": json.dumps(rows)})
-            path.rename(place / f"rank-{rank:05d}-{digest}.safetensors")
-            sync(place)
+            path.rename(folder / f"rank-{rank:05d}-{digest}.safetensors")
+            sync(folder)
 
     def complete(
         self, rounds: int, state: dict[str, Any], run: dict[str, dict[str, Any]], files: int,
         theta: str | None = None,
         folders: Sequence[Path] = (),
     ) -> None:  # fmt: skip
-        """Complete a checkpoint once all ranks have written their `files`, and remove all but the
-        last two.
+        """Complete a checkpoint once all ranks have written their `files`.
+
+        All checkpoints but the last two are removed.
         """
         # Only a run with the same fingerprint, `run`, can resume from it. `theta` and `folders` are
         # the id and the folders of Θ's files, if Θ is on disk.
-        place = self.place(rounds)
-        names = sorted(path.name for path in place.glob("*.safetensors"))
+        checkpoint = self.place(rounds)
+        names = sorted(path.name for path in checkpoint.glob("*.safetensors"))
         if len(names) != files:
-            said = f"the checkpoint {place} has the files of {len(names)} ranks, expected {files}"
-            raise InputError(f"{said}: put it where all machines see the same files")
-        beside = [os.path.relpath(folder, self.folder) for folder in folders]
-        write_json(place / _STATE, _Manifest(names, state, run, theta, beside))
+            raise InputError(
+                f"the checkpoint {checkpoint} has the files of {len(names)} ranks, expected "
+                f"{files}: put it where all machines see the same files"
+            )
+        relative_folders = [os.path.relpath(folder, self.folder) for folder in folders]
+        write_json(checkpoint / _STATE, _Manifest(names, state, run, theta, relative_folders))
         for old in self.whole()[:-KEPT]:
             _remove(old)
 
@@ -134,8 +139,9 @@ class Checkpoints:
             _remove(path)
 
     def remove(self) -> None:
-        """Remove all checkpoints, those of narrow models too, and the folder if nothing else is in
-        it.
+        """Remove all checkpoints, those of narrow models too.
+
+        The folder is removed if nothing else is in it.
         """
         for path in sorted(self._all()):
             _remove(path)
@@ -151,40 +157,41 @@ class Checkpoints:
 # fingerprint `run`, and names what differs. `share` says which files this process checks: its
 # number, and how many there are.
 class Checkpoint:
-    """A checkpoint opened for resuming: its tensors, their `shapes`, and `theta` as in
-    `Checkpoints.complete`.
+    """A checkpoint opened for resuming: its tensors and their `shapes`.
+
+    `theta` and `folders` are as in `Checkpoints.complete`.
     """
 
     def __init__(
-        self, place: Path, run: dict[str, dict[str, Any]], share: tuple[int, int] = (0, 1)
+        self, folder: Path, run: dict[str, dict[str, Any]], share: tuple[int, int] = (0, 1)
     ) -> None:
-        self._place = place
-        if not place.is_dir():
+        self._folder = folder
+        if not folder.is_dir():
             raise InputError(
-                f"there is no {place} to resume from: put it where all machines see the same files"
+                f"there is no {folder} to resume from: put it where all machines see the same files"
             )
-        manifest = read_json(place / _STATE, _Manifest, self._advice)
+        manifest = read_json(folder / _STATE, _Manifest, self._advice)
         if manifest.version != VERSION:
             advice = "go on with the gistgnn that made it, or start again in another directory"
             raise InputError(
-                f"{place} has the form {manifest.version}, and this gistgnn reads {VERSION}: "
+                f"{folder} has the form {manifest.version}, and this gistgnn reads {VERSION}: "
                 f"{advice}"
             )
-        require_same_run(place, manifest.run, run)
+        require_same_run(folder, manifest.run, run)
         self._state = manifest.state
         self.theta = manifest.theta
         files = sorted(manifest.files)
         self.folders = [
-            Path(os.path.normpath(place.parent.absolute() / name)) for name in manifest.folders
+            Path(os.path.normpath(folder.parent.absolute() / name)) for name in manifest.folders
         ]
         for name in files[share[0] :: share[1]]:
             check_digest(
-                place / name, name.removesuffix(".safetensors").rpartition("-")[2], self._advice
+                folder / name, name.removesuffix(".safetensors").rpartition("-")[2], self._advice
             )
         self.shapes = dict[str, torch.Size]()
         self._pieces = dict[str, list[tuple[int, Tensor]]]()  # with their first rows, in order
-        for path in (place / name for name in files):
-            # of another rank it may be damaged
+        for path in (folder / name for name in files):
+            # A file that another rank checks may be damaged.
             with reading(path, self._advice), safe_open(path, "pt") as file:
                 for name, (first, shape) in json.loads(file.metadata()["rows"]).items():
                     self.add(name, Part(file.get_tensor(name), torch.Size(shape), first))
@@ -208,12 +215,12 @@ class Checkpoint:
             unknown = sorted(self._state.keys() - {entry.name for entry in fields(kind)})
             if unknown:
                 why = f"it has {unknown[0]}, which this gistgnn does not know"
-                raise InputError(f"{self._place} cannot be used ({why}); {self._advice}")
+                raise InputError(f"{self._folder} cannot be used ({why}); {self._advice}")
         try:
             return msgspec.convert(self._state, kind)
         except msgspec.ValidationError as error:
             raise InputError(
-                f"{self._place} cannot be used ({reason(error)}); {self._advice}"
+                f"{self._folder} cannot be used ({reason(error)}); {self._advice}"
             ) from error
 
     def tensor(self, name: str) -> Tensor:
@@ -230,9 +237,9 @@ class Checkpoint:
 
     @property
     def _advice(self) -> str:
-        before = [path for path in Checkpoints(self._place.parent).whole() if path < self._place]
+        before = [path for path in Checkpoints(self._folder.parent).whole() if path < self._folder]
         return (
-            f"delete {self._place} to "
+            f"delete {self._folder} to "
             f"{f'resume from {before[-1].name}' if before else 'start again'}"
         )
 
@@ -240,15 +247,16 @@ class Checkpoint:
 def require_same_run(
     path: Path,
     saved: Mapping[str, Mapping[str, Any]],
-    wanted: Mapping[str, Mapping[str, Any]],
+    current: Mapping[str, Mapping[str, Any]],
     advice: str = "use the same settings, model and graph, or another output directory",
 ) -> None:
-    """Refuse to go on with another run: the InputError names the first entry of the fingerprints
-    that differs.
+    """Refuse to go on with another run.
+
+    The InputError names the first entry of the fingerprints that differs.
     """
-    for part in wanted:
+    for part in current:
         old = saved.get(part, {})
-        new = wanted[part]
+        new = current[part]
         for name in (*new, *(name for name in old if name not in new)):
             if (before := old.get(name)) == (now := new.get(name)):
                 continue
@@ -258,6 +266,6 @@ def require_same_run(
             raise InputError(f"{path} is of another run: {values}; {advice}")
 
 
-def _remove(place: Path) -> None:
+def _remove(folder: Path) -> None:
     """Remove a checkpoint; without its state it is incomplete at once."""
-    remove_files(place, _STATE, "rank-?????-*.safetensors")
+    remove_files(folder, _STATE, "rank-?????-*.safetensors")

@@ -1,5 +1,6 @@
-"""A folder that one process writes: another one is refused, until the first has ended, however it
-ends.
+"""A folder that one process writes.
+
+Another process is refused until the first has ended, however it ends.
 """
 
 import contextlib
@@ -41,8 +42,9 @@ class FolderInUseError(InputError):
 # FolderInUseError ends with the `advice`. `free()`, or the end of a `with` block, frees it, and
 # removes folders that were made for it and are still empty.
 class FolderLock:
-    """A lock on a folder, which the system frees when this process ends. A process may lock a
-    folder several times.
+    """A lock on a folder, which the system frees when this process ends.
+
+    A process may lock a folder several times.
     """
 
     def __init__(
@@ -50,12 +52,12 @@ class FolderLock:
     ) -> None:
         name = f".gistgnn-{folder.name}.lock" if beside else ".gistgnn.lock"
         path = (folder.parent if beside else folder).absolute() / name
-        made = [each for each in path.parents if not each.exists()]
+        made = [parent for parent in path.parents if not parent.exists()]
         lock = FileLock(path, is_singleton=True, thread_local=False, **_SETTINGS)
         with writing(folder):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                with _going_on_without_locks(folder):
+                with _log_missing_locks(folder):
                     lock.acquire(blocking=False)
                 since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
                 path.write_text(
@@ -66,11 +68,11 @@ class FolderLock:
                 holder = ""
                 with contextlib.suppress(OSError):
                     holder = path.read_text(encoding="utf-8", errors="replace")[:200]
-                said = (
+                message = (
                     f"{folder} is being written by {holder or 'another process'}: wait for it, "
                     f"or {advice}"
                 )
-                raise FolderInUseError(said) from None
+                raise FolderInUseError(message) from None
             except OSError:
                 _remove(made)
                 raise
@@ -87,7 +89,7 @@ class FolderLock:
 def waiting_lock(path: Path) -> Iterator[None]:
     """Wait until no other process holds the lock of a file, and hold it in the block."""
     lock = FileLock(path, **_SETTINGS)
-    with _going_on_without_locks(path.parent):
+    with _log_missing_locks(path.parent):
         lock.acquire()
     try:
         yield
@@ -96,7 +98,7 @@ def waiting_lock(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _going_on_without_locks(folder: Path) -> Iterator[None]:
+def _log_missing_locks(folder: Path) -> Iterator[None]:
     """Log a note instead of an error where the file system of a folder has no locks."""
     try:
         yield

@@ -1,5 +1,6 @@
-"""JSON files that gistgnn writes and reads back. The last entry of each is a checksum of all text
-before it.
+"""JSON files that gistgnn writes and reads back.
+
+The last entry of each file is a checksum of all text before it.
 """
 
 import json
@@ -19,8 +20,9 @@ _END = re.compile(rb'(.*?),?\s*"checksum": ?"([0-9a-f]{32})"\s*\}\s*', re.DOTALL
 
 
 def write_json(path: Path, content: Any, *, indent: int = 0) -> None:
-    """Write a struct or a dict with a checksum, as a whole or not at all; `indent` 0: all on one
-    line.
+    """Write a struct or a dict with a checksum, as a whole or not at all.
+
+    With `indent` 0 all of it is on one line.
     """
     text = encoded(content)
     text = json.dumps(json.loads(text), indent=indent).encode() if indent else text
@@ -50,24 +52,26 @@ def _item(number: Any) -> Any:
 
 
 def plain(content: Any) -> Any:
-    """Return a copy of what JSON can hold, as a file gives it back: tuples become lists, numbers as
-    keys texts.
+    """Return a copy of what JSON can hold, as a file gives it back.
+
+    Tuples become lists, and numbers that are keys become texts.
     """
     return json.loads(encoded(content))
 
 
 def read_json(path: Path, kind: type[T], advice: str) -> T:
-    """Read a file of `write_json` as a struct; if it is missing or damaged, the InputError ends
-    with the advice.
+    """Read a file of `write_json` as a struct.
+
+    If it is missing or damaged, the InputError ends with the advice.
     """
     with reading(path, advice):
         text = path.read_bytes()
-        found = _END.fullmatch(text)
-        if not found:
+        match = _END.fullmatch(text)
+        if not match:
             raise InputError(
                 f"{path} has no checksum, so it is damaged, or an earlier version made it; {advice}"
             )
-        if xxhash.xxh3_128_hexdigest(found[1]).encode() != found[2]:
+        if xxhash.xxh3_128_hexdigest(match[1]).encode() != match[2]:
             why = "is damaged, or an earlier version made it: its checksum does not fit"
             raise InputError(f"{path} {why}; {advice}")
         return msgspec.convert(json.loads(text), type=kind)

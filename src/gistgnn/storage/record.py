@@ -1,5 +1,6 @@
-"""What result.json holds of a run: the code that trains fills a `Record`, and whoever reads a run
-gets one.
+"""What result.json holds of a run.
+
+The code that trains fills a `Record`, and whoever reads a run gets one.
 """
 
 from pathlib import Path
@@ -23,7 +24,7 @@ Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Cost = Annotated[float, Meta(ge=0, le=1e18)]  # seconds or bytes
 Share = Annotated[float, Meta(ge=0, le=1)]
 Scores = dict[Name, float | None]
-"""Scores by name; None: it could not be computed, as ROC AUC where a class is missing."""
+"""Scores by name. None stands for one that could not be computed, as ROC AUC without a class."""
 
 
 class Evaluated(TypedDict):
@@ -97,7 +98,7 @@ class BatchFacts(Struct, kw_only=True):
 
     clusters: Positive
     clusters_per_batch: Positive
-    # of a batch's labels, as a share of that of as many random nodes; None: it was not measured
+    # Of a batch's labels, as a share of that of as many random nodes; None if not measured.
     label_entropy: float | None
 
 
@@ -154,8 +155,9 @@ class _Config(Struct):
 # The layout of the file is the order of the fields. Entries with a default are left out where they
 # have it.
 class Record(Struct, kw_only=True, omit_defaults=True, tag_field="version", tag=VERSION):
-    """What a run was, what came of it, and what it cost; docs/reference/run-folder.md explains the
-    entries.
+    """What a run was, what came of it, and what it cost.
+
+    docs/reference/run-folder.md explains the entries.
     """
 
     run: str
@@ -218,8 +220,9 @@ class Saved(Struct):
 
 
 def read_result(path: Path, advice: str) -> Record:
-    """Read a result.json; if it is missing, damaged or of another form, the InputError ends with
-    the advice.
+    """Read a result.json.
+
+    If it is missing, damaged or of another form, the InputError ends with the advice.
     """
     content = read_json(path, dict[str, Any], advice)
     with reading(path, advice):

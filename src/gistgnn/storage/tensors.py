@@ -57,8 +57,9 @@ def write_tensors(
     *,
     wait: bool = True,
 ) -> str:
-    """Write a safetensors file, or leave nothing and raise an OSError; `wait` for the disk, and
-    return its digest.
+    """Write a safetensors file, or leave nothing and raise an OSError.
+
+    With `wait` it is on the disk, and its digest is returned.
     """
     for name, tensor in tensors.items():
         if tensor.dtype not in NAMES:
@@ -68,11 +69,14 @@ def write_tensors(
             )
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     first = {tensor.data_ptr(): name for name, tensor in reversed(plain.items())}
-    # a tied parameter
-    plain = {k: v if first[v.data_ptr()] == k else v.clone() for k, v in plain.items()}
+    # The further names of a tied parameter get copies.
+    plain = {
+        name: tensor if first[tensor.data_ptr()] == name else tensor.clone()
+        for name, tensor in plain.items()
+    }
     try:
         path.touch()
-        # as the umask has it; safetensors writes a file for its owner alone
+        # The mode is as the umask has it; safetensors writes a file for its owner alone.
         mode = path.stat().st_mode
         save_file(plain, path, dict(metadata or {"format": "pt"}))
         path.chmod(mode)
@@ -82,7 +86,7 @@ def write_tensors(
         path.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise
-        # the system's, which safetensors has in its text
+        # The number of the system's error, which safetensors has in its text.
         number = re.search(r"os error (\d+)", str(error))
         raise (
             OSError(int(number[1]), os.strerror(int(number[1])))
@@ -107,20 +111,21 @@ def file_digest(path: Path) -> str:
 def check_digest(path: Path, digest: str, advice: str) -> None:
     """Read a file once; raise InputError, which ends with the advice, unless it has this digest."""
     with reading(path, advice):
-        found = file_digest(path)
-    if found != digest:
+        actual = file_digest(path)
+    if actual != digest:
         raise InputError(
             f"{path} is damaged, or of another run: its checksum does not fit; {advice}"
         )
 
 
 def allocate(path: Path, specs: Specs) -> None:
-    """Make a safetensors file of zeros that has its room on the disk, or leave nothing and raise an
-    OSError.
+    """Make a safetensors file of zeros that has its room on the disk.
+
+    Otherwise it leaves nothing and raises an OSError.
     """
     header = dict[str, Any]()
     end = 0
-    # aligns the numbers
+    # Large numbers come first, which aligns all of them.
     for name, (shape, dtype) in sorted(specs.items(), key=lambda item: -item[1][1].itemsize):
         begin = end
         end = end + shape.numel() * dtype.itemsize
@@ -139,14 +144,15 @@ def allocate(path: Path, specs: Specs) -> None:
 
 
 def map_tensors(path: Path, *, shared: bool = True) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, mapped. If ``shared``, a change of a tensor changes
-    the file.
+    """Return the tensors of a safetensors file, mapped.
+
+    If `shared`, a change of a tensor changes the file.
     """
     with path.open("r+b" if shared else "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(min(length, path.stat().st_size)))
     header.pop("__metadata__", None)
-    # torch takes no text that is not UTF-8
+    # A text that is not UTF-8 is no name for torch, but its bytes are.
     size = path.stat().st_size
     name = cast(str, os.fsencode(path))
     raw = torch.from_file(name, shared=shared, size=size, dtype=torch.uint8)[8 + length :]
@@ -159,8 +165,9 @@ def map_tensors(path: Path, *, shared: bool = True) -> dict[str, Tensor]:
 
 
 def map_array(path: Path, until_gone: BinaryIO | None = None) -> Tensor:
-    """Map a `.npy` file. Nothing may be written to the tensor. A file, `until_gone`, is closed when
-    the tensor goes.
+    """Map a `.npy` file; nothing may be written to the tensor.
+
+    A file, `until_gone`, is closed when the tensor goes.
     """
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     if until_gone is not None:
@@ -187,8 +194,9 @@ def read_ahead(array: Tensor, ranges: Iterable[tuple[int, int]]) -> None:
 
 
 def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Tensor]:
-    """Return tensors of zeros on the pages of a temporary file, which is gone when they are; see
-    `allocate`.
+    """Return tensors of zeros on the pages of a temporary file; see `allocate`.
+
+    The file is gone when the tensors are.
     """
     folder = folder or Path(tempfile.gettempdir())
     path = temporary_path(folder / "tensors")
@@ -201,37 +209,38 @@ def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Ten
 
 
 def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
-    """Give a module built on the meta device its parameters and buffers; those of `LARGE` bytes are
-    not copied.
+    """Give a module built on the meta device its parameters and buffers.
+
+    Those of `LARGE` bytes are not copied.
     """
     # The module is changed, and set to evaluation mode. For a tied parameter, one of its names is
     # enough. A tensor that is missing, unknown to the module, or of another shape is an InputError,
     # which says `where` the tensors are.
-    own = dict(
+    module_tensors = dict(
         [
             *module.named_parameters(remove_duplicate=False),
             *module.named_buffers(remove_duplicate=False),
         ]
     )
     names_of: dict[int, list[str]] = {}
-    for name, tensor in own.items():
+    for name, tensor in module_tensors.items():
         names_of.setdefault(id(tensor), []).append(name)
-    if unknown := tensors.keys() - own.keys():
+    if unknown := tensors.keys() - module_tensors.keys():
         raise InputError(
             f"{where} holds '{min(unknown)}', the model does not: build the model that was saved"
         )
     for names in names_of.values():
-        empty = own[names[0]]
-        found = next((tensors[name] for name in names if name in tensors), None)
-        # a buffer that is not saved may have been built elsewhere
-        if found is None and not empty.is_meta:
+        empty = module_tensors[names[0]]
+        value = next((tensors[name] for name in names if name in tensors), None)
+        # A buffer that is not saved may have been built elsewhere.
+        if value is None and not empty.is_meta:
             continue
-        if found is None:
+        if value is None:
             raise InputError(f"{where} does not hold '{names[0]}': build the model that was saved")
-        if found.shape != empty.shape:
-            shapes = f"{list(found.shape)} in {where} and {list(empty.shape)} in the model"
+        if value.shape != empty.shape:
+            shapes = f"{list(value.shape)} in {where} and {list(empty.shape)} in the model"
             raise InputError(f"'{names[0]}' is {shapes}: build the model that was saved")
-        value = found.detach().to(empty.dtype)
+        value = value.detach().to(empty.dtype)
         value = value.clone() if value.nbytes < LARGE else value
         value = (
             nn.Parameter(value, empty.requires_grad) if isinstance(empty, nn.Parameter) else value
@@ -245,8 +254,9 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
 # A layer fills them by its own initialisation: the same values, bit for bit. What `torch.randn`
 # makes is in memory.
 class LargeTensorsInFiles(TorchDispatchMode):
-    """Within its block `torch.empty` gives large tensors on the host the pages of temporary files,
-    in a folder.
+    """Within its block `torch.empty` gives large tensors the pages of temporary files.
+
+    These are tensors on the host. The files are in a folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

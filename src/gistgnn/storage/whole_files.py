@@ -18,8 +18,9 @@ user's files.
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, which becomes `path` if the block ends without an
-    error.
+    """Yield a temporary path beside `path`, which replaces `path` after the block.
+
+    An error in the block leaves `path` as it was.
     """
     # A path that cannot be written, and a full disk, are an InputError; an older file at `path` is
     # unchanged.
@@ -44,8 +45,9 @@ def replacing(path: Path) -> Iterator[Path]:
 def writing(
     path: Path, advice: str = "make room, or choose a directory that can be written"
 ) -> Iterator[Path]:
-    """Yield a path; an OSError in the block becomes an InputError that names it and ends with the
-    advice.
+    """Yield a path, and turn an OSError in the block into an InputError.
+
+    The message names the path and ends with the advice.
     """
     try:
         yield path
@@ -57,8 +59,9 @@ def writing(
 
 @contextlib.contextmanager
 def reading(path: Path, advice: str) -> Iterator[None]:
-    """Turn whatever a missing or damaged file raises in the block into an InputError that ends with
-    the advice.
+    """Turn whatever a missing or damaged file raises in the block into an InputError.
+
+    The message ends with the advice.
     """
     try:
         if path.exists() and not path.is_file():  # a pipe would wait for ever
@@ -77,10 +80,11 @@ def temporary_path(path: Path) -> Path:
 
 
 def remove_leftovers(folder: Path, within: Sequence[str] = ()) -> None:
-    """Remove the temporary files of processes that have ended, from a folder and those `within`,
-    such as "runs/*".
+    """Remove the temporary files of processes that have ended.
+
+    They are in a folder and in those `within`, such as "runs/*".
     """
-    for pattern in ("", *(f"{each}/" for each in within)):
+    for pattern in ("", *(f"{subfolder}/" for subfolder in within)):
         for path in list(folder.glob(f"{pattern}{TEMPORARY}*")):
             process = path.name.removeprefix(TEMPORARY).partition("-")[0]
             if process.isdecimal() and (
@@ -90,8 +94,9 @@ def remove_leftovers(folder: Path, within: Sequence[str] = ()) -> None:
 
 
 def remove_files(folder: Path, *patterns: str) -> None:
-    """Remove the files of some names from a folder, and the folder if nothing else is in it; links
-    are not followed.
+    """Remove the files of some names from a folder; links are not followed.
+
+    The folder is removed if nothing else is in it.
     """
     if folder.is_symlink():
         return

@@ -1,5 +1,6 @@
-"""Section 4 and appendix C of the paper as code; docs/paper/theory.md has the statements, and
-where each is.
+"""Section 4 and appendix C of the paper as code.
+
+docs/paper/theory.md has the statements, and where each is.
 
 Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or `sub_gcns` is the
 number of sub-GCNs, `d_1` the width of the whole GCN, `local_steps` ζ, `step_size` η, `rounds` T and

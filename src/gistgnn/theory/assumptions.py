@@ -1,5 +1,6 @@
-"""Whether the assumptions of the analysis hold on a graph (section 4, appendix C.2), and graphs to
-try it on.
+"""Whether the assumptions of the analysis hold on a graph (section 4, appendix C.2).
+
+Some graphs to try it on are here, too.
 """
 
 import math
@@ -15,7 +16,7 @@ from gistgnn import InputError
 from gistgnn.graphs import CSR, Graph, load
 from gistgnn.theory.problem import MOST_NODES, Problem, aggregation, angles, least_eigenvalue
 
-# smaller eigenvalues of Ā, angles and excesses are zero up to the rounding of float64
+# Smaller eigenvalues of Ā, angles and excesses are zero up to the rounding of float64.
 ROUNDING = 1e-10
 
 
@@ -50,9 +51,8 @@ def check(graph: Graph | Problem, sub_gcns: int = 1) -> list[Check]:
     lambda_0 = least_eigenvalue(problem, sub_gcns)
     definite = f"λ_min(Ā) = {least:.3g}; it is 0 if a component with an edge is bipartite"
     balance = (
-        f"degrees from {low} to {high}: the least ε is {epsilon:.3g}, at p = {p}; it must "
-        "be "
-        "below 1"
+        f"degrees from {low} to {high}: the least ε is {epsilon:.3g}, at p = {p}; it must be below "
+        "1"
     )
     limit = (
         f"the longest x_i is {longest:.3g}; with ε = {epsilon:.3g} at most (1 − ε) / 2 = "
@@ -84,8 +84,9 @@ def check(graph: Graph | Problem, sub_gcns: int = 1) -> list[Check]:
 
 
 def degree_balance(degrees: Tensor) -> tuple[float, int]:
-    """The least ε, and its integer p >= 1, with (1 − ε)² p <= D_ii <= (1 + ε)² p for all i
-    (balanced_degree).
+    """Return the least ε, and its integer p >= 1 (balanced_degree).
+
+    They satisfy (1 − ε)² p <= D_ii <= (1 + ε)² p for all i.
     """
     # The best p is beside the real one that makes both sides tight: √p = (√D_min + √D_max) / 2.
     low = math.sqrt(float(degrees.min()))
@@ -100,8 +101,9 @@ def degree_balance(degrees: Tensor) -> tuple[float, int]:
 
 
 def smallest_angle(x_hat: Tensor) -> float:
-    """Return the least angle between the lines through two rows, in [0, π/2]: 0 if a row is zero,
-    π/2 for one row.
+    """Return the least angle between the lines through two rows, in [0, π/2].
+
+    It is 0 if a row is zero, and π/2 for one row.
     """
     if bool((x_hat.norm(dim=1) == 0).any()):
         return 0.0
@@ -112,8 +114,9 @@ def smallest_angle(x_hat: Tensor) -> float:
 
 
 def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (1, 2)) -> Problem:
-    """Return a ring of n >= 3 nodes, with d (None: n) random inputs of norm 1/2 and random targets
-    of ±1.
+    """Return a ring of n >= 3 nodes, with d random inputs of norm 1/2.
+
+    `d` defaults to n. The targets are random, ±1.
     """
     # Neighbours are at the distances `jumps`: 1 and 2 make triangles, so that the graph is not
     # bipartite. All degrees are equal, and no row of X̂ is longer than 1.
@@ -128,8 +131,9 @@ def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (
 
 
 def complete(n: int, seed: int = 0) -> Problem:
-    """Return the complete graph of n >= 3 nodes, with inputs that make the rows of X̂ orthogonal,
-    and targets of ±1.
+    """Return the complete graph of n >= 3 nodes, with targets of ±1.
+
+    The inputs make the rows of X̂ orthogonal.
     """
     y = ring(n, 1, seed).y
     edges = (~torch.eye(n, dtype=torch.bool, device="cpu")).nonzero().T
@@ -138,8 +142,9 @@ def complete(n: int, seed: int = 0) -> Problem:
 
 
 def karate() -> Problem:
-    """Return Zachary's karate club with one-hot inputs; the targets are its four communities,
-    spread over [-1, 1].
+    """Return Zachary's karate club with one-hot inputs.
+
+    The targets are its four communities, spread over [-1, 1].
     """
     from torch_geometric.datasets import KarateClub
 
@@ -161,8 +166,8 @@ def load_problem(
     Args:
         name: complete:N, ring:N, karate, or what `gistgnn.graphs.load` takes.
         data_root: the folder of the named data sets.
-        nodes: take only this number of nodes, those nearest to the node of highest degree; None:
-            the whole graph.
+        nodes: take only this number of nodes, those nearest to the node of highest degree. Defaults
+            to the whole graph.
         scaled: whether to multiply X so that its longest row is (1 − ε) / 2, the most that is
             assumed.
     """
@@ -187,8 +192,9 @@ def load_problem(
 
 
 def nearest_nodes(graph: Graph, nodes: int) -> Graph:
-    """Return the subgraph of the first nodes that a breadth-first search from the node of highest
-    degree visits.
+    """Return the subgraph of the nodes nearest to the node of highest degree.
+
+    They are the first ones that a breadth-first search visits.
     """
     from torch_geometric.utils import subgraph, to_scipy_sparse_matrix
 
@@ -202,10 +208,10 @@ def nearest_nodes(graph: Graph, nodes: int) -> Graph:
             f"nodes is {nodes}, expected 1 to {len(order):,}, as many as can be reached from node "
             f"{hub}"
         )
-    kept = torch.as_tensor(order[:nodes].astype("int64")).sort().values
-    edges, _ = subgraph(kept, edge_index, relabel_nodes=True, num_nodes=n)
+    nearest = torch.as_tensor(order[:nodes].astype("int64")).sort().values
+    edges, _ = subgraph(nearest, edge_index, relabel_nodes=True, num_nodes=n)
     part: dict[str, Any] = {
-        key: getattr(graph, key).cpu()[kept] for key in ("x", "y", "train", "val", "test")
+        key: getattr(graph, key).cpu()[nearest] for key in ("x", "y", "train", "val", "test")
     }
     part |= dict.fromkeys(graph.edge_data)  # the problems have no edge data
     return replace(graph, edges=CSR.of(edges, nodes), name=f"{graph.name}, {nodes} nodes", **part)
@@ -224,8 +230,9 @@ def scale_inputs(problem: Problem) -> Problem:
 
 
 def in_basis_of_rows(problem: Problem) -> Problem:
-    """Return the problem with X in an orthonormal basis of its rows, [n, n], if it has more
-    features than nodes.
+    """Return the problem with X in an orthonormal basis of its rows, [n, n].
+
+    A problem with no more features than nodes stays as it is.
     """
     # The analysis depends on X through XX' alone, which stays: training has the same distribution
     # at n/d of the cost.

@@ -1,5 +1,6 @@
-"""The lemmas about local training and the theorem (appendix C.3 to C.5), corrected, and a bound
-that we prove.
+"""The lemmas about local training and the theorem (appendix C.3 to C.5), corrected.
+
+A bound that we prove is here, too.
 
 docs/paper/theory-corrections.md derives every correction; docs/paper/theory-bounds.md
 has our proofs. Where a docstring says "printed", the paper has that in its place. The theorem is
@@ -22,8 +23,9 @@ from gistgnn.theory.problem import (
 
 
 def proof_step(problem: Problem, m: int) -> float:
-    """Return η = λ_0 / (24 n ‖Ā²‖_{1,1}), which Lemma local_converge allows; printed: λ_0 / (n²
-    ‖Ā²‖_{1,1}).
+    """Return η = λ_0 / (24 n ‖Ā²‖_{1,1}), which Lemma local_converge allows.
+
+    Printed: λ_0 / (n² ‖Ā²‖_{1,1}).
     """
     return least_eigenvalue(problem, m) / (24.0 * problem.n * problem.mass)
 
@@ -31,8 +33,9 @@ def proof_step(problem: Problem, m: int) -> float:
 def limit_error_term(
     problem: Problem, sub_gcns: int, local_steps: int, step_size: float
 ) -> dict[str, float]:
-    """Return both sides of Lemma error_term_bound at t = 0, y = 0 and d_1 → ∞: an example of how
-    the lemma fails.
+    """Return both sides of Lemma error_term_bound at t = 0, y = 0 and d_1 → ∞.
+
+    This is an example of how the lemma fails.
     """
     # "fall" is ι_0 = (m−1)/m² tr(S − Q^2ζ S), the fall of the sub-GCNs' disagreement, with Q = I −
     # ηG^∞ and S = ĀKĀ; "allowed" is what is left of the right-hand side for γ = 1, (ηλ_0/2m) Σ_k
@@ -111,8 +114,9 @@ class Bound:
 
 
 class ProvedBound:
-    """‖y − ŷ(t)‖ <= c^t ‖y − ŷ(0)‖ + κ V (1 − c^t) / (1 − c), for the rounds in which ‖Ĝ − G^∞‖ <=
-    ρ < λ_0 (proved).
+    """A bound on the error, for the rounds in which ‖Ĝ − G^∞‖ <= ρ < λ_0 (proved).
+
+    It says ‖y − ŷ(t)‖ <= c^t ‖y − ŷ(0)‖ + κ V (1 − c^t) / (1 − c).
 
     Ĝ is the kernel of a local step (`secant_kernel`), and V_t² = (1/m) Σ_j ‖ŷ(t) − ŷ^(j)(t, 0)‖².
     The bound is a posteriori, because ρ is measured in the run. In a round, ‖y − ŷ(t+1)‖ <= c ‖y −
@@ -139,8 +143,9 @@ class ProvedBound:
         self.kappa = self.contraction - (1.0 - step_size * lambda_0) ** local_steps
 
     def neighbourhood(self, deviation: float) -> float:
-        """Return (κV / (1 − c))², the limit of the bound; V bounds all V_t, or is √E V_t² for the
-        mean.
+        """Return (κV / (1 − c))², the limit of the bound.
+
+        V bounds all V_t, or is √E V_t² for the mean.
         """
         return (self.kappa * deviation / (1.0 - self.contraction)) ** 2
 

@@ -1,5 +1,6 @@
-"""The one-hidden-layer GCN of the analysis, trained by GIST with gradient descent (appendix C.1),
-and measured.
+"""The one-hidden-layer GCN of the analysis (appendix C.1), trained and measured.
+
+GIST trains it with gradient descent.
 
 Blocks, Θ and rounds are those of `GIST`. The paper's masks may leave a sub-GCN without a neuron,
 with probability below m (1 − 1/m)^d_1; GIST then draws again.
@@ -30,8 +31,9 @@ from gistgnn.theory.problem import (
 
 # A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN.
 class OneHiddenGCN(nn.Module):
-    """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in
-    float64.
+    """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, in float64.
+
+    Θ [d, width] is trained, and a [width] has fixed signs.
     """
 
     theta: nn.Parameter
@@ -79,8 +81,9 @@ def global_weights(gist: GIST) -> Tensor:
 
 
 def global_output(gist: GIST, problem: Problem) -> Tensor:
-    """Return ŷ(t) = (1 / (m √d_1)) Ā σ(X̂Θ_t) a, [n] (appendix C.5); the outputs of the sub-GCNs
-    have no 1/m.
+    """Return ŷ(t) = (1 / (m √d_1)) Ā σ(X̂Θ_t) a, [n] (appendix C.5).
+
+    The outputs of the sub-GCNs have no 1/m.
     """
     with torch.no_grad():
         return (
@@ -102,15 +105,17 @@ class Trace:
         return (self.outputs - y).square().sum(dim=-1)
 
     def deviation(self) -> float:
-        """Return V_t, the root mean square of ‖ŷ(t) − ŷ^(j)(t, 0)‖ over the sub-GCNs (see
-        `bounds`).
+        """Return V_t, the root mean square of ‖ŷ(t) − ŷ^(j)(t, 0)‖ over the sub-GCNs.
+
+        See `bounds`.
         """
         return float((self.outputs[:, 0] - self.before).square().sum(dim=1).mean().sqrt())
 
 
 def train_round(gist: GIST, problem: Problem, local_steps: int, step_size: float) -> Trace:
-    """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq.
-    GIST_procedure).
+    """Train one round (eq. GIST_procedure).
+
+    That is subGCNs, ζ steps of gradient descent on each sub-GCN, and subAgg.
     """
     # The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` is
     # `make_gist`'s.
@@ -130,8 +135,9 @@ def train_round(gist: GIST, problem: Problem, local_steps: int, step_size: float
 
 
 def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size: float) -> Tensor:
-    """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T +
-    1].
+    """Train what `make_gist` returned for T rounds.
+
+    Returns ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1].
     """
     outputs = [global_output(gist, problem)]
     outputs += [train_round(gist, problem, local_steps, step_size).after for _ in range(rounds)]
@@ -141,8 +147,9 @@ def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size
 def _descend(
     model: nn.Module, problem: Problem, steps: int, step_size: float
 ) -> tuple[Tensor, list[Tensor]]:
-    """Take ζ steps of gradient descent; return the outputs [ζ + 1, n] and the weights of each
-    step.
+    """Take ζ steps of gradient descent.
+
+    Returns the outputs [ζ + 1, n] and the weights of each step.
     """
     sub = cast(OneHiddenGCN, model)
     outputs = []
@@ -182,8 +189,9 @@ def mean_of_second_half(errors: Tensor) -> float:
 def measure_convergence(
     problem: Problem, numbers: Hyperparameters, rounds: int, seeds: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Train from S seeds, η <= 1/λ_max(G^∞); return ‖y − ŷ(t)‖² [S, T + 1], ρ [S] and
-    `ProvedBound.at` [S, T + 1].
+    """Train from S seeds, with η <= 1/λ_max(G^∞).
+
+    Returns ‖y − ŷ(t)‖² [S, T + 1], ρ [S] and `ProvedBound.at` [S, T + 1].
     """
     # The bound of a run is nan if its ρ is λ_0 or more, where it says nothing.
     local_steps = numbers.local_steps
@@ -219,8 +227,9 @@ def measure_remaining_error(
     seeds: int,
     from_zero: bool = False,
 ) -> float:
-    """Return the mean of ‖y − ŷ(t)‖² over seeds and the second half of the rounds; from_zero sets y
-    = ŷ(0).
+    """Return the mean of ‖y − ŷ(t)‖² over seeds and the second half of the rounds.
+
+    `from_zero` sets y = ŷ(0).
     """
     total = 0.0
     for seed in range(seeds):
@@ -234,13 +243,14 @@ def measure_remaining_error(
 def measure_added_error(
     problem: Problem, numbers: Hyperparameters, draws: int, seeds: int
 ) -> float:
-    """Return the error that a round adds: the mean of ‖y − ŷ(1)‖² over masks and seeds, with y =
-    ŷ(0).
+    """Return the error that a round adds.
+
+    It is the mean of ‖y − ŷ(1)‖² over masks and seeds, with y = ŷ(0).
     """
     errors = []
     for seed in range(seeds):
         gist, fitted = start_without_error(problem, numbers.d_1, numbers.sub_gcns, seed)
-        # each with the masks of another round; none is aggregated, so Θ stays
+        # Each draw has the masks of another round. None is aggregated, so Θ stays.
         for _ in range(draws):
             ends = [
                 _descend(sub, fitted, numbers.local_steps, numbers.step_size)[0][-1]
@@ -251,8 +261,9 @@ def measure_added_error(
 
 
 def measure_kernel_distance(problem: Problem, d_1: int, sub_gcns: int, draws: int) -> float:
-    """Return the root mean square of ‖G^(j)(0, 0, 0) − G^∞‖_F over Gaussian weights and categorical
-    masks.
+    """Return the root mean square of ‖G^(j)(0, 0, 0) − G^∞‖_F.
+
+    The mean is over Gaussian weights and categorical masks.
     """
     G = limit_kernel(problem, sub_gcns)
     squares = []
@@ -267,8 +278,9 @@ def measure_kernel_distance(problem: Problem, d_1: int, sub_gcns: int, draws: in
 def measure_contraction(
     problem: Problem, d_1: int, sub_gcns: int, local_steps: int, seeds: int
 ) -> dict[str, float]:
-    """Train a round with `proof_step`, and compare the sub-GCNs that meet the conditions of Lemma
-    local_converge.
+    """Train a round with `proof_step`, and measure the contraction of sub-GCNs.
+
+    Those that meet the conditions of Lemma local_converge are compared with it.
     """
     # The conditions: all neurons stay within R of their start, at most 4 d_1 R of them can change
     # their sign at any node, and λ_min of all kernels is at least λ_0/2. "met" of the "trained"

@@ -1,5 +1,6 @@
-"""What the theory predicts before training: the error that GIST adds, and all numbers of `gistgnn
-theory check`.
+"""What the theory predicts before training.
+
+That is the error that GIST adds, and all numbers of `gistgnn theory check`.
 
 The error that GIST adds is to leading order in 1/d_1 (ours): a heuristic expansion, neither a bound
 nor a limit. While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞.
@@ -35,7 +36,7 @@ from gistgnn.theory.problem import (
 
 SAMPLES = 20_000  # of θ
 _NUMBERS_AT_ONCE = 2**22  # the most numbers of the sampled kernels in memory at a time
-# for "leading": the most nodes, as a sample costs the cube of their number
+# The most nodes for which "leading" is computed, as a sample costs the cube of their number.
 SAMPLED_NODES = 500
 FEWER_SAMPLES = 2000
 
@@ -45,8 +46,8 @@ class LeadingOrder:
     """The error that GIST adds in rounds well below d_1, to leading order in 1/d_1: heuristic."""
 
     noise: Tensor  # the diagonal of N in the eigenvectors of G^∞, [n]
-    # the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n]
-    kept: Tensor
+    # The share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n].
+    kept_share: Tensor
 
     @classmethod
     def of(
@@ -78,12 +79,12 @@ class LeadingOrder:
     @property
     def remaining(self) -> float:
         """tr C, the plateau of the error in rounds well below d_1."""
-        return float((self.noise / (1.0 - self.kept)).sum())
+        return float((self.noise / (1.0 - self.kept_share)).sum())
 
     def after(self, rounds: int) -> Tensor:
         """Return the error that 0, 1, ... rounds have added, [rounds + 1]."""
-        left = self.kept ** torch.arange(rounds + 1, device=self.kept.device)[:, None]
-        return (1.0 - left) @ (self.noise / (1.0 - self.kept))
+        left = self.kept_share ** torch.arange(rounds + 1, device=self.kept_share.device)[:, None]
+        return (1.0 - left) @ (self.noise / (1.0 - self.kept_share))
 
 
 def limit_error(
@@ -94,15 +95,16 @@ def limit_error(
     values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
     covariance = output_covariance(problem) / m**2
     weights = (vectors.T @ problem.y).square() + (vectors.T @ covariance @ vectors).diagonal()
-    kept = (1.0 - step_size * values).abs() ** (2 * local_steps)
-    return (kept ** torch.arange(rounds + 1, device=kept.device)[:, None]) @ weights
+    kept_share = (1.0 - step_size * values).abs() ** (2 * local_steps)
+    return (kept_share ** torch.arange(rounds + 1, device=kept_share.device)[:, None]) @ weights
 
 
 def predicted_error(
     problem: Problem, numbers: Hyperparameters, rounds: int, samples: int = SAMPLES
 ) -> Tensor:
-    """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus
-    what GIST adds.
+    """Return about E‖y − ŷ(t)‖², [rounds + 1].
+
+    It is the error at infinite width (`limit_error`) plus what GIST adds.
 
     It is heuristic, and for rounds well below d_1. The first part has an error of order d_1^-1/2.
     """
@@ -113,8 +115,9 @@ def predicted_error(
 
 
 def _mixed_powers(q: Tensor, count: int) -> Tensor:
-    """Return f = Σ_k q_a^(ζ−1−k) q_b^k, [n, n], by doubling: f_2k = f_k (q_a^k + q_b^k), f_(k+1) =
-    q_a^k + q_b f_k.
+    """Return f = Σ_k q_a^(ζ−1−k) q_b^k, [n, n], by doubling.
+
+    f_2k = f_k (q_a^k + q_b^k), and f_(k+1) = q_a^k + q_b f_k.
     """
     f = torch.zeros_like(q[:, None] * q)
     power = torch.ones_like(q)
@@ -128,8 +131,9 @@ def _mixed_powers(q: Tensor, count: int) -> Tensor:
 
 
 def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int) -> Tensor:
-    """Return the diagonal of E_θ[L(K_θ) S L(K_θ)'] in the eigenvectors of G^∞, [n], as a mean over
-    samples of θ.
+    """Return the diagonal of E_θ[L(K_θ) S L(K_θ)'] in the eigenvectors of G^∞, [n].
+
+    It is a mean over samples of θ.
     """
     rng = torch.Generator().manual_seed(0)
     rows = vectors.T @ problem.a_bar
@@ -156,8 +160,9 @@ def predict(
     step_size: float | None = None,
     gamma: float = 0.5,
 ) -> dict[str, Any]:
-    """Predict E‖y − ŷ(t)‖² of the training of a problem, as `gistgnn theory check --json` prints
-    it.
+    """Predict E‖y − ŷ(t)‖² of the training of a problem.
+
+    `gistgnn theory check --json` prints what it returns.
 
     If step_size is None, η is `recommended_step`. Where η > 1/λ_max(G^∞), what needs a smaller one
     is None.
@@ -190,12 +195,12 @@ def predict(
         # 1 − ηλ_0/2, for a local step
         "local_factor": 1.0 - eta * lambda_0 / 2.0 if contracts else None,
         "round_factor": printed.contraction,  # γ + (1 − γ)(1 − ηλ_0/2)^ζ, for a round (the theorem)
-        # for a round as d_1 → ∞
+        # The factor of a round as d_1 → ∞.
         "limit_factor": (1.0 - eta * lambda_0) ** (2 * zeta) if contracts else None,
-        # the theorem's bound as t → ∞, with the printed constants
+        # The theorem's bound as t → ∞, with the printed constants.
         "neighbourhood": printed.neighbourhood,
         "corrected_neighbourhood": corrected.neighbourhood,
-        # the plateau for rounds well below d_1 (heuristic)
+        # The plateau for rounds well below d_1 (heuristic).
         "leading": LeadingOrder.of(problem, numbers, samples=FEWER_SAMPLES).remaining
         if small
         else None,
@@ -221,8 +226,9 @@ def check_prediction(
 
 
 def rounds_to(share: float, factor: float) -> int | None:
-    """Return how many rounds bring an error to a share of itself, if each multiplies it by factor;
-    None if never.
+    """Return how many rounds bring an error to a share of itself; None if never.
+
+    Each round multiplies the error by `factor`.
     """
     if factor >= 1.0:
         return None

@@ -1,5 +1,4 @@
-"""The regression problem of the analysis (appendix C.1, C.2), its Gram matrices and its kernels
-(C.4).
+"""The regression problem of the analysis: Gram matrices and kernels (appendix C.1, C.2, C.4).
 
 The paper writes H^∞ with 1/(d_1 m). 1/m is right: H(t, t', k) has 1/d_1 before a sum of d_1 terms,
 and each term counts with probability 1/m.
@@ -17,14 +16,15 @@ from gistgnn.graphs import Graph
 
 MOST_NODES = 5000  # the analysis needs the eigenvalues of dense n x n matrices
 LARGEST = 10**12  # of m, ζ and d_1
-# where 1 − |cos| of two rows is smaller, the cosine has lost too many digits of their angle
+# Where 1 − |cos| of two rows is smaller, the cosine has lost too many digits of their angle.
 _NEARLY_PARALLEL = 1e-4
 _NUMBERS_AT_ONCE = 2**24  # the most numbers of X̂ that are subtracted at a time
 
 
 def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
-    """Return A, [n, n] float64 of 0 and 1, from edges [2, E]; an edge that is listed twice counts
-    once.
+    """Return A, [n, n] float64 of 0 and 1, from edges [2, E].
+
+    An edge that is listed twice counts once.
     """
     A = torch.zeros(nodes, nodes, dtype=torch.float64, device=edge_index.device)
     A[edge_index[1], edge_index[0]] = 1.0
@@ -32,8 +32,9 @@ def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
 
 
 def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
-    """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix), from [2, E] edges in
-    both directions.
+    """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix).
+
+    The edges are [2, E], in both directions.
     """
     # D^-1/2 is the pseudo-inverse: an isolated node has D_ii = 0 and keeps its own features.
     A = adjacency(edge_index, nodes)
@@ -65,7 +66,7 @@ class Problem:
                 f"y is {list(self.y.shape)}, expected [{self.n}], one number for each node"
             )
         A = adjacency(self.edge_index, self.n)
-        # Ā would not be symmetric, and nothing in the analysis would hold
+        # Otherwise Ā would not be symmetric, and nothing in the analysis would hold.
         if not torch.equal(A, A.T):
             target, source = (A > A.T).nonzero()[0].tolist()
             advice = "expected an undirected graph: add the other direction of every edge"
@@ -73,8 +74,9 @@ class Problem:
 
     @classmethod
     def from_graph(cls, graph: Graph, y: Tensor | None = None) -> "Problem":
-        """Take the features, the edges and y [n] (None: the classes) of an undirected graph with
-        few nodes.
+        """Take the features, the edges and y [n] of an undirected graph with few nodes.
+
+        `y` defaults to the classes.
         """
         n = graph.num_nodes
         if n > MOST_NODES:
@@ -120,8 +122,9 @@ class Problem:
 
     @cached_property
     def mass(self) -> float:
-        """‖Ā²‖_{1,1}, the sum of the entries of Ā²; at most 4n, and 4n where all degrees are
-        equal.
+        """‖Ā²‖_{1,1}, the sum of the entries of Ā².
+
+        It is at most 4n, and 4n where all degrees are equal.
         """
         return float((self.a_bar @ self.a_bar).sum())
 
@@ -166,17 +169,19 @@ def limit_gram(x_hat: Tensor, m: int) -> Tensor:
 
 
 def gram(x_hat: Tensor, theta: Tensor, d_1: int) -> Tensor:
-    """Return H(t, t', k)_ij = <x̂_i, x̂_j> (1/d_1) Σ_r I{<x̂_i, θ_r> >= 0, <x̂_j, θ_r> >= 0}, [n,
-    n] (appendix C.4).
+    """Return the Gram matrix H(t, t', k), [n, n] (appendix C.4).
+
+    H_ij = <x̂_i, x̂_j> (1/d_1) Σ_r I{<x̂_i, θ_r> >= 0, <x̂_j, θ_r> >= 0}.
     """
-    # theta: [d, d^(j)], the weights of the neurons r that the mask M^(j)_t leaves active
+    # `theta` [d, d^(j)] has the weights of the neurons r that the mask M^(j)_t leaves active.
     active = (x_hat @ theta >= 0).to(x_hat.dtype)
     return x_hat @ x_hat.T * (active @ active.T) / d_1
 
 
 def output_gram(x_hat: Tensor) -> Tensor:
-    """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)] for θ ~ N(0, I), [n, n]: the second moments of a
-    hidden neuron.
+    """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)] for θ ~ N(0, I), [n, n].
+
+    These are the second moments of a hidden neuron.
     """
     # ‖x̂_i‖ ‖x̂_j‖ (sin φ + (π − φ) cos φ) / 2π with φ = ∠(x̂_i, x̂_j), the arc-cosine kernel of
     # degree one
@@ -191,8 +196,9 @@ def limit_kernel(problem: Problem, m: int) -> Tensor:
 
 
 def least_eigenvalue(problem: Problem, m: int) -> float:
-    """Return λ_0 = λ_min(G^∞), proportional to 1/m; 0 if it is below n ε λ_max(G^∞), the rounding
-    error of float64.
+    """Return λ_0 = λ_min(G^∞), proportional to 1/m.
+
+    It is 0 if it is below n ε λ_max(G^∞), the rounding error of float64.
     """
     # λ_0 >= λ_min(H^∞) λ_min(Ā)². The paper has λ_min(Ā) without the square, which is wrong
     # (docs/paper/theory.md).
@@ -214,15 +220,17 @@ def recommended_step(problem: Problem, m: int) -> float:
 
 
 def kernel(problem: Problem, theta: Tensor, d_1: int) -> Tensor:
-    """Return G^(j)(t, t', k) = Ā H(t, t', k) Ā, [n, n], for the weights [d, d^(j)] of the active
-    neurons.
+    """Return G^(j)(t, t', k) = Ā H(t, t', k) Ā, [n, n].
+
+    `theta` are the weights [d, d^(j)] of the active neurons.
     """
     return problem.a_bar @ gram(problem.x_hat, theta, d_1) @ problem.a_bar
 
 
 def secant_kernel(problem: Problem, before: Tensor, after: Tensor, d_1: int) -> Tensor:
-    """Return the kernel Ĝ of a step of gradient descent: ŷ(k+1) − ŷ(k) = η Ĝ (y − ŷ(k)) exactly,
-    [n, n].
+    """Return the kernel Ĝ of a step of gradient descent, [n, n].
+
+    Exactly, ŷ(k+1) − ŷ(k) = η Ĝ (y − ŷ(k)).
     """
     # Ĥ_ij = <x̂_i, x̂_j> (1/d_1) Σ_r s_ri I{<x̂_j, θ_r> >= 0}, where s_ri in [0, 1] is the slope of
     # σ between <x̂_i, θ_r> before and after: the active neurons' weights at steps k and k + 1, [d,
@@ -236,8 +244,9 @@ def secant_kernel(problem: Problem, before: Tensor, after: Tensor, d_1: int) -> 
 
 
 def output_covariance(problem: Problem) -> Tensor:
-    """Return S = ĀKĀ, [n, n]: ŷ(0) has covariance S/m², and in the limit d_1 → ∞ ŷ^(j)(0, 0) has
-    S/m.
+    """Return S = ĀKĀ, [n, n].
+
+    ŷ(0) has covariance S/m², and in the limit d_1 → ∞ ŷ^(j)(0, 0) has S/m.
     """
     return problem.a_bar @ output_gram(problem.x_hat) @ problem.a_bar
 

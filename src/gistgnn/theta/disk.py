@@ -56,8 +56,9 @@ _BLOCKS = "blocks/"
 # next opened; and a rank that was killed before its commit makes it then, if another rank has. So a
 # round is in Θ whole or not. Of ranks that share a copy of Θ one writes, `leads`.
 class OnDisk(InMemory):
-    """Θ in safetensors files that are mapped into memory. A damaged folder, or another model's, is
-    an InputError.
+    """Θ in safetensors files that are mapped into memory.
+
+    A damaged folder, or the folder of another model, is an InputError.
     """
 
     lasts = True
@@ -75,7 +76,7 @@ class OnDisk(InMemory):
         self._ranks = ranks
         self._leads = homes[ranks.rank] == ranks.rank
         self.is_new = False  # the files have been made for a run of which no round has begun
-        # the folder that they will replace, locked
+        # The folder that they will replace, and its lock.
         self.replaces: tuple[Path, FolderLock | None] | None = None
         self._background = ThreadPoolExecutor(1, "gistgnn-disk")
         self._writing = list[Future[None]]()
@@ -83,15 +84,15 @@ class OnDisk(InMemory):
             lambda: FolderLock(folder, beside=True) if self._leads else None
         )
         ranks.together(self._open)
-        found = ranks.gather([self._state.run, self._state.round, str(folder.absolute())])
-        newest = max(newest, *(number for _, number, _ in found), 0)
+        rank_states = ranks.gather([self._state.run, self._state.round, str(folder.absolute())])
+        newest = max(newest, *(number for _, number, _ in rank_states), 0)
         self._lead(lambda: self._settle(newest))
-        if len({run for run, *_ in found}) > 1 or self._state.round < newest:
+        if len({run for run, *_ in rank_states}) > 1 or self._state.round < newest:
             raise InputError(
                 f"{folder} and the folders of other ranks are not of the same run; {START_AGAIN}"
             )
         self.files_id = self._state.run
-        self.folders = [*map(Path, dict.fromkeys(name for *_, name in found))]
+        self.folders = [*map(Path, dict.fromkeys(name for *_, name in rank_states))]
         if slices.share[1] == 1:  # every copy has all of it
             self.folders = self.folders[:1]
 
@@ -101,9 +102,9 @@ class OnDisk(InMemory):
     ) -> "OnDisk":
         homes, folder = homes_and_folder(store, slices.share, ranks)
         run = ranks.lead(lambda: secrets.token_hex(16))  # a run's settings may not be known yet
-        # an older Θ stays until a round begins: see `settle`
-        beside = folder.with_name(f"{folder.name}{NEW}")
-        made = beside if replace else folder
+        # An older Θ stays until a round begins: see `settle`.
+        new_folder = folder.with_name(f"{folder.name}{NEW}")
+        written_folder = new_folder if replace else folder
 
         def write() -> FolderLock | None:
             if homes[ranks.rank] != ranks.rank:
@@ -114,20 +115,24 @@ class OnDisk(InMemory):
                     f"{folder} is not empty: resume from the Θ in it, remove it, or choose another "
                     "folder"
                 )
-            remove(beside)
+            remove(new_folder)
             write_new(
-                made, spec, slices, State(run, share=slices.share), half=store.precision == "bf16"
+                written_folder,
+                spec,
+                slices,
+                State(run, share=slices.share),
+                half=store.precision == "bf16",
             )
             return lock
 
         lock = ranks.together(write)
-        place = cls(slices, made, ranks, homes)
-        place.is_new = True
+        made = cls(slices, written_folder, ranks, homes)
+        made.is_new = True
         if replace:
-            place.replaces = folder, lock
+            made.replaces = folder, lock
         elif lock:
             lock.free()
-        return place
+        return made
 
     @classmethod
     def reopen(cls, store: Store, slices: Slices, ranks: World) -> "OnDisk | None":
@@ -166,40 +171,41 @@ class OnDisk(InMemory):
         def clear() -> None:
             if self._state.pending:  # writing it has failed
                 self._write_round()
-            with writing(self.folder / ROUND, RESUME) as place:
-                shutil.rmtree(place, ignore_errors=True)
-                place.mkdir()
+            with writing(self.folder / ROUND, RESUME) as round_folder:
+                shutil.rmtree(round_folder, ignore_errors=True)
+                round_folder.mkdir()
 
         self._lead(clear)
 
     def hold(
         self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
     ) -> Trained:
-        """Write tensors into a file of the round, and return them mapped; without blocks the file
-        ends with them.
+        """Write tensors into a file of the round, and return them mapped.
+
+        Without blocks the file is removed at once: it lasts as long as the tensors do.
         """
-        own = {f"{_BLOCKS}{axis}": each for axis, each in enumerate(blocks or ())}
+        block_tensors = {f"{_BLOCKS}{axis}": block for axis, block in enumerate(blocks or ())}
         try:
             path = self._write_file(
-                f"{name}.safetensors", {**tensors, **own}, lasts=blocks is not None
+                f"{name}.safetensors", {**tensors, **block_tensors}, lasts=blocks is not None
             )
-            found = read_tensors(path, START_AGAIN)
+            mapped = read_tensors(path, START_AGAIN)
             if blocks is None:
                 path.unlink()
         except GistError as error:
             if not self._ranks.several:
                 raise
-            # the others wait for this rank, which tells them later
+            # The other ranks wait for this one, which tells them later.
             self.failure = self.failure or error
             return tensors
-        return {key: found[key] for key in tensors}
+        return {key: mapped[key] for key in tensors}
 
     def forget_moments(self) -> None:
         super().forget_moments()
         files = self._state.moments
 
         def forget() -> None:
-            # first: a kill in the middle of the removal leaves no half
+            # The state comes first: a kill in the middle of the removal leaves no half.
             self._change_state(counters={}, moments=[])
             for name in files:
                 (self.folder / name).unlink(missing_ok=True)
@@ -216,7 +222,7 @@ class OnDisk(InMemory):
 
     def write(self, number: int, loss: float, trained: Mapping[int, Trained]) -> None:
         """Commit the round, then write it into Θ (subAgg)."""
-        known = dict(self.moments)
+        moments_before = dict(self.moments)
         try:
             self._ranks.together(lambda: self._prepare(number, loss))
             with signals_wait():
@@ -224,8 +230,8 @@ class OnDisk(InMemory):
                 self._lead(lambda: do_to_the_end(self._copy_round))
         except BaseException:
             if self._state.round <= number:
-                # theta.json does not name a new file of moments: it is made again
-                self.moments = known
+                # theta.json does not name a new file of moments, so it is made again.
+                self.moments = moments_before
             raise
         finally:
             self.written = self._state.round > number
@@ -247,7 +253,9 @@ class OnDisk(InMemory):
         def copy() -> None:
             empty = {key: torch.empty(shape, device="meta") for key, shape in keys.items()}
             counters = (
-                key for key, own in empty.items() if is_counter(key, own, specs[name_of(key)].shape)
+                key
+                for key, tensor in empty.items()
+                if is_counter(key, tensor, specs[name_of(key)].shape)
             )
             counts = {key: float(saved(key)) for key in counters}
             files = self._make_moments([key for key in keys if key not in counts])
@@ -258,7 +266,11 @@ class OnDisk(InMemory):
                 with replacing(self.folder / BEST) as path:
                     path.unlink()
                     allocate(
-                        path, {name: (own.shape, own.dtype) for name, own in self.tensors.items()}
+                        path,
+                        {
+                            name: (tensor.shape, tensor.dtype)
+                            for name, tensor in self.tensors.items()
+                        },
                     )
                     tensors = map_tensors(path)
                     for key in best:
@@ -279,25 +291,28 @@ class OnDisk(InMemory):
         """The full model, whose large weights are mapped: a change of them does not reach Θ."""
         path = self.folder / BEST
         if best and path.exists():  # which a better one replaces, so these pages stay as they are
-            return self._mapped(spec, path, read_tensors(path, START_AGAIN))
+            return self._build_mapped(spec, path, read_tensors(path, START_AGAIN))
         large = {name: tensor for name, tensor in self.tensors.items() if tensor.nbytes >= LARGE}
         copies = temporary_tensors(
             {name: (tensor.shape, tensor.dtype) for name, tensor in large.items()}, self.folder
         )
         for name, tensor in large.items():
             copies[name].copy_(tensor)  # the pages of Θ change with the next round
-        return self._mapped(spec, self.folder / PARAMETERS, self.tensors | copies)
+        return self._build_mapped(spec, self.folder / PARAMETERS, self.tensors | copies)
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         path = self.folder / PARAMETERS
-        return self._mapped(spec, path, read_tensors(path, START_AGAIN))
+        return self._build_mapped(spec, path, read_tensors(path, START_AGAIN))
 
-    def _mapped(self, spec: ModelSpec, path: Path, tensors: Mapping[str, Tensor]) -> nn.Module:
+    def _build_mapped(
+        self, spec: ModelSpec, path: Path, tensors: Mapping[str, Tensor]
+    ) -> nn.Module:
         return assign(spec.on_meta(), tensors, str(path)).to(spec.device)
 
     def _lead(self, work: Callable[[], None]) -> None:
-        """Do some work on the files where this rank leads; all ranks wait, raise its error, and see
-        what is new.
+        """Do some work on the files where this rank leads.
+
+        All ranks wait, raise its error, and see what is new.
         """
         self._ranks.together(work if self._leads else lambda: None)
         if not self._leads:
@@ -328,8 +343,9 @@ class OnDisk(InMemory):
         self._take_state()
 
     def _settle(self, newest: int) -> None:
-        """Finish the last round, of which some ranks' may be in the files alone; remove what was
-        not finished.
+        """Finish the last round, and remove what was not finished.
+
+        Of some ranks, the last round may be in the files alone.
         """
         if self._state.round < newest and (self.folder / ROUND / STATE).exists():
             self._commit()
@@ -343,21 +359,23 @@ class OnDisk(InMemory):
         remove_leftovers(self.folder)
 
     def _prepare(self, number: int, loss: float) -> None:
-        """Write all that the round needs to be committed beside its sub-GCNs, and wait until it is
-        on the disk.
+        """Write all that the round needs to be committed beside its sub-GCNs.
+
+        Returns when it is on the disk.
         """
         if self.failure:
             raise self.failure
         state = self._write_shared(number, loss) if self._leads else None
         with writing(self.folder / ROUND, RESUME):
-            for each in self._writing:
-                each.result()
+            for pending_write in self._writing:
+                pending_write.result()
         if state:
             write_json(self.folder / ROUND / STATE, state)
 
     def _write_shared(self, number: int, loss: float) -> State:
-        """Write what several sub-GCNs hold, and make the files of new moments; return the state
-        after the round.
+        """Write what several sub-GCNs hold, and make the files of new moments.
+
+        Returns the state after the round.
         """
         values, counts = values_by_key(self._read_round(), self.slices.specs)
         counters = self._state.counters | {key: float(value) for key, value in counts.items()}
@@ -413,8 +431,9 @@ class OnDisk(InMemory):
         return subs
 
     def _make_moments(self, keys: Iterable[str]) -> list[str]:
-        """Make a file of zeros for the moments that are carried for the first time; return its name
-        in a list.
+        """Make a file of zeros for the moments that are carried for the first time.
+
+        Returns its name in a list, which is empty if there are no such moments.
         """
         new = [key for key in keys if key.startswith(MOMENTS) and key not in self.moments]
         if not new:
@@ -422,7 +441,10 @@ class OnDisk(InMemory):
         name = f"moments-{len(self._state.moments)}.safetensors"
         with writing(self.folder / name, RESUME) as path:
             path.unlink(missing_ok=True)  # left by a killed process
-            specs = {name: TensorSpec(own.shape, own.dtype) for name, own in self.tensors.items()}
+            specs = {
+                name: TensorSpec(tensor.shape, tensor.dtype)
+                for name, tensor in self.tensors.items()
+            }
             allocate(path, {key: specs[name_of(key)] for key in new})
         self.moments |= self._map(name)
         return [name]

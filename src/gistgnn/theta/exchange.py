@@ -1,5 +1,4 @@
-"""Which rows of Θ a rank holds, which sub-GCNs it trains, and what ranks send each other in a
-round.
+"""The exchanges: who holds which rows of Θ, who trains which sub-GCNs, and what ranks send.
 
 One process alone is the only rank. A new exchange is a subclass of `Exchange` in a file of its own,
 and an entry in `gistgnn.theta.registry`.
@@ -27,7 +26,7 @@ from gistgnn.theta.slices import (
     value_of,
 )
 
-# what each sub-GCN measured, by name; see `gistgnn.runners.registry`
+# What each sub-GCN measured, by name; see `gistgnn.runners.registry`.
 Numbers = dict[int, dict[str, float]]
 
 
@@ -41,7 +40,7 @@ class Exchange:
     in `place.slices`.
     """
 
-    own = ""  # begins the names under which a place holds what this rank has trained
+    prefix = ""  # begins the names under which a place holds what this rank has trained
 
     def __init__(self, ranks: World) -> None:
         self.ranks = ranks
@@ -79,44 +78,48 @@ class Exchange:
                 size += value.nbytes
                 if key.startswith(MOMENTS):
                     keys[key] = None
-        own = {"numbers": numbers, "error": error_message(error), "bytes": size}
-        every = self.ranks.gather({**own, "keys": list(keys), "counters": counters})
-        raise_first([each["error"] for each in every], error)
+        rank_report = {"numbers": numbers, "error": error_message(error), "bytes": size}
+        reports = self.ranks.gather({**rank_report, "keys": list(keys), "counters": counters})
+        raise_first([report["error"] for report in reports], error)
         self.ranks.traffic.rounds += 1
-        self.ranks.traffic.slices += sum(each["bytes"] for each in every)
-        # the same order on all ranks
-        self.keys = list(dict.fromkeys(key for each in every for key in each["keys"]))
+        self.ranks.traffic.slices += sum(report["bytes"] for report in reports)
+        # The order is the same on all ranks.
+        self.keys = list(dict.fromkeys(key for report in reports for key in report["keys"]))
         self.counters = {}
-        for key, count in (item for each in every for item in each["counters"].items()):
+        for key, count in (item for report in reports for item in report["counters"].items()):
             self.counters[key] = max(count, self.counters.get(key, count))
-        return {int(i): values for each in every for i, values in each["numbers"].items()}
+        return {int(i): values for report in reports for i, values in report["numbers"].items()}
 
     def take(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
-        """Yield this rank's sub-GCNs in order, each with what other ranks send of its slice;
-        nothing: all is here.
+        """Yield this rank's sub-GCNs in order, each with what others send of its slice.
+
+        Yields nothing where this rank has all of Θ.
         """
         return iter(())
 
     def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
-        """Exchange the trained sub-GCNs; return what this rank writes of each into what it holds of
-        Θ.
+        """Exchange the trained sub-GCNs.
+
+        Returns what this rank writes of each into what it holds of Θ.
         """
         if not isinstance(self.ranks, Ranks):
             return trained
         slices = place.slices
         homes = place.homes
-        # in this order they are sent
+        # The tensors are sent in the order of these keys.
         keys = [*(f"{THETA}{name}" for name in slices.specs), *self.keys]
-        own = self.ranks.rank
-        every = range(self.ranks.count)
-        found = {i: sub | self.counts() for i, sub in trained.items()}
+        this_rank = self.ranks.rank
+        all_ranks = range(self.ranks.count)
+        to_write = {i: sub | self.counts() for i, sub in trained.items()}
         for turn in self.turns(len(slices.blocks)):
-            i = turn[own]
-            mine = [] if i is None else [value_of(trained[i], key) for key in keys]
+            i = turn[this_rank]
+            outgoing = [] if i is None else [value_of(trained[i], key) for key in keys]
             arrived = self.ranks.exchange(
-                [mine if _sends(homes, own, rank) else [] for rank in every],
+                [outgoing if _sends(homes, this_rank, rank) else [] for rank in all_ranks],
                 [
-                    [] if j is None or not _sends(homes, rank, own) else _forms(slices, keys, j)
+                    []
+                    if j is None or not _sends(homes, rank, this_rank)
+                    else _list_specs(slices, keys, j)
                     for rank, j in enumerate(turn)
                 ],
                 place.device,
@@ -124,20 +127,22 @@ class Exchange:
             for j, tensors in zip(turn, arrived, strict=True):
                 if j is not None and tensors:
                     sub = dict(zip(keys, tensors, strict=True)) | self.counts()
-                    found[j] = place.hold(f"{j:05}", sub, slices.blocks[j])
-        return found
+                    to_write[j] = place.hold(f"{j:05}", sub, slices.blocks[j])
+        return to_write
 
     def collected(self, place: InMemory, *, best: bool) -> dict[str, Tensor] | None:
-        """All of Θ, or of the best Θ, on rank 0, where ranks hold rows of it; None: the place has
-        all of it.
+        """All of Θ, or of the best Θ, on rank 0, where ranks hold rows of it.
+
+        Returns None where the place has all of it.
         """
         return None
 
     def communication(
         self, place: InMemory, theta_bytes: int, local_steps: int
     ) -> dict[str, Any] | None:
-        """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for
-        one process.
+        """What the ranks have exchanged so far; None for one process.
+
+        See `gistgnn.distributed.communication`.
         """
         if not isinstance(self.ranks, Ranks):
             return None
@@ -145,8 +150,9 @@ class Exchange:
         return communication(self.ranks, theta_bytes, local_steps, copies=copies)
 
     def turns(self, m: int) -> Iterator[list[int | None]]:
-        """Yield the sub-GCNs that all ranks move at the same time, one of each; None: the rank has
-        no more.
+        """Yield the sub-GCNs that all ranks move at the same time, one of each rank.
+
+        Of a rank that has no more it is None.
         """
         count = self.ranks.count
         for first in range(0, m, count):
@@ -161,7 +167,7 @@ def _sends(homes: Sequence[int], rank: int, other: int) -> bool:
     return homes[other] == other and homes[rank] != other
 
 
-def _forms(slices: Slices, keys: Sequence[str], i: int) -> list[TensorSpec]:
+def _list_specs(slices: Slices, keys: Sequence[str], i: int) -> list[TensorSpec]:
     """The shapes and types of the tensors of a sub-GCN."""
     specs = [(name, slices.specs[name]) for name in map(name_of, keys)]
     return [

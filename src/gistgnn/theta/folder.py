@@ -42,19 +42,19 @@ class State(msgspec.Struct):
 
 
 def homes_and_folder(store: Store, share: tuple[int, int], ranks: World) -> tuple[list[int], Path]:
-    """For every rank the first of those that see the same folder, which writes its files; and this
-    rank's folder.
+    """Return which rank writes the files that each rank uses, and this rank's folder.
 
-    That is the store's, or one beside it for rows and for copies of other machines.
+    Of the ranks that see the same folder, the first writes. The folder is the store's, or one
+    beside it for rows and for copies of other machines.
     """
     assert store.folder is not None
     path = store.folder.absolute()
-    there = next(each for each in path.parents if each.exists()).stat()
+    disk = next(parent for parent in path.parents if parent.exists()).stat()
     machine = socket.gethostname()
     with contextlib.suppress(OSError):
         machine = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
-    every = ranks.gather([machine, there.st_dev, there.st_ino, os.fspath(path), share])
-    homes = [every.index(each) for each in every]
+    locations = ranks.gather([machine, disk.st_dev, disk.st_ino, os.fspath(path), share])
+    homes = [locations.index(location) for location in locations]
     home = homes[ranks.rank]
     name = (
         ".rows-{:05}-of-{:05}".format(*share)
@@ -86,8 +86,9 @@ def remove(folder: Path) -> None:
 
 
 def write_new(folder: Path, spec: ModelSpec, slices: Slices, state: State, *, half: bool) -> None:
-    """Write this rank's rows of the initial values into a folder, in place of what is there;
-    `half`: in bfloat16.
+    """Write this rank's rows of the initial values into a folder.
+
+    What is there is replaced. With `half` the numbers are in bfloat16.
     """
     temporary = folder.with_name(folder.name + ".tmp")
     try:

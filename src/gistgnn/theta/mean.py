@@ -1,5 +1,6 @@
-"""Θ as the mean of its sub-GCNs, as a regression needs it: how its tensors are scaled, and how they
-begin.
+"""Θ as the mean of its sub-GCNs, as a regression needs it.
+
+It says how Θ's tensors are scaled, and how they begin.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,7 +38,8 @@ class Mean:
         return dict.fromkeys(sorted(self.names), float(sub_gcns)) if sub_gcns > 1 else {}
 
     def initial_factors(self, sub_gcns: int) -> Mapping[str, float]:
-        """What initial values are multiplied by, so that the m sub-GCNs begin with the scale of
-        narrow models.
+        """What initial values are multiplied by, by name.
+
+        With them the m sub-GCNs begin with the scale of narrow models.
         """
         return dict.fromkeys(self.scales(sub_gcns), sub_gcns**-0.5)

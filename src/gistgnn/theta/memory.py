@@ -45,7 +45,7 @@ class InMemory:
         lasts: Θ is on disk after every round, so the rest of a run's state has to be saved then,
             too.
         files_id: of the files, by which a checkpoint knows them; `folders` are those of all ranks.
-            None: no files.
+            Without files it is None.
         failure: of `hold` in the open round, which the ranks tell each other at its end.
     """
 
@@ -78,11 +78,12 @@ class InMemory:
     def make(
         cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False
     ) -> "InMemory":
-        """Hold the model's initial values; `replace`: in place of an older Θ in the store's
-        folder.
+        """Hold the model's initial values.
+
+        With `replace` they take the place of an older Θ in the store's folder.
         """
         device = spec.device if store.place.holds == "device" else torch.device("cpu")
-        # the caller keeps it, or it is a view of some rows
+        # Without a copy, Θ would share memory with the caller, or with rows of other ranks.
         copy = spec.init is not None or slices.share[1] > 1
         with LargeTensorsInFiles() if slices.share[1] > 1 else nullcontext():
             values = spec.initial_tensors().items()
@@ -93,8 +94,9 @@ class InMemory:
 
     @classmethod
     def reopen(cls, store: Store, slices: Slices, ranks: World) -> "InMemory | None":
-        """Hold what an earlier process has left; None: nothing is there. Files of another model are
-        an InputError.
+        """Hold what an earlier process has left; return None if there is nothing.
+
+        Files of another model are an InputError.
         """
         return None
 
@@ -104,8 +106,9 @@ class InMemory:
         return next(iter(self.tensors.values())).device
 
     def begin(self, members: Sequence[int] = ()) -> None:
-        """Forget what is held of a round that was open; `members` are the sub-GCNs whose slices
-        will be asked for.
+        """Forget what is held of a round that was open.
+
+        `members` are the sub-GCNs whose slices will be asked for.
         """
         self.written = False
         self._members = members
@@ -114,8 +117,9 @@ class InMemory:
     def hold(
         self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
     ) -> Trained:
-        """Hold some tensors by key until the round is over; `reused`: copy them, as their memory is
-        used again.
+        """Hold some tensors by key until the round is over.
+
+        With `reused` they are copied, as their memory is used again.
 
         With `blocks`, they are this rank's rows of the trained sub-GCN of these blocks, which
         `write` writes.
@@ -128,27 +132,28 @@ class InMemory:
         }
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
-        """This rank's rows of the slice of sub-GCN i, by name; a view where that is a whole
-        tensor.
+        """This rank's rows of the slice of sub-GCN i, by name.
+
+        A tensor that the slice has whole is a view.
         """
         return {
-            name: self._gathered(i, f"{THETA}{name}", tensor)[0]
+            name: self._gather_slice(i, f"{THETA}{name}", tensor)[0]
             for name, tensor in self.tensors.items()
         }
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
         """A copy of this rank's rows of the moments of sub-GCN i's slice, by key."""
-        found = {}
+        moments = {}
         for key, value in self.moments.items():
             name = name_of(key)
             if is_counter(key, value, self.tensors[name].shape):
-                found[key] = value.clone()
+                moments[key] = value.clone()
                 continue
-            own, is_copy = self._gathered(i, key, value)
-            found[key] = own if is_copy else own.clone()
-        return found
+            state, is_copy = self._gather_slice(i, key, value)
+            moments[key] = state if is_copy else state.clone()
+        return moments
 
-    def _gathered(self, i: int, key: str, tensor: Tensor) -> tuple[Tensor, bool]:
+    def _gather_slice(self, i: int, key: str, tensor: Tensor) -> tuple[Tensor, bool]:
         """This rank's rows of a tensor's slice, and whether they are a copy that nobody else has.
 
         On a GPU the slices of all members are taken at once, and the others wait until they are
@@ -163,21 +168,22 @@ class InMemory:
                 slices = stacks.gather(name, tensor).unbind()
                 self._waiting[key] = dict(zip(self._members, slices, strict=True))
                 return self._waiting[key].pop(i), True
-        return gather(tensor, self.slices.held[i][name]), False
+        return gather(tensor, self.slices.rank_cuts[i][name]), False
 
     def target(self, key: str) -> Tensor:
         """What this rank holds of a tensor, or of a moment that is carried already."""
         return self.tensors[name_of(key)] if key.startswith(THETA) else self.moments[key]
 
     def write(self, number: int, loss: float, trained: Mapping[int, Trained]) -> None:
-        """Write round `number` into Θ (subAgg), whole or not at all. Entries that several sub-GCNs
-        hold are averaged.
+        """Write round `number` into Θ (subAgg), whole or not at all.
+
+        Entries that several sub-GCNs hold are averaged.
 
         First all new values are computed, which changes nothing. What is written then are final
         values, so a round that is interrupted there is finished. This takes room for the tensors
         that several sub-GCNs hold together.
         """
-        write_values = self._writer(trained)
+        write_values = self._prepare_write(trained)
 
         def write_round() -> None:
             write_values()
@@ -187,9 +193,10 @@ class InMemory:
 
         do_to_the_end(write_round)
 
-    def _writer(self, trained: Mapping[int, Trained]) -> Callable[[], None]:
-        """Compute the values that Θ and its moments have after the round; return what writes
-        them.
+    def _prepare_write(self, trained: Mapping[int, Trained]) -> Callable[[], None]:
+        """Compute the values that Θ and its moments have after the round.
+
+        Returns the function that writes them.
         """
         slices = self.slices
         values, counts = values_by_key(
@@ -217,8 +224,9 @@ class InMemory:
     def write_values(
         self, targets: Mapping[str, Tensor], values: ByKey, means: Mapping[str, Tensor]
     ) -> None:
-        """Write the values of the round's sub-GCNs, or their means. Doing so twice leaves the
-        same.
+        """Write the values of the round's sub-GCNs, or their means.
+
+        Doing so twice leaves the same.
         """
         for key, target in targets.items():
             if key in means:
@@ -253,8 +261,9 @@ class InMemory:
         rounds: int,
         loss: float,
     ) -> None:
-        """Hold what a checkpoint has after some rounds: whole shapes by key; `saved` gives this
-        rank's rows.
+        """Hold what a checkpoint has after some rounds.
+
+        `keys` has the whole shapes by key; `saved` returns this rank's rows of a key.
         """
         self.round = rounds
         self.loss = loss
@@ -271,24 +280,29 @@ class InMemory:
             else:
                 self.moments[key] = value
 
-    def every(self) -> dict[str, Tensor]:
+    def all_tensors(self) -> dict[str, Tensor]:
         """All that this rank holds, by key, not copied."""
-        every = {f"{THETA}{name}": tensor for name, tensor in self.tensors.items()} | self.moments
-        return every | {f"{BEST}{name}": tensor for name, tensor in self.best.items()}
+        tensors = {f"{THETA}{name}": tensor for name, tensor in self.tensors.items()} | self.moments
+        return tensors | {f"{BEST}{name}": tensor for name, tensor in self.best.items()}
 
     def model(self, spec: ModelSpec, *, best: bool) -> nn.Module:
         """A new full model with a copy of the values; see `Theta.full_model`."""
-        return self._filled(spec.from_seed().to(self.device), best=best)
+        return self._fill_module(spec.from_seed().to(self.device), best=best)
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model with a copy of the values, or with large ones themselves where they are on
-        the host.
+        """The full model with a copy of the values.
+
+        Where they are on the host, the model has large values themselves.
         """
         if self.streams:
             return assign(spec.on_meta(), self.tensors, "Θ").to(spec.device)
-        return self.model(spec, best=False) if module is None else self._filled(module, best=False)
+        return (
+            self.model(spec, best=False)
+            if module is None
+            else self._fill_module(module, best=False)
+        )
 
-    def _filled(self, module: nn.Module, *, best: bool) -> nn.Module:
+    def _fill_module(self, module: nn.Module, *, best: bool) -> nn.Module:
         fill(module, self.values(best=best))
         return module.eval()
 

@@ -1,6 +1,4 @@
-"""The model whose parameters are Θ: how it is built, at which widths, and with which initial
-values.
-"""
+"""The model whose parameters are Θ: how it is built, its widths, its initial values."""
 
 import logging
 from collections.abc import Mapping
@@ -38,26 +36,28 @@ class ModelSpec:
     widths: Widths  # the full widths
     seed: int  # the initial parameters follow from it
     device: torch.device  # where the model trains
-    # of initial values in Θ, by name
+    # By what the initial values are multiplied in Θ, by name.
     initial_factors: Mapping[str, float] = field(default_factory=dict)
-    # initial parameters and buffers by name, in place of those of the seed
+    # Initial parameters and buffers by name, in place of those of the seed.
     init: Mapping[str, Tensor] | None = None
-    # Θ is put together from slices, so a model's derived buffers are computed again
+    # Θ is put together from slices, so a model's derived buffers are computed again.
     merges: bool = False
-    # of the initial values; None: they are as `build` makes them
+    # How the initial values are scaled. None leaves them as `build` makes them.
     width_scaling: WidthScaling | None = None
 
     def from_seed(self) -> nn.Module:
-        """Build the model with its initial parameters, on the host; torch's own random stream does
-        not move.
+        """Build the model with its initial parameters, on the host.
+
+        Torch's own random stream does not move.
         """
         with Stream(self.seed, "parameters"):
             model = construct(self.build, self.widths, shared=self.layout.shared)
         return model if self.width_scaling is None else self.width_scaling.scale(model)
 
     def initial_tensors(self) -> dict[str, Tensor]:
-        """The initial parameters and buffers of Θ, by name, on the host; those of `init` are not
-        copied.
+        """The initial parameters and buffers of Θ, by name, on the host.
+
+        Those of `init` are not copied.
         """
         if self.init is not None:
             return {name: tensor.detach().cpu() for name, tensor in self.init.items()}
@@ -76,8 +76,9 @@ class ModelSpec:
             return construct(self.build, self.widths, shared=self.layout.shared)
 
     def with_derived(self, model: nn.Module) -> nn.Module:
-        """Return a model with Θ's parameters after computing the buffers that follow from whole
-        parameters.
+        """Return a model with Θ's parameters after its derived buffers are computed.
+
+        These are the buffers that follow from whole parameters.
         """
         if self.merges:
             features = self.layout.features(self.widths)
@@ -87,78 +88,82 @@ class ModelSpec:
     def tensor_specs(self) -> dict[str, TensorSpec]:
         """The shape and type of every parameter and buffer."""
         return {
-            name: TensorSpec(own.shape, own.dtype)
-            for name, own in named_tensors(self.on_meta()).items()
+            name: TensorSpec(tensor.shape, tensor.dtype)
+            for name, tensor in named_tensors(self.on_meta()).items()
         }
 
 
-def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a trained model, or of its `state_dict()`, for the Θ of
-    `spec`.
+def values_of(source: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
+    """Return the tensors of a trained model, or of its `state_dict()`, for the Θ of `spec`.
+
+    They are the parameters and buffers by name, not copied.
     """
-    if not isinstance(given, (nn.Module, Mapping)):
+    if not isinstance(source, (nn.Module, Mapping)):
         raise InputError(
-            f"init is a {type(given).__name__}, expected a trained model, or its state_dict()"
+            f"init is a {type(source).__name__}, expected a trained model, or its state_dict()"
         )
-    own = spec.tensor_specs()
-    given = given.model if isinstance(given, ScaledModel) else given
-    if isinstance(given, nn.Module):
-        tensors = named_tensors(given)
+    specs = spec.tensor_specs()
+    source = source.model if isinstance(source, ScaledModel) else source
+    if isinstance(source, nn.Module):
+        tensors = named_tensors(source)
     else:
-        state, _ = split_scaling(saved_state(given))
-        tensors = {name: state[name] for name in own if name in state}
+        state, _ = split_scaling(saved_state(source))
+        tensors = {name: state[name] for name in specs if name in state}
     advice = f"give a model of `build` at the widths {spec.widths}, or narrower ones"
-    tensors = _widened(tensors, own, spec)
-    check_shapes(tensors, own, "init", "the model of the full widths", advice)
+    tensors = _widen_tensors(tensors, specs, spec)
+    check_shapes(tensors, specs, "init", "the model of the full widths", advice)
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"'{name}' of init is not finite: give a model that has not diverged")
-    return {name: tensors[name].detach() for name in own}
+    return {name: tensors[name].detach() for name in specs}
 
 
-def _widened(
-    given: dict[str, Tensor], own: Mapping[str, TensorSpec], spec: ModelSpec
+def _widen_tensors(
+    tensors: dict[str, Tensor], specs: Mapping[str, TensorSpec], spec: ModelSpec
 ) -> dict[str, Tensor]:
-    """Return the tensors of copies of a narrower model, joined to one of the spec's widths; others
-    as they are.
+    """Return the tensors of a narrower model, widened to the spec's widths.
+
+    Copies of the narrower model are joined. Tensors of other models stay as they are.
     """
-    named = {name: tensor for name, tensor in given.items() if name in own}
-    is_narrower = named.keys() == own.keys() and any(
-        tensor.dim() == len(own[name].shape) and tensor.numel() < own[name].shape.numel()
-        for name, tensor in named.items()
+    model_tensors = {name: tensor for name, tensor in tensors.items() if name in specs}
+    is_narrower = model_tensors.keys() == specs.keys() and any(
+        tensor.dim() == len(specs[name].shape) and tensor.numel() < specs[name].shape.numel()
+        for name, tensor in model_tensors.items()
     )
     if not is_narrower or spec.layout.refusal is not None or spec.layout.input_axis is not None:
-        return given
-    widths = spec.layout.widths(features_of(spec.layout, named))
+        return tensors
+    widths = spec.layout.widths(features_of(spec.layout, model_tensors))
     count = copies(widths, spec.widths)
     shown = " x ".join(map(str, widths)), " x ".join(map(str, spec.widths))
     log.info("init is made wider, from %s to %s: %d copies side by side", *shown, count)
-    return side_by_side(spec.build, spec.layout, [named] * count)
+    return side_by_side(spec.build, spec.layout, [model_tensors] * count)
 
 
 def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return a digest of tensors and their names, by which a resumed run knows that it is the same
-    one.
+    """Return a digest of tensors and their names.
+
+    By it a resumed run knows that it is the same one.
     """
     return digest_of({name: tensor_digest(tensor) for name, tensor in tensors.items()})
 
 
 def check_shapes(
-    found: Mapping[str, Tensor | TensorSpec],
+    actual: Mapping[str, Tensor | TensorSpec],
     expected: Mapping[str, Tensor | TensorSpec],
     where: str,
     model: str,
     advice: str,
 ) -> None:
-    """Raise InputError, naming the first tensor that differs, unless the tensors `where` are those
-    of the model.
+    """Raise InputError unless the tensors are those of the model.
+
+    The message names the first tensor that differs, and says `where` the tensors are.
     """
-    for name, own in expected.items():
-        if name not in found:
+    for name, tensor in expected.items():
+        if name not in actual:
             raise InputError(f"{where} has no '{name}', which {model} has: {advice}")
-        if (shape := found[name].shape) != own.shape:
+        if (shape := actual[name].shape) != tensor.shape:
             raise InputError(
-                f"'{name}' is {list(shape)} in {where}, {list(own.shape)} in {model}: {advice}"
+                f"'{name}' is {list(shape)} in {where}, {list(tensor.shape)} in {model}: {advice}"
             )
-    if more := sorted(found.keys() - expected.keys()):
-        raise InputError(f"{where} has '{more[0]}', which {model} lacks: {advice}")
+    if unexpected := sorted(actual.keys() - expected.keys()):
+        raise InputError(f"{where} has '{unexpected[0]}', which {model} lacks: {advice}")

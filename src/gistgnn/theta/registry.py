@@ -27,7 +27,7 @@ class Place:
 
     home: str  # the class, as "module:Class"
     help: str  # where Θ is, for the command line
-    # which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk"
+    # Which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk".
     holds: str = "device"
     streams: bool = False  # one sub-GCN is on the device at a time; otherwise all of them
 
@@ -108,12 +108,13 @@ class Store:
         cls, kind: str, run_folder: Path | None, precision: str = "float32", share: str = "whole"
     ) -> "Store":
         """The store of a run: its files, if it has files, lie in the run's folder."""
-        place = STORES.get(kind)
-        return cls(kind, run_folder if place and place.holds == "disk" else None, precision, share)
+        entry = STORES.get(kind)
+        return cls(kind, run_folder if entry and entry.holds == "disk" else None, precision, share)
 
     def check_ranks(self, ranks: "World", workers: int, name: str) -> None:
-        """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the
-        user calls these.
+        """Refuse ranks that do not fit the store, or are more than the workers.
+
+        `name` is what the user calls the workers.
         """
         if not ranks.several and self.share == "rows":
             raise InputError(

@@ -1,6 +1,4 @@
-"""Θ by rows over the ranks: each owns 1/W of the rows of every tensor, and nobody holds all of
-it.
-"""
+"""Θ by rows over the ranks: each has 1/W of the rows of every tensor, and nobody all of it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +19,7 @@ Item = tuple[str, Piece]  # the key of a tensor or moment, and a piece of a sub-
 class Rows(Exchange):
     """Every rank owns 1/W of the rows of every tensor of Θ, and nobody holds all of it."""
 
-    own = "own-"
+    prefix = "own-"
     ranks: Ranks
 
     @staticmethod
@@ -29,71 +27,85 @@ class Rows(Exchange):
         return ranks.rank, ranks.count
 
     def take(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
-        """Send of this rank's rows what others' sub-GCNs take, and yield the slices and moments of
-        its own.
+        """Send the slices that other ranks train, and yield those that this rank trains.
+
+        A slice comes with its moments. What is sent are this rank's rows.
         """
         slices = place.slices
         keys = [key for key, value in place.moments.items() if value.dim()]
-        own = self.ranks.rank
+        this_rank = self.ranks.rank
         for turn in self.turns(len(slices.blocks)):
-            i = turn[own]
-            given = [[] if j is None else _items(slices, j, own, keys) for j in turn]
-            items = [
-                [] if i is None else _items(slices, i, owner, keys) for owner in range(len(turn))
+            i = turn[this_rank]
+            outgoing = [[] if j is None else _list_pieces(slices, j, this_rank, keys) for j in turn]
+            incoming = [
+                [] if i is None else _list_pieces(slices, i, owner, keys)
+                for owner in range(len(turn))
             ]
             arrived = self.ranks.exchange(
-                [[gather(place.target(key), piece.cut) for key, piece in each] for each in given],
-                [[(piece.shape, place.target(key).dtype) for key, piece in each] for each in items],
+                [
+                    [gather(place.target(key), piece.cut) for key, piece in pieces]
+                    for pieces in outgoing
+                ],
+                [
+                    [(piece.shape, place.target(key).dtype) for key, piece in pieces]
+                    for pieces in incoming
+                ],
                 place.device,
             )
             if i is not None:
-                names = [key for key, _ in items[0]]
+                names = [key for key, _ in incoming[0]]
                 shapes = (
                     shape_of(slices.specs[name_of(key)].shape, slices.cuts[i][name_of(key)])
                     for key in names
                 )
                 joined = (
-                    torch.cat(each) if len(each) > 1 else each[0]
-                    for each in zip(*arrived, strict=True)
+                    torch.cat(parts) if len(parts) > 1 else parts[0]
+                    for parts in zip(*arrived, strict=True)
                 )
-                found = {
+                slice_tensors = {
                     key: rows.view(shape)
                     for key, rows, shape in zip(names, joined, shapes, strict=True)
                 }
-                yield i, place.hold(f"take-{i:05}", found)
+                yield i, place.hold(f"take-{i:05}", slice_tensors)
 
     def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
-        """Send the trained slices to their owners, and return what arrives here for this rank's
-        rows.
+        """Send the trained slices to the ranks that own their rows.
+
+        Returns what arrives here for this rank's rows.
         """
         slices = place.slices
-        own = self.ranks.rank
-        found = dict[int, Trained]()
+        this_rank = self.ranks.rank
+        received = dict[int, Trained]()
         for turn in self.turns(len(slices.blocks)):
-            i = turn[own]
-            given = list[list[Tensor]]()
+            i = turn[this_rank]
+            outgoing = list[list[Tensor]]()
             for owner in range(len(turn)):
-                pieces = [] if i is None else _items(slices, i, owner, self.keys)
+                pieces = [] if i is None else _list_pieces(slices, i, owner, self.keys)
                 values = ((value_of(trained[i or 0], key), piece.rows) for key, piece in pieces)
-                given.append([value.reshape(-1, *value.shape[1:])[rows] for value, rows in values])
-            items = [[] if j is None else _items(slices, j, own, self.keys) for j in turn]
-            forms = [
-                [(piece.shape, slices.specs[name_of(key)].dtype) for key, piece in each]
-                for each in items
+                outgoing.append(
+                    [value.reshape(-1, *value.shape[1:])[rows] for value, rows in values]
+                )
+            incoming = [
+                [] if j is None else _list_pieces(slices, j, this_rank, self.keys) for j in turn
             ]
-            for j, each, tensors in zip(
-                turn, items, self.ranks.exchange(given, forms, place.device), strict=True
+            forms = [
+                [(piece.shape, slices.specs[name_of(key)].dtype) for key, piece in items]
+                for items in incoming
+            ]
+            for j, items, tensors in zip(
+                turn, incoming, self.ranks.exchange(outgoing, forms, place.device), strict=True
             ):
                 if j is not None:
                     sub = {
-                        key: value for (key, _), value in zip(each, tensors, strict=True)
+                        key: value for (key, _), value in zip(items, tensors, strict=True)
                     } | self.counts()
-                    found[j] = place.hold(f"{j:05}", sub, slices.blocks[j])
-        return found
+                    received[j] = place.hold(f"{j:05}", sub, slices.blocks[j])
+        return received
 
     def collected(self, place: InMemory, *, best: bool) -> dict[str, Tensor]:
-        """All of the tensors of which the ranks have rows, on rank 0 and in a temporary file;
-        elsewhere nothing.
+        """All of the tensors of which the ranks have rows, in a temporary file on rank 0.
+
+        On other ranks it is empty.
         """
         ranks = self.ranks
         slices = place.slices
@@ -104,22 +116,22 @@ class Rows(Exchange):
                     ranks.send(tensor.contiguous().cpu())
             return {}
         types = {name: tensor.dtype for name, tensor in rows.items()}
-        whole = temporary_tensors(
+        full_tensors = temporary_tensors(
             {name: TensorSpec(spec.shape, types[name]) for name, spec in slices.specs.items()}
         )
         for name in rows:
-            target = whole[name].view(-1, *slices.specs[name].shape[1:])
+            target = full_tensors[name].view(-1, *slices.specs[name].shape[1:])
             for rank in range(ranks.count):
-                own = slices.owned(name, rank)
-                part = target[own.start : own.stop]
+                owned_rows = slices.owned(name, rank)
+                part = target[owned_rows.start : owned_rows.stop]
                 if part.numel() and rank == ranks.rank:
                     part.copy_(rows[name].view_as(part))
                 elif part.numel():
                     ranks.receive(part, rank)
-        return whole
+        return full_tensors
 
 
-def _items(slices: Slices, i: int, share: int, keys: Sequence[str]) -> list[Item]:
+def _list_pieces(slices: Slices, i: int, share: int, keys: Sequence[str]) -> list[Item]:
     """The pieces in a share of a sub-GCN's slice: of Θ, and of the moments under these keys."""
     names = [*(f"{THETA}{name}" for name in slices.specs), *keys]
     pieces = {name: slices.piece(name, cut, share) for name, cut in slices.cuts[i].items()}

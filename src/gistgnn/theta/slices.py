@@ -1,5 +1,4 @@
-"""The slice of Θ that belongs to a sub-GCN: its entries of every tensor, its module, and its
-optimiser's moments.
+"""The slice of Θ that belongs to a sub-GCN: of every tensor, and of the optimiser's moments.
 
 The tensors of a sub-GCN, of Θ and of its files have the same keys: theta/NAME is a parameter or
 buffer, moments/NAME/KEY is the optimiser's state KEY of a parameter, best/NAME is a tensor of the
@@ -24,7 +23,7 @@ THETA = "theta/"
 BEST = "best/"
 MOMENTS = "moments/"
 
-# for every dimension the chosen positions, ascending; None: all of them
+# For every dimension the chosen positions, ascending. None stands for all positions.
 Cut = tuple[Tensor | None, ...]
 Trained = dict[str, Tensor]  # the tensors of a sub-GCN and its moments, by key
 ByKey = dict[str, list[Tensor]]  # a tensor of each sub-GCN, by key
@@ -39,13 +38,15 @@ class Piece:
     shape: torch.Size
 
 
-# of a tensor's first dimensions, None: all of it; the others are whole as well
+# The indices of a tensor's first dimensions. None stands for a whole dimension, and dimensions
+# without an index are whole as well.
 Index = tuple[Tensor | None, ...]
 
 
 class Stacks:
-    """The slices of several sub-GCNs, stacked, where they have the same shape: on a GPU one
-    operation takes them all.
+    """The slices of several sub-GCNs, stacked, where they have the same shape.
+
+    On a GPU one operation takes them all.
 
     Args:
         cuts: of each of these sub-GCNs, by the tensors' names.
@@ -56,20 +57,22 @@ class Stacks:
         self._indices: dict[str, Index] = {}
         positions: dict[str, list[Tensor | None]] = {}
         for name in cuts[0] if len(cuts) > 1 else ():
-            by_dim = list(zip(*(own[name] for own in cuts), strict=True))
+            by_dim = list(zip(*(sub_cuts[name] for sub_cuts in cuts), strict=True))
             if any(_differ(dim) for dim in by_dim) or all(dim[0] is None for dim in by_dim):
                 continue
             positions[name] = [None if dim[0] is None else torch.stack(dim) for dim in by_dim]
         # One copy to the device for all of them.
-        found = [chosen for dims in positions.values() for chosen in dims if chosen is not None]
-        if found:
-            moved = to_device(torch.cat([chosen.view(-1) for chosen in found]), device)
-            views = iter(moved.split([chosen.numel() for chosen in found]))
+        all_positions = [
+            chosen for dims in positions.values() for chosen in dims if chosen is not None
+        ]
+        if all_positions:
+            moved = to_device(torch.cat([chosen.view(-1) for chosen in all_positions]), device)
+            views = iter(moved.split([chosen.numel() for chosen in all_positions]))
             for name, dims in positions.items():
                 placed = [
                     None if chosen is None else next(views).view(chosen.shape) for chosen in dims
                 ]
-                self._indices[name] = _stacked_index(placed)
+                self._indices[name] = _stack_index(placed)
 
     def has(self, name: str) -> bool:
         """Whether the slices of a tensor can be stacked."""
@@ -77,26 +80,27 @@ class Stacks:
 
     def gather(self, name: str, tensor: Tensor) -> Tensor:
         """Return the slices of a tensor: [sub-GCNs, ...]."""
-        return tensor[self._index_of(name, tensor)]
+        return tensor[self._build_index(name, tensor)]
 
     def scatter(self, name: str, tensor: Tensor, values: Sequence[Tensor]) -> None:
         """Set the slices of a tensor, whose entries belong to one sub-GCN each."""
-        tensor[self._index_of(name, tensor)] = torch.stack(list(values)).to(
+        tensor[self._build_index(name, tensor)] = torch.stack(list(values)).to(
             tensor.device, tensor.dtype
         )
 
-    def _index_of(self, name: str, tensor: Tensor) -> tuple[Tensor, ...]:
-        """Return the index of a tensor's slices; a dimension that is whole has all of its
-        positions.
+    def _build_index(self, name: str, tensor: Tensor) -> tuple[Tensor, ...]:
+        """Return the index of a tensor's slices.
+
+        A dimension that is whole has all of its positions.
         """
         index = self._indices[name]
-        found = []
+        indices = []
         for dim, positions in enumerate(index):
             if positions is None:
-                every = torch.arange(tensor.shape[dim], device=tensor.device)
-                positions = every.view(-1, *[1] * (len(index) - 1 - dim))
-            found.append(positions)
-        return tuple(found)
+                all_positions = torch.arange(tensor.shape[dim], device=tensor.device)
+                positions = all_positions.view(-1, *[1] * (len(index) - 1 - dim))
+            indices.append(positions)
+        return tuple(indices)
 
 
 def _differ(positions: Sequence[Tensor | None]) -> bool:
@@ -105,9 +109,10 @@ def _differ(positions: Sequence[Tensor | None]) -> bool:
     return len(counts) > 1 or 0 in counts
 
 
-def _stacked_index(dims: Sequence[Tensor | None]) -> Index:
-    """Return the index of stacked slices: [sub-GCNs, n_0, ...] up to the last dimension that is not
-    whole.
+def _stack_index(dims: Sequence[Tensor | None]) -> Index:
+    """Return the index of stacked slices: [sub-GCNs, n_0, ...].
+
+    It has the dimensions up to the last one that is not whole.
     """
     last = max(dim for dim, chosen in enumerate(dims) if chosen is not None)
     return tuple(
@@ -118,8 +123,9 @@ def _stacked_index(dims: Sequence[Tensor | None]) -> Index:
 
 # An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 class Slices:
-    """The slices that blocks cut out of every tensor of a model, and out of the rows that a rank
-    holds.
+    """The slices that blocks cut out of every tensor of a model.
+
+    Where a rank holds some rows, also the slices of these rows.
 
     Args:
         layout, widths: of the model.
@@ -142,97 +148,105 @@ class Slices:
         self.open([])
 
     def open(self, blocks: Sequence[Blocks]) -> None:
-        """Begin a round with these sub-GCNs: find their entries in the tensors, and in what the
-        rank holds of them.
+        """Begin a round with these sub-GCNs.
+
+        Finds their entries in the tensors, and in what the rank holds of them.
         """
         self.blocks = list(blocks)
         self.cuts = [self.cuts_of(block) for block in self.blocks]
-        self.held = self.cuts
+        self.rank_cuts = self.cuts
         self._stacks: dict[tuple[int, ...], Stacks] = {}
         if self.share[1] > 1:
-            self.held = [
-                {n: self.piece(n, cut, self.share[0]).cut for n, cut in own.items()}
-                for own in self.cuts
+            self.rank_cuts = [
+                {name: self.piece(name, cut, self.share[0]).cut for name, cut in sub_cuts.items()}
+                for sub_cuts in self.cuts
             ]
 
     def cuts_of(self, blocks: Blocks) -> dict[str, Cut]:
-        """The positions of the blocks in each dimension of every tensor, by name; None: all of the
-        dimension.
+        """The positions of the blocks in each dimension of every tensor, by name.
+
+        None stands for all positions of the dimension.
         """
-        split = self._split(blocks)
-        found = dict[str, Cut]()
+        split = self._find_split_axes(blocks)
+        cuts = dict[str, Cut]()
         for name, dims in self.layout.dims.items():
-            found[name] = tuple(
+            cuts[name] = tuple(
                 self.layout.positions(dim, blocks, self.features)
                 if any(s.axis in split for s in dim)
                 else None
                 for dim in dims
             )
-        return found
+        return cuts
 
     def stacks(self, members: Sequence[int], device: torch.device) -> Stacks | None:
-        """The slices of some sub-GCNs at once, on a GPU that holds all rows; None elsewhere, where
-        it saves nothing.
+        """The slices of some sub-GCNs at once, on a GPU that holds all rows.
+
+        None elsewhere, where stacking saves nothing.
         """
         if device.type != "cuda" or self.share[1] > 1:
             return None
         key = tuple(members)
         if key not in self._stacks:
-            self._stacks[key] = Stacks([self.held[i] for i in members], device)
+            self._stacks[key] = Stacks([self.rank_cuts[i] for i in members], device)
         return self._stacks[key]
 
     def disjoint(self, name: str) -> bool:
-        """Whether no two sub-GCNs hold the same entry: some dimension lies along partitioned axes
-        only.
+        """Whether no two sub-GCNs hold the same entry of a tensor.
+
+        That is so if some dimension lies along partitioned axes only.
         """
-        split = self._split(self.blocks[0])
+        split = self._find_split_axes(self.blocks[0])
         return len(self.blocks) == 1 or any(
             dim and all(s.axis in split for s in dim) for dim in self.layout.dims[name]
         )
 
-    def _split(self, blocks: Blocks) -> set[int]:
+    def _find_split_axes(self, blocks: Blocks) -> set[int]:
         """The axes of which a sub-GCN does not hold all features."""
         return {axis for axis, block in enumerate(blocks) if len(block) < self.features[axis]}
 
     def write(self, name: str, target: Tensor, values: Sequence[Tensor]) -> None:
-        """Write the values of the round's sub-GCNs into the rank's rows of a tensor that is
-        `disjoint`.
+        """Write the values of the round's sub-GCNs into the rank's rows of a tensor.
+
+        The tensor is `disjoint`.
         """
-        stacks = self.stacks(range(len(self.held)), target.device)
+        stacks = self.stacks(range(len(self.rank_cuts)), target.device)
         if stacks is not None and stacks.has(name):
             stacks.scatter(name, target, values)
             return
-        for held, value in zip(self.held, values, strict=True):
-            scatter(target, held[name], value)
+        for sub_cuts, value in zip(self.rank_cuts, values, strict=True):
+            scatter(target, sub_cuts[name], value)
 
     def mean(self, name: str, before: Tensor, values: Sequence[Tensor]) -> Tensor:
         """The new value of a tensor that is not `disjoint`; not in half precision."""
         wide = before.float() if before.dtype == torch.bfloat16 else before.clone()
-        merge_shared(wide, [own[name] for own in self.held], values)
+        merge_shared(wide, [sub_cuts[name] for sub_cuts in self.rank_cuts], values)
         return wide
 
     def owned(self, name: str, share: int) -> range:
-        """The rows of a tensor in a share, as `torch.chunk` deals them; a single number is a row of
-        share 0.
+        """The rows of a tensor in a share, as `torch.chunk` deals them.
+
+        A single number is a row of share 0.
         """
         rows = (*self.specs[name].shape, 1)[0]
-        each = -(-rows // self.share[1])
-        return range(min(share * each, rows), min((share + 1) * each, rows))
+        rows_per_share = -(-rows // self.share[1])
+        return range(min(share * rows_per_share, rows), min((share + 1) * rows_per_share, rows))
 
     def own_rows(self, name: str, tensor: Tensor) -> Tensor:
-        """This rank's rows of a whole tensor, which share its memory; the tensor where the rank
-        holds all of it.
+        """This rank's rows of a whole tensor, which share its memory.
+
+        It is the tensor itself where the rank holds all of it.
         """
-        own = self.owned(name, self.share[0])
+        owned_rows = self.owned(name, self.share[0])
         return (
             tensor
             if self.share[1] == 1
-            else tensor.view(-1, *tensor.shape[1:])[own.start : own.stop]
+            else tensor.view(-1, *tensor.shape[1:])[owned_rows.start : owned_rows.stop]
         )
 
     def own_specs(self, *, half: bool = False) -> dict[str, TensorSpec]:
-        """The shapes and types of what this rank holds; `half` turns floating-point types into
-        bfloat16.
+        """The shapes and types of what this rank holds.
+
+        `half` turns floating-point types into bfloat16.
         """
         return {
             name: TensorSpec(
@@ -247,23 +261,26 @@ class Slices:
         shape = self.specs[name].shape
         if self.share[1] == 1:
             return Piece(slice(None), cut, shape_of(shape, cut))
-        own = self.owned(name, share)
+        owned_rows = self.owned(name, share)
         (chosen, *columns) = cut or (None,)
         if chosen is None:
-            rows = slice(own.start, own.stop)
-            places = None
+            rows = slice(owned_rows.start, owned_rows.stop)
+            row_positions = None
         else:
             first, last = torch.searchsorted(
-                chosen, torch.tensor([own.start, own.stop], device=chosen.device)
+                chosen, torch.tensor([owned_rows.start, owned_rows.stop], device=chosen.device)
             ).tolist()
             rows = slice(first, last)
-            places = chosen[first:last] - own.start
-        others = (n if p is None else len(p) for n, p in zip(shape[1:], columns, strict=True))
-        return Piece(rows, (places, *columns), torch.Size((rows.stop - rows.start, *others)))
+            row_positions = chosen[first:last] - owned_rows.start
+        column_sizes = shape_of(shape[1:], tuple(columns))
+        return Piece(
+            rows, (row_positions, *columns), torch.Size((rows.stop - rows.start, *column_sizes))
+        )
 
     def part(self, key: str, tensor: Tensor) -> Part | None:
-        """What the rank writes of a tensor that it holds into a checkpoint; share 0 has the step
-        counts.
+        """What the rank writes of a tensor that it holds into a checkpoint.
+
+        Share 0 writes the step counts.
         """
         if self.share[1] == 1:
             return Part.whole(tensor)
@@ -272,8 +289,8 @@ class Slices:
         if not tensor.numel():
             return None
         shape = self.specs[name_of(key)].shape
-        own = tensor if shape else tensor.view(())
-        return Part(own, shape, self.owned(name_of(key), self.share[0]).start)
+        value = tensor if shape else tensor.view(())
+        return Part(value, shape, self.owned(name_of(key), self.share[0]).start)
 
     def saved_part(self, saved: Checkpoint, key: str) -> Tensor:
         """What this rank holds of a tensor in a checkpoint."""
@@ -282,14 +299,14 @@ class Slices:
         if self.share[1] == 1:
             return saved.tensor(key)
         if not shape:
-            whole = saved.tensor(key)
+            tensor = saved.tensor(key)
             return (
-                whole
-                if is_counter(key, whole, self.specs[name].shape)
-                else self.own_rows(name, whole)
+                tensor
+                if is_counter(key, tensor, self.specs[name].shape)
+                else self.own_rows(name, tensor)
             )
-        own = self.owned(name, self.share[0])
-        return saved.rows(key, own.start, own.stop)
+        owned_rows = self.owned(name, self.share[0])
+        return saved.rows(key, owned_rows.start, owned_rows.stop)
 
 
 def shape_of(full: torch.Size, cut: Cut) -> torch.Size:
@@ -301,12 +318,13 @@ def shape_of(full: torch.Size, cut: Cut) -> torch.Size:
 
 
 def index_of(tensor: Tensor, cut: Cut) -> tuple[Tensor | slice, ...]:
-    """Return the cut as an index of a tensor. Whole dimensions are slices where that keeps the
-    order of dimensions.
+    """Return the cut as an index of a tensor.
+
+    Whole dimensions are slices where that keeps the order of dimensions.
     """
     chosen = [i for i, positions in enumerate(cut) if positions is not None]
     index: list[Tensor | slice] = [slice(None)] * len(cut)
-    # a slice between index tensors would move dimensions
+    # A slice between index tensors would move dimensions.
     for i in range(chosen[0], chosen[-1] + 1) if chosen else ():
         positions = cut[i]
         positions = torch.arange(tensor.shape[i]) if positions is None else positions
@@ -347,7 +365,7 @@ def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) 
     for start in range(0, length, step):
         stop = min(start + step, length)
         pieces = [
-            _piece_along(dim, start, stop, cut, value)
+            _cut_piece(dim, start, stop, cut, value)
             for cut, value in zip(cuts, values, strict=True)
         ]
         _merge_piece(target.narrow(dim, start, stop - start), pieces)
@@ -355,19 +373,20 @@ def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) 
 
 def _merge_whole(target: Tensor, values: Sequence[Tensor]) -> None:
     """Change a tensor that all sub-GCNs hold whole by the mean change, in few kernels."""
-    every = torch.stack([value.detach().to(target.device) for value in values])
-    change = (every - target).sum(dim=0)
-    alike = (every == every[0]).all(dim=0)
+    stacked = torch.stack([value.detach().to(target.device) for value in values])
+    change = (stacked - target).sum(dim=0)
+    alike = (stacked == stacked[0]).all(dim=0)
     moved = target + (change / len(values) if target.is_floating_point() else change // len(values))
-    target.copy_(torch.where(alike, every[0].to(target.dtype), moved))
+    target.copy_(torch.where(alike, stacked[0].to(target.dtype), moved))
 
 
 _MERGED_AT_ONCE = 2**18  # entries of a tensor
 
 
-def _piece_along(dim: int, start: int, stop: int, cut: Cut, value: Tensor) -> tuple[Cut, Tensor]:
-    """The part of a sub-GCN's slice of a tensor between two positions of a dimension: its cut
-    there, its values.
+def _cut_piece(dim: int, start: int, stop: int, cut: Cut, value: Tensor) -> tuple[Cut, Tensor]:
+    """Cut a sub-GCN's slice of a tensor between two positions of a dimension.
+
+    Returns the cut of that part, and its values.
     """
     positions = cut[dim]
     if positions is None:
@@ -404,8 +423,9 @@ def name_of(key: str) -> str:
 
 
 def is_counter(key: str, state: Tensor, parameter: torch.Size) -> bool:
-    """Whether a key belongs to a state of the optimiser that is one number for a whole parameter,
-    as its step count.
+    """Whether a key belongs to a state that is one number for a whole parameter.
+
+    A step count of the optimiser is one.
     """
     return key.startswith(MOMENTS) and (
         key.endswith("/step") or (state.dim() == 0 and len(parameter) > 0)
@@ -415,17 +435,17 @@ def is_counter(key: str, state: Tensor, parameter: torch.Size) -> bool:
 def trained_tensors(sub: nn.Module, optimizer: Optimizer | None = None) -> Trained:
     """The tensors of a module, and the states of its optimiser, by key; they are not copied."""
     tensors = named_tensors(sub)
-    found = {f"{THETA}{name}": tensor.detach() for name, tensor in tensors.items()}
+    trained = {f"{THETA}{name}": tensor.detach() for name, tensor in tensors.items()}
     if optimizer is None:
-        return found
+        return trained
     for name, tensor in tensors.items():
         states = optimizer.state.get(tensor, {})
-        found |= {
+        trained |= {
             f"{MOMENTS}{name}/{key}": value
             for key, value in states.items()
             if isinstance(value, Tensor)
         }
-    return found
+    return trained
 
 
 def value_of(trained: Trained, key: str) -> Tensor:
@@ -436,42 +456,44 @@ def value_of(trained: Trained, key: str) -> Tensor:
 def values_by_key(
     subs: Sequence[Trained], specs: Mapping[str, TensorSpec]
 ) -> tuple[ByKey, dict[str, Tensor]]:
-    """Return the values of all sub-GCNs by key, without step counts; and the largest step counts,
-    by key.
-    """
+    """Return the values of all sub-GCNs, and the largest step counts, both by key."""
     values = ByKey()
     counts = dict[str, Tensor]()
     for key in dict.fromkeys(chain(*subs)):
-        own = [sub[key] for sub in subs if key in sub]
-        if is_counter(key, own[0], specs[name_of(key)].shape):
-            counts[key] = torch.stack(own).max()
+        sub_values = [sub[key] for sub in subs if key in sub]
+        if is_counter(key, sub_values[0], specs[name_of(key)].shape):
+            counts[key] = torch.stack(sub_values).max()
         else:
-            values[key] = own if len(own) == len(subs) else [value_of(sub, key) for sub in subs]
+            values[key] = (
+                sub_values if len(sub_values) == len(subs) else [value_of(sub, key) for sub in subs]
+            )
     return values, counts
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors into a module's parameters and buffers of the same names; others are an
-    InputError.
+    """Copy tensors into a module's parameters and buffers of the same names.
+
+    Tensors of other names or shapes are an InputError.
     """
-    own = named_tensors(module)
+    targets = named_tensors(module)
     check_shapes(
-        own, tensors, "the sub-GCN", "its slice of Θ", "build the same layers at every width"
+        targets, tensors, "the sub-GCN", "its slice of Θ", "build the same layers at every width"
     )
     with torch.no_grad():
-        if all(tensor.device.type == "cuda" for tensor in (*own.values(), *tensors.values())):
-            # few kernels for all of them
-            torch._foreach_copy_(list(own.values()), [tensors[name] for name in own])
+        if all(tensor.device.type == "cuda" for tensor in (*targets.values(), *tensors.values())):
+            # One call takes few kernels for all of them.
+            torch._foreach_copy_(list(targets.values()), [tensors[name] for name in targets])
             return
-        for name, target in own.items():
+        for name, target in targets.items():
             target.copy_(tensors[name], non_blocking=True)
 
 
 def give_moments(sub: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor]) -> None:
-    """Set an optimiser's state of every parameter that has moments, on the devices that torch
-    expects.
+    """Set an optimiser's state of every parameter that has moments.
+
+    The states are put on the devices that torch expects.
     """
-    # counts steps on the GPU too
+    # A fused optimiser counts its steps on the GPU, too.
     fused = any(group.get("fused") for group in optimizer.param_groups)
     parameters = dict(sub.named_parameters())
     for key, value in moments.items():

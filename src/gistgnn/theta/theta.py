@@ -1,6 +1,4 @@
-"""The global parameters Θ: sub-GCNs take their slices from it (subGCNs) and write them back
-(subAgg).
-"""
+"""The global parameters Θ, out of which sub-GCNs take slices, and into which they are written."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,8 +27,7 @@ from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, name_of
 
 
 class Theta:
-    """The parameters and buffers of the global model, and the optimiser's moments where they are
-    carried.
+    """The parameters and buffers of the global model, and the optimiser's carried moments.
 
     Its place says where this rank's part lies, its exchange who trains the sub-GCNs and how their
     slices get there. One round is open at a time: `begin` opens it, `slice_of` and `keep` take
@@ -43,33 +40,37 @@ class Theta:
         self.exchange = exchange
         self.number = -1  # of the open round; -1: there is none
         self.openings = 0  # how often a round was opened, or Θ was given up for that of another run
-        # the sub-GCNs of this process that the open round has kept
+        # The trained sub-GCNs of this process in the open round.
         self.trained: dict[int, Trained] = {}
-        # those that other ranks have sent, before they have trained
-        self._taken: dict[int, Trained] = {}
+        # Slices of sub-GCNs that have not trained yet, as other ranks have sent them.
+        self._received: dict[int, Trained] = {}
         self._arriving: Iterator[tuple[int, Trained]] = iter(())  # the next ones
-        self._taking = Lock()
+        self._receiving = Lock()
         self._reader: Future[None] | None = None
         self._is_given_up = False
-        # the folders of another Θ, from which this one has been restored
+        # The folders of another Θ, from which this one has been restored.
         self._sources: list[Path] = []
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> "Theta":
-        """Make Θ with the model's initial values; `replace`: in place of an older Θ in the store's
-        folder.
+        """Make Θ with the model's initial values.
+
+        With `replace` it takes the place of an older Θ in the store's folder.
         """
-        slices, exchange = _shared(store, spec, ranks)
-        return cls(_place(store).make(store, spec, slices, ranks, replace=replace), exchange)
+        slices, exchange = _make_slices_and_exchange(store, spec, ranks)
+        return cls(
+            _load_place_class(store).make(store, spec, slices, ranks, replace=replace), exchange
+        )
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec, ranks: World) -> "Theta | None":
-        """Open the Θ that an earlier process has left; None: nothing is there. Another model's is
-        an InputError.
+        """Open the Θ that an earlier process has left; return None if there is none.
+
+        The Θ of another model is an InputError.
         """
-        slices, exchange = _shared(store, spec, ranks)
-        place = _place(store).reopen(store, slices, ranks)
-        return cls(place, exchange) if place else None
+        slices, exchange = _make_slices_and_exchange(store, spec, ranks)
+        reopened = _load_place_class(store).reopen(store, slices, ranks)
+        return cls(reopened, exchange) if reopened else None
 
     @classmethod
     def of_tensors(
@@ -95,74 +96,78 @@ class Theta:
 
     @property
     def shard(self) -> int | None:
-        """Which of the shards of a checkpoint this process writes; None: it writes nothing."""
+        """Which of the shards of a checkpoint this process writes; None if it writes nothing."""
         ranks = self.exchange.ranks
         return ranks.rank if ranks.leads or self.shards > 1 else None
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
-        """Open round t, and forget one that was open; return the sub-GCNs that this process
-        trains.
+        """Open round t, and forget one that was open.
+
+        Returns the sub-GCNs that this process trains.
         """
-        self._take_all()
+        self._receive_all()
         self.number = number
         self.trained = {}
-        self._taken = {}
+        self._received = {}
         self.openings += 1
         members = self.exchange.members(len(blocks))
         self.place.begin(members)
         self.place.slices.open(blocks)
         self._arriving = self.exchange.take(self.place)
         if not members:
-            self._take_all()
+            self._receive_all()
         return members
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
         """The slice of Θ that belongs to sub-GCN i, by name."""
-        if (taken := self._take(i)) is None:
+        if (received := self._receive(i)) is None:
             return self.place.slice_of(i)
-        return {name: taken[f"{THETA}{name}"] for name in self.place.slices.specs}
+        return {name: received[f"{THETA}{name}"] for name in self.place.slices.specs}
 
     def moments_of(self, i: int) -> dict[str, Tensor]:
         """A copy of the moments of sub-GCN i's slice, by key; those that Θ holds."""
-        if (taken := self._take(i)) is None:
+        if (received := self._receive(i)) is None:
             return self.place.moments_of(i)
         counters = {
             key: value.clone() for key, value in self.place.moments.items() if not value.dim()
         }
         return {
-            key: value.clone() for key, value in taken.items() if key.startswith(MOMENTS)
+            key: value.clone() for key, value in received.items() if key.startswith(MOMENTS)
         } | counters
 
     def keep(self, i: int, trained: Trained) -> None:
-        """Hold a trained sub-GCN until the end of the round; copied to where Θ is, where its module
-        is used again.
+        """Hold a trained sub-GCN until the end of the round.
+
+        It is copied to where Θ is, if its module is used again.
         """
-        name = f"{self.exchange.own}{i:05}"
-        blocks = None if self.exchange.own else self.place.slices.blocks[i]
+        name = f"{self.exchange.prefix}{i:05}"
+        blocks = None if self.exchange.prefix else self.place.slices.blocks[i]
         self.trained[i] = self.place.hold(name, trained, blocks, reused=self.place.streams)
-        self._taken.pop(i, None)
+        self._received.pop(i, None)
 
     def agree(self, numbers: Numbers, error: GistError | None) -> Numbers:
-        """Merge the numbers of all ranks' sub-GCNs; if a rank has an error, raise the first on all
-        of them.
+        """Merge the numbers of all ranks' sub-GCNs.
+
+        If a rank has an error, the first one is raised on all ranks.
         """
-        self._take_all()
+        self._receive_all()
         return self.exchange.agree(numbers, error or self.place.failure, self.trained)
 
     def commit(self, loss: float) -> None:
-        """Write the round into Θ (subAgg). Entries that several sub-GCNs hold are averaged over
-        them.
+        """Write the round into Θ (subAgg).
+
+        Entries that several sub-GCNs hold are averaged over them.
         """
         self.place.write(self.number, loss, self.exchange.give(self.place, self.trained))
         self.trained = {}
-        self._taken = {}
+        self._received = {}
 
     def give_up(self) -> None:
         """Let an open round not be written any more: another Θ takes the place of this one."""
         self.openings += 1
         self.number = -1
         self.trained = {}
-        self._taken = {}
+        self._received = {}
         self._is_given_up = True
 
     def settle(self) -> None:
@@ -177,34 +182,38 @@ class Theta:
         return {name: tensor.clone() for name, tensor in self.place.tensors.items()}
 
     def checkpoint(self) -> dict[str, Part]:
-        """This process's part of the tensors from which Θ, its moments and the best Θ are restored,
-        not copied.
+        """This process's part of the tensors from which Θ is restored, not copied.
+
+        They are Θ, its moments and the best Θ.
         """
         parts = (
-            (key, self.place.slices.part(key, tensor)) for key, tensor in self.place.every().items()
+            (key, self.place.slices.part(key, tensor))
+            for key, tensor in self.place.all_tensors().items()
         )
         return {} if self.place.lasts else {key: part for key, part in parts if part is not None}
 
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Resume after some rounds from a checkpoint; any place and any number of ranks may have
-        written it.
+        """Resume after some rounds from a checkpoint.
+
+        Any place and any number of ranks may have written it.
         """
-        place = self.place
         slices = self.place.slices
         loss = self.place.loss
-        if saved.theta is not None and saved.theta == place.files_id:
-            if place.round not in (rounds, rounds + 1):  # a kill may come before scores are saved
+        rounds_in_theta = self.place.round
+        if saved.theta is not None and saved.theta == self.place.files_id:
+            # A kill may come before scores are saved.
+            if rounds_in_theta not in (rounds, rounds + 1):
                 raise InputError(
-                    f"{place.folders[0]} has been through {place.round} rounds, the checkpoint "
-                    "beside it through "
-                    f"{rounds}: they are not of the same run; start again"
+                    f"{self.place.folders[0]} has been through {rounds_in_theta} rounds, the "
+                    f"checkpoint beside it through {rounds}: they are not of the same run; start "
+                    "again"
                 )
             return
-        if place.lasts and place.round not in (0, rounds, rounds + 1):
+        if self.place.lasts and rounds_in_theta not in (0, rounds, rounds + 1):
             raise InputError(
-                f"{place.folders[0]} holds a Θ after {place.round} rounds, and the checkpoint is "
-                "of another one, after "
-                f"{rounds} rounds: choose another folder, or remove this one"
+                f"{self.place.folders[0]} holds a Θ after {rounds_in_theta} rounds, and the "
+                f"checkpoint is of another one, after {rounds} rounds: choose another folder, or "
+                "remove this one"
             )
         if saved.theta is not None:
             rounds, loss = _add_files(saved, slices, self.exchange.ranks, rounds)
@@ -212,20 +221,22 @@ class Theta:
         shapes = (
             (name_of(key), shape) for key, shape in saved.shapes.items() if key.startswith(THETA)
         )
-        held = {name: TensorSpec(shape, torch.float32) for name, shape in shapes}
-        check_shapes(held, slices.specs, "the checkpoint", "this model", "start again")
-        place.fill(saved.shapes, partial(slices.saved_part, saved), rounds, loss)
+        saved_specs = {name: TensorSpec(shape, torch.float32) for name, shape in shapes}
+        check_shapes(saved_specs, slices.specs, "the checkpoint", "this model", "start again")
+        self.place.fill(saved.shapes, partial(slices.saved_part, saved), rounds, loss)
 
     def is_saved(self) -> None:
-        """Remove the files of another Θ, from which this one has been restored: a checkpoint no
-        longer needs them.
+        """Remove the files of another Θ, from which this one has been restored.
+
+        A checkpoint no longer needs them.
         """
         while self._sources:
             remove(self._sources.pop())
 
     def full_model(self, spec: ModelSpec, *, best: bool = False) -> nn.Module:
-        """A new full model with Θ's parameters (`best`: the best ones), in evaluation mode; all
-        ranks call this.
+        """A new full model with Θ's parameters, in evaluation mode; all ranks call this.
+
+        With `best` the parameters are the best ones.
         """
         # It does not change with later rounds: parameters in memory are copied, and large ones in
         # files are mapped. Where ranks hold rows, rank 0 collects them, and other ranks get a model
@@ -235,27 +246,29 @@ class Theta:
                 "the files of this Θ have been replaced by those of a later run: ask that run for "
                 "its model"
             )
-        self._take_all()
-        if (found := self.exchange.collected(self.place, best=best)) is None:
+        self._receive_all()
+        if (collected := self.exchange.collected(self.place, best=best)) is None:
             return spec.with_derived(self.place.model(spec, best=best))
         full = spec.on_meta()
         return (
-            spec.with_derived(assign(full, found, "Θ").to(spec.device))
+            spec.with_derived(assign(full, collected, "Θ").to(spec.device))
             if self.exchange.ranks.leads
             else full
         )
 
     def model_on_leader(self, spec: ModelSpec) -> nn.Module:
-        """A new full model with Θ's parameters, as `full_model`; on ranks other than 0 without
-        values.
+        """A new full model with Θ's parameters, as `full_model`.
+
+        On ranks other than 0 it has no values.
         """
         if self.place.slices.share[1] > 1 or self.exchange.ranks.leads:
             return self.full_model(spec)
         return spec.on_meta()
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model with the parameters that Θ has now; on ranks other than 0 without
-        values.
+        """The full model with the parameters that Θ has now.
+
+        On ranks other than 0 it has no values.
         """
         # All ranks call this, and it is for our own use: `module` is that of the last call, which
         # may be filled again, and large parameters may be Θ's own.
@@ -265,48 +278,50 @@ class Theta:
             return spec.on_meta()
         return spec.with_derived(self.place.running_model(spec, module))
 
-    def _take(self, i: int) -> Trained | None:
-        """What other ranks have sent of sub-GCN i's slice, once it is here; None: this rank has all
-        of it.
+    def _receive(self, i: int) -> Trained | None:
+        """Return what other ranks have sent of sub-GCN i's slice, once it is here.
+
+        Returns None where this rank has all of the slice.
         """
-        if i not in self._taken:
-            with self._taking:  # a thread takes the next one while a sub-GCN trains
-                while i not in self._taken and (arrived := next(self._arriving, None)):
-                    self._taken[arrived[0]] = arrived[1]
-        return self._taken.get(i)
+        if i not in self._received:
+            with self._receiving:  # a thread takes the next one while a sub-GCN trains
+                while i not in self._received and (arrived := next(self._arriving, None)):
+                    self._received[arrived[0]] = arrived[1]
+        return self._received.get(i)
 
-    def _take_all(self) -> None:
+    def _receive_all(self) -> None:
         """Go through what is left to exchange of the open round: other ranks may wait for it."""
-        with self._taking:
-            self._taken |= dict(self._arriving)
+        with self._receiving:
+            self._received |= dict(self._arriving)
 
-    def reading(self, reader: Future[None]) -> None:
-        """Tell that a thread reads Θ: the next round is written when the thread is done."""
+    def block_writes_until(self, reader: Future[None]) -> None:
+        """Let the writing of the next round wait until a thread has read Θ."""
         self._reader = reader
 
     def wait_for_reader(self) -> None:
-        """Wait for the thread that reads Θ, if there is one, and raise the error that it has
-        raised.
-        """
+        """Wait for the thread that reads Θ, if there is one, and raise its error."""
         reader = self._reader
         self._reader = None
         if reader:
             reader.result()
 
 
-def _place(store: Store) -> type[InMemory]:
-    found: type[InMemory] = resolve_name(store.place.home)
-    return found
+def _load_place_class(store: Store) -> type[InMemory]:
+    place_class: type[InMemory] = resolve_name(store.place.home)
+    return place_class
 
 
-def _shared(store: Store, spec: ModelSpec, ranks: World) -> tuple[Slices, Exchange]:
+def _make_slices_and_exchange(
+    store: Store, spec: ModelSpec, ranks: World
+) -> tuple[Slices, Exchange]:
     kind = SHARES[store.share]
     return Slices(spec.layout, spec.widths, spec.tensor_specs(), kind.share(ranks)), kind(ranks)
 
 
 def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> tuple[int, float]:
-    """Add the files of a Θ to the checkpoint that names them; return the rounds that it has been
-    through, and the loss.
+    """Add the files of a Θ to the checkpoint that names them.
+
+    Returns the rounds that this Θ has been through, and the loss.
 
     Other ranks have written them, or ranks with another store.
     """
@@ -321,21 +336,23 @@ def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> 
         newest = max(state.round for state in states)
         for state, folder in zip(states, saved.folders, strict=True):
             if state.run != saved.theta or newest not in (rounds, rounds + 1):
-                said = f"{folder} is of another run than the checkpoint beside it"
-                raise InputError(f"{said}: put back the folder of this run, or start again")
-            OnDisk(_share(slices, state), folder, Alone(), newest=newest).close()
+                message = f"{folder} is of another run than the checkpoint beside it"
+                raise InputError(f"{message}: put back the folder of this run, or start again")
+            OnDisk(_make_slices(slices, state), folder, Alone(), newest=newest).close()
 
     ranks.lead(settle)
     for folder in saved.folders:
-        own = _share(slices, read_json(folder / STATE, State, START_AGAIN))
-        files = OnDisk(own, folder, Alone(), homes=[-1])  # which another process may read as well
+        file_slices = _make_slices(slices, read_json(folder / STATE, State, START_AGAIN))
+        files = OnDisk(
+            file_slices, folder, Alone(), homes=[-1]
+        )  # which another process may read as well
         if (folder / BEST).exists():
             files.best = files.values(best=True)
-        for key, tensor in files.every().items():
-            if part := own.part(key, tensor):
+        for key, tensor in files.all_tensors().items():
+            if part := file_slices.part(key, tensor):
                 saved.add(key, part)
     return files.round, files.loss
 
 
-def _share(slices: Slices, state: State) -> Slices:
+def _make_slices(slices: Slices, state: State) -> Slices:
     return Slices(slices.layout, slices.widths, slices.specs, state.share)

@@ -1,3 +1,1 @@
-"""What a user may bring to `GIST.fit`: a loss, a metric, an optimiser, a schedule. Each has a file
-here.
-"""
+"""What a user may bring to `GIST.fit`: a loss, a metric, an optimiser, a schedule."""

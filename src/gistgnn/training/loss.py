@@ -40,24 +40,26 @@ _TASKS: dict[Task, tuple[Any, ...]] = {
 def task_of(loss: Loss | str | None) -> Task | None:
     """Return what a loss says of the task: numbers, one class of several, or labels of 0 and 1.
 
-    None: it says nothing, as there is none, or it is the user's own. A `functools.partial` is what
-    it is of.
+    Returns None if it says nothing, as there is none, or it is the user's own. A
+    `functools.partial` counts as the function that it is of.
     """
-    found = find_named("loss", loss)
-    while isinstance(found, partial):
-        found = found.func
+    resolved = find_named("loss", loss)
+    while isinstance(resolved, partial):
+        resolved = resolved.func
     for task, losses in _TASKS.items():
-        kinds = tuple(each for each in losses if isinstance(each, type))
-        if isinstance(found, kinds) or any(
-            found is each or (isinstance(found, str) and found == each) for each in losses
+        kinds = tuple(candidate for candidate in losses if isinstance(candidate, type))
+        if isinstance(resolved, kinds) or any(
+            resolved is candidate or (isinstance(resolved, str) and resolved == candidate)
+            for candidate in losses
         ):
             return task
     return None
 
 
 class Criterion:
-    """A loss as a step calls it: with the logits of one sub-GCN or of several, and perhaps with
-    weights.
+    """A loss as a step calls it: with the logits of one sub-GCN or of several.
+
+    Nodes may have weights.
 
     Args:
         loss: called as `loss(logits, targets)`, with float32 logits [n, C] and the targets of the
@@ -73,49 +75,52 @@ class Criterion:
         self.name = name
         self.record = record
         self._loss = loss
-        # gives a value for each node, where torch's `reduction` can be asked for it
-        self._each: Any = loss
+        # Gives a value for each node, where torch's `reduction` can be asked for it.
+        self._loss_by_node: Any = loss
         if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
-            self._each = copy.copy(loss)
-            self._each.reduction = "none"
+            self._loss_by_node = copy.copy(loss)
+            self._loss_by_node.reduction = "none"
         elif "reduction" in parameters_of(loss):
-            self._each = partial(loss, reduction="none")
+            self._loss_by_node = partial(loss, reduction="none")
 
     def __call__(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the mean over the nodes, or the sum with weights [n], from logits [n, C]; [m] from
-        [m, n, C].
+        """Return the mean over the nodes, or the sum with weights [n], from logits [n, C].
+
+        From logits [m, n, C] it returns [m] numbers.
         """
         if logits.dim() == 3:  # the loss is the user's code, so it sees one sub-GCN at a time
-            # it may write into them
-            return torch.stack([self(each, targets.clone(), weights) for each in logits])
-        found = (self._loss if weights is None else self._each)(logits, targets)
+            # The loss may write into the targets, so each sub-GCN gets a copy.
+            return torch.stack(
+                [self(sub_logits, targets.clone(), weights) for sub_logits in logits]
+            )
+        values = (self._loss if weights is None else self._loss_by_node)(logits, targets)
         nodes = len(targets)
         fitting = [(), (nodes,), (nodes, 1)]  # no others: broadcasting is a common mistake
         fitting += [logits.shape] if targets.dim() == 2 else []
-        if not isinstance(found, Tensor) or found.shape not in fitting or found is logits:
-            got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if not isinstance(values, Tensor) or values.shape not in fitting or values is logits:
+            got = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
             raise InputError(
                 f"the loss {self.name} returned {got}, expected one number, or one for each node"
             )
         if weights is None:
-            return found.mean()
-        if not found.dim():
-            said = f"the loss {self.name} returned one number, but the sampler weights every node"
-            raise InputError(
-                f"{said}: return [{nodes}] numbers, or take the argument reduction='none'"
+            return values.mean()
+        if not values.dim():
+            message = (
+                f"the loss {self.name} returned one number, but the sampler weights every node"
             )
-        return found.flatten(1).mean(dim=1) @ weights if found.dim() > 1 else found @ weights
+            raise InputError(
+                f"{message}: return [{nodes}] numbers, or take the argument reduction='none'"
+            )
+        return values.flatten(1).mean(dim=1) @ weights if values.dim() > 1 else values @ weights
 
     def check(self, outputs: int, targets: Tensor, weights: Tensor | None) -> None:
-        """Raise InputError unless the loss takes random logits and returns something that has a
-        gradient.
-        """
+        """Raise InputError unless the loss takes random logits and has a gradient."""
         logits = torch.randn(len(targets), outputs, generator=torch.Generator().manual_seed(0))
         logits = logits.to(targets.device).requires_grad_()
         sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)} of {targets.dtype}"
         with users_code(f"the loss {self.name} cannot take {sizes}"):
-            found = self(logits, targets, weights)
-        if not found.requires_grad:
+            value = self(logits, targets, weights)
+        if not value.requires_grad:
             raise InputError(
                 f"the loss {self.name} has no gradient: compute it from the logits by torch alone"
             )
@@ -130,8 +135,9 @@ def make_criterion(
     label_smoothing: float = 0.0,
     regression: bool = False,
 ) -> Criterion | None:
-    """Return the loss of a run, for the targets of its training nodes; None: the plain
-    cross-entropy.
+    """Return the loss of a run, for the targets of its training nodes.
+
+    Returns None for the plain cross-entropy.
     """
     # A module's buffers move to the device of the targets.
     if loss is None and class_weights is None and not label_smoothing and not regression:
@@ -141,24 +147,24 @@ def make_criterion(
         "class_weights": class_weights,
         "label_smoothing": label_smoothing,
     }
-    found = find_named("loss", loss)
-    if callable(found):
-        if isinstance(found, nn.Module):
-            if any(p.requires_grad for p in found.parameters()):
+    resolved = find_named("loss", loss)
+    if callable(resolved):
+        if isinstance(resolved, nn.Module):
+            if any(parameter.requires_grad for parameter in resolved.parameters()):
                 raise InputError(
                     f"the loss {named_as(loss)} has parameters that nobody trains: put them in the "
                     "model"
                 )
-            found = found.to(targets.device)
-        return Criterion(found, named_as(loss) or "", record)
-    name = found or (
+            resolved = resolved.to(targets.device)
+        return Criterion(resolved, named_as(loss) or "", record)
+    name = resolved or (
         "mse" if regression else "binary-cross-entropy" if targets.dim() == 2 else "cross-entropy"
     )
     if (name in ("mse", "l1", "huber")) != regression:
-        what = "numbers" if regression else "labels" if targets.dim() == 2 else "classes"
+        target_kind = "numbers" if regression else "labels" if targets.dim() == 2 else "classes"
         fitting = "mse, l1 or huber" if regression else "cross-entropy or binary-cross-entropy"
         raise InputError(
-            f"the loss is {name}, but the targets are {what}: use {fitting}, or a function"
+            f"the loss is {name}, but the targets are {target_kind}: use {fitting}, or a function"
         )
     if name == "cross-entropy" and targets.dim() == 2:
         raise InputError(
@@ -170,7 +176,7 @@ def make_criterion(
         )
     options: dict[str, Any] = {"label_smoothing": label_smoothing} if label_smoothing else {}
     if class_weights is not None:
-        options["weight"] = _weights(class_weights, targets, classes)
+        options["weight"] = _compute_weights(class_weights, targets, classes)
     return Criterion(partial(_FUNCTIONS[name], **options), name, record)
 
 
@@ -193,7 +199,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def _weights(class_weights: str | Sequence[float], targets: Tensor, classes: int) -> Tensor:
+def _compute_weights(class_weights: str | Sequence[float], targets: Tensor, classes: int) -> Tensor:
     """Return a weight for each class; for labels, that of a label that is 1."""
     if isinstance(class_weights, str):
         if targets.dim() == 2:

@@ -26,9 +26,9 @@ class Metric:
         function: called as `function(logits, targets)` with the output [n, C] of a split's nodes
             and their targets. It returns one number. Or an object with `update`, `compute` and
             `reset`, such as a metric of torchmetrics.
-        name: what history and reports call it; "": the function's own name.
-        higher_is_better: False for an error; None: as the function's own attribute
-            `higher_is_better` says, or True.
+        name: what history and reports call it. Defaults to the function's own name.
+        higher_is_better: False for an error. Defaults to what the function's own attribute
+            `higher_is_better` says, or True without one.
         percent: the score is a share from 0 to 1, which reports show in per cent.
     """
 
@@ -46,12 +46,13 @@ class Metric:
             object.__setattr__(self, "name", named_as(self.function))
         check_name("name of the metric", self.name)
         if self.higher_is_better is None:
-            own = getattr(self.function, "higher_is_better", None)
-            object.__setattr__(self, "higher_is_better", own is not False)
+            declared = getattr(self.function, "higher_is_better", None)
+            object.__setattr__(self, "higher_is_better", declared is not False)
 
     def __call__(self, logits: Tensor, targets: Tensor) -> float:
-        """Return the score; raise InputError if the function fails, or does not return a finite
-        number.
+        """Return the score.
+
+        Raises InputError if the function fails, or does not return a finite number.
         """
         metric: Any = self.function
         sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
@@ -64,8 +65,9 @@ class Metric:
             return self.number(metric.compute())
 
     def number(self, found: Any) -> float:
-        """Return what the function has returned as a number; raise InputError if it is none, or not
-        finite.
+        """Return what the function has returned as a number.
+
+        Raises InputError if it is none, or not finite.
         """
         with users_code(
             f"the metric {self.name} returned a {type(found).__name__}", "return one number"
@@ -76,8 +78,9 @@ class Metric:
         return value
 
     def better(self, score: float | None, best: float | None) -> bool:
-        """Whether a score is better than the best one so far. None stands for no score, and any
-        score is better.
+        """Whether a score is better than the best one so far.
+
+        None stands for no score, and any score is better than none.
         """
         if score is None or best is None:
             return score is not None
@@ -85,23 +88,25 @@ class Metric:
 
 
 def as_metric(metric: "Metric | Callable[[Tensor, Tensor], Any] | str") -> Metric:
-    """Return the metric that was given by name, as `package.module:function`, as a function or as a
-    `Metric`.
+    """Return the metric that a user has given.
+
+    It is given by name, as `package.module:function`, as a function or as a `Metric`.
     """
     check_choice("metric", metric)
-    found = find_named("metric", metric)
-    if isinstance(found, str):
-        return NAMED[found]
+    resolved = find_named("metric", metric)
+    if isinstance(resolved, str):
+        return NAMED[resolved]
     return (
-        found
-        if isinstance(found, Metric)
-        else Metric(found, name=metric if isinstance(metric, str) else "")
+        resolved
+        if isinstance(resolved, Metric)
+        else Metric(resolved, name=metric if isinstance(metric, str) else "")
     )
 
 
 def has_output(logits: Tensor) -> Tensor:
-    """Return the mask [N] of the nodes whose outputs, [N, C], are all finite. The others have no
-    prediction.
+    """Return the mask [N] of the nodes whose outputs, [N, C], are all finite.
+
+    Other nodes have no prediction.
     """
     # A sum is finite only if all its terms are; a mask of all outputs would be as large as a
     # quarter of them.
@@ -125,13 +130,17 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
 
 
 def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[str, int | float]]:
-    """Return the F1 of every class, of true and predicted classes [N], and the number of its
-    nodes.
+    """Return the F1 and the number of nodes of every class.
+
+    `truth` and `guess` are the true and predicted classes [N].
     """
     counted = (truth[guess == truth], truth, guess[guess >= 0])
-    hits, nodes, guessed = (torch.bincount(each, minlength=classes) for each in counted)
+    hits, nodes, guessed = (torch.bincount(labels, minlength=classes) for labels in counted)
     f1 = 2 * hits.double() / (nodes + guessed).clamp(min=1)
-    return [{"nodes": n, "f1": score} for n, score in zip(nodes.tolist(), f1.tolist(), strict=True)]
+    return [
+        {"nodes": count, "f1": score}
+        for count, score in zip(nodes.tolist(), f1.tolist(), strict=True)
+    ]
 
 
 def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
@@ -147,22 +156,24 @@ def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
         right = right.all(dim=1)
         guess = guess.clamp(min=0)
         hits = (truth * guess).sum(dim=0)
-        found = (truth + guess).sum(dim=0)
-        counted = torch.ones_like(found, dtype=torch.bool)
+        occurrences = (truth + guess).sum(dim=0)
+        counted = torch.ones_like(occurrences, dtype=torch.bool)
     else:
         classes = int(torch.maximum(truth.max(), guess.max())) + 1
         hits = torch.bincount(truth[right], minlength=classes)
         guess = guess[guess >= 0]
-        found = torch.bincount(truth, minlength=classes) + torch.bincount(guess, minlength=classes)
-        counted = found > 0
+        occurrences = torch.bincount(truth, minlength=classes) + torch.bincount(
+            guess, minlength=classes
+        )
+        counted = occurrences > 0
         none = len(truth) - len(guess)
-    # found: how often a class is true, and how often predicted
+    # `occurrences` counts how often a class is true, and how often it is predicted.
     hits = 2 * hits.double()
-    found = found.double()
+    occurrences = occurrences.double()
     return {
         "accuracy": float(right.double().mean()),
-        "f1_micro": float(hits.sum() / (found.sum() + none).clamp(min=1)),
-        "f1_macro": float((hits[counted] / found[counted].clamp(min=1)).mean()),
+        "f1_micro": float(hits.sum() / (occurrences.sum() + none).clamp(min=1)),
+        "f1_macro": float((hits[counted] / occurrences[counted].clamp(min=1)).mean()),
     }
 
 

@@ -1,5 +1,6 @@
-"""The names of losses, metrics, optimisers and schedules; how a user's own are found and named;
-checks without a graph.
+"""The names of losses, metrics, optimisers and schedules, and of those that a user brings.
+
+They are checked here, without a graph.
 
 This module imports nothing slow: the command line reads it.
 """
@@ -71,8 +72,9 @@ _CONTRACTS = {
 
 
 def check_choice(setting: str, value: Any) -> None:
-    """Raise InputError unless a setting of `NAMES` is a known name, `package.module:function`, or
-    callable.
+    """Raise InputError unless the value fits a setting of `NAMES`.
+
+    It is a known name, `package.module:function`, or callable.
     """
     if callable(value) or (isinstance(value, str) and (value in NAMES[setting] or ":" in value)):
         return
@@ -83,8 +85,9 @@ def check_choice(setting: str, value: Any) -> None:
 
 
 def find_named(setting: str, value: Any) -> Any:
-    """Return the function of `package.module:function` or `path/to/file.py:function`; any other
-    value as it is.
+    """Return the function of `package.module:function` or `path/to/file.py:function`.
+
+    Any other value is returned as it is.
     """
     # Modules in the working directory are found as well, as by `python -m`. A file finds the
     # modules beside it.
@@ -92,40 +95,41 @@ def find_named(setting: str, value: Any) -> Any:
         return value
     where, _, name = value.rpartition(":")
     file = os.path.abspath(where) if where.endswith(".py") else None
-    added = os.path.dirname(file) if file else os.getcwd()
+    folder = os.path.dirname(file) if file else os.getcwd()
     if file:
-        _forget_namesakes(added)
-    sys.path.insert(0, added)
+        _forget_namesakes(folder)
+    sys.path.insert(0, folder)
     expected = "expected package.module:function, or path/to/file.py:function"
     try:
         with users_code(f"{setting} is {value!r}, which cannot be imported", expected):
-            # a pipe would wait for ever
+            # A pipe would wait for ever.
             if file and os.path.exists(file) and not os.path.isfile(file):
                 raise OSError("it is no regular file")
-            found = attrgetter(name)(_module(file)) if file else resolve_name(value)
+            function = attrgetter(name)(_load_module(file)) if file else resolve_name(value)
     finally:
-        sys.path.remove(added)
-    if not callable(found):
+        sys.path.remove(folder)
+    if not callable(function):
         raise InputError(
-            f"{setting} is {value!r}, a {type(found).__name__}: expected {_CONTRACTS[setting]}"
+            f"{setting} is {value!r}, a {type(function).__name__}: expected {_CONTRACTS[setting]}"
         )
-    return found
+    return function
 
 
 _FOLDERS: set[str] = set()  # of users' files
 
 
 def _forget_namesakes(folder: str) -> None:
-    """Let a file find the modules beside it where a file in another folder has imported others of
-    the same names.
+    """Let a file find the modules beside it.
+
+    A file in another folder may have imported modules of the same names.
     """
     namesakes = set()
     for name, module in sys.modules.items():
-        place, file = os.path.split(getattr(module, "__file__", None) or "")
-        place = os.path.dirname(place) if file == "__init__.py" else place
-        if "." not in name and place in _FOLDERS - {folder}:
-            beside = os.path.join(folder, name)
-            if os.path.isfile(f"{beside}.py") or os.path.isdir(beside):
+        parent, file = os.path.split(getattr(module, "__file__", None) or "")
+        parent = os.path.dirname(parent) if file == "__init__.py" else parent
+        if "." not in name and parent in _FOLDERS - {folder}:
+            neighbour = os.path.join(folder, name)
+            if os.path.isfile(f"{neighbour}.py") or os.path.isdir(neighbour):
                 namesakes.add(name)
     for name in [name for name in sys.modules if name.partition(".")[0] in namesakes]:
         del sys.modules[name]
@@ -133,7 +137,7 @@ def _forget_namesakes(folder: str) -> None:
 
 
 @cache
-def _module(path: str) -> ModuleType:
+def _load_module(path: str) -> ModuleType:
     """Return a file of Python as a module; it runs once."""
     # Files of the same name in two folders are two modules.
     name = (
@@ -156,26 +160,28 @@ def parameters_of(function: Any) -> list[str]:
 
 
 def named_as(value: Any) -> str | None:
-    """Return what records and messages call a loss, a metric, an optimiser or a schedule; a name
-    stays as it is.
+    """Return what records and messages call a loss, a metric, an optimiser or a schedule.
+
+    A name stays as it is.
     """
     # A partial has its plain keywords as well: `cross_entropy(label_smoothing=0.1)`.
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, partial):
         plain = (
-            f"{key}={v!r}"
-            for key, v in value.keywords.items()
-            if isinstance(v, (bool, int, float, str))
+            f"{key}={argument!r}"
+            for key, argument in value.keywords.items()
+            if isinstance(argument, (bool, int, float, str))
         )
         return f"{named_as(value.func)}({', '.join(plain)})"
-    own = getattr(value, "name", None) or getattr(value, "__qualname__", None)
-    return str(own).rpartition("<locals>.")[2] if isinstance(own, str) else type(value).__name__
+    name = getattr(value, "name", None) or getattr(value, "__qualname__", None)
+    return str(name).rpartition("<locals>.")[2] if isinstance(name, str) else type(value).__name__
 
 
 def as_weights(weights: Any) -> Literal["balanced"] | tuple[float, ...]:
-    """Return "balanced", or the weights of the classes as numbers; raise InputError if they are
-    none.
+    """Return "balanced", or the weights of the classes as numbers.
+
+    Raises InputError if they are neither.
     """
     expected = "expected balanced, or a number for each class"
     if isinstance(weights, str):
@@ -183,5 +189,5 @@ def as_weights(weights: Any) -> Literal["balanced"] | tuple[float, ...]:
             raise InputError(f"class_weights is {shown(weights)}, {expected}")
         return "balanced"
     with users_code(f"class_weights is {shown(weights)}", expected):
-        found = tuple(float(weight) for weight in weights)
-    return tuple(check_number("a number of class_weights", weight) for weight in found)
+        numbers = tuple(float(weight) for weight in weights)
+    return tuple(check_number("a number of class_weights", weight) for weight in numbers)

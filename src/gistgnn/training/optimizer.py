@@ -1,6 +1,4 @@
-"""The optimiser of a sub-GCN and its learning rate at every step: by name, or by what the user
-brings.
-"""
+"""The optimiser of a sub-GCN and its learning rate at every step, by name or the user's own."""
 
 import inspect
 import math
@@ -39,9 +37,7 @@ CLASSES: dict[str, Any] = {
 
 
 def check_optimizer(training: Any, model: nn.Module | None = None) -> None:
-    """Raise InputError unless the user's function makes an optimiser of a model that can take a
-    step in a round.
-    """
+    """Raise InputError unless the user's function makes an optimiser that can take a step."""
     # Small parameters with as many dimensions as the model's stand for these: Muon takes matrices
     # alone.
     name = named_as(training.optimizer)
@@ -49,15 +45,15 @@ def check_optimizer(training: Any, model: nn.Module | None = None) -> None:
     dimensions = (
         {"a matrix": 2}
         if model is None
-        else {each: p.dim() for each, p in model.named_parameters()}
+        else {name: parameter.dim() for name, parameter in model.named_parameters()}
     )
     parameters = {
-        each: nn.Parameter(torch.zeros([2] * count)) for each, count in dimensions.items()
+        name: nn.Parameter(torch.zeros([2] * count)) for name, count in dimensions.items()
     }
     advice = (
         "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
     )
-    if refuses := _refused(training, parameters):
+    if refuses := _list_refused(training, parameters):
         tensors = f"{', '.join(refuses[:3])}{' and others' if len(refuses) > 3 else ''}"
         advice = (
             f"it refuses {tensors}: give a function of (parameters, lr) with another "
@@ -79,17 +75,17 @@ def check_optimizer(training: Any, model: nn.Module | None = None) -> None:
         f"the optimizer {name} cannot take a step", "choose one whose step() needs no closure"
     ):
         made.step()
-    for each, parameter in parameters.items() if training.keeps_moments else ():
+    for parameter_name, parameter in parameters.items() if training.keeps_moments else ():
         for key, state in made.state.get(parameter, {}).items():
             if isinstance(state, torch.Tensor) and state.dim() and state.shape != parameter.shape:
                 raise InputError(
-                    f"the optimizer {name} keeps '{key}' of {each}, whose shape is not the "
-                    "parameter's, so rounds "
-                    "cannot carry it: give optimizer_state='reset', or take adamw"
+                    f"the optimizer {name} keeps '{key}' of {parameter_name}, whose shape is not "
+                    "the parameter's, so rounds cannot carry it: give optimizer_state='reset', or "
+                    "take adamw"
                 )
 
 
-def _refused(training: Any, parameters: Mapping[str, nn.Parameter]) -> list[str]:
+def _list_refused(training: Any, parameters: Mapping[str, nn.Parameter]) -> list[str]:
     """Return the parameters of which no optimiser can be made, if one can be made of others."""
     kinds: dict[int, bool] = {}
     for parameter in parameters.values():
@@ -105,7 +101,7 @@ def _refused(training: Any, parameters: Mapping[str, nn.Parameter]) -> list[str]
     ]
 
 
-# the entry of a group of parameters that its learning rate is multiplied by
+# The entry of a group of parameters that its learning rate is multiplied by.
 RATE_FACTOR = "rate_factor"
 PLAIN = "plain_settings"  # the entry with the settings that such a group has without the factor
 PLAIN_GROUP = "plain_group"  # the entry with the number of the group that it was split from
@@ -127,15 +123,16 @@ def scale_rates(optimizer: Optimizer, rate_factors: Mapping[Tensor, float]) -> N
             parameters_by_factor.setdefault(factor, []).append(parameter)
         plain = {name: group[name] for name in ("lr", "weight_decay") if name in group}
         for factor, parameters in parameters_by_factor.items():
-            scaled = {name: _scaled(name, value, factor) for name, value in plain.items()}
+            scaled = {name: _scale_setting(name, value, factor) for name, value in plain.items()}
             origin = {RATE_FACTOR: factor, PLAIN: plain, PLAIN_GROUP: number}
             scaled_groups.append(group | scaled | origin | {"params": parameters})
     optimizer.param_groups[:] = scaled_groups
 
 
 def set_rate(group: dict[str, Any], rate: float) -> None:
-    """Set the learning rate of a group; one that is a tensor keeps its place, which a recorded step
-    reads.
+    """Set the learning rate of a group.
+
+    A rate that is a tensor stays the same tensor, which a recorded step reads.
     """
     if isinstance(group["lr"], torch.Tensor):
         group["lr"].fill_(rate)
@@ -143,7 +140,7 @@ def set_rate(group: dict[str, Any], rate: float) -> None:
         group["lr"] = rate
 
 
-def _scaled(setting: str, value: Any, factor: float) -> Any:
+def _scale_setting(setting: str, value: Any, factor: float) -> Any:
     """Return a setting of a group whose learning rate is multiplied by a factor."""
     if setting == "lr":
         return value * factor
@@ -153,8 +150,9 @@ def _scaled(setting: str, value: Any, factor: float) -> Any:
 
 
 def update_rule(training: Any) -> UpdateRule | None:
-    """Return how a step of the optimiser follows from the gradient, on which its learning rate by
-    width depends.
+    """Return how a step of the optimiser follows from the gradient.
+
+    Its learning rate by width depends on this.
 
     An optimiser of the user's own is tried. Its step on an entry has to depend on the gradient of
     that entry alone. Then it is "sgd" if the step is proportional to the gradient, "adam" if it
@@ -166,9 +164,9 @@ def update_rule(training: Any) -> UpdateRule | None:
     if isinstance(training.optimizer, Hashable) and training.optimizer in _RULES:
         return _RULES[training.optimizer]
     rule = None
-    # a user's function may raise anything, and `check_optimizer` tells what it is
+    # A user's function may raise anything, and `check_optimizer` tells what it is.
     with suppress(Exception):
-        rule = _tried_rule(training)
+        rule = _try_rule(training)
     if isinstance(training.optimizer, Hashable):
         if len(_RULES) >= MOST_RECORDS:
             _RULES.clear()
@@ -182,24 +180,24 @@ _GRADIENT = ((0.5, -1.0, 2.0), (1.5, 1.0, -0.5))
 _ALIKE = 0.02  # the relative difference of steps that count as the same
 
 
-def _tried_rule(training: Any) -> UpdateRule | None:
+def _try_rule(training: Any) -> UpdateRule | None:
     plain = replace(training, weight_decay=0.0)
     gradient = torch.tensor(_GRADIENT)
     other_entry = gradient.clone()
     other_entry[0, 0] = -3.0
-    step = _last_step(plain, gradient)
+    step = _measure_last_step(plain, gradient)
     is_by_entry = bool(
-        torch.isclose(_last_step(plain, other_entry), step, rtol=_ALIKE).view(-1)[1:].all()
+        torch.isclose(_measure_last_step(plain, other_entry), step, rtol=_ALIKE).view(-1)[1:].all()
     )
     if not is_by_entry:
         return None
-    larger_step = _last_step(plain, 4 * gradient)
+    larger_step = _measure_last_step(plain, 4 * gradient)
     if torch.allclose(larger_step, step, rtol=_ALIKE):
         return "adam"
     return "sgd" if torch.allclose(larger_step, 4 * step, rtol=_ALIKE) else None
 
 
-def _last_step(training: Any, gradient: Tensor) -> Tensor:
+def _measure_last_step(training: Any, gradient: Tensor) -> Tensor:
     """Return the change of a matrix in the last of some steps with the same gradient."""
     matrix = nn.Parameter(torch.zeros_like(gradient))
     optimizer = training.make_optimizer([matrix])
@@ -213,11 +211,9 @@ def _last_step(training: Any, gradient: Tensor) -> Tensor:
 
 @cache
 def eager(kind: Any) -> Callable[..., Optimizer]:
-    """Return a class of optimisers that takes the same steps, for training loops that are not
-    compiled.
-    """
-    # torch's wrappers for its compiler import it when an optimiser is made and when it takes a
-    # step, which takes longer than all other imports together.
+    """Return a class of optimisers that takes the same steps without torch's compiler."""
+    # The wrappers that torch has for its compiler import it when an optimiser is made and when it
+    # takes a step, which takes longer than all other imports together.
     methods = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
     unwrapped = {name: inspect.unwrap(getattr(kind, name)) for name in methods}
     return type(
@@ -227,7 +223,7 @@ def eager(kind: Any) -> Callable[..., Optimizer]:
 
 MOST_RECORDS = 32  # that are kept
 TRIED = 100  # steps of a scheduler that is tried before a run
-# arguments of torch's schedulers that are the run's steps if left open
+# Arguments of torch's schedulers that are the run's steps if left open.
 STEPS = ("total_steps", "T_max")
 
 
@@ -248,11 +244,12 @@ def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
 
 
 def scheduler_of(schedule: str | Factor | MakeScheduler) -> MakeScheduler | None:
-    """Return the function that makes a scheduler of torch, if its first argument is called
-    `optimizer`; else None.
+    """Return the function that makes a scheduler of torch, or None if it makes none.
+
+    It makes one if its first argument is called `optimizer`.
     """
-    found: Any = find_named("schedule", schedule)
-    return found if callable(found) and parameters_of(found)[:1] == ["optimizer"] else None
+    function: Any = find_named("schedule", schedule)
+    return function if callable(function) and parameters_of(function)[:1] == ["optimizer"] else None
 
 
 class Recorded:
@@ -267,30 +264,34 @@ class Recorded:
         # Sub-GCNs have new optimisers in every round, so a scheduler is run once, on an optimiser
         # with the same groups that trains nothing. The arguments `STEPS` are the number of steps,
         # unless the user has set them.
-        stand_in = eager(_Still)(_plain_groups(optimizer), optimizer.defaults)
-        given = inspect.signature(make).parameters
+        still_copy = eager(_Still)(_unsplit_groups(optimizer), optimizer.defaults)
+        arguments = inspect.signature(make).parameters
         empty = (None, inspect.Parameter.empty)
-        first = [_settings(group) for group in stand_in.param_groups]
+        first = [_read_settings(group) for group in still_copy.param_groups]
         self.columns: list[dict[str, list[Any]]] = [{"lr": []} for _ in first]
         failure = f"the schedule {named_as(make)} cannot give the rates of {steps} steps"
         with users_code(
             failure, "expected a scheduler that needs the optimizer and the number of steps alone"
         ):
             scheduler = make(
-                stand_in,
-                **{name: steps for name in STEPS if name in given and given[name].default in empty},
+                still_copy,
+                **{
+                    name: steps
+                    for name in STEPS
+                    if name in arguments and arguments[name].default in empty
+                },
             )
-            if getattr(scheduler, "optimizer", stand_in) is not stand_in:
+            if getattr(scheduler, "optimizer", still_copy) is not still_copy:
                 raise InputError(
                     f"the schedule {named_as(make)} is of another optimizer: make it of the one it "
                     "is given"
                 )
             for step in range(steps):
                 for column, group, before in zip(
-                    self.columns, stand_in.param_groups, first, strict=True
+                    self.columns, still_copy.param_groups, first, strict=True
                 ):
                     self._record(column, group, before, step)
-                stand_in.step()
+                still_copy.step()
                 scheduler.step()
         for rate in (rate for column in self.columns for rate in column["lr"]):
             check_number(f"a learning rate of the schedule {named_as(make)}", rate)
@@ -308,13 +309,14 @@ class Recorded:
                 column[name].append(value)
 
     def set(self, optimizer: Optimizer, step: int) -> None:
-        """Give an optimiser the settings of a step, counted from 0; after the last one they
-        stay.
+        """Give an optimiser the settings of a step, counted from 0.
+
+        After the last step they stay.
         """
         for number, group in enumerate(optimizer.param_groups):
             for name, values in self.columns[group.get(PLAIN_GROUP, number)].items():
                 value = values[min(step, len(values) - 1)]
-                group[name] = _scaled(name, value, group.get(RATE_FACTOR, 1.0))
+                group[name] = _scale_setting(name, value, group.get(RATE_FACTOR, 1.0))
 
 
 class _Still(Optimizer):
@@ -329,20 +331,21 @@ class _Still(Optimizer):
         """Do nothing."""
 
 
-def _settings(group: dict[str, Any]) -> dict[str, Any]:
-    """Return what a group of an optimiser has beside its parameters, without the factor of its
-    learning rate.
+def _read_settings(group: dict[str, Any]) -> dict[str, Any]:
+    """Return what a group of an optimiser has beside its parameters.
+
+    The factor of its learning rate is left out.
     """
     hidden = ("params", "param_names", RATE_FACTOR, PLAIN, PLAIN_GROUP)
     settings = {name: value for name, value in group.items() if name not in hidden}
     return settings | group.get(PLAIN, {})
 
 
-def _plain_groups(optimizer: Optimizer) -> list[dict[str, Any]]:
+def _unsplit_groups(optimizer: Optimizer) -> list[dict[str, Any]]:
     """Return the settings of an optimiser's groups as they were before `scale_rates` split them."""
     settings_by_group: dict[int, dict[str, Any]] = {}
     for number, group in enumerate(optimizer.param_groups):
-        settings_by_group.setdefault(group.get(PLAIN_GROUP, number), _settings(group))
+        settings_by_group.setdefault(group.get(PLAIN_GROUP, number), _read_settings(group))
     return list(settings_by_group.values())
 
 
@@ -351,11 +354,12 @@ _RECORD_OF: WeakKeyDictionary[Optimizer, Recorded] = WeakKeyDictionary()
 
 
 def recorded(make: MakeScheduler, optimizer: Optimizer, steps: int) -> Recorded:
-    """Return what a scheduler sets in the steps of a run, for an optimiser that has not taken a
-    step yet.
+    """Return what a scheduler sets in the steps of a run.
+
+    The optimiser has not taken a step yet.
     """
     if optimizer not in _RECORD_OF:
-        key = make, repr(_plain_groups(optimizer)), steps
+        key = make, repr(_unsplit_groups(optimizer)), steps
         if key not in _RECORDS:
             if len(_RECORDS) >= MOST_RECORDS:
                 _RECORDS.clear()
