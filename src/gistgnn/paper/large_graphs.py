@@ -73,11 +73,11 @@ def trained_runs(
     """
     if store.trains:
         store.run_all(with_seeds(runs, seeds), label)
-    every = []
+    with_runs = []
     for run in runs:
         configs = with_seeds([run], seeds)
-        every.append(TrainedRun(run, store.finished(configs), records_on_ranks(store, configs)))
-    return [trained for trained in every if trained.records]
+        with_runs.append(TrainedRun(run, store.finished(configs), records_on_ranks(store, configs)))
+    return [trained for trained in with_runs if trained.records]
 
 
 class ComparisonOfRuns(Experiment):

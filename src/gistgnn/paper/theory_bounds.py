@@ -82,11 +82,11 @@ class Theory(Experiment):
         with TaskProgress(self.name, len(cells) + sum(map(len, measurements.values()))) as progress:
 
             def result(measure: partial[Any]) -> Any:
-                found = store.measured(
+                measured = store.measured(
                     measure.func.__name__.strip("_"), settings_of(measure), measure
                 )
                 progress.advance()
-                return found
+                return measured
 
             by_cell = {}
             for cell in cells:
@@ -138,7 +138,7 @@ class Theory(Experiment):
         results = [result for cell, result in by_cell.items() if cell.dataset == name]
         below = [is_below(result["error"], result["printed"]) for result in results]
         judged = sum(result["proved_runs"] for result in results)
-        held = sum(result["proved_held"] for result in results)
+        below_proved = sum(result["proved_held"] for result in results)
         failing = ", ".join(_failing(problem)) or "none"
         return [
             [
@@ -151,7 +151,7 @@ class Theory(Experiment):
             [
                 name,
                 "runs with ρ < λ_0 whose error stays below the proved bound",
-                f"{held} of {judged}, among {self.seeds * len(results)} runs",
+                f"{below_proved} of {judged}, among {self.seeds * len(results)} runs",
                 "–",
                 "all",
             ],
@@ -166,7 +166,7 @@ class Theory(Experiment):
         ]
         charts = []
         for i, (symbol, attribute) in enumerate((("d_1", "d_1"), ("m", "m"), ("ζ", "zeta"))):
-            others = ", ".join(settings[:i] + settings[i + 1 :])
+            other_settings = ", ".join(settings[:i] + settings[i + 1 :])
             key = "printed" if symbol == "d_1" else "predicted"
             against = "the theorem's bound" if symbol == "d_1" else "the prediction"
             results = {
@@ -179,7 +179,7 @@ class Theory(Experiment):
                 Series(f"{bound}, {x}", run["steps"], run[key], dashed=True)
                 for x, run in results.items()
             ]
-            title = f"{name}: the error by {symbol} ({others}), and {against}"
+            title = f"{name}: the error by {symbol} ({other_settings}), and {against}"
             charts.append(Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, log_y=True))
         return charts
 

@@ -140,8 +140,8 @@ def _set_ticks(axes: Axes, chart: Chart) -> None:
         )
     if chart.log_x and x and x[0] > 0:
         axes.set_xscale("log")
-        apart = len(x) <= 8 and all(high >= 1.3 * low for low, high in itertools.pairwise(x))
-        axes.xaxis.set_major_locator(FixedLocator(x) if apart else LogLocator())
+        is_legible = len(x) <= 8 and all(high >= 1.3 * low for low, high in itertools.pairwise(x))
+        axes.xaxis.set_major_locator(FixedLocator(x) if is_legible else LogLocator())
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))

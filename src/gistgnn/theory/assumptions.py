@@ -202,10 +202,10 @@ def nearest_nodes(graph: Graph, nodes: int) -> Graph:
             f"nodes is {nodes}, expected 1 to {len(order):,}, as many as can be reached from node "
             f"{hub}"
         )
-    kept = torch.as_tensor(order[:nodes].astype("int64")).sort().values
-    edges, _ = subgraph(kept, edge_index, relabel_nodes=True, num_nodes=n)
+    chosen = torch.as_tensor(order[:nodes].astype("int64")).sort().values
+    edges, _ = subgraph(chosen, edge_index, relabel_nodes=True, num_nodes=n)
     part: dict[str, Any] = {
-        key: getattr(graph, key).cpu()[kept] for key in ("x", "y", "train", "val", "test")
+        key: getattr(graph, key).cpu()[chosen] for key in ("x", "y", "train", "val", "test")
     }
     part |= dict.fromkeys(graph.edge_data)  # the problems have no edge data
     return replace(graph, edges=CSR.of(edges, nodes), name=f"{graph.name}, {nodes} nodes", **part)

@@ -93,8 +93,8 @@ def limit_error(
     values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
     covariance = output_covariance(problem) / m**2
     weights = (vectors.T @ problem.y).square() + (vectors.T @ covariance @ vectors).diagonal()
-    kept = (1.0 - step_size * values).abs() ** (2 * local_steps)
-    return (kept ** torch.arange(rounds + 1, device=kept.device)[:, None]) @ weights
+    share_left = (1.0 - step_size * values).abs() ** (2 * local_steps)
+    return (share_left ** torch.arange(rounds + 1, device=share_left.device)[:, None]) @ weights
 
 
 def predicted_error(
