@@ -79,17 +79,17 @@ class Exchange:
                 size += value.nbytes
                 if key.startswith(MOMENTS):
                     keys[key] = None
-        own = {"numbers": numbers, "error": error_message(error), "bytes": size}
-        every = self.ranks.gather({**own, "keys": list(keys), "counters": counters})
-        raise_first([each["error"] for each in every], error)
+        of_this_rank = {"numbers": numbers, "error": error_message(error), "bytes": size}
+        of_all_ranks = self.ranks.gather({**of_this_rank, "keys": list(keys), "counters": counters})
+        raise_first([each["error"] for each in of_all_ranks], error)
         self.ranks.traffic.rounds += 1
-        self.ranks.traffic.slices += sum(each["bytes"] for each in every)
+        self.ranks.traffic.slices += sum(each["bytes"] for each in of_all_ranks)
         # the same order on all ranks
-        self.keys = list(dict.fromkeys(key for each in every for key in each["keys"]))
+        self.keys = list(dict.fromkeys(key for each in of_all_ranks for key in each["keys"]))
         self.counters = {}
-        for key, count in (item for each in every for item in each["counters"].items()):
+        for key, count in (item for each in of_all_ranks for item in each["counters"].items()):
             self.counters[key] = max(count, self.counters.get(key, count))
-        return {int(i): values for each in every for i, values in each["numbers"].items()}
+        return {int(i): values for each in of_all_ranks for i, values in each["numbers"].items()}
 
     def take(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
         """Yield this rank's sub-GCNs in order, each with what other ranks send of its slice;

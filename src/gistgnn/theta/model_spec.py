@@ -100,20 +100,20 @@ def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[
         raise InputError(
             f"init is a {type(given).__name__}, expected a trained model, or its state_dict()"
         )
-    own = spec.tensor_specs()
+    specs = spec.tensor_specs()
     given = given.model if isinstance(given, ScaledModel) else given
     if isinstance(given, nn.Module):
         tensors = named_tensors(given)
     else:
         state, _ = split_scaling(saved_state(given))
-        tensors = {name: state[name] for name in own if name in state}
+        tensors = {name: state[name] for name in specs if name in state}
     advice = f"give a model of `build` at the widths {spec.widths}, or narrower ones"
-    tensors = _widened(tensors, own, spec)
-    check_shapes(tensors, own, "init", "the model of the full widths", advice)
+    tensors = _widened(tensors, specs, spec)
+    check_shapes(tensors, specs, "init", "the model of the full widths", advice)
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"'{name}' of init is not finite: give a model that has not diverged")
-    return {name: tensors[name].detach() for name in own}
+    return {name: tensors[name].detach() for name in specs}
 
 
 def _widened(

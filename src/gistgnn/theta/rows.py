@@ -56,11 +56,11 @@ class Rows(Exchange):
                     torch.cat(each) if len(each) > 1 else each[0]
                     for each in zip(*arrived, strict=True)
                 )
-                found = {
+                slice_by_key = {
                     key: rows.view(shape)
                     for key, rows, shape in zip(names, joined, shapes, strict=True)
                 }
-                yield i, place.hold(f"take-{i:05}", found)
+                yield i, place.hold(f"take-{i:05}", slice_by_key)
 
     def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
         """Send the trained slices to their owners, and return what arrives here for this rank's
@@ -104,11 +104,11 @@ class Rows(Exchange):
                     ranks.send(tensor.contiguous().cpu())
             return {}
         types = {name: tensor.dtype for name, tensor in rows.items()}
-        whole = temporary_tensors(
+        tensors = temporary_tensors(
             {name: TensorSpec(spec.shape, types[name]) for name, spec in slices.specs.items()}
         )
         for name in rows:
-            target = whole[name].view(-1, *slices.specs[name].shape[1:])
+            target = tensors[name].view(-1, *slices.specs[name].shape[1:])
             for rank in range(ranks.count):
                 own = slices.owned(name, rank)
                 part = target[own.start : own.stop]
@@ -116,7 +116,7 @@ class Rows(Exchange):
                     part.copy_(rows[name].view_as(part))
                 elif part.numel():
                     ranks.receive(part, rank)
-        return whole
+        return tensors
 
 
 def _items(slices: Slices, i: int, share: int, keys: Sequence[str]) -> list[Item]:

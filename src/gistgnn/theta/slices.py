@@ -61,10 +61,12 @@ class Stacks:
                 continue
             positions[name] = [None if dim[0] is None else torch.stack(dim) for dim in by_dim]
         # One copy to the device for all of them.
-        found = [chosen for dims in positions.values() for chosen in dims if chosen is not None]
-        if found:
-            moved = to_device(torch.cat([chosen.view(-1) for chosen in found]), device)
-            views = iter(moved.split([chosen.numel() for chosen in found]))
+        positions_found = [
+            chosen for dims in positions.values() for chosen in dims if chosen is not None
+        ]
+        if positions_found:
+            moved = to_device(torch.cat([chosen.view(-1) for chosen in positions_found]), device)
+            views = iter(moved.split([chosen.numel() for chosen in positions_found]))
             for name, dims in positions.items():
                 placed = [
                     None if chosen is None else next(views).view(chosen.shape) for chosen in dims
@@ -90,13 +92,13 @@ class Stacks:
         positions.
         """
         index = self._indices[name]
-        found = []
+        index_by_dim = []
         for dim, positions in enumerate(index):
             if positions is None:
-                every = torch.arange(tensor.shape[dim], device=tensor.device)
-                positions = every.view(-1, *[1] * (len(index) - 1 - dim))
-            found.append(positions)
-        return tuple(found)
+                all_positions = torch.arange(tensor.shape[dim], device=tensor.device)
+                positions = all_positions.view(-1, *[1] * (len(index) - 1 - dim))
+            index_by_dim.append(positions)
+        return tuple(index_by_dim)
 
 
 def _differ(positions: Sequence[Tensor | None]) -> bool:
@@ -160,15 +162,15 @@ class Slices:
         dimension.
         """
         split = self._split(blocks)
-        found = dict[str, Cut]()
+        cuts = dict[str, Cut]()
         for name, dims in self.layout.dims.items():
-            found[name] = tuple(
+            cuts[name] = tuple(
                 self.layout.positions(dim, blocks, self.features)
                 if any(s.axis in split for s in dim)
                 else None
                 for dim in dims
             )
-        return found
+        return cuts
 
     def stacks(self, members: Sequence[int], device: torch.device) -> Stacks | None:
         """The slices of some sub-GCNs at once, on a GPU that holds all rows; None elsewhere, where
@@ -216,8 +218,8 @@ class Slices:
         share 0.
         """
         rows = (*self.specs[name].shape, 1)[0]
-        each = -(-rows // self.share[1])
-        return range(min(share * each, rows), min((share + 1) * each, rows))
+        rows_each = -(-rows // self.share[1])
+        return range(min(share * rows_each, rows), min((share + 1) * rows_each, rows))
 
     def own_rows(self, name: str, tensor: Tensor) -> Tensor:
         """This rank's rows of a whole tensor, which share its memory; the tensor where the rank
@@ -415,17 +417,17 @@ def is_counter(key: str, state: Tensor, parameter: torch.Size) -> bool:
 def trained_tensors(sub: nn.Module, optimizer: Optimizer | None = None) -> Trained:
     """The tensors of a module, and the states of its optimiser, by key; they are not copied."""
     tensors = named_tensors(sub)
-    found = {f"{THETA}{name}": tensor.detach() for name, tensor in tensors.items()}
+    trained = {f"{THETA}{name}": tensor.detach() for name, tensor in tensors.items()}
     if optimizer is None:
-        return found
+        return trained
     for name, tensor in tensors.items():
         states = optimizer.state.get(tensor, {})
-        found |= {
+        trained |= {
             f"{MOMENTS}{name}/{key}": value
             for key, value in states.items()
             if isinstance(value, Tensor)
         }
-    return found
+    return trained
 
 
 def value_of(trained: Trained, key: str) -> Tensor:

@@ -212,8 +212,8 @@ class Theta:
         shapes = (
             (name_of(key), shape) for key, shape in saved.shapes.items() if key.startswith(THETA)
         )
-        held = {name: TensorSpec(shape, torch.float32) for name, shape in shapes}
-        check_shapes(held, slices.specs, "the checkpoint", "this model", "start again")
+        specs = {name: TensorSpec(shape, torch.float32) for name, shape in shapes}
+        check_shapes(specs, slices.specs, "the checkpoint", "this model", "start again")
         place.fill(saved.shapes, partial(slices.saved_part, saved), rounds, loss)
 
     def is_saved(self) -> None:
@@ -321,18 +321,18 @@ def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> 
         newest = max(state.round for state in states)
         for state, folder in zip(states, saved.folders, strict=True):
             if state.run != saved.theta or newest not in (rounds, rounds + 1):
-                said = f"{folder} is of another run than the checkpoint beside it"
-                raise InputError(f"{said}: put back the folder of this run, or start again")
+                fault = f"{folder} is of another run than the checkpoint beside it"
+                raise InputError(f"{fault}: put back the folder of this run, or start again")
             OnDisk(_share(slices, state), folder, Alone(), newest=newest).close()
 
     ranks.lead(settle)
     for folder in saved.folders:
-        own = _share(slices, read_json(folder / STATE, State, START_AGAIN))
-        files = OnDisk(own, folder, Alone(), homes=[-1])  # which another process may read as well
+        share = _share(slices, read_json(folder / STATE, State, START_AGAIN))
+        files = OnDisk(share, folder, Alone(), homes=[-1])  # which another process may read as well
         if (folder / BEST).exists():
             files.best = files.values(best=True)
         for key, tensor in files.every().items():
-            if part := own.part(key, tensor):
+            if part := share.part(key, tensor):
                 saved.add(key, part)
     return files.round, files.loss
 
