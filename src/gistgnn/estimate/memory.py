@@ -215,11 +215,11 @@ class Memory:
         waiting = sum(sub.slice + sub.carried for sub in subs)
         if self._row_shares == 1:
             return waiting if self._streams else waiting - waiting // ranks
-        taken = waiting // self._row_shares
+        slices_taken = waiting // self._row_shares
         if self._streams:
             largest = max(sub.slice for sub in subs) + max(sub.carried for sub in subs)
-            taken = min(taken, _WAITING * largest)
-        return taken + 2 * waiting // self._row_shares  # taken, trained, and received
+            slices_taken = min(slices_taken, _WAITING * largest)
+        return slices_taken + 2 * waiting // self._row_shares  # taken, trained, and received
 
     def _scoring(self, resident: Bytes) -> Scoring:
         """Choose the evaluation as `Evaluation.prepare` does.

@@ -27,13 +27,13 @@ class RequiredNodes:
         adj: the graph, on the host.
         inputs: how many nodes the layer's input has.
         nodes: [n], in ascending order. None: all nodes.
-        place: [N] int32, the place of every node among those of the input. None: its number.
+        places: [N] int32, the place of every node among those of the input. None: its number.
     """
 
     adj: Adjacency
     inputs: int
     nodes: Tensor | None = None
-    place: Tensor | None = None
+    places: Tensor | None = None
 
     def __len__(self) -> int:
         return self.adj.num_nodes if self.nodes is None else len(self.nodes)
@@ -54,9 +54,9 @@ class RequiredNodes:
 
     def inputs_of(self, nodes: Tensor) -> Tensor:
         """Return the places of some nodes, by number, in the layer's input: [n] int64."""
-        return nodes.long() if self.place is None else self.place.index_select(0, nodes).long()
+        return nodes.long() if self.places is None else self.places.index_select(0, nodes).long()
 
-    def own_inputs(self, rows: slice) -> slice | Tensor:
+    def places_of(self, rows: slice) -> slice | Tensor:
         """Return the places of some of these nodes in the layer's input."""
         return rows if self.nodes is None else self.inputs_of(self.nodes[rows])
 
@@ -108,7 +108,7 @@ class Block:
 
     Attributes:
         count: k, how many nodes are computed.
-        own: their places in the layer's input.
+        places: of these nodes in the layer's input.
         hops: as given.
     """
 
@@ -118,7 +118,7 @@ class Block:
         self._required = required
         self._targets = required.numbers(rows)  # [t] by number, or a range
         self.count = rows.stop - rows.start
-        self.own = required.own_inputs(rows)
+        self.places = required.places_of(rows)
         self.hops = hops
         for _ in range(1, hops):
             if self.count > 1 and most_edges is not None and self.num_entries > most_edges:
@@ -184,7 +184,7 @@ class Block:
         """
         required = self._required
         matrix = required.adj.rows(operator, self._targets)
-        if required.place is None:
+        if required.places is None:
             return matrix
         col = required.inputs_of(matrix.pattern.col).to(matrix.pattern.col.dtype)
         return SparseMatrix.from_pattern(
@@ -288,11 +288,11 @@ def required_nodes(
         for _ in range(hops[index]):
             _add_sources(adj, chosen)
         inputs = adj.num_nodes
-        place = None
+        places = None
         if index and int(chosen.sum()) <= MOST * inputs:
-            place = (chosen.cumsum(0) - 1).int()
+            places = (chosen.cumsum(0) - 1).int()
             inputs = int(chosen.sum())
-        required[index] = RequiredNodes(adj, inputs, nodes, place)
+        required[index] = RequiredNodes(adj, inputs, nodes, places)
     return required
 
 

@@ -217,7 +217,7 @@ def _layer_costs(
     costs = list[LayerCosts]()
     for index, (layer, read, sent) in enumerate(_sent(gnn, graph)):
         uses_product = False
-        kept = 0
+        product_bytes = 0
         if (
             index == 0
             and not graph.sparse
@@ -225,10 +225,10 @@ def _layer_costs(
             and propagates_features(layer)
         ):
             if not graph.has_product(layer):
-                kept = graph.nodes * graph.features * graph.size + max(
+                product_bytes = graph.nodes * graph.features * graph.size + max(
                     _operator_bytes([layer.operator], graph)
                 )
-            uses_product = kept <= most_kept
+            uses_product = product_bytes <= most_kept
         received = read if uses_product else sent or read
         is_scaled = index == 0 and not sent and scales_input(model)
         is_in_place = (
@@ -245,7 +245,7 @@ def _layer_costs(
                 source=0 if is_in_place else graph.size * 2 * received,
                 edge=_EDGE + _ATTENTION * layer.heads,
                 uses_product=uses_product,
-                kept=kept if uses_product else 0,
+                kept=product_bytes if uses_product else 0,
             )
         )
     return costs
@@ -291,9 +291,9 @@ def plan_layers(
     largest = _WORK_WITH_SOURCES if any(layer.source for layer in costs) else _WORK
     work = min((room - in_memory) // 2, largest)  # the heap of C keeps some more
     work = max(work, least_work)
-    whole = max(layer.most(graph.nodes, graph.edges) for layer in costs)
+    largest_layer = max(layer.most(graph.nodes, graph.edges) for layer in costs)
     return LayerPlan(
-        in_file, work, features if in_file else 0, resident + in_memory + min(work, whole)
+        in_file, work, features if in_file else 0, resident + in_memory + min(work, largest_layer)
     )
 
 
@@ -355,12 +355,13 @@ def _operator_bytes(names: Iterable[str], graph: GraphShape) -> tuple[int, int]:
         return 0, 0
     entries = graph.edges + graph.nodes
     computed = graph.adj.__dict__ if graph.adj else {}
-    kept = peak = 0
+    afterwards = 0
+    peak = 0
     for name in names:
         if name in computed:
             continue
         lasting, temporary = _OPERATOR_BYTES[name]
         values = 0 if name == "attention" else graph.size
-        peak = max(peak, kept + entries * (temporary + values))
-        kept += entries * (lasting + values)
-    return kept, peak
+        peak = max(peak, afterwards + entries * (temporary + values))
+        afterwards += entries * (lasting + values)
+    return afterwards, peak

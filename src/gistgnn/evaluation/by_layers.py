@@ -114,7 +114,7 @@ class BlockLayer(ABC):
         """
 
 
-class OwnLayer(BlockLayer):
+class GNNLayer(BlockLayer):
     """A layer of a `GNN`, with the norm and activation that follow.
 
     Args:
@@ -145,7 +145,7 @@ class OwnLayer(BlockLayer):
         return self._layer.add_scores(message) if sums_by_attention(self._layer) else message
 
     def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
-        return self.updated(h.rows(block.own), self._received(block, z))
+        return self.updated(h.rows(block.places), self._received(block, z))
 
     def _received(self, block: Block, z: NodeFeatures) -> Tensor:
         """Return what the nodes of a block receive: [k, ·]."""
@@ -155,7 +155,7 @@ class OwnLayer(BlockLayer):
         if self._in_place and sums_by_attention(layer):
             return layer.sums_of_block(
                 z.all_rows(),
-                self._dense(z.rows(block.own)),
+                self._dense(z.rows(block.places)),
                 block.attention_of_inputs(),
                 in_place=True,
             )
@@ -322,7 +322,7 @@ class ByLayers(Inference):
             gnn.check_input(self._batch.x)
             in_place = [not costs.source for costs in self._costs]
             return [
-                OwnLayer(gnn, number, self._batch, in_place=here)
+                GNNLayer(gnn, number, self._batch, in_place=here)
                 for number, here in enumerate(in_place)
             ]
         return [OfferedLayer(model, layer, self._batch) for layer in layers_of(model) or []]
@@ -340,10 +340,10 @@ class ByLayers(Inference):
         required = self._required[number]
         work = self._plan.work
         if costs.uses_product:
-            assert isinstance(layer, OwnLayer)
+            assert isinstance(layer, GNNLayer)
             product = self._product(layer)
             for rows in required.pieces(costs, work):
-                inputs = required.own_inputs(rows)
+                inputs = required.places_of(rows)
                 yield rows, layer.of_product(h.rows(inputs), product.rows(inputs))
         else:
             z = self._messages(layer, costs, h, required.inputs) if costs.messages else h
@@ -361,7 +361,7 @@ class ByLayers(Inference):
             z.put(rows, layer.message(h.rows(rows)))
         return z
 
-    def _product(self, layer: OwnLayer) -> NodeFeatures:
+    def _product(self, layer: GNNLayer) -> NodeFeatures:
         """Return Ā x."""
         batch = self._batch
         product = batch.adj.cached_product(layer.operator, batch.x)

@@ -169,13 +169,13 @@ def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -
 def _groups(chosen: Array, sizes: Array, most: int) -> list[Array]:
     """Group consecutive parts: at most ``most`` nodes per group, or one part."""
     groups: list[list[int]] = []
-    held = most
+    nodes = most
     for part in chosen.tolist():
-        if held + sizes[part] > most:
+        if nodes + sizes[part] > most:
             groups.append([])
-            held = 0
+            nodes = 0
         groups[-1].append(part)
-        held += int(sizes[part])
+        nodes += int(sizes[part])
     return [np.array(group) for group in groups]
 
 

@@ -62,8 +62,10 @@ def _basic_layer(model: Any, number: int) -> ModelLayer:
         edge_attr: Tensor | None = None,
     ) -> Any:
         # the outputs of all layers before
-        kept = list(x.split(model.hidden_channels, dim=1)) if number else []
-        kept.append(layer.forward(kept[-1] if kept else x, edge_index, edge_weight, edge_attr))
-        return model.lin(model.jk(kept)) if last else torch.cat(kept, dim=1)
+        outputs = list(x.split(model.hidden_channels, dim=1)) if number else []
+        outputs.append(
+            layer.forward(outputs[-1] if outputs else x, edge_index, edge_weight, edge_attr)
+        )
+        return model.lin(model.jk(outputs)) if last else torch.cat(outputs, dim=1)
 
     return jumping

@@ -220,9 +220,9 @@ def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
         guess = guess.clamp(min=0)  # -1: no label is predicted
         right = (truth & guess).sum(dim=1)
         wrong = (truth ^ guess).sum(dim=1)
-    numbers, place = parts.to(truth.device).unique(return_inverse=True)
+    numbers, place_of_node = parts.to(truth.device).unique(return_inverse=True)
     counts = torch.zeros(2, len(numbers), dtype=torch.double, device=truth.device)
-    counts.index_add_(1, place, torch.stack([2 * right, wrong]).double())
+    counts.index_add_(1, place_of_node, torch.stack([2 * right, wrong]).double())
     return float((counts[0] / counts.sum(dim=0).clamp(min=1)).mean())
 
 
@@ -282,7 +282,7 @@ def evaluate(
         InputError: as `Evaluation.prepare`; a split has no node in the sample; or there is nothing
             to score, as the model's outputs are not as many as the graph's classes.
     """
-    wanted = (
+    scored = (
         torch.stack([getattr(graph, SPLITS[split]) for split in splits]).any(dim=0)
         if splits
         else None
@@ -290,38 +290,37 @@ def evaluate(
     with evaluation_mode(model):
         inference = evaluation or Evaluation()
         if isinstance(inference, Evaluation):
-            inference = inference.prepare(model, batch or whole_graph(graph), wanted=wanted)
-        found = Predictions.of(inference.outputs(model), graph, metric)
-        if found.labels is None and metric is None and not graph.regression:
-            outputs = 0 if found.logits is None else found.logits.shape[1]
+            inference = inference.prepare(model, batch or whole_graph(graph), wanted=scored)
+        predictions = Predictions.of(inference.outputs(model), graph, metric)
+        if predictions.labels is None and metric is None and not graph.regression:
+            outputs = 0 if predictions.logits is None else predictions.logits.shape[1]
             raise InputError(
                 f"the model gives {outputs} outputs, and {graph.name} has {graph.num_classes} "
                 "classes: give the graph "
                 f"num_classes={outputs} where it lacks some of them, or a metric of the outputs"
             )
-        if note := note_on_outputs(found, graph):
+        if note := note_on_outputs(predictions, graph):
             log.warning(note)
         problems = dict[str, str]()
-        table = score_predictions(found, graph, splits, inference, metric, problems)
+        table = score_predictions(predictions, graph, splits, inference, metric, problems)
         for problem in problems.values():
             log.warning(problem)
         return table
 
 
-def note_on_outputs(found: Predictions, graph: Graph) -> str | None:
+def note_on_outputs(predictions: Predictions, graph: Graph) -> str | None:
     """Return which nodes have outputs that are not finite, and what that means for scores; None: no
     node has.
     """
-    if found.not_finite is None:
+    if predictions.not_finite is None:
         return None
     means = (
         "scores that read it are left out"
-        if found.labels is None
+        if predictions.labels is None
         else "where they are scored, they count as wrong"
     )
-    return (
-        f"the model's output is not finite for {nodes_in_words(graph, found.not_finite)}: {means}"
-    )
+    nodes = nodes_in_words(graph, predictions.not_finite)
+    return f"the model's output is not finite for {nodes}: {means}"
 
 
 def nodes_in_words(
@@ -352,7 +351,7 @@ def nodes_in_words(
 
 
 def score_predictions(
-    found: Predictions,
+    predictions: Predictions,
     graph: Graph,
     splits: Sequence[str],
     inference: Inference | None = None,
@@ -365,14 +364,14 @@ def score_predictions(
     A score that cannot be computed is None, and ``problems`` gets a sentence that says why, by
     split and score.
     """
-    labels = found.labels
-    logits = found.logits
+    labels = predictions.labels
+    logits = predictions.logits
     sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
     numbers = graph.regression and logits is not None and logits.shape[1] == graph.num_classes
-    own = OF_LABELS if labels is not None else OF_NUMBERS if numbers else []
-    read = [*own] if labels is None else []  # the metrics that are computed from logits
-    if metric is not None and metric not in own:
-        read.append(metric)
+    metrics_of_task = OF_LABELS if labels is not None else OF_NUMBERS if numbers else []
+    from_logits = [*metrics_of_task] if labels is None else []
+    if metric is not None and metric not in metrics_of_task:
+        from_logits.append(metric)
     problems = {} if problems is None else problems
     results: ScoreTable = {}
     for split in splits:
@@ -388,15 +387,15 @@ def score_predictions(
         guess = None if labels is None else labels[mask].long()
         if guess is not None:
             scores |= label_scores(targets, guess)
-        if read and logits is not None:
+        if from_logits and logits is not None:
             chosen = logits[mask]
-            for each in read:
+            for score in from_logits:
                 try:
-                    scores[each.name] = score_of_outputs(each, chosen, targets)
+                    scores[score.name] = score_of_outputs(score, chosen, targets)
                 except InputError as error:
-                    scores[each.name] = None
-                    problems[f"{split} {each.name}"] = (
-                        f"no {each.name} of the {split} nodes: {error}"
+                    scores[score.name] = None
+                    problems[f"{split} {score.name}"] = (
+                        f"no {score.name} of the {split} nodes: {error}"
                     )
         if guess is not None and parts is not None:
             scores["f1_parts"] = mean_f1(guess, targets, parts[mask.to(parts.device)])

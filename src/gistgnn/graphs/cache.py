@@ -240,11 +240,11 @@ def trim_clusters(folder: Path) -> None:
     """Remove the clusters that have not been used for longest, so that those in the cache take
     `CLUSTERS_LIMIT`.
     """
-    taken = 0
+    total_bytes = 0
     for path in sorted(folder.glob("clusters-*.npz"), key=_last_use, reverse=True):
         with contextlib.suppress(OSError):
-            taken += path.stat().st_size
-            if taken > CLUSTERS_LIMIT:
+            total_bytes += path.stat().st_size
+            if total_bytes > CLUSTERS_LIMIT:
                 path.unlink()
 
 
@@ -261,18 +261,18 @@ def kept_for(graph: Graph) -> list[KeptFile]:
     user's cache.
     """
     folder = graph.folder
-    kept = [] if folder is None else [_described(path) for path in derived_files(folder)]
+    files = [] if folder is None else [_described(path) for path in derived_files(folder)]
     if (cache := cache_folder()) is not None:
-        kept += [
+        files += [
             _described(path)
             for path in sorted(cache.glob(f"clusters-{graph.edges.digest()[:16]}-*.npz"))
         ]
-        kept += [
+        files += [
             _described(path)
             for path in _cached_graphs(cache)
             if path.name[:-17] == graph.name.replace(":", "-")
         ]
-    return kept
+    return files
 
 
 def kept_in_cache() -> list[KeptFile]:

@@ -62,8 +62,8 @@ def check_room(needed: int, what: str = "") -> None:
     """
     available = available_bytes(torch.device("cpu"))
     if needed > available:
-        there = f"{size(available)} are available{of_the_limit()}"
-        raise InputError(f"{what} takes {size(needed)} of memory, {there}".strip())
+        free = f"{size(available)} are available{of_the_limit()}"
+        raise InputError(f"{what} takes {size(needed)} of memory, {free}".strip())
 
 
 def check_table(path: Path) -> None:
@@ -72,8 +72,8 @@ def check_table(path: Path) -> None:
     if is_table or any(path.glob("*.csv*")):
         edges, folder = (path, path.parent) if is_table else (path / "edges.csv", path)
         made = f"gistgnn convert {edges} FOLDER --nodes {folder / 'nodes.csv'}"
-        what = "is a table" if is_table else "holds tables"
-        raise InputError(f"{path} {what}: make a graph by `{made}`, and give that FOLDER")
+        fault = "is a table" if is_table else "holds tables"
+        raise InputError(f"{path} {fault}: make a graph by `{made}`, and give that FOLDER")
 
 
 def to_tensor(value: ArrayLike, name: str) -> Tensor:
@@ -83,13 +83,13 @@ def to_tensor(value: ArrayLike, name: str) -> Tensor:
     if isinstance(value, Tensor):
         return _plain(value.detach(), name)
     if hasattr(value, "toarray"):  # of SciPy
-        how = (
+        advice = (
             "give the numbers of its rows and columns [2, edges]"
             if name == "edge_index"
             else "call .toarray() on it"
         )
         raise InputError(
-            f"{name} is a {type(value).__name__}, which is sparse; expected a dense array: {how}"
+            f"{name} is a {type(value).__name__}, which is sparse; expected a dense array: {advice}"
         )
     try:
         array = np.asarray(value)
@@ -228,8 +228,8 @@ def check_edges(
     each edge once.
     """
     edges = valid_edges(value, num_nodes)
-    given = {name: own for name, own in (data or {}).items() if own is not None}
-    checked = {name: check_edge_data(name, own, edges.shape[1]) for name, own in given.items()}
+    given_data = {name: own for name, own in (data or {}).items() if own is not None}
+    checked = {name: check_edge_data(name, own, edges.shape[1]) for name, own in given_data.items()}
     key = edges[1] * num_nodes
     key += edges[0]
     # as in files: no sort of large graphs
@@ -442,14 +442,16 @@ def check_splits(
                 f"y[{at[0]}] is not finite, but {name} holds node {at[0]}: take it out of {name}"
             )
         if at:
-            found = f"{int(unusable.sum())} unlabelled nodes (y = -1), the first is node {at[0]}"
+            unlabelled = (
+                f"{int(unusable.sum())} unlabelled nodes (y = -1), the first is node {at[0]}"
+            )
             raise InputError(
-                f"{name} holds {found}; expected labelled nodes only: take them out of {name}"
+                f"{name} holds {unlabelled}; expected labelled nodes only: take them out of {name}"
             )
     for one, other in combinations(masks, 2):
-        both = masks[one] & masks[other]
-        if at := _first_of(both):
-            shared = f"share {int(both.sum())} nodes, the first is node {at[0]}"
+        in_both = masks[one] & masks[other]
+        if at := _first_of(in_both):
+            shared = f"share {int(in_both.sum())} nodes, the first is node {at[0]}"
             raise InputError(f"{one} and {other} {shared}; expected disjoint splits")
     return masks
 

@@ -143,9 +143,9 @@ def _split(edges: CSR, coarse: Clusters, count: int) -> Part:
     ones = np.ones(int(is_inside.sum()), bool)
     inside = sp.csr_matrix((ones, (target[is_inside], source[is_inside])), (nodes, nodes))
     order = reverse_cuthill_mckee((inside + inside.T).tocsr(), symmetric_mode=True)
-    place = np.empty(nodes, np.int64)
-    place[order] = np.arange(nodes)
-    sorted_nodes = np.lexsort((place, cluster_of))
+    place_of_node = np.empty(nodes, np.int64)
+    place_of_node[order] = np.arange(nodes)
+    sorted_nodes = np.lexsort((place_of_node, cluster_of))
 
     sizes = coarse.sizes.numpy()
     pieces = _shares(sizes, count)
@@ -161,11 +161,11 @@ def _shares(sizes: Part, count: int) -> Part:
     """Return into how many pieces each cluster is split, at least one, so that `count` have about
     equal sizes.
     """
-    wanted = count * sizes / sizes.sum()
-    pieces = np.maximum(np.floor(wanted), 1).astype(np.int64)
+    shares = count * sizes / sizes.sum()
+    pieces = np.maximum(np.floor(shares), 1).astype(np.int64)
     while (rest := count - int(pieces.sum())) != 0:
         if rest > 0:  # to those that lack most
-            pieces[np.argsort(pieces - wanted, kind="stable")[:rest]] += 1
+            pieces[np.argsort(pieces - shares, kind="stable")[:rest]] += 1
         else:
             pieces[np.argmax(pieces)] -= 1
     return pieces
@@ -253,10 +253,10 @@ def choose_clusters(
             log.info("batches show few classes, so the graph is cut more finely")
         clusters = cut(count)
         q = first_batch(nodes, len(clusters))
-        found = share(clusters, q)
-        if found is None or found >= ENOUGH:
+        entropy = share(clusters, q)
+        if entropy is None or entropy >= ENOUGH:
             break
-    return clusters, q, found
+    return clusters, q, entropy
 
 
 def entropy_share(
@@ -277,22 +277,26 @@ def entropy_share(
         else (np.arange(len(labels)), labels.numpy())
     )
     ones = np.ones(len(rows), np.float32)
-    each = sp.csr_matrix((ones, (rows, columns)), (len(labels), int(columns.max(initial=0)) + 1))
+    labels_of_node = sp.csr_matrix(
+        (ones, (rows, columns)), (len(labels), int(columns.max(initial=0)) + 1)
+    )
     of = assignment[train.cpu()].numpy()
     number = int(assignment.max()) + 1
     sums = sp.csr_matrix(
         (np.ones(len(of), np.float32), (of, np.arange(len(of)))), (number, len(of))
     )
-    counts = sums @ each
+    counts = sums @ labels_of_node
     sizes = np.bincount(of, minlength=number)
     rng = generator(seed, "label entropy")
     ours = 0.0
-    others = 0.0
+    of_random_nodes = 0.0
     for _ in range(TRIALS):
         batch = rng.permutation(number)[:per_batch]
         ours += _entropy(counts[batch])
-        others += _entropy(each[rng.choice(len(of), sizes[batch].sum(), replace=False)])
-    return ours / others if others else None
+        of_random_nodes += _entropy(
+            labels_of_node[rng.choice(len(of), sizes[batch].sum(), replace=False)]
+        )
+    return ours / of_random_nodes if of_random_nodes else None
 
 
 def _entropy(counts: sp.csr_matrix) -> float:

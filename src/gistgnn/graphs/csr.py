@@ -203,14 +203,14 @@ class CSR:
         col = self.col[keep]
         # An entry moves back by one place per earlier row, for that row's self-loop: no second
         # sort.
-        place = torch.arange(row.numel(), device=col.device) + row
+        new_places = torch.arange(row.numel(), device=col.device) + row
         bounds = torch.searchsorted(row, nodes, right=True) + nodes
         dtype = index_dtype(*self.shape, row.numel() + size)
         looped = col.new_empty(row.numel() + size, dtype=dtype)
-        looped[place] = col.to(dtype)
+        looped[new_places] = col.to(dtype)
         looped[bounds] = (nodes if own is None else own).to(dtype)
         rowptr = torch.cat([bounds.new_zeros(1), bounds + 1]).to(dtype)
-        return CSR(rowptr, looped, self.shape), keep, place
+        return CSR(rowptr, looped, self.shape), keep, new_places
 
     def _off_diagonal(self, own: Tensor | None) -> Tensor:
         """Return an index of the entries that are no self-loops: a mask [nnz], or places if it is
@@ -222,9 +222,9 @@ class CSR:
         # A mask would make the host wait for the GPU, to count them. The others share one place, at
         # the end.
         count = self.num_edges - self.loops
-        place = torch.where(off, off.cumsum(0) - 1, count)
-        entries = torch.arange(self.num_edges, device=place.device)
-        return entries.new_empty(count + 1).scatter_(0, place, entries)[:count]
+        new_places = torch.where(off, off.cumsum(0) - 1, count)
+        entries = torch.arange(self.num_edges, device=new_places.device)
+        return entries.new_empty(count + 1).scatter_(0, new_places, entries)[:count]
 
     def pieces(self, limit: int) -> "Iterator[tuple[CSR, slice]]":
         """Cut the entries into pieces of at most ``limit`` consecutive ones; yield each with the
@@ -243,8 +243,10 @@ class CSR:
         """
         if isinstance(nodes, slice):
             rowptr = self.rowptr[nodes.start : nodes.stop + 1]
-            held = slice(int(rowptr[0]), int(rowptr[-1]))
-            return CSR(rowptr - held.start, self.col[held], (len(rowptr) - 1, self.shape[1])), held
+            entries_of_rows = slice(int(rowptr[0]), int(rowptr[-1]))
+            shape = (len(rowptr) - 1, self.shape[1])
+            start = entries_of_rows.start
+            return CSR(rowptr - start, self.col[entries_of_rows], shape), entries_of_rows
         starts = self.rowptr.index_select(0, nodes)
         rowptr = torch.cat(
             [starts.new_zeros(1), (self.rowptr.index_select(0, nodes + 1) - starts).cumsum(0)]

@@ -44,12 +44,12 @@ def note_doubts(graph: Graph) -> None:
     if graph.regression:
         y = graph.y[graph.train].double()
         if y.numel() and bool((y.mean(dim=0).abs() > 10 * y.std(dim=0, correction=0)).any()):
-            said = f"y has a mean of {y.mean():.4g} and a deviation of {y.std(correction=0):.4g}"
-            log.warning(f"{said}, which takes long to learn: give (y - mean) / deviation")
+            numbers = f"y has a mean of {y.mean():.4g} and a deviation of {y.std(correction=0):.4g}"
+            log.warning(f"{numbers}, which takes long to learn: give (y - mean) / deviation")
     if graph.multi_label or graph.regression:
         return
-    there = torch.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes) > 0
-    if missing := (~there).nonzero().flatten().tolist():
+    has_nodes = torch.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes) > 0
+    if missing := (~has_nodes).nonzero().flatten().tolist():
         shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         outputs = f"the model has {graph.num_classes} outputs; number the classes from 0 on"
         log.warning(f"no node has class {shown}: {outputs}")
@@ -88,9 +88,9 @@ def note_homophily(graph: Graph) -> None:
     if graph.multi_label or graph.regression:
         return
     sources, targets = _some_edges(graph.edges, _LABELLED[1])
-    known = graph.train[sources] & graph.train[targets]
-    one = graph.y[sources[known]]
-    other = graph.y[targets[known]]
+    in_training = graph.train[sources] & graph.train[targets]
+    one = graph.y[sources[in_training]]
+    other = graph.y[targets[in_training]]
     if len(one) < _LABELLED[0]:
         return
     shares = [
@@ -140,5 +140,5 @@ def _reversed_share(edges: CSR) -> float | None:
     """
     sources, targets = _some_edges(edges, _LOOKED_AT)
     around, _ = edges.rows(sources)  # the edges into the sources
-    found = around.row[around.col == around.repeated(targets)].unique()
-    return len(found) / len(sources) if len(sources) else None
+    with_reverse = around.row[around.col == around.repeated(targets)].unique()
+    return len(with_reverse) / len(sources) if len(sources) else None

@@ -150,10 +150,10 @@ def sample_of(x: Tensor) -> Tensor:
     """Return the features of about 2^16 nodes, in evenly spaced runs of nodes; all features of a
     small graph.
     """
-    apart = len(x) // _SAMPLE
-    if apart < 2:
+    one_in = len(x) // _SAMPLE
+    if one_in < 2:
         return x
-    ranges = [(start, min(start + _RUN, len(x))) for start in range(0, len(x), _RUN * apart)]
+    ranges = [(start, min(start + _RUN, len(x))) for start in range(0, len(x), _RUN * one_in)]
     if x.device.type == "cpu":
         read_ahead(x, ranges)
     return torch.cat([x[start:stop] for start, stop in ranges])

@@ -76,18 +76,18 @@ def read_npz(
     """
     with zipfile.ZipFile(path) as archive:
         present = {name.removesuffix(".npy"): archive.getinfo(name) for name in archive.namelist()}
-        named = [
+        only_as_masks = [
             key for key in (*keys, *optional) if key not in present and f"{key}_mask" in present
         ]
-        present |= {key: present[f"{key}_mask"] for key in named}
+        present |= {key: present[f"{key}_mask"] for key in only_as_masks}
         if missing := [key for key in keys if key not in present]:
-            found = ", ".join(sorted(present)) or "nothing"
+            names = ", ".join(sorted(present)) or "nothing"
             text = (
                 f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found "
-                f"{found})"
+                f"{names})"
             )
-            how = ": numpy.split(numpy.random.permutation(N), [a, b]) draws train, val and test"
-            raise InputError(text + how * ("train" in missing))
+            advice = ": numpy.split(numpy.random.permutation(N), [a, b]) draws train, val and test"
+            raise InputError(text + advice * ("train" in missing))
         members = {key: present[key] for key in (*keys, *optional) if key in present}
         check_room(sum(member.file_size for member in members.values()))
         arrays = {}
@@ -98,12 +98,12 @@ def read_npz(
                     if file.read(1):  # at the member's end its checksum is compared
                         raise ValueError(f"it is longer than its shape {list(arrays[key].shape)}")
             except ValueError as error:
-                what = f"{member.filename} is damaged, or not of numbers ({reason(error)})"
+                fault = f"{member.filename} is damaged, or not of numbers ({reason(error)})"
                 kinds = (
                     "numbers with .astype(float), texts with .astype(str) and '' for none, "
                     "SciPy with .toarray()"
                 )
-                raise InputError(f"{what}; write it again: {kinds}") from error
+                raise InputError(f"{fault}; write it again: {kinds}") from error
         return arrays
 
 
@@ -128,16 +128,16 @@ def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
         ):
             data = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # its text advises to load the file all the same
-        what = "holds Python objects other than a Data of plain tensors, which are never unpickled"
-        raise InputError(f"{what}; {_advice_on_object(path, str(error))}") from error
+        fault = "holds Python objects other than a Data of plain tensors, which are never unpickled"
+        raise InputError(f"{fault}; {_advice_on_object(path, str(error))}") from error
     data = _only_graph(data)
     data = from_hetero(data) if type(data) is HeteroData else data
     require_data(data)
-    found = {key: value for key, value in data(*keys) if value is not None}
-    for key, value in found.items():
+    attributes = {key: value for key, value in data(*keys) if value is not None}
+    for key, value in attributes.items():
         if not isinstance(value, (Tensor, list, tuple)):
             raise InputError(f"{key} is a {type(value).__name__}; expected a tensor")
-    return found
+    return attributes
 
 
 def _only_graph(data: Any) -> Any:

@@ -100,8 +100,8 @@ def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
         path = folder / f"{name}.npy"
         with reading(path, _ADVICE):
             array = arrays[name] = map_array(path)
-        found = str(array.dtype).removeprefix("torch."), tuple(array.shape)
-        if found != (entry.dtype, entry.shape) or path.stat().st_size != HEADER + array.nbytes:
+        form = str(array.dtype).removeprefix("torch."), tuple(array.shape)
+        if form != (entry.dtype, entry.shape) or path.stat().st_size != HEADER + array.nbytes:
             raise InputError(
                 f"{path} is not the {entry.dtype} {list(entry.shape)} that {MANIFEST} says; "
                 f"{_ADVICE}"
@@ -193,10 +193,10 @@ def original_nodes(graph: Graph) -> Tensor | None:
     if graph.folder is None or graph.cluster_ptr is None:
         return None
     node = open_arrays(graph.folder)[1]["node"]
-    found = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    is_there = torch.zeros(graph.num_nodes, dtype=torch.bool)
     if int(node.min()) >= 0 and int(node.max()) < graph.num_nodes:
-        found[node] = True
-    if not bool(found.all()):
+        is_there[node] = True
+    if not bool(is_there.all()):
         raise InputError(
             f"{graph.folder}/node.npy is damaged: it does not hold every node once; {_ADVICE}"
         )

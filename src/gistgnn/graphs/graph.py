@@ -117,8 +117,8 @@ class Graph:
             raise InputError(
                 f"num_classes is {classes}, y names {len(names)} classes: leave num_classes out"
             )
-        given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
-        sorted_edges, data = checks.check_edges(edge_index, features.shape[0], given)
+        edge_data = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
+        sorted_edges, data = checks.check_edges(edge_index, features.shape[0], edge_data)
         edges = CSR.of(sorted_edges, features.shape[0])
         if len(features) < 2**31:
             edges = CSR(
@@ -152,20 +152,21 @@ class Graph:
             values["edge_index"], weights = checks.edges_of_adj_t(adj_t)
             if values["edge_weight"] is None and bool((weights != 1).any()):
                 values["edge_weight"] = weights
-        wanted = DATA_KEYS[:3] if partial else DATA_KEYS[:5]
-        if missing := [key for key in wanted if values[key] is None]:
-            how = (
+        needed = DATA_KEYS[:3] if partial else DATA_KEYS[:5]
+        if missing := [key for key in needed if values[key] is None]:
+            advice = (
                 "for links see examples/link_prediction.py"
                 if "edge_label" in data
                 else "set them on it"
             )
-            how += (
+            advice += (
                 ", as torch_geometric.transforms.RandomNodeSplit() does"
                 if missing[-1] == "val_mask"
                 else ""
             )
             raise InputError(
-                f"the Data has no {', '.join(missing)}; expected all of {', '.join(wanted)}: {how}"
+                f"the Data has no {', '.join(missing)}; expected all of {', '.join(needed)}: "
+                f"{advice}"
             )
         masks = {split: values.pop(f"{split}_mask") for split in SPLITS}
         values |= {split: () if mask is None else mask for split, mask in masks.items()}

@@ -49,11 +49,11 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
         graph = cached(name, fingerprint(files.paths), partial(files.graph, info.classes))
     if info.name != "amazon2m":
         return replace(graph, name=info.name)
-    both, held_out = (
+    train_and_val, held_out = (
         round(graph.num_nodes * count / _PRODUCTS_NODES)
         for count in (_CLUSTER_GCN_TRAIN, _HELD_OUT)
     )
-    train, val, test = draw_split(graph.num_nodes, train=both - held_out, val=held_out)
+    train, val, test = draw_split(graph.num_nodes, train=train_and_val - held_out, val=held_out)
     return replace(graph, train=train, val=val, test=test, name="amazon2m")
 
 
@@ -98,8 +98,8 @@ class OgbFiles:
         """Return the graph in memory, with every edge in both directions."""
         x, y, split = (np.concatenate(part) for part in zip(*self.node_blocks(), strict=True))
         with database() as connection:
-            found = connection.sql(self.edges(connection)).fetchnumpy()
-        one, other = (np.asarray(found[name], np.int64) for name in ("source", "target"))
+            columns = connection.sql(self.edges(connection)).fetchnumpy()
+        one, other = (np.asarray(columns[name], np.int64) for name in ("source", "target"))
         return undirected_graph(x, one, other, y, split, num_classes=classes, name=self.name)
 
     def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
@@ -125,8 +125,8 @@ class OgbFiles:
             yield block, y[part], split[part]
             start = part.stop
         if start != len(y):
-            found = f"{start} rows of features and {len(y)} of labels"
-            raise InputError(f"there are {found}; expected one of each per node")
+            counts = f"{start} rows of features and {len(y)} of labels"
+            raise InputError(f"there are {counts}; expected one of each per node")
 
     def edges(self, connection: Any, folder: Path | None = None) -> str:
         """Return SQL for all edges as they are stored, with the columns source and target."""

@@ -117,10 +117,12 @@ def contracted(
     for block in blocks:
         one = part[block.target]
         other = part[block.source]
-        kept = one != other
+        is_chosen = one != other
         if share < 1:
-            kept &= rng.random(len(kept), np.float32) < share
-        waiting.append(np.stack([np.minimum(one, other)[kept], np.maximum(one, other)[kept]]))
+            is_chosen &= rng.random(len(is_chosen), np.float32) < share
+        waiting.append(
+            np.stack([np.minimum(one, other)[is_chosen], np.maximum(one, other)[is_chosen]])
+        )
         if sum(pairs.shape[1] for pairs in waiting) > 2 * most:
             counts = counts + _counted(waiting, clusters)
             waiting = []
@@ -182,10 +184,10 @@ class Labels:
         node, label, count = self._counted(block)
         if not len(node):
             return
-        own = self.of[block.nodes].astype(np.int64)
-        at_home = label == own[node]
-        kept = np.zeros(len(own), np.int64)
-        kept[node[at_home]] = count[at_home]
+        current = self.of[block.nodes].astype(np.int64)
+        at_home = label == current[node]
+        edges_at_home = np.zeros(len(current), np.int64)
+        edges_at_home[node[at_home]] = count[at_home]
         score = (count << (_PLACE + _RANDOM)) | (rng.integers(0, 1 << _RANDOM, len(node)) << _PLACE)
         score |= np.arange(len(node))
         score[at_home | (self.sizes[label] >= self.most)] = -1
@@ -193,12 +195,12 @@ class Labels:
         best = best[best >= 0] & ((1 << _PLACE) - 1)
         mover = node[best]
         label = label[best]
-        gain = count[best] - kept[mover]
-        home = own[mover]
-        wanted = gain >= least
+        gain = count[best] - edges_at_home[mover]
+        home = current[mover]
+        moves = gain >= least
         if loss:
-            wanted |= self._leaving(home, gain, least, loss)
-        self.move(block.nodes.start + mover[wanted], label[wanted], gain[wanted])
+            moves |= self._leaving(home, gain, least, loss)
+        self.move(block.nodes.start + mover[moves], label[moves], gain[moves])
 
     def _counted(self, block: Block) -> tuple[Ints, Ints, Ints]:
         """Return, for every node of a block and every cluster of its neighbours, the number of

@@ -105,11 +105,11 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     part = info.nodes / recipe.nodes
     of_community = community_classes(communities, info.classes)
     # node numbers, community by community
-    place = generator(SEED, "synthetic places").permutation(info.nodes)
+    number_of_place = generator(SEED, "synthetic places").permutation(info.nodes)
     community = np.empty(info.nodes, np.int64)
-    community[place] = np.arange(communities).repeat(np.diff(bounds))
+    community[number_of_place] = np.arange(communities).repeat(np.diff(bounds))
     ends = draw_pairs(generator(SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
-    edges = both_ways(*(place[end] for end in ends))
+    edges = both_ways(*(number_of_place[end] for end in ends))
     del ends  # makes room for the features
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
     rng = generator(SEED, "synthetic features")
@@ -240,13 +240,15 @@ def draw_pairs(rng: np.random.Generator, levels: Sequence[Level], count: int) ->
 
     def draw(size: int) -> tuple[Ints, Ints]:
         ones = []
-        others = []
+        second_ends = []
         for level, drawn in zip(levels, rng.multinomial(size, shares), strict=True):
             one = _pick(rng, level.cumulated, np.zeros(drawn, np.int64), np.full(drawn, nodes))
             part = np.searchsorted(level.bounds, one, "right") - 1
             ones.append(one)
-            others.append(_pick(rng, level.cumulated, level.bounds[part], level.bounds[part + 1]))
-        return np.concatenate(ones), np.concatenate(others)
+            second_ends.append(
+                _pick(rng, level.cumulated, level.bounds[part], level.bounds[part + 1])
+            )
+        return np.concatenate(ones), np.concatenate(second_ends)
 
     keys = distinct_edges(draw, count, nodes)
     return keys // nodes, keys % nodes
@@ -271,5 +273,5 @@ def distinct_edges(draw: Callable[[int], tuple[Ints, Ints]], count: int, nodes: 
 def _pick(rng: np.random.Generator, cumulated: Floats, low: Ints, high: Ints) -> Ints:
     """Draw one node from low to high − 1 for every entry, by weight."""
     start = cumulated[low]
-    place = start + rng.random(len(low)) * (cumulated[high] - start)
-    return np.clip(np.searchsorted(cumulated, place, "right") - 1, low, high - 1)
+    drawn = start + rng.random(len(low)) * (cumulated[high] - start)
+    return np.clip(np.searchsorted(cumulated, drawn, "right") - 1, low, high - 1)

@@ -141,8 +141,8 @@ class Table:
         files.
         """
         files = table_files(path)
-        names, *others = (_names_of(file, header) for file in files)
-        for file, columns in zip(files[1:], others, strict=True):
+        names, *further_names = (_names_of(file, header) for file in files)
+        for file, columns in zip(files[1:], further_names, strict=True):
             if columns != names:
                 raise InputError(f"{file}: its columns are not those of {files[0]}")
         # DuckDB reads all files that fit a pattern: brackets around *, ? and [ make them plain
@@ -173,10 +173,10 @@ class Table:
         for place, name in enumerate(self.names):
             first = self.names.index(name)
             if first < place and not self.is_index(place):
-                both = (
+                fault = (
                     f"columns {first + 1} and {place + 1} are both called {printable(name)[:80]!r}"
                 )
-                raise InputError(f"{self.path}: {both}: rename one")
+                raise InputError(f"{self.path}: {fault}: rename one")
 
     def is_index(self, place: int) -> bool:
         """Whether a column has no name of its own, such as the index of a table that pandas has
@@ -220,8 +220,10 @@ class Table:
         """Return SQL for ids as texts that are equal where the ids are: 5, 5.0 and "5" are one."""
         if self.kinds[place] in ("FLOAT", "DOUBLE"):
             column = f"c{place}"
-            whole = f"{column} = floor({column}) AND abs({column}) < 9e18"
-            return f"CASE WHEN {whole} THEN {column}::BIGINT::VARCHAR ELSE {self.text(place)} END"
+            is_whole = f"{column} = floor({column}) AND abs({column}) < 9e18"
+            return (
+                f"CASE WHEN {is_whole} THEN {column}::BIGINT::VARCHAR ELSE {self.text(place)} END"
+            )
         # Numbers with decimals are those of pandas, with e+ those of R.
         text = self.text(place)
         plain = rf"regexp_replace({text}, '^([+-]?\d+)\.0*$', '\1')"
@@ -282,9 +284,9 @@ def _message_of(text: str) -> str:
         return printable(text.split(_OURS, 1)[1])
     file = re.search(r"^  file = (.+)$", text, re.M)
     line = re.search(r"CSV Error on Line: (\d+)", text)
-    place = "the table"
+    where = "the table"
     if file := file or re.search(r'[Ff]ile "(.+?)"', text):
-        place = f"{file[1]}, line {line[1]}" if line else file[1]
+        where = f"{file[1]}, line {line[1]}" if line else file[1]
     cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     value = re.search(r"Could not convert string \"(.*)\" to", text, re.DOTALL)
     if cells:
@@ -308,7 +310,7 @@ def _message_of(text: str) -> str:
         )
     else:
         meaning = "cannot be read: it is damaged, or no table"
-    return printable(f"{place}: {meaning}")
+    return printable(f"{where}: {meaning}")
 
 
 def sorted_keys(
@@ -336,10 +338,9 @@ def sorted_keys(
     while len(bins):
         # bins of this range
         count = max(int(np.searchsorted(counts.cumsum(), memory // _KEY_BYTES, side="right")), 1)
-        wanted = f"target BETWEEN {bins[0] * width} AND {bins[count - 1] * width + width - 1}"
-        query = (
-            f"SELECT (target::BIGINT << 32) | source::BIGINT AS key FROM ({stored}) WHERE {wanted}"
-        )
+        in_range = f"target BETWEEN {bins[0] * width} AND {bins[count - 1] * width + width - 1}"
+        key = "(target::BIGINT << 32) | source::BIGINT AS key"
+        query = f"SELECT {key} FROM ({stored}) WHERE {in_range}"
         keys = np.asarray(connection.sql(query).fetchnumpy()["key"])
         keys.sort()
         new = np.ones(len(keys), bool)

@@ -71,26 +71,26 @@ def _refuse_what_is_kept(
         return
     if not same(again, expected):  # random numbers that are not torch's, or a count of the calls
         return
-    kept = _changed_attributes(before, fresh)
+    changed = _changed_attributes(before, fresh)
     try:
         _output(seen, instance, instance.batch, training)
-        found = _output(seen, instance, second, training)
+        output = _output(seen, instance, second, training)
         problem = (
             ""
-            if same(found, expected)
+            if same(output, expected)
             else "its output for a second graph is not that of a new model"
         )
     except Exception as error:
         problem = f"it fails on a second graph ({reason(error)})"
     if problem:
-        raise _refusal(seen, kept, problem)
+        raise _refusal(seen, changed, problem)
 
 
-def _refusal(model: nn.Module, kept: list[str], problem: str) -> InputError:
-    what = f"'{kept[0]}'" if kept else "something"
+def _refusal(model: nn.Module, names: list[str], problem: str) -> InputError:
+    name = f"'{names[0]}'" if names else "something"
     kind = type(plain_model(model)).__name__
     return InputError(
-        f"{kind} keeps {what} of the first graph that it is called on, so {problem}: compute it "
+        f"{kind} keeps {name} of the first graph that it is called on, so {problem}: compute it "
         "anew in every "
         "forward, as batches, and the graph of an inductive run, differ from call to call"
     )
@@ -126,14 +126,16 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
     """Return all attributes of a module and its parts that are no modules, parameters or hooks, by
     name.
     """
-    found = dict[str, Any]()
+    attributes = dict[str, Any]()
     for path, part in module.named_modules():
         prefix = f"{path}." if path else ""
         for name, value in vars(part).items():
             if name != "training" and (not name.startswith("_") or "cache" in name):
-                found[f"{prefix}{name}"] = value
-        found |= {f"{prefix}{name}": value for name, value in part.named_buffers(recurse=False)}
-    return found
+                attributes[f"{prefix}{name}"] = value
+        attributes |= {
+            f"{prefix}{name}": value for name, value in part.named_buffers(recurse=False)
+        }
+    return attributes
 
 
 def _changed_attributes(before: dict[str, Any], module: nn.Module) -> list[str]:

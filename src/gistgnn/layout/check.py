@@ -129,9 +129,11 @@ def _find_error(instance: Instance, layout: Layout) -> str | None:
                 "number of classes "
                 "as its outputs, such as GraphSAGE(features, width, 2, classes)"
             )
-        others = {name: [other for other in names if other != name] for name in names}
+        names_but_one = {name: [other for other in names if other != name] for name in names}
         culprits = [
-            name for name in names if not _changes(instance, layout, axis, others[name], with_input)
+            name
+            for name in names
+            if not _changes(instance, layout, axis, names_but_one[name], with_input)
         ]
         listed = ", ".join(f"'{name}'" for name in (culprits or names)[:4])
         return (

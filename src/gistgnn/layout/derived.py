@@ -34,9 +34,9 @@ def find_derived(instances: Sequence[Instance], layout: Layout) -> frozenset[str
     """
     # Such a buffer may depend on the input by chance alone, where all features are zero behind a
     # ReLU.
-    found = [_derived(instance, layout) for instance in instances]
-    depending = frozenset.union(*(of_input for of_input, _ in found))
-    return frozenset.union(*(of_others for _, of_others in found)) - depending
+    dependences = [_derived(instance, layout) for instance in instances]
+    depending = frozenset.union(*(of_input for of_input, _ in dependences))
+    return frozenset.union(*(of_others for _, of_others in dependences)) - depending
 
 
 def _derived(instance: Instance, layout: Layout) -> tuple[frozenset[str], frozenset[str]]:
@@ -59,13 +59,15 @@ def _derived(instance: Instance, layout: Layout) -> tuple[frozenset[str], frozen
     other_inputs = (x[torch.arange(len(x)).sub(1).clamp(min=0)], x / 2)
     halves = tuple(torch.arange((count + 1) // 2) for count in instance.features)
     block = {name: _index(layout, name, halves, instance.features) for name in values}
-    others = {name: _changed_outside(tensor, block[name]) for name, tensor in values.items()}
+    changed_outside = {
+        name: _changed_outside(tensor, block[name]) for name, tensor in values.items()
+    }
     try:
         after = _after_step(instance, values, x)
         if all(torch.equal(after[name], values[name]) for name in buffers):
             return none
         of_other_inputs = [_after_step(instance, values, other) for other in other_inputs]
-        of_others = _after_step(instance, others, x)
+        of_others = _after_step(instance, changed_outside, x)
     except Exception:  # a user's model may raise anything in training mode; then training says so
         return none
     return (

@@ -65,11 +65,11 @@ def same(out: Tensor, reference: Tensor) -> bool:
     """Tell whether two outputs are equal up to rounding."""
     if out.shape != reference.shape:
         return False
-    apart, scale = (
-        max(abs(float(end)) for end in each.aminmax()) for each in (out - reference, reference)
+    difference, scale = (
+        max(abs(float(end)) for end in values.aminmax()) for values in (out - reference, reference)
     )
     # infinities have no difference
-    return apart <= TOLERANCE * max(1.0, scale) or torch.equal(out, reference)
+    return difference <= TOLERANCE * max(1.0, scale) or torch.equal(out, reference)
 
 
 def small_instance(build: Build, layout: Layout, draw: int) -> Instance:

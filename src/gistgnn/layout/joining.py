@@ -86,8 +86,8 @@ def widen(build: Build, model: nn.Module, widths: int | Sequence[int]) -> nn.Mod
     check_kind("model", model, nn.Module, "a trained model of build")
     tensors = named_tensors(plain_model(model))
     layout = _layout_of(build, tensors, widths)
-    own = layout.widths(features_of(layout, tensors))
-    return join(build, [model] * copies(own, check_widths(widths, None)), widths)
+    narrow_widths = layout.widths(features_of(layout, tensors))
+    return join(build, [model] * copies(narrow_widths, check_widths(widths, None)), widths)
 
 
 def copies(own: Widths, wanted: Widths) -> int:
@@ -197,13 +197,13 @@ def as_part(
     divided.
     """
     features = features_of(layout, tensors)
-    found = dict(tensors)
+    part = dict(tensors)
     for name in readout:
         along = _along_axes(layout.dims[name], features)
         factors = torch.ones(along.shape, dtype=_precise(tensors[name]))
         factors[along] = 1 / count
-        found[name] = tensors[name] * factors.to(tensors[name].device)
-    return found
+        part[name] = tensors[name] * factors.to(tensors[name].device)
+    return part
 
 
 def _precise(tensor: Tensor) -> torch.dtype:
@@ -225,8 +225,8 @@ def _along_axes(dims: Sequence[Dim], features: Sequence[int]) -> Tensor:
             segment.fixed if segment.axis is None else features[segment.axis] for segment in dim
         ]
         flags = torch.tensor([segment.axis is not None for segment in dim], dtype=torch.bool)
-        own = flags.repeat_interleave(torch.tensor(sizes, dtype=torch.int64))
-        along = along | own.view(-1, *[1] * (len(dims) - 1 - i))
+        along_dim = flags.repeat_interleave(torch.tensor(sizes, dtype=torch.int64))
+        along = along | along_dim.view(-1, *[1] * (len(dims) - 1 - i))
     return along
 
 

@@ -203,8 +203,8 @@ class WidthScaling:
         fan_in = self._growth(name, shape, summed)
         if rule == "adam":
             return 1.0 / fan_in
-        others = [i for i in self._hidden_dims(name) if i not in summed]
-        return self._growth(name, shape, others) / fan_in
+        not_summed = [i for i in self._hidden_dims(name) if i not in summed]
+        return self._growth(name, shape, not_summed) / fan_in
 
     @torch.no_grad()
     def scale(self, model: nn.Module) -> nn.Module:
@@ -255,12 +255,12 @@ class WidthScaling:
         deviation = _deviation([parameter])
         if base is None or base.value == 0.0 or deviation.value == 0.0:
             return usual_factor
-        wanted = (
+        target = (
             self._readout_start * base.value / fan_in
             if is_readout
             else base.value / math.sqrt(fan_in)
         )
-        factor = wanted / deviation.value
+        factor = target / deviation.value
         error = usual_factor * (base.relative_error + deviation.relative_error)
         return usual_factor if abs(factor - usual_factor) <= error else factor
 

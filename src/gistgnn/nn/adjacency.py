@@ -203,8 +203,8 @@ class Adjacency:
             operator: its name.
             nodes: consecutive ones, or [k] by number.
         """
-        whole = self.__dict__.get(operator)
-        return self._rows(operator, nodes) if whole is None else whole.rows(nodes)
+        computed = self.__dict__.get(operator)
+        return self._rows(operator, nodes) if computed is None else computed.rows(nodes)
 
     def chunks(self) -> Iterator[slice]:
         """Yield at most `ROWS` consecutive rows with at most `ENTRIES` edges, or one row."""

@@ -256,9 +256,9 @@ class _Attend(_Together):
             transposed, order = pattern.transpose
             to_features = _product(transposed, used.index_select(1, order), grad, factor)
         if ctx.needs_input_grad[1]:
-            own = (grad * out).sum(dim=2)
+            of_outputs = (grad * out).sum(dim=2)
             to_scores = _sampled(pattern, grad, features, factor).mul_(used)
-            to_scores.addcmul_(weights, own.index_select(1, pattern.row), value=-1)
+            to_scores.addcmul_(weights, of_outputs.index_select(1, pattern.row), value=-1)
         return to_features, to_scores, None, None
 
 
@@ -303,8 +303,8 @@ def _on_diagonal(pattern: CSR, count: int) -> CSR:
 
 def _row_sums(pattern: CSR, x: Tensor) -> Tensor:
     """Sum every head's ``x``: [heads, nnz] over each row's entries: [heads, R]."""
-    every = _on_diagonal(pattern, len(x))
-    return torch.mv(every.with_values(x.view(-1)), x.new_ones(every.shape[1])).view(
+    diagonal = _on_diagonal(pattern, len(x))
+    return torch.mv(diagonal.with_values(x.view(-1)), x.new_ones(diagonal.shape[1])).view(
         len(x), pattern.shape[0]
     )
 
@@ -313,11 +313,11 @@ def _product(pattern: CSR, value: Tensor, h: Tensor, factor: float) -> Tensor:
     """Multiply every head's matrix, of ``value``: [heads, nnz], with ``h``: [heads, C, d] and a
     number.
     """
-    every = _on_diagonal(pattern, len(value))
+    diagonal = _on_diagonal(pattern, len(value))
     (heads, _, d) = h.shape
-    out = h.new_empty(every.shape[0], d)
+    out = h.new_empty(diagonal.shape[0], d)
     out.addmm_(
-        every.with_values(value.view(-1)), h.reshape(every.shape[1], d), beta=0, alpha=factor
+        diagonal.with_values(value.view(-1)), h.reshape(diagonal.shape[1], d), beta=0, alpha=factor
     )
     return out.view(heads, pattern.shape[0], d)
 
@@ -326,11 +326,11 @@ def _sampled(pattern: CSR, left: Tensor, right: Tensor, factor: float) -> Tensor
     """Return factor · ⟨left[i], right[j]⟩ at the entries (i, j): [heads, R, d], [heads, C, d] to
     [heads, nnz].
     """
-    every = _on_diagonal(pattern, len(left))
-    out = left.new_zeros(every.num_edges)
+    diagonal = _on_diagonal(pattern, len(left))
+    out = left.new_zeros(diagonal.num_edges)
     # torch's sampled product takes at most R·C entries; repeated edges of a tiny graph can exceed
     # that.
-    for piece, entries in every.pieces(every.shape[0] * every.shape[1]):
+    for piece, entries in diagonal.pieces(diagonal.shape[0] * diagonal.shape[1]):
         at = piece.with_values(out[entries])
         # In place: otherwise torch copies the pattern as well.
         torch.sparse.sampled_addmm(

@@ -194,12 +194,14 @@ class GAT(GNN):
     ) -> None:
         if heads < 1:
             raise InputError(f"heads {heads}: give at least one")
-        own = dropout if attention_dropout is None else attention_dropout
-        if not 0 <= own < 1:
-            raise InputError(f"attention_dropout {own}: give a probability in [0, 1)")
+        dropout_of_attention = dropout if attention_dropout is None else attention_dropout
+        if not 0 <= dropout_of_attention < 1:
+            raise InputError(
+                f"attention_dropout {dropout_of_attention}: give a probability in [0, 1)"
+            )
         # the base class calls make_layer, which reads them
         self.heads = heads
-        self.attention_dropout = own
+        self.attention_dropout = dropout_of_attention
         super().__init__(
             in_features, widths, out_features, dropout=dropout, norm=norm, activation=activation
         )

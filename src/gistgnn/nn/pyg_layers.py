@@ -78,10 +78,10 @@ class Products:
         """Return the edges and weights that were kept for what they depend on; None if there are
         none.
         """
-        kept = self._normalised.get(made_of)
-        if kept is None or not all(map(_is_unchanged, kept)):
+        kept_tensors = self._normalised.get(made_of)
+        if kept_tensors is None or not all(map(_is_unchanged, kept_tensors)):
             return None
-        return tuple(map(_tensor_of, kept))
+        return tuple(map(_tensor_of, kept_tensors))
 
     def keep_normalised(self, made_of: tuple[Any, ...], made: tuple[Tensor | None, ...]) -> None:
         """Keep edges and weights that a layer has made of the batch's, by all that they depend
@@ -99,11 +99,11 @@ class Products:
         """
         if not self._features.is_same(h):
             return matrix @ h
-        kept = self._of_x.get(matrix)
-        if kept is None or not kept.is_unchanged:
-            kept = AtVersion(matrix @ h)
-            self._of_x[matrix] = kept
-        return kept.tensor if read_only else kept.tensor.clone()
+        kept_product = self._of_x.get(matrix)
+        if kept_product is None or not kept_product.is_unchanged:
+            kept_product = AtVersion(matrix @ h)
+            self._of_x[matrix] = kept_product
+        return kept_product.tensor if read_only else kept_product.tensor.clone()
 
 
 def _tensor_of(kept: AtVersion | None) -> Tensor | None:
@@ -120,13 +120,13 @@ def sparse_layers(
     """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block."""
     changes = []
     for layer in multiplies(model):
-        own = {"propagate": partial(_propagate, layer, products)}
+        attributes = {"propagate": partial(_propagate, layer, products)}
         # a user's may change the edges
         plain = "forward" not in vars(layer) and _is_of_pyg(type(layer).forward)
         if plain and not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer):
-            given = AtVersion(edge_index), None if weight is None else AtVersion(weight)
-            own["forward"] = partial(_forward, layer, products, *given)
-        changes.append((layer, own))
+            given_edges = AtVersion(edge_index), None if weight is None else AtVersion(weight)
+            attributes["forward"] = partial(_forward, layer, products, *given_edges)
+        changes.append((layer, attributes))
     return _changed(changes)
 
 
@@ -144,9 +144,9 @@ def layers_on_rows(
     changes = [
         (layer, {"propagate": partial(_propagate, layer, products)}) for layer in multiplies(model)
     ]
-    known = {"_cached_edge_index": normalised, "cached": True}
+    attributes = {"_cached_edge_index": normalised, "cached": True}
     return _changed(
-        [*changes, *((layer, known) for layer in model.modules() if _normalises(layer))]
+        [*changes, *((layer, attributes) for layer in model.modules() if _normalises(layer))]
     )
 
 
@@ -188,8 +188,10 @@ def multiplies(model: nn.Module) -> list[Any]:
     if model not in _LAYERS:
         # such code stays as it is
         compiled = any(hasattr(part, "_orig_mod") for part in model.modules())
-        own = "torch_geometric.nn" in sys.modules and not compiled
-        _LAYERS[model] = [layer for layer in model.modules() if _may_multiply(layer)] if own else []
+        is_used = "torch_geometric.nn" in sys.modules and not compiled
+        _LAYERS[model] = (
+            [layer for layer in model.modules() if _may_multiply(layer)] if is_used else []
+        )
     return _LAYERS[model]
 
 
@@ -198,17 +200,17 @@ def _may_multiply(layer: nn.Module) -> bool:
 
     if not isinstance(layer, MessagePassing) or "propagate" in vars(layer):
         return False
-    own = type(layer)
+    kind = type(layer)
     plain = MessagePassing
     return (
         layer.fuse
         and layer.aggr in _SUMS
         and (layer.flow, layer.node_dim, layer.decomposed_layers) == ("source_to_target", -2, 1)
         and not _is_watched(layer)
-        and _is_of_pyg(own.message)  # features times weights; a user's may be anything
-        and _is_of_pyg(own.propagate)
+        and _is_of_pyg(kind.message)  # features times weights; a user's may be anything
+        and _is_of_pyg(kind.propagate)
         and signature(layer.message).parameters.keys() <= {"x_j", "edge_weight"}
-        and (own.aggregate, own.update) == (plain.aggregate, plain.update)
+        and (kind.aggregate, kind.update) == (plain.aggregate, plain.update)
     )
 
 
@@ -295,10 +297,10 @@ def _only_reads_sum(layer: Any) -> bool:
     """Tell whether no code but PyG's gets the sum that a layer makes, and this does not write into
     it.
     """
-    own = type(layer)
+    kind = type(layer)
     return (
-        own.__name__ in _SUMS_THEN_MULTIPLIES
-        and _is_of_pyg(own.forward)
+        kind.__name__ in _SUMS_THEN_MULTIPLIES
+        and _is_of_pyg(kind.forward)
         and all(
             _is_of_pyg(type(child).forward) and not child._forward_pre_hooks
             for child in layer.children()

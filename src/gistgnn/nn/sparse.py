@@ -154,9 +154,9 @@ class SparseMatrix:
         """Return the columns ``index``: [k] distinct numbers, in that order, as a matrix [R, k]."""
         rows, columns = self.shape
         index = index.to(self.device, torch.int64)
-        place = index.new_full((columns,), -1)
-        place[index] = torch.arange(index.numel(), device=self.device)
-        col = place.index_select(0, self.pattern.col)
+        new_columns = index.new_full((columns,), -1)
+        new_columns[index] = torch.arange(index.numel(), device=self.device)
+        col = new_columns.index_select(0, self.pattern.col)
         keep = col >= 0
         pattern = CSR.from_sorted(self.pattern.row[keep], col[keep], (rows, index.numel()))
         return SparseMatrix.from_pattern(pattern, self.value[keep])
@@ -257,8 +257,8 @@ def self_loops(pattern: CSR, own: Tensor | None = None) -> Tensor:
 def loop_weights(pattern: CSR, weight: Tensor, own: Tensor | None = None) -> Tensor:
     """Return the weight of every row's self-loop: [R]; 1 where there is none."""
     loops = weight.new_ones(pattern.shape[0])
-    given = self_loops(pattern, own)
-    loops[pattern.row[given].long()] = weight[given]
+    is_loop = self_loops(pattern, own)
+    loops[pattern.row[is_loop].long()] = weight[is_loop]
     return loops
 
 
@@ -268,9 +268,9 @@ def looped(
     """Return the entries with one self-loop in every row, and their weights; ``loops``: [R], the
     self-loops'.
     """
-    with_loops, keep, place = pattern.looped(own)
+    with_loops, keep, new_places = pattern.looped(own)
     value = weight.new_ones(with_loops.num_edges)
-    value[place] = weight[keep]
+    value[new_places] = weight[keep]
     if loops is not None:
         value[with_loops.rowptr[1:].long() - 1] = loops  # a row's self-loop is its last entry
     return with_loops, value
@@ -287,6 +287,6 @@ def with_self(
         if weight is None
         else weight
     )
-    given = torch.where(self_loops(pattern, own), weight, 0)
-    loops = weight.new_ones(pattern.shape[0]).index_add_(0, pattern.row, given)
+    loop_weight = torch.where(self_loops(pattern, own), weight, 0)
+    loops = weight.new_ones(pattern.shape[0]).index_add_(0, pattern.row, loop_weight)
     return SparseMatrix.from_pattern(*looped(pattern, weight, loops, own))

@@ -94,13 +94,13 @@ class Fused:
         places = by_shape(round_.subs)
         same_number = len(places) == len(self._groups)
         if same_number and all(
-            group.fits(round_, own, training)
-            for group, own in zip(self._groups, places, strict=True)
+            group.fits(round_, members, training)
+            for group, members in zip(self._groups, places, strict=True)
         ):
-            for group, own in zip(self._groups, places, strict=True):
-                group.load(round_, own)
+            for group, members in zip(self._groups, places, strict=True):
+                group.load(round_, members)
             return self._groups
-        groups = [Group(round_, own, training) for own in places]
+        groups = [Group(round_, members, training) for members in places]
         if round_.device.type == "cuda":
             self._groups = groups
         return groups
@@ -137,20 +137,20 @@ class Stack:
         between modules.
         """
         model = self.subs[0]
-        given = arguments(self.subs[0], batch, nodes=nodes)
+        inputs = arguments(self.subs[0], batch, nodes=nodes)
 
         def one(
             parameters: dict[str, Tensor], buffers: dict[str, Tensor]
         ) -> tuple[Tensor, dict[str, Tensor]]:
             state = {**parameters, **buffers}
             # leaves changed buffers in `state`
-            out = functional_call(model, state, given.positional, given.by_name)
+            out = functional_call(model, state, inputs.positional, inputs.by_name)
             return out, {name: state[name].detach() for name in buffers}
 
         out: Tensor
-        with calling(model, batch, given):
+        with calling(model, batch, inputs):
             out, self.buffers = vmap(one, randomness="different")(self.parameters, self.buffers)
-        return given.chosen(out)
+        return inputs.chosen(out)
 
 
 class Group:
@@ -192,21 +192,21 @@ class Group:
         """Return the moments that the sub-GCNs have from earlier rounds, stacked, by the
         parameters' names.
         """
-        found: dict[str, dict[str, Tensor]] = {}
+        states_by_name: dict[str, dict[str, Tensor]] = {}
         carried = self._carried
         if carried is None:
-            return found
+            return states_by_name
         parameters = [dict(sub.named_parameters()) for sub in self._stack.subs]
         for name in self._stack.parameters:
             states = [carried.state[own[name]] for own in parameters]
             # All sub-GCNs have taken the same steps, so one count serves all.
-            found[name] = {
+            states_by_name[name] = {
                 key: first.clone()
                 if key == "step"
                 else torch.stack([state[key] for state in states])
                 for key, first in states[0].items()
             }
-        return found
+        return states_by_name
 
     def fits(self, round_: Round, places: list[int], training: Training) -> bool:
         """Whether `load` can take the sub-GCNs at some places of a round."""

@@ -219,11 +219,11 @@ def arguments(
         names.get(name) or name: value for name, value in values.items() if names.get(name, name)
     }
     positional = tuple(value for name, value in values.items() if names.get(name, name) is None)
-    known = {name: AtVersion(values[name]) for name in tensors}
+    versions = {name: AtVersion(values[name]) for name in tensors}
     if nodes is not None and as_gnn(model) is not None:
         by_name["nodes"] = nodes
         nodes = None
-    return Arguments(positional, by_name, values.get("edge_index"), known, copies, nodes)
+    return Arguments(positional, by_name, values.get("edge_index"), versions, copies, nodes)
 
 
 def _product_of(batch: Batch, operator: Operator) -> Tensor:
@@ -320,7 +320,7 @@ def check_fits(
     takes = gnn.edge_data if gnn else signature(model).edge_data
     for name in batch.edge_data if edge_data is None else edge_data:
         if name in unused or name not in takes:
-            how = f"take a model that uses {name}, or drop it: data.{name} = None"
+            advice = f"take a model that uses {name}, or drop it: data.{name} = None"
             values = batch.edge_data.get(name)
             if (
                 name == "edge_attr"
@@ -329,11 +329,11 @@ def check_fits(
                 and "edge_weight" in takes
             ):
                 one_column = ".squeeze(1)" if values.dim() == 2 else ""
-                how = (
+                advice = (
                     f"if these are weights: data.edge_weight = data.edge_attr{one_column}; "
-                    f"otherwise {how}"
+                    f"otherwise {advice}"
                 )
-            log.warning(f"the graph has {name}, and {kind} makes no use of it: {how}")
+            log.warning(f"the graph has {name}, and {kind} makes no use of it: {advice}")
 
 
 def _try(model: nn.Module, batch: Batch, *, logits: bool) -> int:
@@ -346,8 +346,8 @@ def _try(model: nn.Module, batch: Batch, *, logits: bool) -> int:
         with torch.no_grad():
             out = forward(model, batch)
         if logits and out.numel() > 9 and bool(((out >= 0) & (out <= 1)).all()) and bool(out.any()):
-            said = "the model's outputs lie between 0 and 1, and losses and scores take logits"
-            log.warning(f"{said}: leave a sigmoid or softmax at its end out")
+            doubt = "the model's outputs lie between 0 and 1, and losses and scores take logits"
+            log.warning(f"{doubt}: leave a sigmoid or softmax at its end out")
         return out.shape[1]
     except InputError:
         raise
@@ -402,13 +402,13 @@ class Recent:
             return
         names = list(inspect.signature(model.forward).parameters)
         takes = signature(model)
-        given = dict(zip(names, args, strict=False)) | kwargs
-        x = given.pop(takes.x_name or names[0], None)
-        edges = given.pop(takes.structure_name or next(iter(given), ""), None)
-        tensors = [value for value in (x, edges, *given.values()) if value is not None]
-        known = x is not None and edges is not None and all(map(_is_constant, tensors))
-        if known and not torch._C._are_functorch_transforms_active():
-            context = sparse_layers(model, self.products(tensors), edges, given.get("edge_weight"))
+        values = dict(zip(names, args, strict=False)) | kwargs
+        x = values.pop(takes.x_name or names[0], None)
+        edges = values.pop(takes.structure_name or next(iter(values), ""), None)
+        tensors = [value for value in (x, edges, *values.values()) if value is not None]
+        is_known_batch = x is not None and edges is not None and all(map(_is_constant, tensors))
+        if is_known_batch and not torch._C._are_functorch_transforms_active():
+            context = sparse_layers(model, self.products(tensors), edges, values.get("edge_weight"))
             context.__enter__()
             self._open[model] = context
 

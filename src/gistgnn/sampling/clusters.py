@@ -73,11 +73,11 @@ class ClusterSampling(Sampling):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clusters and self.clusters_per_batch and self.clusters_per_batch > self.clusters:
-            said = (
+            fault = (
                 f"clusters_per_batch is {self.clusters_per_batch}, more than the "
                 f"{self.clusters} clusters there are:"
             )
-            raise InputError(f"{said} expected 1 to {self.clusters}")
+            raise InputError(f"{fault} expected 1 to {self.clusters}")
         check_choice("method", self.method, METHODS)
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
@@ -85,13 +85,13 @@ class ClusterSampling(Sampling):
         `Sampling.sampler`.
         """
         clusters, q, entropy = self.clusters_of(whole, seed)
-        there = len(clusters) if clusters else len(cast(Tensor, whole.cluster_ptr)) - 1
+        count = len(clusters) if clusters else len(cast(Tensor, whole.cluster_ptr)) - 1
         options = {"independent": self.batches == "independent", "precompute": self.precompute}
         made = ClusterBatches(whole, clusters, q, seed, **options)
-        made.facts = BatchFacts(clusters=there, clusters_per_batch=q, label_entropy=entropy)
+        made.facts = BatchFacts(clusters=count, clusters_per_batch=q, label_entropy=entropy)
         made.has_given_size = self.clusters_per_batch is not None
         if entropy is not None and entropy < clustering.POOR:
-            self._note_poor(entropy, there, q, whole)
+            self._note_poor(entropy, count, q, whole)
         return made
 
     def clusters_of(self, whole: Batch, seed: int) -> tuple[Clusters | None, int, float | None]:
@@ -114,24 +114,24 @@ class ClusterSampling(Sampling):
                 cut, nodes, lambda made, per_batch: share(made.assignment, per_batch)
             )
         clusters = None
-        there = 0 if ptr is None else len(ptr) - 1
+        in_folder = 0 if ptr is None else len(ptr) - 1
         if ptr is None:
             clusters = cut(c or first_cut(nodes))
-            there = len(clusters)
+            in_folder = len(clusters)
             assignment = clusters.assignment
         else:
-            assignment = torch.arange(there).repeat_interleave(ptr.diff())
-        if ptr is not None and c not in (None, there):
-            said = (
-                f"clusters is {c}, but the folder of the graph has {there} clusters: leave "
+            assignment = torch.arange(in_folder).repeat_interleave(ptr.diff())
+        if ptr is not None and c not in (None, in_folder):
+            fault = (
+                f"clusters is {c}, but the folder of the graph has {in_folder} clusters: leave "
                 "clusters out, or cut the"
             )
-            raise InputError(f"{said} graph anew")
-        first = first_batch(nodes, there)
+            raise InputError(f"{fault} graph anew")
+        first = first_batch(nodes, in_folder)
         choices = (
-            [min(times * first, there) for times in clustering.LARGER]
+            [min(times * first, in_folder) for times in clustering.LARGER]
             if q is None
-            else [min(q, c or there)]
+            else [min(q, c or in_folder)]
         )
         for per_batch in dict.fromkeys(choices):
             if (found := share(assignment, per_batch)) is None or found >= clustering.ENOUGH:
@@ -165,8 +165,8 @@ class ClusterSampling(Sampling):
         c = self.clusters or graph.clusters or first_cut(graph.nodes)
         q = min(self.clusters_per_batch or first_batch(graph.nodes, c), c)
         inside = METIS_INSIDE if self.method != "random" and c > 1 else 1 / c
-        both = (q - 1) / (c - 1) if c > 1 else 0.0
-        edges = graph.edges * q / c * (inside + (1 - inside) * both)
+        both_drawn = (q - 1) / (c - 1) if c > 1 else 0.0
+        edges = graph.edges * q / c * (inside + (1 - inside) * both_drawn)
         return Expected.subgraph(
             graph, graph.nodes * q / c, edges, steps=-(-c // q), precomputed=self.precompute
         )
@@ -468,9 +468,9 @@ class _EdgesOnGPU:
         # edges of the batch before each edge
         before = torch.nn.functional.pad(inside.cumsum(0), (1, 0))
         # The edges that are not in the batch share one place, at the end.
-        place = torch.where(inside, before[:-1], inside_count)
-        places = place.new_empty(inside_count + 1)
-        places.scatter_(0, place, torch.arange(edges, device=device))
+        new_places = torch.where(inside, before[:-1], inside_count)
+        places = new_places.new_empty(inside_count + 1)
+        places.scatter_(0, new_places, torch.arange(edges, device=device))
         places = places[:inside_count]
 
         ends = joined(
@@ -522,9 +522,9 @@ def _renumbered(whole: Batch, clusters: Clusters) -> Batch:
     rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[
         numbers
     ]
-    place = np.empty(len(numbers), rows.indices.dtype)
-    place[numbers] = np.arange(len(numbers))
-    edges = CSR(torch.from_numpy(rows.indptr), torch.from_numpy(place[rows.indices]))
+    place_of_node = np.empty(len(numbers), rows.indices.dtype)
+    place_of_node[numbers] = np.arange(len(numbers))
+    edges = CSR(torch.from_numpy(rows.indptr), torch.from_numpy(place_of_node[rows.indices]))
     data = {
         name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()
     }

@@ -59,9 +59,9 @@ class ImportanceSampling(LayeredSampling):
         for count in reversed(numbers):
             rows = structure.values[outputs]
             drawn, importance = self._draw(structure, rows, outputs, count, rng)
-            known = np.zeros(structure.nodes, bool)
-            known[outputs] = True
-            new = ~known[drawn]
+            is_output = np.zeros(structure.nodes, bool)
+            is_output[outputs] = True
+            new = ~is_output[drawn]
             inputs = np.concatenate([outputs, drawn[new]])
             columns = torch.ones(len(inputs), dtype=all_degrees.plain.dtype)
             columns[len(outputs) :] = torch.from_numpy(importance[new])

@@ -128,8 +128,10 @@ class LayeredBatches(RandomBatches):
         y = structure.y
         labels = y.index_select(0, to_device(torch.from_numpy(outputs), y.device))
         x = structure.features(torch.from_numpy(nodes))
-        own = torch.arange(len(outputs), device=y.device)
-        return Batch(x, adj.to(y.device), labels, own, sparse=structure.sparse, edge_data=edge_data)
+        output_places = torch.arange(len(outputs), device=y.device)
+        return Batch(
+            x, adj.to(y.device), labels, output_places, sparse=structure.sparse, edge_data=edge_data
+        )
 
 
 @dataclass(frozen=True)
@@ -173,11 +175,11 @@ class NeighborSampling(LayeredSampling):
         rng: np.random.Generator,
     ) -> Layers:
         """Draw the neighbours that every hop reaches; see `LayeredSampling.draw_layers`."""
-        place = np.full(structure.nodes, -1, np.int32)  # of a node among those of the batch
-        place[outputs] = np.arange(len(outputs))
+        place_of_node = np.full(structure.nodes, -1, np.int32)  # of a node among those of the batch
+        place_of_node[outputs] = np.arange(len(outputs))
         nodes = outputs
         reached = [len(outputs)]
-        kept = []
+        counts_of_hops = []
         chosen = []
         sources = []
         for fanout in numbers:
@@ -185,19 +187,17 @@ class NeighborSampling(LayeredSampling):
             frontier = nodes[reached[-2] if len(reached) > 1 else 0 :]
             entries, counts = draw_edges(structure, frontier, fanout, rng)
             drawn = structure.edges.indices[entries]
-            new = np.unique(drawn[place[drawn] < 0])
-            place[new] = np.arange(len(nodes), len(nodes) + len(new))
+            new = np.unique(drawn[place_of_node[drawn] < 0])
+            place_of_node[new] = np.arange(len(nodes), len(nodes) + len(new))
             nodes = np.concatenate([nodes, new])
             reached.append(len(nodes))
-            kept.append(counts)
+            counts_of_hops.append(counts)
             chosen.append(entries)
-            sources.append(place[drawn])
+            sources.append(place_of_node[drawn])
         data = structure.data_of(np.concatenate(chosen))
-        return (
-            nodes,
-            _cut(structure, nodes, reached, np.concatenate(kept), np.concatenate(sources), data),
-            data,
-        )
+        drawn_edges = np.concatenate(counts_of_hops)
+        layers = _cut(structure, nodes, reached, drawn_edges, np.concatenate(sources), data)
+        return nodes, layers, data
 
 
 def _cut(
@@ -212,18 +212,24 @@ def _cut(
     batch.
     """
     where = torch.from_numpy(nodes)
-    each = torch.from_numpy(kept)
+    counts_of_nodes = torch.from_numpy(kept)
     degrees = structure.degrees.of(where)
-    counts = structure.counts[where[: len(each)]]
-    weight = (counts.to(degrees.plain.dtype) / each).repeat_interleave(each)
+    counts = structure.counts[where[: len(counts_of_nodes)]]
+    weight = (counts.to(degrees.plain.dtype) / counts_of_nodes).repeat_interleave(counts_of_nodes)
     if "edge_weight" in data:
         weight *= data["edge_weight"].to(weight)
-    rowptr = torch.cat([each.new_zeros(1), each.cumsum(0)])
+    rowptr = torch.cat([counts_of_nodes.new_zeros(1), counts_of_nodes.cumsum(0)])
     dtype = index_dtype(len(nodes), len(sources))
-    whole = CSR(rowptr.to(dtype), torch.from_numpy(sources).to(dtype), (len(each), len(nodes)))
+    all_edges = CSR(
+        rowptr.to(dtype), torch.from_numpy(sources).to(dtype), (len(counts_of_nodes), len(nodes))
+    )
     layers: list[SampledAdjacency] = []
     for rows, columns in pairwise(reached):
-        part = CSR(whole.rowptr[: rows + 1], whole.col[: int(whole.rowptr[rows])], (rows, columns))
+        part = CSR(
+            all_edges.rowptr[: rows + 1],
+            all_edges.col[: int(all_edges.rowptr[rows])],
+            (rows, columns),
+        )
         layers.insert(
             0, SampledAdjacency(part, degrees.of(slice(columns)), weight[: part.num_edges])
         )
@@ -238,13 +244,14 @@ def draw_edges(
     """
     starts = structure.edges.indptr[nodes].astype(np.int64)
     degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
-    kept = degree if fanout == ALL else np.minimum(degree, fanout)
-    before = kept.cumsum() - kept
-    entries = (starts - before).repeat(kept) + np.arange(kept.sum())  # the first ones of every node
-    if (many := np.flatnonzero(degree > kept)).size:
+    counts = degree if fanout == ALL else np.minimum(degree, fanout)
+    before = counts.cumsum() - counts
+    # the first ones of every node
+    entries = (starts - before).repeat(counts) + np.arange(counts.sum())
+    if (many := np.flatnonzero(degree > counts)).size:
         chosen = _distinct(degree[many], fanout, rng)
-        entries[(degree > kept).repeat(kept)] = (starts[many, None] + chosen).ravel()
-    return entries, kept
+        entries[(degree > counts).repeat(counts)] = (starts[many, None] + chosen).ravel()
+    return entries, counts
 
 
 def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:

@@ -58,8 +58,8 @@ def named_sampling(sampling: "Sampling | str | Iterable[Any] | None") -> "Sampli
         if isinstance(sampling, Iterable):
             return FromLoader(sampling)
     names = ", ".join((FULL, *SAMPLERS))
-    others = "settings such as ClusterSampling(clusters=50), or a loader of batches"
-    raise InputError(f"sampler is {shown(sampling)}, expected one of {names}, {others}")
+    alternatives = "settings such as ClusterSampling(clusters=50), or a loader of batches"
+    raise InputError(f"sampler is {shown(sampling)}, expected one of {names}, {alternatives}")
 
 
 def describe(sampling: "Sampling | None") -> dict[str, Any] | None:

@@ -63,10 +63,13 @@ def _counted(
         for t, walk in enumerate(walks):
             visits += np.bincount(walk[fresh[t]], minlength=nodes)
             for s in range(t):
-                both = fresh[s] & fresh[t]
-                if not both.any():
+                on_both = fresh[s] & fresh[t]
+                if not on_both.any():
                     continue
-                for one, other in ((walks[s][both], walk[both]), (walk[both], walks[s][both])):
+                for one, other in (
+                    (walks[s][on_both], walk[on_both]),
+                    (walk[on_both], walks[s][on_both]),
+                ):
                     entries = np.asarray(numbers[one, other]).ravel()
                     np.add.at(together, entries[entries > 0] - 1, 1)
     return visits / len(roots), together / len(roots)
@@ -146,8 +149,10 @@ class SaintBatches(RandomBatches):
         )
         into = sampled[rows]
         out = sampled[part.indices]
-        both = into + out - self._in_any_draw(touches[rows] + touches[part.indices] - together)
-        return np.where(rows == part.indices, 1, into / both).astype(np.float32)
+        both_sampled = (
+            into + out - self._in_any_draw(touches[rows] + touches[part.indices] - together)
+        )
+        return np.where(rows == part.indices, 1, into / both_sampled).astype(np.float32)
 
 
 def _within(matrix: sp.csr_matrix, nodes: Array) -> sp.csr_matrix:

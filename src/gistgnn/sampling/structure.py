@@ -35,21 +35,23 @@ class Structure:
         self.values = self.edges  # with weights, these
         # in the order of the entries
         self.edge_data = {name: value.cpu() for name, value in whole.edge_data.items()}
-        own = pattern.rowptr.diff()
+        counts = pattern.rowptr.diff()
         loops_in_a = pattern.row[self_loops(pattern)].long()
         # of every node; parallel edges may be many
         self.loops = torch.bincount(loops_in_a, minlength=self.nodes)
-        looped = own - self.loops + 1
-        self.degrees = Degrees(own.to(whole.dtype), looped.to(whole.dtype))
+        looped = counts - self.loops + 1
+        self.degrees = Degrees(counts.to(whole.dtype), looped.to(whole.dtype))
         if "edge_weight" in self.edge_data:  # degrees are sums of weights
             weight = self.edge_data["edge_weight"].to(whole.dtype)
             check_weights(weight)
             self.values = _matrix(pattern, weight)
             sums = row_sums(pattern, weight)
             loops = loop_weights(pattern, weight)
-            given = self_loops(pattern)
-            others = sums - row_sums(pattern, weight * given)
-            self.degrees = Degrees(without_zeros(sums), without_zeros(others + loops), loops=loops)
+            is_loop = self_loops(pattern)
+            from_others = sums - row_sums(pattern, weight * is_loop)
+            self.degrees = Degrees(
+                without_zeros(sums), without_zeros(from_others + loops), loops=loops
+            )
         self.y = whole.y
         self.train = whole.loss_nodes.cpu().numpy()
         self._device = whole.device
@@ -97,8 +99,8 @@ class Structure:
         """
         sums = self._weighted_squares(rows, nodes)
         # a mask: numpy finds the true entries several times faster than the others
-        found = np.flatnonzero(sums > 0)
-        return found, sums[found] * self._inverse[found]
+        nonzero = np.flatnonzero(sums > 0)
+        return nonzero, sums[nonzero] * self._inverse[nonzero]
 
     def _weighted_squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
         """Return Σ_i w_ij² / d̃_i of every node j: Ā_ij² = w_ij² / (d̃_i d̃_j), of the self-loops
@@ -122,11 +124,11 @@ class Structure:
     def normalised(self) -> Degrees:
         """The degrees with the row sums of Ā, to which rows are then scaled."""
         scale = self.degrees.looped.rsqrt()
-        others = torch.from_numpy(
+        from_others = torch.from_numpy(
             self.values @ scale.numpy() - self.values.diagonal() * scale.numpy()
         )
-        own = scale if self.degrees.loops is None else scale * self.degrees.loops
-        return replace(self.degrees, row_sums=scale * (others + own))
+        from_itself = scale if self.degrees.loops is None else scale * self.degrees.loops
+        return replace(self.degrees, row_sums=scale * (from_others + from_itself))
 
     def features(self, nodes: Tensor) -> Tensor:
         """Return rows of X, [n, F]: a CSR tensor where features are sparse."""

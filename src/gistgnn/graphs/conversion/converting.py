@@ -76,19 +76,23 @@ def convert(
     """
     target = Path(folder).expanduser()
     nodes = None if nodes is None else Path(nodes)
-    found = source if isinstance(source, Graph) else _find_source(source, nodes, data_root)
+    graph_or_source = (
+        source if isinstance(source, Graph) else _find_source(source, nodes, data_root)
+    )
     room = room_within(memory)
     with folders.whole_folder(target) as made:
-        if isinstance(found, Graph):
-            folders.write_graph(_both_ways(found) if undirected else found, made)
+        if isinstance(graph_or_source, Graph):
+            folders.write_graph(
+                _both_ways(graph_or_source) if undirected else graph_or_source, made
+            )
         else:
-            both = found.undirected if undirected is None else undirected
+            both_ways = graph_or_source.undirected if undirected is None else undirected
             name = (
                 printable(target.resolve().name)[:LONGEST_NAME]
-                if isinstance(found, TablesSource)
-                else found.name
+                if isinstance(graph_or_source, TablesSource)
+                else graph_or_source.name
             )
-            _write_source(found, name, made, both, room // 2, progress)
+            _write_source(graph_or_source, name, made, both_ways, room // 2, progress)
     return Manifest.read(target)
 
 
@@ -98,15 +102,16 @@ def room_within(memory: int | None) -> int:
 
     They are no more than a container or a batch system leaves.
     """
-    held = held_bytes()
+    process = held_bytes()
     most = max(available_bytes(torch.device("cpu")), _LEAST) if limit_in_force() else 2**63
     if memory is None:
-        return min(max(_DEFAULT - held, _DEFAULT // 2), most)
+        return min(max(_DEFAULT - process, _DEFAULT // 2), most)
     memory = int(check_number("memory", memory, above=True))
-    if memory < held + _LEAST:
-        least = f"expected at least {size(held + _LEAST)}: the process takes {size(held)} already"
+    if memory < process + _LEAST:
+        least = f"expected at least {size(process + _LEAST)}: the process takes {size(process)}"
+        least += " already"
         raise InputError(f"memory is {size(memory)}; {least}")
-    return min(memory - held, most)
+    return min(memory - process, most)
 
 
 def _write_source(
@@ -196,10 +201,10 @@ def _both_ways(graph: Graph) -> Graph:
             f"{graph.name} has edge data: its edges cannot be made undirected; leave --undirected "
             "out"
         )
-    both, _ = check_edges(
+    edges, _ = check_edges(
         torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1), graph.num_nodes
     )
-    return replace(graph, edges=CSR.of(both, graph.num_nodes))
+    return replace(graph, edges=CSR.of(edges, graph.num_nodes))
 
 
 Source = Blocks | TablesSource | OgbFiles

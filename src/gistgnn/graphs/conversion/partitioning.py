@@ -203,19 +203,23 @@ def _write_edges(
     order = clusters.order.numpy()
     edges = CSR(torch.from_numpy(old["rowptr"]), torch.from_numpy(old["col"]))
     cluster_of = np.arange(len(clusters), dtype=np.int32).repeat(clusters.sizes)  # by new numbers
-    place = np.empty(len(order), old["col"].dtype)
-    place[order] = np.arange(len(place), dtype=place.dtype)
+    place_of_node = np.empty(len(order), old["col"].dtype)
+    place_of_node[order] = np.arange(len(place_of_node), dtype=place_of_node.dtype)
     rowptr = np.concatenate([[0], np.cumsum(np.diff(old["rowptr"])[order])])
     inside = 0
     for nodes in row_chunks(torch.from_numpy(rowptr), most, most):
-        part, held = edges.rows(clusters.order[nodes])
-        source = place[part.col.numpy()]
+        part, entries_of_block = edges.rows(clusters.order[nodes])
+        source = place_of_node[part.col.numpy()]
         target = part.targets().numpy() + nodes.start
         inside += int((cluster_of[source] == cluster_of[target]).sum())
         # equal edges keep their order, as their data may differ
         sorting = np.lexsort((source, target))
         for name, file in files.items():
-            file.append(source[sorting] if name == "col" else old[name][np.asarray(held)[sorting]])
+            file.append(
+                source[sorting]
+                if name == "col"
+                else old[name][np.asarray(entries_of_block)[sorting]]
+            )
     entries = {name: file.finish() for name, file in files.items()}
     return entries | {"rowptr": write_array(folder, "rowptr", rowptr)}, inside
 

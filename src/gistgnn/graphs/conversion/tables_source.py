@@ -91,19 +91,19 @@ class TablesSource:
         """Return the places of source and target among the columns of the table of edges."""
         table = self._edges
         table.check_names()
-        named = [place for place in range(len(table.names)) if not table.is_index(place)]
-        names = [table.names[place] for place in named]
+        columns = [place for place in range(len(table.names)) if not table.is_index(place)]
+        names = [table.names[place] for place in columns]
         if set(names) != set(_ENDS):
             hint = "expected source and target alone (edge data comes from a .npz or .pt)"
             raise InputError(f"{table.path}: the columns are {printable(', '.join(names))}; {hint}")
-        for place in named:
+        for place in columns:
             if not (table.is_text(place) or table.is_number(place)):
                 raise InputError(
                     f"{table.path}: {table.title(place)} is {table.kinds[place]}; expected ids"
                 )
-        if len(named) < len(table.names):
-            others = set(range(len(table.names))) - set(named)
-            titles = ", ".join(table.title(place) for place in sorted(others))
+        if len(columns) < len(table.names):
+            unnamed = set(range(len(table.names))) - set(columns)
+            titles = ", ".join(table.title(place) for place in sorted(unnamed))
             log.warning(
                 "%s: %s is left out (pandas writes such a column without index=False)",
                 table.path,
@@ -119,11 +119,13 @@ class TablesSource:
         if not places:
             places = [place for place, name in enumerate(table.names) if _SEVERAL.fullmatch(name)]
         if not places or _SPLIT not in self._place:
-            others = [name for place, name in enumerate(table.names) if not table.is_index(place)]
-            others = sorted(
-                set(others) - set(_RESERVED), key=lambda name: (name[-1:].isdigit(), name)
+            candidates = [
+                name for place, name in enumerate(table.names) if not table.is_index(place)
+            ]
+            candidates = sorted(
+                set(candidates) - set(_RESERVED), key=lambda name: (name[-1:].isdigit(), name)
             )
-            shown = printable(", ".join(others[:10]))
+            shown = printable(", ".join(candidates[:10]))
             expected = f"expected y, split, and features: rename the one of {shown} that has it"
             raise InputError(
                 f"{table.path}: there is no column {_SPLIT if places else 'y'}; {expected}"
@@ -145,24 +147,24 @@ class TablesSource:
             "floor(number)), "
             "count(*) FILTER (number = row - 1), count(DISTINCT number)"
         )
-        rows, cells, whole, in_order, distinct = connection.sql(
+        rows, cells, nonnegative, in_order, distinct = connection.sql(
             f"SELECT {facts} FROM ({numbers} FROM {table.rows})"
         ).fetchall()[0]
-        how = "pandas writes it without index=False"
-        if cells and whole < rows:
-            named = (
+        remark = "pandas writes it without index=False"
+        if cells and nonnegative < rows:
+            advice = (
                 f"call it {_NODE} if it has the nodes' ids, give it a name if it is a "
                 "feature, "
                 "or leave it out"
             )
-            raise InputError(f"{title} does not number the rows; {named} ({how})")
+            raise InputError(f"{title} does not number the rows; {advice} ({remark})")
         if cells and in_order < rows and distinct == rows and _NODE not in self._place:
-            named = f"call it {_NODE} if edges name nodes by it; otherwise leave it out"
+            advice = f"call it {_NODE} if edges name nodes by it; otherwise leave it out"
             raise InputError(
-                f"{title} has other numbers than those of the rows, from 0 on; {named} ({how})"
+                f"{title} has other numbers than those of the rows, from 0 on; {advice} ({remark})"
             )
         log.warning(
-            "%s: %s is left out (%s)", self.nodes_in, title, how if cells else "it is empty"
+            "%s: %s is left out (%s)", self.nodes_in, title, remark if cells else "it is empty"
         )
 
     def _check_features(self) -> None:
