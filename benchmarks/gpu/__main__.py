@@ -7,8 +7,9 @@ GPU.json here.
 
 The parts are in the order of their importance: steps beside the matrix products alone and beside
 PyG's; whole runs in the shape of the paper's large graphs, and the widest model with Θ on the host;
-and the tests marked `cuda`. Each part is a process of its own, which ends when its time is over.
-The files are written after every measurement. Nothing is installed or downloaded.
+scores at equal time; and the tests marked `cuda`. Each part is a process of its own, which ends
+when its time is over. The files are written after every measurement. Nothing is installed or
+downloaded.
 """
 
 import argparse
@@ -24,18 +25,26 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu import epochs, steps
+from benchmarks.gpu import epochs, scores, steps
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.machine import processor
 
 ROOT = Path(__file__).parents[2]
-HEADINGS = {"steps": "Steps", "epochs": "Whole runs", "tests": "Tests"}
-SECONDS = {"steps": 200, "epochs": 160, "tests": 120}  # a part's limit: eight minutes in all
+HEADINGS = {
+    "steps": "Steps",
+    "epochs": "Whole runs",
+    "scores": "Scores at equal time",
+    "tests": "Tests",
+}
+# A part's limit; eight minutes in all.
+SECONDS = {"steps": 170, "epochs": 120, "scores": 80, "tests": 110}
 PAGES = {
     "steps": steps.page,
     "epochs": epochs.page,
-    "tests": lambda found: "\n".join(f"- {each}" for each in found),
+    "scores": scores.page,
+    "tests": lambda lines: "\n".join(f"- {line}" for line in lines),
 }
+MEASURES = {"steps": steps.measure, "epochs": epochs.measure, "scores": scores.measure}
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -51,10 +60,10 @@ def main(words: Sequence[str] | None = None) -> None:
     write(options.out, {"machine": machine(options.device)})
     for part in options.parts:
         begun = time.perf_counter()
-        own = [*(words if words is not None else sys.argv[1:]), "--part", part]
+        words_of_part = [*(words if words is not None else sys.argv[1:]), "--part", part]
         try:
             subprocess.run(
-                [sys.executable, "-m", "benchmarks.gpu", *own],
+                [sys.executable, "-m", "benchmarks.gpu", *words_of_part],
                 cwd=ROOT,
                 check=False,
                 timeout=options.seconds[part],
@@ -68,16 +77,14 @@ def main(words: Sequence[str] | None = None) -> None:
 def run_part(options: argparse.Namespace) -> None:
     """Measure one part, and write what is known after every measurement."""
 
-    def keep(found: Any) -> None:
-        write(
-            options.out,
-            json.loads(json_file(options.out).read_text(encoding="utf-8")) | {options.part: found},
-        )
+    def keep(measured: Any) -> None:
+        record = json.loads(json_file(options.out).read_text(encoding="utf-8"))
+        write(options.out, record | {options.part: measured})
 
     if options.part == "tests":
         keep(tests(options))
     else:
-        {"steps": steps.measure, "epochs": epochs.measure}[options.part](options, keep)
+        MEASURES[options.part](options, keep)
 
 
 def write(out: Path, record: dict[str, Any]) -> None:
@@ -159,9 +166,16 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         dest="compiled",
         help="leave out PyG by torch.compile",
     )
+    parser.add_argument(
+        "--graphs",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="of benchmarks.width.hops, for scores at equal time; default: a teacher's graph",
+    )
     parser.add_argument("--part", choices=HEADINGS, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
-    options.seconds = SECONDS
+    options.seconds = dict.fromkeys(SECONDS, 900) if options.small else SECONDS
     return options
 
 

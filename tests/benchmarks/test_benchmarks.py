@@ -109,11 +109,13 @@ def test_the_gpu_s_page_has_all_parts(run: Run, tmp_path: Path) -> None:
     for model in ("graphsage", "gcn", "gat"):
         assert f"| {model} 16, float32 |" in printed
     assert printed.count("| `digits`, 16 |") == 2
+    assert printed.count("| digits | 16 |") == 4  # one device, parts, GIST and a budget
     assert "failed" not in printed
     assert json.loads((tmp_path / "GPU.json").read_text()).keys() == {
         "machine",
         "steps",
         "epochs",
+        "scores",
         "tests",
     }
 
