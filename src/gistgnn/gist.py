@@ -14,12 +14,12 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.fit.budget import fit_within
 from gistgnn.fit.fit import Fit
 from gistgnn.fit.identity import Fingerprint, fingerprint_of
-from gistgnn.fit.prepare import FitArguments, Setup, Variant, prepare
+from gistgnn.fit.prepare import FitArguments, Setup, prepare
 from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
-from gistgnn.runners.registry import RunnerName
+from gistgnn.runners.registry import Runner, RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
 from gistgnn.settings import Training
@@ -53,9 +53,14 @@ def train(gist: GlobalModel, run: Fit) -> None:
         run.after_round(means)
 
 
-def run_to_end(setup: Setup) -> Result:
-    """Train as a setup says, by Algorithm 1, and return the result."""
-    with Fit(setup) as run:
+def run_to_end(setup: Setup, runner: Runner | None = None) -> Result:
+    """Train by Algorithm 1, and return the result.
+
+    Args:
+        setup: what is trained, on what, and how.
+        runner: what trains the sub-GCNs of a round. Defaults to the runner that the setup names.
+    """
+    with Fit(setup, runner) as run:
         train(setup.gist, run)
     return run.end()
 
@@ -95,8 +100,6 @@ class GIST(GlobalModel):
         InputError: a value is out of range, or the model's layout fails the check (see
             `infer_layout`).
     """
-
-    _variant = Variant()
 
     def fit(
         self,
@@ -177,7 +180,7 @@ class GIST(GlobalModel):
                 max_seconds=max_seconds,
                 standardise=standardise,
             )
-            return self._train(prepare(self, self._variant, graph, complete_settings, arguments))
+            return self._train(prepare(self, graph, complete_settings, arguments))
 
     def _train(self, setup: Setup) -> Result:
         """Train as a setup says, and return the result; methods that do not follow Algorithm 1 have
@@ -194,7 +197,7 @@ class GIST(GlobalModel):
         sampling = named_sampling(options.pop("sampler", "auto"))
         evaluation = options.pop("evaluation", None) or Evaluation()
         arguments = FitArguments(sampling=sampling, evaluation=evaluation, **options)
-        return fingerprint_of(prepare(self, self._variant, graph, training, arguments))
+        return fingerprint_of(prepare(self, graph, training, arguments))
 
     def _choose(self, training: Training | str | None, settings: Mapping[str, Any]) -> Training:
         """Return the settings that were given as a whole, or one by one, where None stands for the

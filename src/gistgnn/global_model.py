@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gistgnn.accounting.costs import require_theta_fits
 from gistgnn.defaults import chosen_sub_gcns
-from gistgnn.distributed import Alone, Ranks, World
+from gistgnn.distributed import Alone, Costs, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
 from gistgnn.layout.axes import Build, Widths, check_widths
@@ -41,8 +41,11 @@ class GlobalModel:
     `gistgnn.GIST`.
     """
 
+    # In what the methods differ, which are subclasses.
     method = "gist"
-    _stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
+    merges_sub_gcns = True  # in every round, so that Θ may begin with a trained model
+    has_independent_batches = False  # Every worker then needs a sampler, with batches of its own.
+    _stores: tuple[str, ...] | None = None  # that the method works with; None stands for all
 
     def __init__(
         self,
@@ -154,6 +157,10 @@ class GlobalModel:
         them.
         """
         return self.sub_gcns
+
+    def bytes_sent(self, costs: Costs) -> dict[str, float]:
+        """Return what a worker sends, as result.json holds it."""
+        return {"bytes_per_round": costs.gist}
 
     @property
     def theta(self) -> Theta:

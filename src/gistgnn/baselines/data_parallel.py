@@ -3,18 +3,18 @@
 import statistics
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gistgnn.distributed import Ranks, World, communication
+from gistgnn.distributed import Costs, Ranks, World, communication
 from gistgnn.distributed.ranks import error_message, raise_first
 from gistgnn.errors import GistError
-from gistgnn.fit.prepare import Variant
-from gistgnn.gist import GIST
+from gistgnn.fit.prepare import Setup
+from gistgnn.fit.result import Result
+from gistgnn.gist import GIST, run_to_end
 from gistgnn.layout.axes import Build
 from gistgnn.round import Round
 from gistgnn.runners.registry import Numbers
@@ -49,6 +49,7 @@ class DataParallel(GIST):
     """
 
     method = "data-parallel"
+    has_independent_batches = True
     _stores = ("memory",)
 
     def __init__(
@@ -60,18 +61,18 @@ class DataParallel(GIST):
     ) -> None:
         self._workers = check_count("workers", workers)
         super().__init__(build, widths, 1, **options)
-        # There is one model, whichever runner is asked for.
-        runner = partial(EveryStep, self._workers, self.ranks)
-        self._variant = Variant(
-            independent=True,
-            runner=runner,
-            traffic=lambda costs: {"bytes_per_step": costs.local_sgd},
-        )
 
     @property
     def workers(self) -> int:
         """W. `training="split"` splits the epochs over the workers."""
         return self._workers
+
+    def bytes_sent(self, costs: Costs) -> dict[str, float]:
+        return {"bytes_per_step": costs.local_sgd}
+
+    def _train(self, setup: Setup) -> Result:
+        # There is one model, whichever runner is asked for.
+        return run_to_end(setup, EveryStep(self.workers, self.ranks))
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         theta = super()._make_theta(spec, anew=anew)

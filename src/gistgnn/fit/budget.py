@@ -16,7 +16,6 @@ from gistgnn.fit.identity import Fingerprint, facts_of, fingerprint_of, require_
 from gistgnn.fit.narrow import NarrowRuns, RecipeState, Train, score_wide_model, values_of
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
-from gistgnn.fit.scorer import Running
 from gistgnn.fit.trials import (
     Clock,
     Trials,
@@ -322,9 +321,7 @@ class _Recipe:
         if not self._ranks.any(not self._best):
             gist.join_parts(lambda _: self._best, m)
             if self._ranks.count > 1:
-                score_wide_model(
-                    setup, Running(gist.theta, gist.full_spec), self._runs.sampler, progress
-                )
+                score_wide_model(setup, self._runs.sampler, progress)
         last = self._last  # None: the run was interrupted in a trial, or nothing was left to do
         return Result(
             model=gist.model(),

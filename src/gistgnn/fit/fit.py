@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -21,10 +20,10 @@ from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
-from gistgnn.fit.scorer import Running, Scorer
+from gistgnn.fit.scorer import Scorer
 from gistgnn.graphs.doubts import note_doubts, note_homophily
 from gistgnn.graphs.named import GraphSizes
-from gistgnn.runners.registry import make_runner
+from gistgnn.runners.registry import Runner, make_runner
 from gistgnn.schedule import Schedule
 from gistgnn.storage.record import Evaluated, Sent
 from gistgnn.training.loss import Criterion
@@ -42,7 +41,7 @@ class Fit(Run):
     `after_round`.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, runner: Runner | None = None) -> None:
         arguments = setup.arguments
         self.gist = setup.gist
         self.gist.scaling = setup.scaling
@@ -61,9 +60,7 @@ class Fit(Run):
             self._callbacks.insert(0, Notes(setup))
         self._saver: Saver | None = None
         self._before: Progress | None = None  # the progress before the round that is being recorded
-        self.runner = make_runner(arguments.runner)
-        if setup.variant.runner:
-            self.runner = setup.variant.runner()
+        self.runner = runner or make_runner(arguments.runner)
         keep_freed_memory()
         self._fingerprint = fingerprint_of(setup)
         if self._ranks.leads and not setup.part:
@@ -104,12 +101,9 @@ class Fit(Run):
         )
         resumed = saving is not None and self._ranks.lead(lambda: saving.resumes)
         gist.begin_run(averages=setup.averages, resumed=resumed, init=setup.init)
-        self._running = Running(gist.theta, gist.trained_spec)
-        classes = None if setup.any_outputs else graph.num_classes
         with closing(self.sampler.batches(0, 1)) as batches:
             first = next(batches)
-            evaluation = partial(setup.arguments.evaluation.prepare, seed=gist.seed)
-            self._scorer = Scorer(self._running, graph, setup.metric, evaluation, first, classes)
+            self._scorer = Scorer(setup, first)
         log_choices(setup, self.schedule, self.sampler, self._scorer.description)
         if setup.any_outputs:
             return
@@ -304,7 +298,7 @@ class Fit(Run):
             carried = state_bytes(gist.full_spec, sizes, self.training)
         sent = costs(theta, sum(slices) + carried, workers, local_steps)
         return Result(
-            model=gist.with_scaling(self._running.best()),
+            model=gist.with_scaling(gist.theta.full_model(gist.trained_spec, best=True)),
             **facts_of(setup, self._fingerprint),
             **progress.entries(),
             interrupted=self.interrupted,
@@ -312,7 +306,7 @@ class Fit(Run):
             evaluation=self._scorer.description,
             communication=gist.theta.exchange.communication(gist.theta.place, theta, local_steps),
             inference_seconds=statistics.median(passes) if passes else None,
-            traffic=Sent(workers=workers, **setup.variant.traffic(sent)),
+            traffic=Sent(workers=workers, **gist.bytes_sent(sent)),
             memory=memory_of(gist, setup.graph, self.training, theta, slices),
             partition=gist.partition.describe(last_round),
             coverage=coverage_of(gist.full_spec, gist.partition, progress.rounds),

@@ -5,17 +5,16 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
 from gistgnn.accounting.costs import Operations
 from gistgnn.fit.identity import Fingerprint
-from gistgnn.fit.prepare import Setup, Variant, make_sampler
+from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result, Scores
 from gistgnn.fit.saving import Saving
-from gistgnn.fit.scorer import Fixed, Running, Scorer
+from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.layout.axes import Widths, named_tensors
@@ -140,7 +139,6 @@ class NarrowRuns:
             replace(
                 setup,
                 gist=model,
-                variant=Variant(),
                 arguments=replace(setup.arguments, saving=saving, max_seconds=max_seconds),
                 settings=training,
                 sampling=self.sampling,
@@ -245,15 +243,13 @@ class RecipeState:
         return 0.0 if state is None else sum(state.seconds.values())
 
 
-def score_wide_model(
-    setup: Setup, running: Running | Fixed, sampler: Sampler, progress: Progress
-) -> Scorer:
-    """Score a wide model that was put together; its scores are those of the run, in one more entry
-    of the history.
+def score_wide_model(setup: Setup, sampler: Sampler, progress: Progress) -> Scorer:
+    """Score the wide model that was put together in Θ, and add its scores to the history.
+
+    Its scores are those of the run.
 
     Args:
         setup: of the whole run.
-        running: the wide model.
         sampler: has a batch on which the model is tried.
         progress: of the whole run. It has a history.
 
@@ -262,10 +258,8 @@ def score_wide_model(
     """
     metric = setup.metric
     begun = time.perf_counter()
-    prepare = partial(setup.arguments.evaluation.prepare, seed=setup.gist.seed)
-    classes = None if setup.any_outputs else setup.graph.num_classes
     with closing(sampler.batches(0, 1)) as batches:
-        scorer = Scorer(running, setup.graph, metric, prepare, next(batches), classes)
+        scorer = Scorer(setup, next(batches))
     table = scorer()
     score = table["validation"][metric.name]
     progress.scores = Scores(
@@ -278,11 +272,11 @@ def score_wide_model(
     )
     test = table.get("test", {}).get(metric.name)
     before = progress.history[-1]
-    # the mean of the parts' scores gives way to that of the whole
+    # The scores of the wide model take the place of the mean of the parts' scores.
     if before["round"] == progress.rounds:
         progress.history.pop()
-    whole = {"round": progress.rounds, "validation": score, "test": test}
-    progress.history.append({**before, **whole})
+    scores = {"round": progress.rounds, "validation": score, "test": test}
+    progress.history.append({**before, **scores})
     seconds = time.perf_counter() - begun
     progress.seconds["evaluate"] = progress.seconds.get("evaluate", 0.0) + seconds
     return scorer

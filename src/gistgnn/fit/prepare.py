@@ -3,7 +3,7 @@ follow from it.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.accounting.costs import slice_bytes, too_large
-from gistgnn.distributed import Costs
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.saving import Saving
@@ -21,7 +20,7 @@ from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.features import sample_of
 from gistgnn.layout.instance import small_instance
 from gistgnn.nn.scaling import saved_state
-from gistgnn.runners.registry import Runner
+from gistgnn.runners.registry import RUNNERS
 from gistgnn.sampling import (
     FromLoader,
     FullGraph,
@@ -38,29 +37,13 @@ from gistgnn.training.loss import make_criterion, task_of
 from gistgnn.training.metric import NAMED, Metric, as_metric
 from gistgnn.training.names import NAMES, named_as
 from gistgnn.training.optimizer import check_optimizer, check_schedule, update_rule
-from gistgnn.utils.checks import LONGEST, check_flag, check_kind, check_number
+from gistgnn.utils.checks import LONGEST, check_choice, check_flag, check_kind, check_number
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
 HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")  # of a callback
-
-
-@dataclass(frozen=True)
-class Variant:
-    """How a run of a baseline differs from a run of GIST."""
-
-    # the sub-GCNs are merged in every round, so that Θ may begin with a trained model
-    merges: bool = True
-    # every worker has batches of its own; a run without a sampler is refused
-    independent: bool = False
-    # of `Training`, which the method fixes
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    # makes what trains every round; None: the runner that the user names
-    runner: Callable[[], Runner] | None = None
-    # The bytes that a worker sends, as result.json holds them.
-    traffic: Callable[[Costs], dict[str, float]] = lambda costs: {"bytes_per_round": costs.gist}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +70,7 @@ class FitArguments:
     standardise: Standardisation | bool | None = None
 
     def __post_init__(self) -> None:
+        check_choice("runner", self.runner, RUNNERS)
         check_flag("inductive", self.inductive)
         check_flag("progress", self.progress)
         check_kind(
@@ -131,9 +115,8 @@ class Setup:
 
     Attributes:
         gist: the model.
-        variant: how its method differs from GIST.
         arguments: of `fit`.
-        settings: of training, with those that the method fixes, as records hold them.
+        settings: of training, as records hold them.
         graph: on the device that trains, with scaled features.
         scaling: of the features. None: they are as they were given.
         sampling: the settings of the sampler for this graph. None: every step sees the whole graph.
@@ -144,7 +127,6 @@ class Setup:
     """
 
     gist: GlobalModel
-    variant: Variant
     arguments: FitArguments
     settings: Training
     graph: Graph
@@ -222,14 +204,11 @@ class Setup:
             )
 
 
-def prepare(
-    gist: GlobalModel, variant: Variant, graph: Any, settings: Training, arguments: FitArguments
-) -> Setup:
+def prepare(gist: GlobalModel, graph: Any, settings: Training, arguments: FitArguments) -> Setup:
     """Check what `GIST.fit` was given, and return what follows from it.
 
     Args:
         gist: the model.
-        variant: how its method differs from GIST.
         graph: a `Graph`, or a `Data` or `HeteroData` of PyG.
         settings: of training, complete.
         arguments: all others of `fit`.
@@ -244,7 +223,6 @@ def prepare(
         )
     if settings.budget is not None and gist.method != "gist":
         raise InputError(f"budget is given, but the method is {gist.method}: use gist")
-    settings = replace(settings, **variant.settings)
     imported = settings.imported()
     if settings.optimizer not in NAMES["optimizer"]:
         check_optimizer(imported, gist.full_spec.on_meta())
@@ -259,15 +237,14 @@ def prepare(
     sampling = arguments.sampling
     if isinstance(sampling, FromLoader):
         _check_loader(graph, arguments)
-    if variant.independent:
+    if gist.has_independent_batches:
         sampling = independent(sampling, gist.method)
     checked, scaling = gist.ranks.load(partial(_load, gist, graph, settings, arguments))
     init = None
     if arguments.init is not None:
-        init = _initial_values(gist, variant, settings, arguments.init)
+        init = _initial_values(gist, settings, arguments.init)
     setup = Setup(
         gist=gist,
-        variant=variant,
         arguments=arguments,
         settings=settings,
         graph=checked.to(gist.device),
@@ -411,12 +388,12 @@ def independent(sampling: Sampling | None, method: str) -> Sampling:
 
 
 def _initial_values(
-    gist: GlobalModel, variant: Variant, training: Training, given: nn.Module | Mapping[str, Tensor]
+    gist: GlobalModel, training: Training, init: nn.Module | Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     if training.budget:
         raise InputError(
             "init is given beside a budget, which begins with narrow models: leave one out"
         )
-    if not variant.merges:
+    if not gist.merges_sub_gcns:
         raise InputError(f"init is given, but the method is {gist.method}: use gist")
-    return values_of(given, gist.full_spec)
+    return values_of(init, gist.full_spec)
