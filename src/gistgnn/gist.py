@@ -36,8 +36,8 @@ def train(gist: GlobalModel, run: Fit) -> None:
 
     Args:
         gist: Θ and the partition.
-        run: the batches (Cluster in the algorithm; the whole graph where c = 1), the runner, and
-            the schedule: T, ζ, and how steps are taken.
+        run: the sampler (Cluster in the algorithm; with c = 1 a batch is the whole graph), the
+            runner, and the schedule with T and ζ.
 
     Raises:
         DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
@@ -74,8 +74,8 @@ class GIST(GlobalModel):
             share (PyG's own models, residual nets). The model's forward takes (x, edge_index), (x,
             adj) or (x), and edge data by name; see `gistgnn.sampling.arguments`.
         widths: the full model's widths, d_l in the paper.
-        sub_gcns: m; 1 is the baseline, ordinary training of the full model. None: so many that
-            sub-GCNs are 512 features wide, at most 8.
+        sub_gcns: m; 1 is the baseline, ordinary training of the full model. Defaults to so many
+            that sub-GCNs are 512 features wide, at most 8.
         input_axis: the axis whose width is the number of input features, to partition d_0 as in
             Table 1; usually None.
         whole: axes that are not partitioned.
@@ -84,9 +84,10 @@ class GIST(GlobalModel):
         device: where the sub-GCNs train.
         store: where Θ is: "memory", "host", "sharded" (in memory, by rows over the ranks), or a
             `Store`.
-        ranks: the processes that train the model together (see docs/how-to/workers.md); None: this
-            one alone.
-        axis_names: the names of the axes in messages about the partition; None: axis 0, axis 1, ...
+        ranks: the processes that train the model together (see docs/how-to/workers.md). Defaults
+            to this one alone.
+        axis_names: the names of the axes in messages about the partition. Defaults to axis 0, axis
+            1, ...
         regression: whether a training loop of your own predicts numbers. Then the full model is the
             mean of its sub-GCNs, not their sum, as in `fit`, which sees from the graph what is
             predicted.
@@ -118,8 +119,7 @@ class GIST(GlobalModel):
         standardise: bool | None = None,
         **settings: Any,
     ) -> Result:
-        """Train on a graph from scratch, and return the model at its best validation score over the
-        whole graph.
+        """Train on a graph from scratch, and return the model of the best validation score.
 
         Settings of training are given as a `Training`, or as keywords with the names of its fields,
         which it documents: `fit(graph, epochs=800, lr=0.02)`. Those that are not given are the same
@@ -139,19 +139,20 @@ class GIST(GlobalModel):
                 on a GPU "fused", where a model can be.
             inductive: train on the subgraph of the training nodes; scores are those of the whole
                 graph.
-            evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
+            evaluation: how models are run on the whole graph between rounds. Defaults to
+                `Evaluation()`.
             progress: show a progress bar on standard error.
             callbacks: objects with methods of `Callback`, called in order; they may end the run.
             init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; of
-                a narrower model so many copies as have these widths together (see `widen`). None:
-                the seed's.
+                a narrower model so many copies as have these widths together (see `widen`).
+                Defaults to the initial values of the seed.
             max_seconds: the run ends within this time, with the best model so far; it trains at
                 least one round. A resumed run has the same time again.
             saving: where and how often the state is saved, and whether to resume.
             standardise: scale every feature to mean 0 and deviation 1 over the training nodes. The
-                result's model does so by itself, and is called with the features as they are. None:
-                unless the features are words (few in each row, and never negative), or as in the
-                model of `init`.
+                result's model does so by itself, and is called with the features as they are.
+                Defaults to doing so unless the features are words (few in each row, and never
+                negative), or as in the model of `init`.
             settings: fields of `Training`; None stands for the default.
 
         Raises:
@@ -183,16 +184,21 @@ class GIST(GlobalModel):
             return self._train(prepare(self, graph, complete_settings, arguments))
 
     def _train(self, setup: Setup) -> Result:
-        """Train as a setup says, and return the result; methods that do not follow Algorithm 1 have
-        another.
+        """Train, and return the result.
+
+        Methods that do not follow Algorithm 1 have a way of their own.
         """
         if setup.settings.budget is not None:
             return fit_within(setup, run_to_end)
         return run_to_end(setup)
 
     def fingerprint(self, graph: Graph, training: Training, **options: Any) -> Fingerprint:
-        """Return the fingerprint of the run that `fit` would make; `options` are arguments of
-        `fit`.
+        """Return the fingerprint of the run that `fit` would make.
+
+        Args:
+            graph: the graph.
+            training: the settings, complete.
+            options: other arguments of `fit`.
         """
         sampling = named_sampling(options.pop("sampler", "auto"))
         evaluation = options.pop("evaluation", None) or Evaluation()
@@ -200,22 +206,22 @@ class GIST(GlobalModel):
         return fingerprint_of(prepare(self, graph, training, arguments))
 
     def _choose(self, training: Training | str | None, settings: Mapping[str, Any]) -> Training:
-        """Return the settings that were given as a whole, or one by one, where None stands for the
-        default.
-        """
+        """Return the complete settings of a run, which were given as a `Training` or one by one."""
         names = {field.name for field in fields(Training)}
         if unknown := sorted(settings.keys() - names):
             arguments = inspect.signature(self.fit).parameters.keys() - {"settings"}
             hint = did_you_mean(unknown[0], names | arguments)
             raise TypeError(f"fit() got an unexpected keyword argument '{unknown[0]}'{hint}")
-        given = {name: value for name, value in settings.items() if value is not None}
+        chosen = {name: value for name, value in settings.items() if value is not None}
         if isinstance(training, Training):
-            if given:
+            if chosen:
                 raise InputError(
-                    f"{next(iter(given))} is given beside a Training: set it in the Training"
+                    f"{next(iter(chosen))} is given beside a Training: set it in the Training"
                 )
         else:
-            training = Training(**given if training is None else {**given, "training": training})
+            if training is not None:
+                chosen["training"] = training
+            training = Training(**chosen)
         hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
         is_plain = self.width_scaling is None and self.sub_gcns > 1
         return complete(training, self.workers, hidden if is_plain else ())

@@ -110,11 +110,11 @@ class Parts(GIST):
                 seconds = max(left, 1e-3) / (len(own_parts) - number)
             widths = self.layout.widths(map(len, self.blocks(0)[part]))
             try:
-                results[part] = runs.train(
-                    runs.model(widths, runs.seed_of(part)),
+                part_runs = runs.of_part(part)
+                results[part] = part_runs.train(
+                    part_runs.model(widths),
                     training,
                     title=f"part {part + 1} of {self.sub_gcns}",
-                    sampler=runs.batches_of(part),
                     folder=f"part-{part}",
                     max_seconds=seconds,
                 )

@@ -1,4 +1,4 @@
-"""Runs that train narrow models by themselves, of which a run puts its wide model together."""
+"""Runs of narrow models, of which a budget and `Parts` put their wide model together."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -34,12 +34,17 @@ _SEEDS = 2**31
 
 
 class NarrowRuns:
-    """Trains narrow models of a run, each by a run of its own on the same graph and the same
-    clusters.
+    """Trains narrow models of a run, each by a run of its own.
+
+    They have the same graph and the same clusters.
 
     Args:
         setup: of the whole run.
         train: trains one of them.
+
+    Attributes:
+        sampler: has their batches.
+        seed: of their initial values and dropout.
     """
 
     def __init__(self, setup: Setup, train: Train) -> None:
@@ -48,35 +53,39 @@ class NarrowRuns:
         self.sampler = make_sampler(
             setup.gist, setup.graph, setup.sampling, setup.arguments.inductive
         )
+        self.seed = setup.gist.seed
         self._train = train
 
     def with_smaller_batches(self, times: int) -> "NarrowRuns | None":
-        """Return the same with batches of about 1 / `times` of the nodes; None: they cannot be
-        smaller.
+        """Return the same with batches of about 1 / `times` of the nodes.
+
+        Returns None if they cannot be smaller.
         """
         sampler = self.sampler.with_smaller_batches(times)
         if sampler is None or sampler.facts is None:
             return None
         assert isinstance(self.sampling, ClusterSampling)
-        other = copy(self)
-        other.sampler = sampler
-        other.sampling = replace(
+        runs = copy(self)
+        runs.sampler = sampler
+        runs.sampling = replace(
             self.sampling,
             clusters=sampler.facts.clusters,
             clusters_per_batch=sampler.facts.clusters_per_batch,
         )
-        return other
+        return runs
 
-    def seed_of(self, part: int) -> int:
-        """Return the seed of a part; the first one has the run's."""
-        seed = self.setup.gist.seed
-        return seed if part == 0 else int(generator(seed, "part", part).integers(_SEEDS))
+    def of_part(self, part: int) -> "NarrowRuns":
+        """Return the same for one of several parts, which has a seed and random batches of its own.
 
-    def batches_of(self, part: int) -> Sampler:
-        """Return the sampler of a part, whose batches are its own if they are random."""
-        return self.sampler.apart().for_sub_gcn(part)
+        The first part has the seed of the run.
+        """
+        runs = copy(self)
+        runs.sampler = self.sampler.apart().for_sub_gcn(part)
+        if part > 0:
+            runs.seed = int(generator(self.seed, "part", part).integers(_SEEDS))
+        return runs
 
-    def model(self, widths: Widths, seed: int) -> GlobalModel:
+    def model(self, widths: Widths) -> GlobalModel:
         """Return a narrow model of the run, without values."""
         wide = self.setup.gist
         scaling = wide.width_scaling
@@ -85,16 +94,14 @@ class NarrowRuns:
             widths[0] if wide.shared else widths,
             1,
             input_axis=wide.input_axis,
-            seed=seed,
+            seed=self.seed,
             device=wide.device,
             width_scaling="none" if scaling is None else "mup",
             base_width=BASE_WIDTH if scaling is None else scaling.base_width,
         )
 
     def evaluation_in_steps(self, model: GlobalModel) -> float:
-        """Return how many steps of a narrow model take about as long as scoring it on the whole
-        graph.
-        """
+        """Return how many steps of a narrow model take as long as scoring it on the whole graph."""
         setup = self.setup
         graph = self.setup.graph
         sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
@@ -114,7 +121,6 @@ class NarrowRuns:
         training: Training,
         *,
         title: str,
-        sampler: Sampler,
         folder: str | None = None,
         init: Mapping[str, Tensor] | None = None,
         max_seconds: float | None = None,
@@ -122,10 +128,9 @@ class NarrowRuns:
         """Train a narrow model, and return its result.
 
         Args:
-            model: of `model`.
+            model: as `model` returns it.
             training: its settings, complete.
             title: which of the narrow models it is, in words, such as "part 2 of 4".
-            sampler: its batches.
             folder: the name of the folder of its checkpoints, inside that of the run's. Defaults to
                 none: its state is not saved.
             init: the values with which it begins. Defaults to those of its seed.
@@ -144,7 +149,7 @@ class NarrowRuns:
                 sampling=self.sampling,
                 init=None if init is None else dict(init),
                 part=title,
-                sampler=sampler,
+                sampler=self.sampler,
             )
         )
 
@@ -199,34 +204,31 @@ class RecipeState:
         assert self._saving is not None
         checkpoint = Checkpoint(self._saving.path / name, self._fingerprint)
         self.saved = checkpoint.state_as(dict[str, Any])
-        own = f"{self._ranks.rank}/"
+        prefix = f"{self._ranks.rank}/"
         for key in checkpoint.shapes:
-            if key.startswith(own):
-                self.tensors[key.removeprefix(own)] = checkpoint.tensor(key)
+            if key.startswith(prefix):
+                self.tensors[key.removeprefix(prefix)] = checkpoint.tensor(key)
 
     def save(self, number: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Save the state after some steps of the recipe, in place of an earlier one; all ranks call
-        this.
+        """Save the state in place of an earlier one; all ranks call this.
 
         Args:
-            number: of the step, which names the checkpoint.
+            number: how many times it has been saved, which names the checkpoint.
             state: what JSON can hold.
             tensors: of this rank, by name.
         """
         if self._saving is None:
             return
         checkpoints = Checkpoints(self._saving.path)
-        place = checkpoints.place(number)
+        rank = self._ranks.rank
 
         def write() -> None:
-            own = {
-                f"{self._ranks.rank}/{name}": Part.whole(tensor) for name, tensor in tensors.items()
-            }
-            checkpoints.write(number, own, self._ranks.rank)
+            parts = {f"{rank}/{name}": Part.whole(tensor) for name, tensor in tensors.items()}
+            checkpoints.write(number, parts, rank)
 
         def complete() -> None:
             with writing(checkpoints.folder, "make room and resume the run"):
-                place.mkdir(parents=True, exist_ok=True)
+                checkpoints.place(number).mkdir(parents=True, exist_ok=True)
             checkpoints.complete(number, plain(dict(state)), self._fingerprint, files)
 
         files = sum(self._ranks.gather(bool(tensors)))
@@ -234,9 +236,7 @@ class RecipeState:
         self._ranks.lead(complete)
 
     def seconds_of(self, folder: str) -> float:
-        """Return the seconds that the run of a narrow model had, of which a checkpoint is left;
-        else 0.
-        """
+        """Return the seconds that a narrow run has taken, as its checkpoint says; 0 without one."""
         if self._saving is None:
             return 0.0
         state = Checkpoints(self._saving.path / folder).newest_state(Progress)
@@ -283,7 +283,5 @@ def score_wide_model(setup: Setup, sampler: Sampler, progress: Progress) -> Scor
 
 
 def values_of(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a result's model, without the scaling of its
-    features.
-    """
+    """Return the parameters and buffers of a result's model, without the scaling of features."""
     return {name: tensor.detach() for name, tensor in named_tensors(plain_model(model)).items()}

@@ -1,6 +1,4 @@
-"""What a run of `GIST.fit` is given, checked; the graph, the batches, the loss and the metric that
-follow from it.
-"""
+"""Check what `GIST.fit` is given, and prepare the graph, the loss and the metric of a run."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -43,13 +41,13 @@ from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
-HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")  # of a callback
+HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
+"""The methods of a callback."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitArguments:
-    """The arguments of `GIST.fit`, as they were given but for the graph and the settings of
-    training; see there.
+    """The arguments of `GIST.fit` but for the graph and the settings of training; see there.
 
     The constructor checks types and ranges.
 
@@ -57,7 +55,7 @@ class FitArguments:
         InputError: a value is of a wrong type, or out of range.
     """
 
-    sampling: Sampling | None = None  # None: every step sees the whole graph
+    sampling: Sampling | None = None  # Without one, every step sees the whole graph.
     runner: str = "auto"
     inductive: bool = False
     evaluation: Evaluation = field(default_factory=Evaluation)
@@ -66,7 +64,7 @@ class FitArguments:
     saving: Saving | None = None
     init: nn.Module | Mapping[str, Tensor] | None = None
     max_seconds: float | None = None
-    # how the caller has scaled the features, or whether to do so
+    # Whether to scale the features, or how the caller has scaled them.
     standardise: Standardisation | bool | None = None
 
     def __post_init__(self) -> None:
@@ -94,15 +92,15 @@ class FitArguments:
                 f"callbacks is a {type(self.callbacks).__name__}, expected a list: write "
                 "callbacks=[...]"
             )
-        for place, callback in enumerate(self.callbacks):
+        for number, callback in enumerate(self.callbacks):
             if isinstance(callback, type):
                 raise InputError(
-                    f"callbacks[{place}] is the class {callback.__name__}, expected an object: add "
-                    "()"
+                    f"callbacks[{number}] is the class {callback.__name__}, expected an object: "
+                    "add ()"
                 )
             if not any(callable(getattr(callback, hook, None)) for hook in HOOKS):
                 raise InputError(
-                    f"callbacks[{place}] is a {type(callback).__name__} without "
+                    f"callbacks[{number}] is a {type(callback).__name__} without "
                     f"{' or '.join(HOOKS)}"
                 )
         if self.max_seconds is not None:
@@ -121,9 +119,9 @@ class Setup:
         scaling: of the features. None: they are as they were given.
         sampling: the settings of the sampler for this graph. None: every step sees the whole graph.
         init: the values with which Θ begins. None: the seed decides them.
-        part: which narrow model it trains of a run that joins several, in words. Empty for a run by
-            itself.
-        sampler: has the batches. None: the run makes it.
+        part: in words, which narrow model it trains of a run that joins several. Empty for a run
+            by itself.
+        sampler: has the batches. If it is None, the run makes one.
     """
 
     gist: GlobalModel
@@ -138,8 +136,9 @@ class Setup:
 
     @cached_property
     def training(self) -> Training:
-        """The settings as runners use them: the loss is a `Criterion`, or None for the plain
-        cross-entropy.
+        """The settings as runners use them.
+
+        The loss is a `Criterion`, or None for the plain cross-entropy.
         """
         graph = self.graph
         settings = self.settings
@@ -180,27 +179,30 @@ class Setup:
         return self.graph.regression and is_split
 
     def require_step_fits(self) -> None:
-        """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget
-        chooses what fits.
+        """Refuse a run whose widest sub-GCN takes more memory in one step than is free.
+
+        A run with a budget is not refused, as it chooses a width that fits.
         """
         gist = self.gist
         graph = self.graph
-        partition = self.gist.partition
-        spec = self.gist.full_spec
         if self.settings.budget:
             return
-        nodes = 0  # a sampler's batch may be of any size
+        nodes = 0  # The batches of a sampler may be of any size.
         if self.sampling is None:
             nodes = int(graph.train.sum()) if self.arguments.inductive else graph.num_nodes
-        counts = partition.sizes(0)[0]
-        # the input is there
-        features = sum(counts) - (0 if gist.input_axis is None else counts[gist.input_axis])
-        needed = slice_bytes(spec, [counts])[0] + 4 * nodes * features
-        there = available_bytes(gist.device)
-        if needed > there:
-            what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
+        counts = gist.partition.sizes(0)[0]
+        features = sum(counts)
+        if gist.input_axis is not None:  # The input features take no more memory.
+            features -= counts[gist.input_axis]
+        needed = slice_bytes(gist.full_spec, [counts])[0] + 4 * nodes * features
+        available = available_bytes(gist.device)
+        if needed > available:
             raise too_large(
-                what, needed, gist.device, there, "make the widths smaller, or raise sub_gcns"
+                f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which",
+                needed,
+                gist.device,
+                available,
+                "make the widths smaller, or raise sub_gcns",
             )
 
 
@@ -256,7 +258,9 @@ def prepare(gist: GlobalModel, graph: Any, settings: Training, arguments: FitArg
         log.info(
             "the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum"
         )
-    _ = setup.training, setup.metric  # a wrong loss or metric is refused here
+    # These are made on first use. A wrong loss or metric is to be refused here.
+    _ = setup.training
+    _ = setup.metric
     return setup
 
 
@@ -312,9 +316,7 @@ def _load(
 
 
 def _looks_up(model: nn.Module, x: Tensor) -> bool:
-    """Whether the model has a table of vectors, and x a column of whole numbers, which may be
-    places in it.
-    """
+    """Whether the model has a table of vectors, and x a column of numbers to look up in it."""
     if x.layout is not torch.strided:
         return False
     has_table = any(
@@ -324,8 +326,9 @@ def _looks_up(model: nn.Module, x: Tensor) -> bool:
 
 
 def _is_regression(y: Any, training: Training) -> bool:
-    """Whether a PyG `Data` has numbers to be predicted: the loss says so, or is the user's own and
-    they are floats.
+    """Whether the targets of a PyG `Data` are numbers to be predicted.
+
+    The loss says so, or it is the user's own and they are floats that are not labels.
     """
     if (task := task_of(training.loss)) is not None or training.loss is None:
         return task == "numbers"
@@ -337,8 +340,9 @@ def _is_regression(y: Any, training: Training) -> bool:
 
 
 def _as_the_loss_says(graph: Graph, training: Training, gist: GlobalModel) -> Graph:
-    """Return a graph with classes or labels as the numbers of a regression, or as one label, if the
-    loss says so.
+    """Return a graph whose targets are those of the loss.
+
+    Classes or labels become the numbers of a regression, and two classes become one label.
     """
     task = task_of(training.loss)
     if task == "numbers" and not graph.regression:
@@ -358,7 +362,7 @@ def _as_the_loss_says(graph: Graph, training: Training, gist: GlobalModel) -> Gr
 
 def _outputs(gist: GlobalModel) -> int:
     """Return how many outputs the model has, by running a small one."""
-    with Stream(0, "outputs"):  # the user's random stream does not move
+    with Stream(0, "outputs"):  # The user's random stream does not move.
         small = small_instance(gist.build, gist.layout, 0)
     return small.reference.shape[1]
 
@@ -372,13 +376,14 @@ def make_sampler(
     batch = training_subgraph(graph) if inductive else whole_graph(graph)
     if sampling is None:
         return FullGraph(batch)
-    layers = getattr(gist.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
+    layers = getattr(gist.full_spec.on_meta(), "num_layers", None)  # Our models and PyG's have it.
     return sampling.sampler(batch, gist.seed, layers)
 
 
 def independent(sampling: Sampling | None, method: str) -> Sampling:
-    """Return the same sampling with independent batches: with shared ones all workers would learn
-    the same.
+    """Return the same sampling with independent batches.
+
+    With shared batches all workers would learn the same.
     """
     if sampling is None:
         raise InputError(
